@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// BufferOptions limit what a buffered transaction holds before it writes. A store's Buffer begins such a transaction, and
+// BufferOptions limit the buffer of a transaction before it writes. A store's Buffer begins such a transaction, and
 // docs/guides/buffering.md says when it writes.
 type BufferOptions struct {
 	// Rows is how many messages and jobs together are buffered before they are written. Default 3,072. A full buffer
@@ -27,7 +27,7 @@ func (o *BufferOptions) SetDefaults() {
 	o.Rows, o.Bytes = cmp.Or(o.Rows, 3072), cmp.Or(o.Bytes, 16<<20)
 }
 
-// FlushReason is why a buffered transaction wrote what it held.
+// FlushReason is why a buffered transaction wrote its buffer.
 type FlushReason string
 
 const (
@@ -43,7 +43,7 @@ const (
 
 var flushReasons = []FlushReason{FlushFull, FlushRead, FlushWrite, FlushSavepoint, FlushIDs, FlushOutside, FlushAsked, FlushCommit}
 
-// BufferStats count what a buffered transaction has done so far.
+// BufferStats count the writes of a buffered transaction so far.
 type BufferStats struct {
 	Writes     int   // messages and jobs that were published and enqueued
 	Bytes      int64 // their size, as Message.Size counts

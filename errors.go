@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Errors that callers tell apart with errors.Is.
+// Errors that callers distinguish with errors.Is.
 var (
 	// ErrFenced: another reader took the subscription's lease. The reader that gets
-	// this error must stop sending. The new reader sends what was not settled.
+	// this error must stop sending. The new reader sends the unsettled messages.
 	ErrFenced = errors.New("the lease of this subscription is held by another relay")
 	// ErrHeld: the lease could not be taken because it is held and has not
 	// expired. Try again later. Stores return it wrapped in a *HeldError.
@@ -44,7 +44,7 @@ var (
 	ErrClosed = errors.New("it was closed")
 )
 
-// SchemaError says what is wrong with the tables of a database. errors.Is finds ErrNotMigrated, ErrOlderSchema, ErrNewerSchema or
+// SchemaError describes the fault in the tables of a database. errors.Is finds ErrNotMigrated, ErrOlderSchema, ErrNewerSchema or
 // ErrBrokenSchema in it.
 type SchemaError struct {
 	Where      string // the schema, database or file
@@ -77,7 +77,7 @@ func (e *SchemaError) Is(target error) bool {
 	return target == ErrNewerSchema
 }
 
-// HeldError tells who holds a lease and until when.
+// HeldError says who holds a lease and until when.
 type HeldError struct {
 	Subscription string
 	Holder       string
@@ -92,7 +92,7 @@ func (e *HeldError) Error() string {
 func (e *HeldError) Unwrap() error { return ErrHeld }
 
 // FieldError is bad input: the field of a message or option, the problem with
-// its value, and what to do.
+// its value, and the next step.
 type FieldError struct {
 	Field   string
 	Problem string
@@ -125,7 +125,7 @@ func (e *HintError) Error() string { return e.Err.Error() + " (" + e.Hint + ")" 
 
 func (e *HintError) Unwrap() error { return e.Err }
 
-// The sink classifies errors, and the relay decides what to do. An error of none of the three
+// The sink classifies errors, and the relay acts on the class. An error of none of the three
 // classes below concerns the message and is worth another attempt.
 type (
 	permanentError   struct{ error }

@@ -49,7 +49,7 @@ type Released struct {
 	//   - it comes behind a gap, and was written before messages that were handed over
 	//
 	// The inbox recognizes the last case by the ids that an outbox makes. With other ids it
-	// assumes that a message behind a gap is newer. The consumer decides what to do with a
+	// assumes that a message behind a gap is newer. The consumer decides about a
 	// late message.
 	Late bool
 }

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// Limits on what a producer may publish. They hold for every store, so that a
+// Limits of a message that a producer publishes. They hold for every store, so that a
 // message accepted by one is accepted by all.
 const (
 	MaxPayloadBytes = 64 << 20 // 64 MiB
@@ -17,7 +17,7 @@ const (
 	MaxHeaderBytes  = 64 << 10 // all names and values of one message together
 )
 
-// Message is what a business transaction publishes and a sink receives.
+// Message is published by a business transaction and received by a sink.
 //
 // A producer sets Key, Topic, Headers, Payload and, if it has one, ID; the
 // store sets the rest.
@@ -32,7 +32,7 @@ type Message struct {
 	// another, in the order in which their transactions could have seen each
 	// other. Messages with an empty key have no order.
 	Key string
-	// Topic says what the message is about; sinks route by it.
+	// Topic is the subject of the message; sinks route by it.
 	Topic string
 	// Headers travel with the message (traceparent among them). Nil when there
 	// are none.

@@ -21,7 +21,7 @@ const (
 // HeaderKind is the header that carries the kind of a job. A message that becomes a job may carry it as well.
 const HeaderKind = "penstock-kind"
 
-// NewJob is what a producer enqueues.
+// NewJob is a job to enqueue.
 type NewJob struct {
 	// Payload is opaque: any bytes, up to MaxPayloadBytes.
 	Payload []byte

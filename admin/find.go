@@ -35,7 +35,7 @@ type Whereabouts struct {
 	//   - parked
 	//   - dead
 	//   - sent back: it is a dead letter that is on its way again
-	//   - written: the store cannot tell
+	//   - written: the store does not know
 	State    string             `json:"state"`
 	Attempts int                `json:"attempts"`
 	Failures []penstock.Failure `json:"failures"`

@@ -11,7 +11,7 @@ import (
 type DoneJobQuery struct {
 	Queue string
 	IDs   []int64 // only these jobs; empty means all
-	After string  // where the page begins: what DoneJobs returned as next
+	After string  // where the page begins: the next that DoneJobs returned
 	Limit int     // 1 to MaxClaim
 }
 

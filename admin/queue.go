@@ -48,7 +48,7 @@ type QueueStatus struct {
 	Segments []SegmentStatus `json:"segments,omitempty"`
 	// DoneBytes is the size of the history: the jobs that are kept after they were acked. Bytes does not include it.
 	DoneBytes int64 `json:"done_bytes,omitempty"`
-	// Trouble says why space is not given back: what failed last, and where. It is empty if the
+	// Trouble says why space is not given back: the last failure, and its place. It is empty if the
 	// role may not read the store's own tables.
 	Trouble []string `json:"trouble,omitempty"`
 	// Ready counts jobs that may run now.
@@ -70,7 +70,7 @@ type QueueStatus struct {
 }
 
 // Cap limits figures to most and names those that reach it in AtLeast. If most is 0, all were counted to their end.
-// more says that some groups with jobs were not counted, so Ready and Waiting are at least what they say.
+// more says that some groups with jobs were not counted, so Ready and Waiting are at least those numbers.
 func (q *QueueStatus) Cap(most int64, more bool) {
 	q.AtLeast = capped(most, map[string]*int64{"ready": &q.Ready, "running": &q.Running, "delayed": &q.Delayed, "waiting": &q.Waiting, "dead_letters": &q.DeadLetters})
 	for _, name := range []string{"ready", "waiting"} {

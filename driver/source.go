@@ -68,7 +68,7 @@ type Limit struct {
 	Bytes    int
 }
 
-// Batch is what one Fetch returned.
+// Batch is the result of one Fetch.
 type Batch struct {
 	// Messages in the order in which they must be sent, per key.
 	Messages []penstock.Message

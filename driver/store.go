@@ -48,7 +48,7 @@ type Store interface {
 	Close() error
 }
 
-// Operator has what operators do by hand after something went wrong. An unknown
+// Operator has the actions that operators take by hand after something went wrong. An unknown
 // outbox is ErrNoOutbox, an unknown subscription ErrNoSubscription.
 type Operator interface {
 	// DeadLetters returns the dead letters that q chooses, in order of Seq, without

@@ -25,7 +25,7 @@ func (p Problem) String() string {
 	return p.Why
 }
 
-// Problems returns what in this process has stalled, one Problem for each:
+// Problems returns the parts of this process that have stalled, one Problem for each:
 //
 //   - a subscription with a backlog that has settled nothing for StalledAfter, though its sink is up and
 //     no other process holds it

@@ -46,7 +46,7 @@ func (r *relayMetrics) each(f func(prometheus.Collector)) {
 // sinkStates are the values of the label state.
 var sinkStates = map[relay.SinkState]string{relay.SinkUp: "up", relay.SinkUnavailable: "unavailable", relay.SinkRefusing: "refusing"}
 
-// RelayObserver exports what one relay does, and adds it up. Each relay has a separate one, also if several in one process
+// RelayObserver exports the actions of one relay, and adds them up. Each relay has a separate one, also if several in one process
 // relay the same subscription.
 type RelayObserver struct {
 	relay.Counters

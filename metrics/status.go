@@ -195,7 +195,7 @@ func (m *Metrics) status() *reading {
 	return r
 }
 
-// read reads what the role may. It reads several parts at a time, because many outboxes or queues
+// read reads the status that the role may see. It reads several parts at a time, because many outboxes or queues
 // take a while.
 func (m *Metrics) read(ctx context.Context, r *reading) error {
 	var all sync.WaitGroup
@@ -274,7 +274,7 @@ func (m *Metrics) readQueues(ctx context.Context, store queueReader) (queues []a
 	return queues, nil
 }
 
-// collect sends what was read. If the read failed, it sends only the figures about the read
+// collect sends the figures that were read. If the read failed, it sends only the figures about the read
 // itself.
 func (r *reading) collect(to chan<- prometheus.Metric, groups int) {
 	for d, v := range map[*prometheus.Desc]float64{databaseUp: one(r.err == nil), readTook: r.took.Seconds(), readAge: time.Since(r.at).Seconds()} {

@@ -83,7 +83,7 @@ func advance(t testing.TB, query query, queue string, by time.Duration, schema [
 	}
 }
 
-// in is the name of what a schema has.
+// in is the name of an object of a schema.
 func in(schema []string, name string) string {
 	of := postgres.DefaultSchema
 	if len(schema) > 0 {

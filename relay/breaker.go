@@ -35,7 +35,7 @@ type breaker struct {
 	until              time.Time // when the next probe may start
 	size               int       // of that probe
 	delay              backoff
-	// The longest delay between probes, by what is wrong. A refusing sink is probed more often: each
+	// The longest delay between probes, by the fault. A refusing sink is probed more often: each
 	// probe moves messages out of the way, and those behind them may be accepted.
 	mostUnavailable, mostRefusing time.Duration
 	// fresh has the Seqs of the messages that were refused on their first attempt since the last
@@ -49,7 +49,7 @@ func newBreaker(least, most time.Duration) breaker {
 
 // allows returns how many messages a Send may have now, up to limit. again is true for messages
 // that were tried before. Messages that were not tried do not wait for a probe of tried ones,
-// because the tried ones may be what hangs.
+// because the tried ones may be the cause.
 func (b *breaker) allows(now time.Time, limit int, again bool) int {
 	switch {
 	case b.state == closed:
@@ -73,7 +73,7 @@ func (b *breaker) begin(again bool) bool {
 	return true
 }
 
-// answer is what one Send says about the sink.
+// answer is the news of one Send about the sink.
 type answer struct {
 	probe       bool
 	again       bool // of messages that were tried before
@@ -121,7 +121,7 @@ func (b *breaker) ended(now time.Time, a answer) {
 	}
 }
 
-// count adds up what a trusted sink refuses.
+// count adds up the refusals of a trusted sink.
 func (b *breaker) count(now time.Time, a answer) {
 	if a.confirmed > 0 {
 		return

@@ -36,7 +36,7 @@ type Options struct {
 	// MaxAge is for how long a message is tried again. If it is refused this long
 	// after its first refusal, it becomes a dead letter. Default 0, no limit.
 	MaxAge time.Duration
-	// OnDead says what happens to messages of the same key behind a dead letter.
+	// OnDead decides about messages of the same key behind a dead letter.
 	// Default OnDeadContinue.
 	OnDead OnDead
 	// Filter chooses the messages to send; the others are settled unsent.

@@ -47,7 +47,7 @@ func (s *session) judgeLane(r *run, h hold) {
 	}
 }
 
-// finish applies what a Send has found out: to the breaker, to the messages, and to the lanes it
+// finish applies the result of a Send: to the breaker, to the messages, and to the lanes it
 // held.
 func (s *session) finish(r *run) {
 	var now time.Time // read only if it matters: most Sends confirm everything
@@ -80,7 +80,7 @@ func (s *session) advance() {
 	}
 }
 
-// consult tells the breaker how a Send ended, and notes the breaker's conclusion for the log.
+// consult passes the end of a Send to the breaker, and notes the breaker's conclusion for the log.
 func (s *session) consult(r *run, now time.Time) {
 	s.stats.delivered += r.confirmed
 	s.stats.refused += r.refused
@@ -198,7 +198,7 @@ func (s *session) doubt(e *entry, l *lane) {
 	}
 }
 
-// refused decides what happens to a refused message. It is the first of its lane, or has no key
+// refused decides about a refused message. It is the first of its lane, or has no key
 // and no lane.
 func (s *session) refused(r *run, i int, l *lane, now time.Time) {
 	e := r.entries[i]

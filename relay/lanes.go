@@ -209,7 +209,7 @@ func (ls *lanes) sift() bool {
 	return false
 }
 
-// trust undoes what sift did.
+// trust undoes sift.
 func (ls *lanes) trust() {
 	for ls.doubted.first != nil {
 		ls.ready.push(ls.doubted.pop())

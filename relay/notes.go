@@ -108,7 +108,7 @@ func (s *session) noteBreaker(was, is breakerState, probe bool, err error, now t
 	n.n, n.args, s.noted = n.n+1, args, true
 }
 
-// unlock frees the mutex and writes what was noted under it.
+// unlock frees the mutex and writes the notes made under it.
 func (s *session) unlock() {
 	if !s.noted {
 		s.mu.Unlock()

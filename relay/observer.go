@@ -7,7 +7,7 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// Observer is told what the relay does. It is called once per Send, Fetch or
+// Observer observes the relay. It is called once per Send, Fetch or
 // Settle, never per message, from several goroutines, and must not block.
 type Observer interface {
 	// Sent follows every Send.
@@ -59,7 +59,7 @@ type Counters struct {
 	Delivered, Failed, Retried atomic.Int64
 	// SettledMessages counts messages that will not be sent again.
 	SettledMessages atomic.Int64
-	// ParkedMessages and DeadLetters are the sums of what Parked and Dead were called with.
+	// ParkedMessages and DeadLetters are the sums of the arguments of Parked and Dead.
 	ParkedMessages, DeadLetters atomic.Int64
 	// InFlightMessages is the latest number, not a sum.
 	InFlightMessages atomic.Int64

@@ -190,7 +190,7 @@ func (s *session) forgetParkPoints() {
 	}
 }
 
-// failure is what the store keeps of one refusal.
+// failure is the record of one refusal in the store.
 func failure(attempt int, at time.Time, err error) penstock.Failure {
 	return penstock.Failure{Attempt: attempt, At: at, Err: text(err)}
 }

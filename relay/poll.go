@@ -153,7 +153,7 @@ func (s *session) enqueue(b driver.Batch) bool {
 	return true
 }
 
-// forget drops what was fetched and not settled: it will be fetched again.
+// forget drops messages that were fetched and not settled: they will be fetched again.
 func (s *session) forget() {
 	s.generation++
 	s.forgetParkPoints()

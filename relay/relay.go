@@ -133,7 +133,7 @@ func hopeless(err error) bool {
 
 const standingBy = "standing by: another relay holds the subscription"
 
-// nextStep is what the operator can do about an error of Subscribe, if the error does not say it.
+// nextStep is the operator's next step for an error of Subscribe, if the error does not say it.
 func nextStep(err error) []any {
 	var hinted *penstock.HintError
 	hint := "is the database up, and are its URL, user and password right?"

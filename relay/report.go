@@ -9,7 +9,7 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// reportLoop tells the source when the sink goes down and when it is back.
+// reportLoop reports to the source that the sink is down, and that it is back.
 func (s *session) reportLoop(ctx context.Context, to driver.SinkReporter) {
 	said := time.Time{}
 	for {

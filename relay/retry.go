@@ -6,7 +6,7 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// OnDead says what happens to a key when one of its messages becomes a dead
+// OnDead decides about a key when one of its messages becomes a dead
 // letter.
 type OnDead string
 

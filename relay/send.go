@@ -151,7 +151,7 @@ func (s *session) stuck() bool {
 		s.breaker.state == closed && len(s.provisional) == 0 && !s.lease.lapsed
 }
 
-// take gives r what may be sent now and reports whether there is anything.
+// take gives r the messages that may be sent now and reports whether there is anything.
 func (s *session) take(r *run) bool {
 	now := time.Now()
 	s.wake(now)

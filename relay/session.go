@@ -49,13 +49,13 @@ type session struct {
 	draining   bool
 	drainBy    time.Time
 
-	// What Status shows: since when the sink accepts nothing, and why.
+	// Shown by Status: since when the sink accepts nothing, and why.
 	sinkDown time.Time
 	sinkWhy  string
 
 	confirms    uint64   // messages that the sink confirmed
 	provisional []*entry // refused since the last confirm, on their first attempt
-	// What park.go has to know about Fetch and Settle.
+	// For park.go: Fetch and Settle.
 	fetches   uint64 // that began
 	lingering []lingering
 

@@ -17,7 +17,7 @@ const settleTimeout = 15 * time.Second
 const lastSettleTimeout = 5 * time.Second
 
 // partsEvery is how often the verdicts of slow batches are settled before the batch is complete.
-// It bounds what a crash delivers again, whatever the sink's pace.
+// It bounds the messages that a crash delivers again, whatever the sink's pace.
 const partsEvery = time.Second
 
 // settleLoop writes the cursor as batches get their verdicts, many in one write,
@@ -163,7 +163,7 @@ func (w *settleWriter) try(ctx context.Context, timeout time.Duration, parts boo
 	return true, nil
 }
 
-// settledNow notes that what was passed to Settle is durable.
+// settledNow notes that the verdicts passed to Settle are durable.
 func (s *session) settledNow(of []*batch) inflight.Tally {
 	for _, b := range of {
 		s.linger(b)
@@ -176,7 +176,7 @@ func (s *session) settledNow(of []*batch) inflight.Tally {
 	return t
 }
 
-// finish settles what the last Sends confirmed, before the lease is given back. It tries for as
+// finish settles the messages that the last Sends confirmed, before the lease is given back. It tries for as
 // long as the drain may take, and at least once.
 func (w *settleWriter) finish(ctx context.Context) {
 	for ctx.Err() == nil {

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// stats counts what happened since the last log line about it. The session's mutex guards it.
+// stats counts events since the last log line about them. The session's mutex guards it.
 type stats struct {
 	delivered, refused, retried, filtered, parked, dead int
 }
 
-// statsLoop logs once a minute what happened, if anything did.
+// statsLoop logs the events of the minute, if there were any.
 func (s *session) statsLoop(ctx context.Context) {
 	for sleep(ctx, nil, time.Minute) {
 		s.mu.Lock()

@@ -50,7 +50,7 @@ func Extract(ctx context.Context, headers map[string]string) context.Context {
 	return w3c.Extract(ctx, propagation.MapCarrier(headers))
 }
 
-// sampled tells whether the producer records its trace: the last of traceparent's flags.
+// sampled reports whether the producer records its trace: the last of traceparent's flags.
 func sampled(headers map[string]string) bool {
 	const length = len("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
 	parent := headers["traceparent"]

@@ -291,7 +291,7 @@ func (w *worker) claim(ctx context.Context, n int, carry bool) (jobs []penstock.
 		if !carry {
 			return nil, false, nil
 		}
-		share = n // this group's jobs may wait for what is carried
+		share = n // this group's jobs may wait for the end of carried jobs
 	}
 	jobs, err = w.claimFrom(call, group, share, carry)
 	return jobs, w.turns.took(len(jobs), share), err
@@ -357,7 +357,7 @@ func (w *worker) room(ctx context.Context, helper bool) (int, bool) {
 }
 
 // wanted is how many jobs to claim now: for the free slots, and, once half of the jobs claimed
-// ahead have begun, for the time until the next claim. What claims under way may bring counts as
+// ahead have begun, for the time until the next claim. Jobs that claims under way may bring count as
 // claimed.
 func (w *worker) wanted() int {
 	ahead := 0

@@ -27,7 +27,7 @@ func (w *worker) enqueue(handling, writing context.Context, jobs []penstock.Job,
 }
 
 // openSlot makes a goroutine work until nothing is queued. It prefers one at rest, whose stack has
-// grown to what the handler needs, and otherwise starts a new one. The caller holds the lock.
+// grown to the handler's needs, and otherwise starts a new one. The caller holds the lock.
 func (w *worker) openSlot(handling, writing context.Context) {
 	w.busy++
 	if w.resting > 0 {

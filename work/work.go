@@ -14,7 +14,7 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// Handler does one job. A Mux has one for each kind of job. Its error decides what happens to the job:
+// Handler does one job. A Mux has one for each kind of job. Its error decides about the job:
 //
 //   - nil: the job is done.
 //   - an error of class penstock.Permanent: it is a dead letter at once.
@@ -35,7 +35,7 @@ var (
 	ErrSettled = errors.New("the handler has settled the job")
 	// ErrCancelled: a handler returns it for a job that is not needed any more.
 	ErrCancelled = errors.New("the job is cancelled")
-	// ErrStopping is the cause with which a handler's context ends: Run was told to
+	// ErrStopping is the cause with which a handler's context ends: Run was asked to
 	// stop, and has waited for DrainTimeout.
 	ErrStopping = errors.New("the worker is stopping")
 )
@@ -113,7 +113,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Observer is told what Run does. Run calls it from several goroutines, so it
+// Observer observes Run. Run calls it from several goroutines, so it
 // must not block.
 type Observer interface {
 	// Claimed follows every Claim that returned jobs.

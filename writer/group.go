@@ -27,7 +27,7 @@ type group struct {
 	late    *time.Timer     // ends the waiting for them
 }
 
-// batch is what one commit writes.
+// batch has the messages and jobs of one commit.
 type batch struct {
 	calls []*call
 	rows  int

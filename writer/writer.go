@@ -16,7 +16,7 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// Store is what a Writer writes to. To enqueue, it must also have the DriverQueue of a driver.QueueStore. To separate a refused
+// Store is the destination of a Writer. To enqueue, it must also have the DriverQueue of a driver.QueueStore. To separate a refused
 // message from the others of its commit, it must be a driver.ContentJudge. The stores of this module are both.
 type Store interface {
 	Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error
@@ -59,7 +59,7 @@ func (o *once) Publish(ctx context.Context, outbox string, msgs ...penstock.Mess
 	return o.PublishOnce(ctx, o.inbox, outbox, msgs...)
 }
 
-// Stats count what a Writer has done.
+// Stats count the work of a Writer.
 type Stats struct {
 	Calls   int64
 	Rows    int64 // messages and jobs in these calls

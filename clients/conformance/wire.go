@@ -124,7 +124,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// Event is what a program reports about a handler.
+// Event is a program's report about a handler.
 type Event struct {
 	Event  string `json:"event"` // job or aborted
 	Worker string `json:"worker"`
@@ -134,7 +134,7 @@ type Event struct {
 	Cause  string `json:"cause,omitempty"` // lease_lost or stopping
 }
 
-// Hello is what a program reports about itself.
+// Hello is a program's report about itself.
 type Hello struct {
 	Language string   `json:"language"`
 	Version  string   `json:"version"`

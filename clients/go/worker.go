@@ -39,7 +39,7 @@ func (p *program) work(d *db, r *request) (name string) {
 	return name
 }
 
-// ask is the handler. The harness tells it how the job ends.
+// ask is the handler. The harness decides how the job ends.
 func (p *program) ask(ctx context.Context, worker, tx string, job penstock.Job) error {
 	outcome := make(chan *request, 1)
 	call := p.keep(&p.calls, outcome)
@@ -59,7 +59,7 @@ func (p *program) ask(ctx context.Context, worker, tx string, job penstock.Job) 
 	}
 }
 
-// end is what the handler returns.
+// end is the result of the handler.
 func (r *request) end() error {
 	reason := errors.New(r.Reason)
 	switch r.Outcome {

@@ -114,7 +114,7 @@ func runWith(ctx context.Context, a *cli.App, args []string) int {
 	root.SetIn(a.Stdin)
 	root.SetOut(a.Stdout)
 	root.SetErr(a.Stderr)
-	root.InitDefaultCompletionCmd() // writes to what is set above
+	root.InitDefaultCompletionCmd() // writes to the writer that is set above
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {
 		// Cobra's own command shows its help for an unknown shell.
 		completion.Args = terminal.KnownVerb

@@ -1,4 +1,4 @@
-// A worker: each job's handler, what it writes and the end of the job are one transaction.
+// A worker: each job's handler, its writes and the end of the job are one transaction.
 package main
 
 import (

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// Config describes a table that Penstock did not create, and what its columns mean. The zero value
+// Config describes a table that Penstock did not create, and the meaning of its columns. The zero value
 // of a field means its default, or the preset's: see SetDefaults.
 type Config struct {
 	// Preset names a well-known table; see Presets. Other fields that are set replace its values.
@@ -35,7 +35,7 @@ type Config struct {
 	// Headers are also templates, by the header's name. One whose column is NULL is left out.
 	Headers map[string]string `yaml:"headers"`
 
-	// Delivered is what happens to a row once the sink has confirmed it. Default: Mark or Status,
+	// Delivered is the mark of a row that the sink has confirmed. Default: Mark or Status,
 	// whichever column is mapped.
 	Delivered Delivered `yaml:"delivered"`
 	// Archive is the table to which Delivered: archive moves rows. It has the columns
@@ -95,7 +95,7 @@ type Columns struct {
 	Attempts string `yaml:"attempts"`
 }
 
-// Delivered is what happens to a delivered row.
+// Delivered is the way to mark a delivered row.
 type Delivered string
 
 const (
@@ -143,7 +143,7 @@ const (
 	maxOrder   = 8
 )
 
-// SetDefaults sets what is not set, first from the preset. Validate reports an unknown preset.
+// SetDefaults fills in the unset fields, first from the preset. Validate reports an unknown preset.
 func (c *Config) SetDefaults() {
 	c.applyPreset()
 	if c.Delivered == "" && c.Archive == "" {

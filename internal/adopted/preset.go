@@ -77,7 +77,7 @@ func Presets() []Preset {
 	return all
 }
 
-// applyPreset sets what is not set.
+// applyPreset fills in the unset fields.
 func (c *Config) applyPreset() {
 	p, known := presets[c.Preset]
 	if !known {

@@ -19,7 +19,7 @@ import (
 	"github.com/penstock/penstock/internal/template"
 )
 
-// Options are what both sinks configure.
+// Options are the settings of both sinks.
 type Options struct {
 	Service     string // for messages: SQS
 	Field       string // of Destination, for messages: queue_url

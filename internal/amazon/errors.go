@@ -136,7 +136,7 @@ func (s *Sender) content(said error) error {
 	return penstock.Permanent(penstock.WithHint(said, "if it is about size, set claim_check, which sends a reference, and set max_message_bytes (%d) to what the queue or topic takes", s.o.MaxMessageBytes))
 }
 
-// text is what the service says, without what it quotes of the request: a signature's text has the
+// text is the service's message, without its quotations of the request: a signature's text has the
 // session token in it.
 func text(code, message string) string {
 	message, _, _ = strings.Cut(message, "\n")

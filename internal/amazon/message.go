@@ -139,7 +139,7 @@ type Received struct {
 	Payload        []byte
 }
 
-// Read undoes what the sink has done.
+// Read undoes the sink's encoding.
 func Read(body string, from map[string]string) (r Received, err error) {
 	e := envelope{
 		ID: from[attributes.ID], Key: from[attributes.Key], Topic: from[attributes.Topic], CreatedAt: from[attributes.CreatedAt],

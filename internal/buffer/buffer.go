@@ -1,4 +1,4 @@
-// Package buffer holds what a transaction publishes and enqueues until it must be written. Drivers of
+// Package buffer holds the messages and jobs of a transaction until it must be written. Drivers of
 // buffered transactions share it. It knows no database and runs nothing in the background.
 package buffer
 
@@ -15,7 +15,7 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// Group is what one flush writes to one outbox or queue, in the given order.
+// Group has the rows that one flush writes to one outbox or queue, in the given order.
 type Group[O, Q any] struct {
 	Outbox   O // if there are messages
 	Queue    Q // if there are jobs
@@ -174,7 +174,7 @@ func explain[O, Q any](g *Group[O, Q], err error) error {
 // errRolledBack is for jobs that were never written.
 var errRolledBack = errors.New("the jobs were rolled back before they were written")
 
-// Discard drops what is buffered.
+// Discard empties the buffer.
 func (b *Buffer[O, Q]) Discard() {
 	for _, g := range b.groups {
 		for _, p := range g.pending {

@@ -48,7 +48,7 @@ func (b *SQLTx[O, Q]) usable() error {
 	return b.failed
 }
 
-// flush writes what is buffered. If that fails, the transaction is rolled back at once: some databases
+// flush writes the buffer. If that fails, the transaction is rolled back at once: some databases
 // would otherwise continue and commit the rest.
 func (b *SQLTx[O, Q]) flush(ctx context.Context, reason penstock.FlushReason) error {
 	if err := b.usable(); err != nil || b.held.Rows() == 0 {
@@ -69,7 +69,7 @@ func (b *SQLTx[O, Q]) flush(ctx context.Context, reason penstock.FlushReason) er
 	return b.failed
 }
 
-// Flush writes what is buffered. Call it before an action outside of the database that requires that the
+// Flush writes the buffer. Call it before an action outside of the database that requires that the
 // messages can be written.
 func (b *SQLTx[O, Q]) Flush(ctx context.Context) error { return b.flush(ctx, penstock.FlushAsked) }
 

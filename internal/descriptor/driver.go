@@ -45,7 +45,7 @@ func Opens[C any, S driver.Sink](open func(C, *slog.Logger) (S, error)) func(C, 
 // HTTP's field, Kafka's header of that name.
 const ContentType = "content-type"
 
-// Binding is what the CloudEvents specification, version 1.0.2, says about a protocol:
+// Binding is the binding of a protocol in the CloudEvents specification, version 1.0.2:
 // https://github.com/cloudevents/spec/tree/v1.0.2/cloudevents/bindings.
 type Binding struct {
 	// Name of the sink, for messages.

@@ -1,4 +1,4 @@
-// Package doctor has the findings about a running Penstock, as data. A driver finds what only it
+// Package doctor has the findings about a running Penstock, as data. A driver finds the facts that only it
 // can see: see Examiner. The caller derives findings from the status.
 package doctor
 
@@ -27,9 +27,9 @@ type Finding struct {
 	Check    string   `json:"check"`
 	Severity Severity `json:"severity"`
 	About    string   `json:"about,omitempty"` // the outbox, subscription, queue, table or sink
-	Found    string   `json:"found"`           // what was measured, in a sentence
+	Found    string   `json:"found"`           // the measurement, in a sentence
 	Why      string   `json:"why,omitempty"`   // why it matters
-	Next     string   `json:"next,omitempty"`  // what to do
+	Next     string   `json:"next,omitempty"`  // the next step
 	Measured []Figure `json:"measured,omitempty"`
 }
 
@@ -75,7 +75,7 @@ const (
 	defaultLockPatience = time.Second
 )
 
-// Options say what counts as old, and what is expected.
+// Options say when something is old, and which values are expected.
 type Options struct {
 	// Old is the age from which a transaction, a waiting message and a running job are findings. Default 5
 	// minutes.
@@ -86,7 +86,7 @@ type Options struct {
 	LockPatience time.Duration
 }
 
-// SetDefaults sets what is not set.
+// SetDefaults fills in the unset fields.
 func (o *Options) SetDefaults() {
 	if o.Old <= 0 {
 		o.Old = defaultOld
@@ -103,7 +103,7 @@ type Examined struct {
 	Ahead    time.Duration // of the server's clock before this machine's
 }
 
-// Examiner is a store that examines what only it can see. An error means that the database cannot be used.
+// Examiner is a store that examines facts that only it can see. An error means that the database cannot be used.
 type Examiner interface {
 	Examine(ctx context.Context, o Options) (Examined, error)
 	// Running lists leased jobs, up to most of a queue, or of each queue if the name is empty, those that run longest
@@ -125,7 +125,7 @@ type Running struct {
 	Report  []byte        // its worker's last report, as JSON
 }
 
-// Who may end what holds something. A role of Penstock's may end no session of another role.
+// Who may end a holder. A role of Penstock's may end no session of another role.
 const (
 	MayEndSession  = "as the session's role, a member of pg_signal_backend, or a superuser for a superuser's session"
 	MayEndPrepared = "as the role that prepared it or a superuser, in this database"
@@ -145,7 +145,7 @@ type HeldSegment struct {
 	LockedFor     time.Duration // how long that one's transaction has lasted; 0: less than a second, or the role is not shown it
 }
 
-// By says what keeps it, in order. It is empty if nothing does; then the next maintenance frees
+// By lists the holders, in order. It is empty if nothing does; then the next maintenance frees
 // it.
 func (h *HeldSegment) By() (all []string) {
 	for _, name := range h.Subscriptions {

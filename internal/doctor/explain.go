@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Explainer is a store that runs the statements of messages and jobs, measures what each reads, and
+// Explainer is a store that runs the statements of messages and jobs, measures the reads of each, and
 // rolls everything back. Unknown names are errors, as elsewhere.
 type Explainer interface {
 	ExplainOutbox(ctx context.Context, outbox string) ([]Statement, error)
@@ -42,7 +42,7 @@ type Storage struct {
 	Nexts   int64 `json:"nexts"`
 }
 
-// How much a statement may read in addition to ten times what it returns. A relay fetches everything
+// How much a statement may read in addition to ten times its result. A relay fetches everything
 // since its last write of the cursor, and a claim reads skip maps and the ends of segments.
 const (
 	spareEntries = 2000
@@ -75,7 +75,7 @@ const (
 	fewFlushes = 20
 )
 
-// slow says what takes long, or "" if nothing does.
+// slow names the part that takes long, or "" if nothing does.
 func (g *Storage) slow(rows int64) string {
 	switch most := 10*max(rows, g.Rows) + spareEntries; {
 	case g.Flushes > fewFlushes && g.Writes < fewWrites*g.Flushes:

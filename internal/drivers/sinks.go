@@ -164,7 +164,7 @@ func (s *Sink) Binding() (b format.Binding) {
 // Config is the configuration, a pointer to the driver's struct, or nil if there is no sink.
 func (s *Sink) Config() any { return s.config }
 
-// SetDefaults sets what is not set.
+// SetDefaults fills in the unset fields.
 func (s *Sink) SetDefaults() {
 	if s.config != nil {
 		s.config.SetDefaults()

@@ -1,6 +1,6 @@
 // Package inflight is the ledger of a subscription's messages in flight: those that were fetched and are not settled,
-// batch by batch, with their verdicts. It says what the next call of Settle reports to the Source, and what is durable
-// when that is answered. So a store need not remember what it was told.
+// batch by batch, with their verdicts. It has the verdicts for the next call of Settle, and knows which are durable
+// when that is answered. So a store need not remember verdicts.
 package inflight
 
 import (
@@ -21,7 +21,7 @@ type Batch[T any] struct {
 	durable int     // messages whose verdicts are durable
 	failed  bool    // some have a verdict other than Delivered
 	// verdicts is nil until there is something to note about a message. For a message without a
-	// verdict it has what Note was given.
+	// verdict it has the verdict of Note.
 	verdicts []driver.Verdict
 }
 
@@ -42,7 +42,7 @@ func (b *Batch[T]) Note(i uint32, v driver.Verdict) {
 	b.verdicts[i] = v
 }
 
-// Noted returns what was noted about a message.
+// Noted returns the note about a message.
 func (b *Batch[T]) Noted(i uint32) (v driver.Verdict) {
 	if b.verdicts != nil {
 		v = b.verdicts[i]
@@ -75,7 +75,7 @@ func (b *Batch[T]) Order(i uint32) driver.KeyOrder {
 	return b.KeyOrder[i]
 }
 
-// Ledger is what is in flight, oldest first, and its limits. Batches leave it only as a prefix: however far later batches
+// Ledger lists the messages in flight, oldest first, and its limits. Batches leave it only as a prefix: however far later batches
 // have got, the cursor moves only to the first message without a verdict. Not safe for concurrent use.
 type Ledger[T any] struct {
 	MaxMessages, MaxBytes int
@@ -194,7 +194,7 @@ func (l *Ledger[T]) Settle(parts bool, but int) (c Call[T], isNew bool) {
 	return c, isNew
 }
 
-// told: all its verdicts are durable.
+// told reports that all its verdicts are durable.
 func (b *Batch[T]) told() bool { return len(b.stages)-b.left == b.durable }
 
 func (c *Call[T]) add(b *Batch[T], s driver.Settled) {

@@ -49,7 +49,7 @@ func (p Parts) Behind() string {
 }
 
 // HandOver returns whether a message that follows previous, or "" for none, is late, and the parts after it. instead is nil unless the
-// message was reported missing. Then it is what was handed over in its place, or "" if nothing was, and the part that the message follows
+// message was reported missing. Then it is the message handed over in its place, or "" if nothing was, and the part that the message follows
 // precedes the part of instead.
 func (p Parts) HandOver(m *penstock.Released, previous string, instead *string) Parts {
 	at, head := slices.Index(p, previous), p.Head()

@@ -24,7 +24,7 @@ import (
 // record of JetStream's file storage, minus the room for the record's own fields.
 const MaxPayload = 32<<20 - 64<<10
 
-// startTimeout bounds reading what an earlier run left in the directory.
+// startTimeout bounds reading the data of an earlier run.
 const startTimeout = 60 * time.Second
 
 // Options are the server's part of a configuration.
@@ -105,7 +105,7 @@ func (s *Server) awaitReady(l *logger) error {
 	}
 }
 
-// listenAddress splits what EmbeddedConfig.Validate has accepted.
+// listenAddress splits an address that EmbeddedConfig.Validate has accepted.
 func listenAddress(listen string) (host string, port int) {
 	host, p, _ := net.SplitHostPort(listen)
 	if port, _ = strconv.Atoi(p); port == 0 {

@@ -1,4 +1,4 @@
-// Package pgerror says what an operator can do about a PostgreSQL error, whether a database is down, and whether it refuses
+// Package pgerror gives the next step for a PostgreSQL error, whether a database is down, and whether it refuses
 // a role, the last two also for MySQL.
 package pgerror
 

@@ -21,7 +21,7 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("%s is %s", e.Addr, e.Kind) }
 
-// Permitted is what may be connected to in addition to the public internet: every address, or ranges.
+// Permitted are the addresses that are allowed in addition to the public internet: every address, or ranges.
 type Permitted struct {
 	All    bool
 	ranges []netip.Prefix

@@ -8,13 +8,13 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// Pulled is a Broker whose client asks for messages again and again. Its functions may fail while the broker is down: what
+// Pulled is a Broker whose client asks for messages again and again. Its functions may fail while the broker is down: a message that
 // was not read is asked for again.
 type Pulled struct {
 	URL string // for SinkURL
 	// Make makes the queue, and Drop deletes it. Both may be nil.
 	Make, Drop func(ctx context.Context) error
-	// Pull passes on what there is, or waits for a while. It reports whether there was nothing.
+	// Pull passes on the available messages, or waits for a while. It reports whether there was nothing.
 	Pull func(ctx context.Context, got func(Arrival)) (empty bool, err error)
 	// Leave ends the client.
 	Leave func() error

@@ -1,4 +1,4 @@
-// Package readback lets the demo and the benchmark judge by what a consumer gets. Each sink that
+// Package readback lets the demo and the benchmark judge by the messages of a consumer. Each sink that
 // can be read has a consumer next to it (read_back.go) with the broker's own client. It uses none
 // of the sink's code, so an error in the sink shows.
 package readback

@@ -20,7 +20,7 @@ type Of struct {
 	Fresh   string // how to begin again, if it cannot
 }
 
-// Drop is what Fresh says of a schema in a server.
+// Drop is the advice of Fresh for a schema in a server.
 const Drop = "drop the schema, with all that is in it, and migrate anew"
 
 // Check returns nil for the version of this program, else a *penstock.SchemaError with the next step. Version 0 is none.
@@ -37,7 +37,7 @@ func (o Of) Check(have int64) error {
 	return o.Unmigrated(err)
 }
 
-// Unmigrated adds to an error what migrates: the command, or the call of a program in Go.
+// Unmigrated adds to an error how to migrate: the command, or the call of a program in Go.
 func (o Of) Unmigrated(err error) error {
 	return penstock.WithHint(err, "run: %s, or in Go call Migrate", o.Migrate)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// Config is what a sink's pointer to its configuration has.
+// Config has the methods of a sink's pointer to its configuration.
 type Config[C any] interface {
 	*C
 	SetDefaults()
@@ -116,7 +116,7 @@ func at(v reflect.Value, path []int) reflect.Value {
 	return v
 }
 
-// set parses a value for the field. Its error says what to write instead.
+// set parses a value for the field. Its error suggests a correct value.
 func set(field any, v string) (err error) {
 	switch f := field.(type) {
 	case *string:

@@ -16,11 +16,11 @@ import (
 	"github.com/penstock/penstock/internal/descriptor"
 )
 
-// AdoptDB is what adopted tables ask of their store besides.
+// AdoptDB has the further methods that adopted tables need of their store.
 type AdoptDB interface {
 	OutboxDB
 	AdoptDialect
-	// LookAt says what a table is like, of which the names are given; nil if there is none.
+	// LookAt describes a table, of which the names are given; nil if there is none.
 	LookAt(ctx context.Context, names []string) (*Relation, error)
 	// Source makes a reader in the dialect.
 	Source(req driver.Subscribe) (AdoptedSource, *Reader)
@@ -33,7 +33,7 @@ type AdoptedSource interface {
 }
 
 // Adopted is a table that Penstock did not create, and the subscription that reads it. Its rows are read as the messages of an outbox are:
-// what stands in the statements for the outbox's table is a select from the table. Safe for concurrent use.
+// in the statements a select from the table stands for the outbox's table. Safe for concurrent use.
 type Adopted struct {
 	rows   *Outboxes
 	on     AdoptDB
@@ -60,7 +60,7 @@ type head struct {
 	place time.Time
 }
 
-// mark is what the low-water mark may be: a margin behind the newest row that was read. Of numbers it is what that was a margin ago. A time that
+// mark returns the low-water mark: a margin behind the newest row that was read. Of numbers it is that row's number a margin ago. A time that
 // is to come, of a clock that is wrong, moves it no further than the present.
 func (a *Adoption) mark(low time.Time, margin time.Duration) time.Time {
 	now := time.Now()
@@ -150,7 +150,7 @@ func (t *Adopted) look(ctx context.Context) (*Outbox, error) {
 	return &Outbox{Name: t.config.Table, Buckets: 1, Words: m.words(), Adopted: &Adoption{numbers: m.order.Kind == adopted.Number, headers: m.parts.HeaderNames, Settles: m.settles()}}, nil
 }
 
-// Check compares the description with the table: a *penstock.FieldError says what does not fit.
+// Check compares the description with the table: a *penstock.FieldError names the part that does not fit.
 func (t *Adopted) Check(ctx context.Context) error {
 	_, err := t.look(ctx)
 	return err

@@ -34,9 +34,9 @@ type AdoptDialect interface {
 	// FromText makes a column's value of its text, and FromTime of a time of the store's.
 	FromText(c *Column, text string) string
 	FromTime(c *Column, time string) string
-	// AdoptedWords are how rows are read and what is known of them: alone if the id identifies a row, not with its time.
+	// AdoptedWords are how rows and the facts about them are read: alone if the id identifies a row, not with its time.
 	AdoptedWords(alone bool) map[string]SQL
-	// Hint has a table read along an index, where the server has to be told.
+	// Hint has a table read along an index, where the server needs the hint.
 	Hint(i Index) string
 	// Now is the present time for a column.
 	Now(c *Column) string
@@ -76,10 +76,10 @@ func (t *Adopted) compare(ctx context.Context) (*mapped, error) {
 	return m, err
 }
 
-// longestID is how long an id may be that is kept with what is known of its row, in characters.
+// longestID is how long an id may be that is kept with the facts about its row, in characters.
 const longestID = 700
 
-// place finds the order of the rows, what identifies one, and the indexes without which each read would walk over the whole table.
+// place finds the order of the rows, the columns that identify one, and the indexes without which each read would walk over the whole table.
 func (m *mapped) place() error {
 	names := m.config.OrderColumns()
 	if len(names) > 2 || len(names) == 2 && names[1] != m.id.Name {
@@ -198,7 +198,7 @@ func (m *mapped) settles() string {
 	return "adopt_mark"
 }
 
-// set is what marks a delivered row.
+// set has the assignments that mark a delivered row.
 func (m *mapped) set() string {
 	c := m.config
 	var set string
@@ -212,7 +212,7 @@ func (m *mapped) set() string {
 	return set
 }
 
-// failed is what a failure sets, empty if nothing of it is mapped.
+// failed has the assignments of a failure, empty if nothing of it is mapped.
 func (m *mapped) failed() string {
 	var set []string
 	if e := m.of.Find(m.config.Columns.Error); e != nil {

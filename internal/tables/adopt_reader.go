@@ -14,7 +14,7 @@ type adoptedReader struct {
 	AdoptedSource
 	reader *Reader
 	of     *Adopted
-	kept   time.Time // when it was looked last for what is gone
+	kept   time.Time // when it was looked last for rows that are gone
 }
 
 // Fetch implements driver.Source.

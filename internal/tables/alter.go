@@ -11,7 +11,7 @@ type Alteration struct {
 	Statements    []string // the last one makes the column
 }
 
-// Alter changes what lacks a column until it has it. Other processes may do the same at the same time: altered are errors that say so, or that
+// Alter adds a column to the tables that lack it. Other processes may do the same at the same time: altered are errors that say so, or that
 // part of it is done.
 func Alter(ctx context.Context, all []Alteration, lacks func(Alteration) (bool, error), do func(statement string) error, altered func(error) bool) error {
 	for _, a := range all {

@@ -10,7 +10,7 @@ import (
 )
 
 // Attempts are transactions of a store's own that write something new. Each leaves a row with its number, by which it is known to have happened
-// if its answer was lost: what it wrote may have been carried off by then. Another one takes the row away.
+// if its answer was lost: its rows may have been carried off by then. Another one takes the row away.
 type Attempts struct {
 	mu      sync.Mutex
 	swept   time.Time // when the rows of processes that died were looked for
@@ -39,7 +39,7 @@ type Noting struct {
 	Read func(Scan) error // rows of an attempt whose answer was lost, by "select numbers"
 }
 
-// Once runs a transaction once, whatever becomes of the connection: it begins with what is in the batch.
+// Once runs a transaction once, whatever becomes of the connection: it begins with the batch's statements.
 func (a *Attempts) Once(ctx context.Context, on DB, retries *retry.Counter, note Noting, fn func(number int64, first *Batch) error) error {
 	return retries.Once(ctx, func(number int64) error {
 		b := &Batch{}
@@ -58,7 +58,7 @@ func (a *Attempts) Once(ctx context.Context, on DB, retries *retry.Counter, note
 	}, func(ctx context.Context, number int64) (bool, error) { return a.happened(ctx, on, note, number) })
 }
 
-// sweep takes away what others left, if it is time to look for that.
+// sweep takes away rows that others left, if it is time to look for them.
 func (a *Attempts) sweep(b *Batch) {
 	if a == nil { // no answer is lost
 		return

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Args are what stands in braces in a statement, by name.
+// Args are the values for the braces in a statement, by name.
 type Args map[string]any
 
 // SQL is an argument that is a part of the statement's text.
@@ -86,7 +86,7 @@ type Tx interface {
 	Finish(ctx context.Context, b *Batch) error
 }
 
-// DB is how a store runs what is the same in every dialect. Its errors say what to do next.
+// DB runs the operations that are the same in every dialect. Its errors have the next step.
 type DB interface {
 	Runner
 	// Send runs a batch as one transaction, in one round trip, again where the database asks for that.
@@ -99,14 +99,14 @@ type DB interface {
 	Missing(err error) bool
 	// Duplicate: the error says that a row with this key is there.
 	Duplicate(err error) bool
-	// Names lists what there is: "outboxes", "queues", "inboxes" or "subscriptions", in order of their bytes.
+	// Names lists objects: "outboxes", "queues", "inboxes" or "subscriptions", in order of their bytes.
 	Names(ctx context.Context, of string) ([]string, error)
 }
 
 // In splits the name of a list, "column in names", which stands for one of them.
 func In(name string) (column, list string, ok bool) { return strings.Cut(name, " in ") }
 
-// Render fills in what stands in braces, as fill says.
+// Render fills in the braces, as fill says.
 func Render(text string, fill func(name string) (string, bool)) string {
 	var b strings.Builder
 	b.Grow(len(text))

@@ -25,7 +25,7 @@ type Range struct {
 	After, UpTo time.Time
 }
 
-// Round is one round trip of a claim: where it looks, and what it finds.
+// Round is one round trip of a claim: where it looks, and its finds.
 type Round struct {
 	Ranges  []Range
 	Keys    []string      // whose first jobs are looked at, wherever they are
@@ -77,7 +77,7 @@ func (r *Round) left() bool {
 	return slices.ContainsFunc(r.Page, func(p Claimed) bool { return p.Job.Lease == 0 && !p.Waits })
 }
 
-// Note has what was found remembered. full: the claim has all that it wanted.
+// Note remembers the jobs that were found. full: the claim has all that it wanted.
 func (r *Round) Note(full bool) {
 	r.at.now = r.Now
 	r.seen.saw(r.at, r.Page, r.Window, r.Whole, full, r.Expired, r.Closed)

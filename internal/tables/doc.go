@@ -1,9 +1,9 @@
-// Package tables is what the stores on plain tables do alike, whatever the dialect of their SQL: store/portable, store/mysql and store/sqlite. Their
+// Package tables has the parts that the stores on plain tables share, whatever the dialect of their SQL: store/portable, store/mysql and store/sqlite. Their
 // decisions are here, and their statements in the stores.
 //
 // # A dialect
 //
-// A store has a type onTables with the methods of the interfaces below, and embeds what it gets for it:
+// A store has a type onTables with the methods of the interfaces below, and embeds the value that it gets for it:
 //
 //	NewOutboxes(OutboxDB)   outboxes and subscriptions, except Publish and Subscribe
 //	NewReader(Reading)      one reader, which Subscribe returns; Reading reads its pages and writes its verdicts
@@ -24,7 +24,7 @@
 // A queue's dialect that keeps jobs that may run apart, as store/sqlite does by triggers, is a Waker and says so in Options.Ready. A claim is then one
 // Round, which looks nowhere else.
 //
-// Claims of a queue take turns (Round.Alone), or run side by side where the dialect can skip what others have locked. The statement "hold_turns" waits for the
+// Claims of a queue take turns (Round.Alone), or run side by side where the dialect can skip rows that others have locked. The statement "hold_turns" waits for the
 // latter, behind the lock of the queue's row.
 //
 // # Statements

@@ -47,7 +47,7 @@ func decodeHeaders(s string) (map[string]string, error) {
 	return decodeJSON(s)
 }
 
-// decodePlain reads what Publish writes, an object of strings without escapes, and makes no copies. It leaves all other texts to decodeJSON.
+// decodePlain reads the headers that Publish writes, an object of strings without escapes, and makes no copies. It leaves all other texts to decodeJSON.
 func decodePlain(s string) (_ map[string]string, ok bool) {
 	if len(s) < 2 || s[0] != '{' || s[len(s)-1] != '}' || !utf8.ValidString(s) {
 		return nil, false

@@ -13,20 +13,20 @@ import (
 	"github.com/penstock/penstock/internal/shell"
 )
 
-// InboxDialect is what inboxes ask for besides statements.
+// InboxDialect has the methods that inboxes need besides statements.
 type InboxDialect interface {
 	// Turns says that messages of a key take turns, because several transactions write at a time.
 	Turns() bool
-	// Turn waits for the turn of a key's messages, and says if what is read behind that may be from before it.
+	// Turn waits for the turn of a key's messages, and says if rows that are read behind that may be from before it.
 	Turn(b *Batch, box *InboxRow, turn int)
 	// See notes ids, and says which are new. Who else notes one of them now is waited for.
 	See(b *Batch, box *InboxRow, ids []string, isNew func(id string))
 	// Forget deletes a few rows of received, gaps or key_heads that are out of the inbox's window, {most} of them that are not older
-	// than {from}, and tells their times. Who else forgets some of them is not waited for.
+	// than {from}, and returns their times. Who else forgets some of them is not waited for.
 	Forget(b *Batch, box *InboxRow, table string, args Args, forgot func(at time.Time))
-	// Stale is the error where what was read may be from before a lock.
+	// Stale is the error if the rows that were read may be from before a lock.
 	Stale() error
-	// Explain says what an error means for an inbox's caller.
+	// Explain translates an error for an inbox's caller.
 	Explain(consumer string, err error) error
 }
 
@@ -37,7 +37,7 @@ type Inbox struct {
 	consumer string
 
 	mu        sync.Mutex
-	forgotten time.Time // what is older was forgotten, and is not walked over again
+	forgotten time.Time // older ids were forgotten, and are not walked over again
 	since     time.Time // when that began to be known: it is a guess, because transactions roll back
 }
 
@@ -49,15 +49,15 @@ const (
 	Turns = 64
 	// forgetAtOnce is how many ids are forgotten for each one noted, if they are out of their window.
 	forgetAtOnce = 2
-	// forgetAnew is when an inbox looks for what it took for forgotten.
+	// forgetAnew is when an inbox looks for ids that it took for forgotten.
 	forgetAnew = time.Minute
 )
 
-// InboxRow is what a call knows of its inbox, once its first round trip has come back.
+// InboxRow has the facts that a call knows of its inbox, once its first round trip has come back.
 type InboxRow struct {
 	ID       int64
 	Consumer string
-	Stale    bool // what is read behind a lock may be from before it
+	Stale    bool // rows that are read behind a lock may be from before it
 	keep     time.Duration
 	there    bool
 	wait     time.Duration   // that is asked for, up to half of what it keeps
@@ -144,7 +144,7 @@ func (i *Inbox) see(b *Batch, box *InboxRow, ids []string) {
 	i.on.See(b, box, ids, func(id string) { box.fresh[id] = true })
 }
 
-// InOrder notes a message that has a key and returns what may be processed now.
+// InOrder notes a message that has a key and returns the messages that may be processed now.
 func (i *Inbox) InOrder(ctx context.Context, tx Runner, m penstock.Message, wait time.Duration) ([]penstock.Released, error) {
 	if err := penstock.ValidateReceived(&m); err != nil {
 		return nil, err
@@ -224,7 +224,7 @@ func (i *Inbox) Due(ctx context.Context, tx Runner, n int, passingOver ...string
 	return all, nil
 }
 
-// dueOf waits for the turn of a key and releases what is due of it then.
+// dueOf waits for the turn of a key and releases its messages that are due then.
 func (i *Inbox) dueOf(ctx context.Context, tx Runner, box *InboxRow, key string) ([]penstock.Released, error) {
 	var r penstock.Released
 	var previous string
@@ -260,15 +260,15 @@ func (i *Inbox) dueOf(ctx context.Context, tx Runner, box *InboxRow, key string)
 	})
 }
 
-// keyState is what an inbox knows around a message.
+// keyState is the inbox's knowledge around a message.
 type keyState struct {
-	instead                 *string // what was handed over in its place, if it was reported missing; "": nothing was
+	instead                 *string // the message that was handed over in its place, if it was reported missing; "": nothing was
 	received, held, missing bool    // its predecessor
 	parts                   inorder.Parts
 	follow                  []follower
 }
 
-// follower is held for a message, or for what is held for that.
+// follower is held for a message, or for another that is held for it.
 type follower struct {
 	penstock.Released
 	previous string
@@ -301,7 +301,7 @@ func (i *Inbox) state(b *Batch, box *InboxRow, st *keyState, r *penstock.Release
 	}, "inbox_follow", args)
 }
 
-// release takes out what was held for r, and what was held for that, and returns all of it in order, r first.
+// release takes out the messages that were held for r, and those held for them, and returns all of it in order, r first.
 func (i *Inbox) release(ctx context.Context, tx Runner, box *InboxRow, r penstock.Released, previous string, st *keyState, also func(b *Batch)) ([]penstock.Released, error) {
 	b := &Batch{}
 	if also != nil {

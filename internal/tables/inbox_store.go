@@ -11,7 +11,7 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// InboxDB is what inboxes ask of their store.
+// InboxDB has the methods that inboxes need of their store.
 type InboxDB interface {
 	DB
 	InboxDialect

@@ -122,7 +122,7 @@ func (j *joined) await(c *call) {
 	}
 }
 
-// answer gives each call its part of what came back, and returns the jobs whose callers have gone.
+// answer gives each call its part of the answer, and returns the jobs whose callers have gone.
 func (j *joined) answer(calls []*call, held []int64, jobs []penstock.Job, err error) (left []penstock.Job) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

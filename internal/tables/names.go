@@ -2,7 +2,7 @@ package tables
 
 import "context"
 
-// Names lists what there is: "outboxes", "queues", "inboxes" or "subscriptions", in order of their bytes.
+// Names lists objects: "outboxes", "queues", "inboxes" or "subscriptions", in order of their bytes.
 func (s *Outboxes) Names(ctx context.Context, of string) ([]string, error) {
 	return Names(ctx, s.on, of)
 }
@@ -10,7 +10,7 @@ func (s *Outboxes) Names(ctx context.Context, of string) ([]string, error) {
 // namesIn is the column of names in each table that has them.
 var namesIn = map[string]string{"outboxes": "name", "queues": "name", "inboxes": "consumer", "subscriptions": "name"}
 
-// Names lists what there is in a store, and nothing for another kind.
+// Names lists the objects in a store, and nothing for another kind.
 func Names(ctx context.Context, on Runner, of string) (names []string, err error) {
 	column, known := namesIn[of]
 	if !known {

@@ -15,7 +15,7 @@ import (
 	"github.com/penstock/penstock/internal/messageid"
 )
 
-// OutboxDB is what outboxes ask of their store besides.
+// OutboxDB has the further methods that outboxes need of their store.
 type OutboxDB interface {
 	DB
 	// NewTable is an error if nothing new of a kind can have the name, or something has it. No other transaction makes one until this one
@@ -25,11 +25,11 @@ type OutboxDB interface {
 	// transactions define tables.
 	MakeMessages(ctx context.Context, tx Tx, outbox string) error
 	DropMessages(ctx context.Context, tx Tx, outbox string) error
-	// Words are what stands in the statements about an outbox's messages: {table}, and how a row is found, is known and comes in order.
+	// Words are inserted into the statements about an outbox's messages: {table}, and how a row is found, is known and comes in order.
 	Words(outbox string) map[string]SQL
 	// MessagesBytes is its size with its indexes, or 0 if that is not known.
 	MessagesBytes(ctx context.Context, outbox string) (int64, error)
-	// Looks is what of the store's options Maintain needs.
+	// Looks has the store's options that Maintain needs.
 	Looks() Options
 	// NewBuckets is how many a new outbox has.
 	NewBuckets() int
@@ -74,7 +74,7 @@ func (box *Outbox) Args(more Args) Args {
 	return a
 }
 
-// After is behind what place rows are read: a time, or of an adopted table's number a number.
+// After is the place behind which rows are read: a time, or of an adopted table's number a number.
 func (box *Outbox) After(place time.Time) any {
 	switch {
 	case box.Adopted == nil || !box.Adopted.numbers:

@@ -35,7 +35,7 @@ func (r *Reader) Args(more Args) Args {
 	return a
 }
 
-// watch finds where an ephemeral reader begins: now is behind what it would find.
+// watch finds where an ephemeral reader begins: now is behind the messages that it would find.
 func (r *Reader) watch(ctx context.Context, db OutboxDB) (err error) {
 	if err := db.Ready(ctx); err != nil {
 		return err
@@ -73,7 +73,7 @@ func (r *Reader) attach(ctx context.Context, tx Tx) (err error) {
 	if err != nil || there {
 		return err
 	}
-	// What exists is settled for the others, or it is not: either way they note it from here on.
+	// Existing messages are settled for the others, or not: either way they note it from here on.
 	var others int64
 	b, args := &Batch{}, r.Args(Args{"name": r.Req.Subscription})
 	b.Counted(&others, "update {schema}.subscriptions set keeps_settled = true where outbox_id = {outbox}", args)
@@ -144,7 +144,7 @@ func (r *Reader) Leave(ctx context.Context) error {
 	return r.update(ctx, "update {schema}.subscriptions set holder = '', lease_until = '1970-01-01' where id = {sub} and epoch = {epoch} and holder = {holder}", nil)
 }
 
-// Fenced ends the reader and tells why: the subscription's row is not there, or another's.
+// Fenced ends the reader and says why: the subscription's row is not there, or another's.
 func (r *Reader) Fenced(ctx context.Context, on Runner) error {
 	if r.Box.Adopted != nil {
 		return r.Gone(true)

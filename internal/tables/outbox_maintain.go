@@ -10,8 +10,8 @@ import (
 // reclaimed is how many messages one transaction of Maintain deletes at most.
 const reclaimed = 2000
 
-// Maintain implements driver.Store: it deletes what every subscription has settled and is not retained, in batches, and adds up what Settle
-// has counted. It looks first. Only if it finds something does it make readers wait that settle or renew. A look may read all messages that
+// Maintain implements driver.Store: it deletes messages that every subscription has settled and that are not retained, in batches, and adds up the counts of
+// Settle. It looks first. Only if it finds something does it make readers wait that settle or renew. A look may read all messages that
 // one subscription has settled and another one, which is stopped, has not.
 func (s *Outboxes) Maintain(ctx context.Context, outbox string) error {
 	for {
@@ -33,7 +33,7 @@ func (s *Outboxes) Maintain(ctx context.Context, outbox string) error {
 	}
 }
 
-// upkeep is what there is for Maintain to do.
+// upkeep is the work for Maintain.
 type upkeep struct {
 	messages int
 	before   time.Time // the first of them, by a moment
@@ -68,7 +68,7 @@ func (s *Outboxes) look(ctx context.Context, tx Tx, name string) (l upkeep, err 
 	return l, tx.Finish(ctx, b)
 }
 
-// reclaimable asks for what every subscription has settled and is not retained.
+// reclaimable asks for messages that every subscription has settled and that are not retained.
 func (s *Outboxes) reclaimable(b *Batch, box *Outbox, m *messages, since time.Time, most int) {
 	b.Rows(m.read, "reclaimable", box.Args(Args{"age": box.Retention.Age.Microseconds(), "bytes": box.Retention.Bytes, "most": most, "since": since.UTC()}))
 }
@@ -89,7 +89,7 @@ func (s *Outboxes) passed(ctx context.Context, tx Tx, b *Batch, box *Outbox, sin
 	return nil
 }
 
-// maintain does what was seen to do, as far as it still is.
+// maintain does the work that was seen, as far as it is still there.
 func (s *Outboxes) maintain(ctx context.Context, tx Tx, name string, l *upkeep) error {
 	box, err := s.find(ctx, tx, name, "")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock/penstock/internal/pg"
 )
 
-// subscription is one row of the subscriptions, without what changes.
+// subscription is one row of the subscriptions, without the columns that change.
 type subscription struct {
 	box Outbox
 	id  int64

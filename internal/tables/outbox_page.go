@@ -53,7 +53,7 @@ type Row struct {
 	payload []byte
 }
 
-// Dest is where they are read to, and what follows them.
+// Dest is where they are read to, and the columns that follow.
 func (r *Row) Dest(more ...any) []any {
 	return append([]any{&r.Bucket, &r.TS, &r.Seq, &r.id, &r.key, &r.topic, &r.headers, &r.payload}, more...)
 }
@@ -100,7 +100,7 @@ func (p *Page) add(m penstock.Message, order driver.KeyOrder, f Flight) bool {
 	return true
 }
 
-// Most is how many rows to ask for: one more than may be taken, which tells that there are more.
+// Most is how many rows to ask for: one more than may be taken, which shows that there are more.
 func (p *Page) Most() int { return p.Limit.Messages + 1 }
 
 // Full says that there was a message that did not fit: rows that follow are not taken.
@@ -109,7 +109,7 @@ func (p *Page) Full() bool { return p.full }
 // Replayed takes a row of a message that must be delivered again.
 func (p *Page) Replayed(box *Outbox, scan Scan) error { return p.collect(box, scan, nil, nil) }
 
-// collect takes a row of a new or replayed message, and tells each that it has. It passes over those that were settled.
+// collect takes a row of a new or replayed message, and notes that each scan has it. It passes over those that were settled.
 func (p *Page) collect(box *Outbox, scan Scan, settled func(seq int64) bool, each func(r *Row)) error {
 	if p.dest == nil {
 		p.dest = p.row.Dest(&p.behind)
@@ -179,7 +179,7 @@ func (r *Reader) Fetch(ctx context.Context, limit driver.Limit) (driver.Batch, e
 	return r.register(p), nil
 }
 
-// register notes what is in flight.
+// register notes the messages in flight.
 func (r *Reader) register(p *Page) driver.Batch {
 	if p.bySeq && p.From == FromLog {
 		r.readOn(p)
@@ -222,7 +222,7 @@ func (r *Reader) read(ctx context.Context, limit driver.Limit) (*Page, error) {
 		next := r.next(turn)
 		if len(p.msgs) > 0 || asked[next] {
 			r.turn = turn
-			p.full = p.full || turn != FromLog && len(p.msgs) > 0 // what is due may be in flight, and is not asked for without a pause
+			p.full = p.full || turn != FromLog && len(p.msgs) > 0 // a message that is due may be in flight, and is not asked for without a pause
 			return p, nil
 		}
 		turn = next
@@ -258,7 +258,7 @@ const sweepPart = 10
 
 // Look says where to look for new messages, in this many buckets.
 func (r *Reader) Look(p *Page, buckets int, sweep time.Duration) *Look {
-	if r.doubts.Swap(false) { // a server that was promoted may lack what was noted of a message, of which the mark is ahead by now
+	if r.doubts.Swap(false) { // a server that was promoted may lack the entry of a message, of which the mark is ahead by now
 		r.swept = time.Time{}
 		r.due.Forget()
 	}
@@ -280,7 +280,7 @@ func (l *Look) Found(scan Scan) error {
 // reader has.
 func (l *Look) Done(margin time.Duration) { l.page.look, l.margin = l, margin }
 
-// taken notes what the page was.
+// taken notes the page's result.
 func (l *Look) taken() {
 	r, p := l.reader, l.page
 	swept := l.sweeps
@@ -298,7 +298,7 @@ func (l *Look) taken() {
 		// Messages before the mark come first: if the page reaches behind it, those were all.
 		swept = swept && (!cut && !p.full || low.After(r.Low))
 		r.perBucket = 0
-		if cut && !p.full && 2*len(p.msgs) < p.Most() { // most of what waits is in few buckets
+		if cut && !p.full && 2*len(p.msgs) < p.Most() { // most of the waiting messages are in few buckets
 			r.perBucket = 4 * l.Per
 		}
 		p.full = p.full || cut
@@ -323,7 +323,7 @@ func (l *Look) taken() {
 	}
 }
 
-// moveLow moves the mark forward. An ephemeral reader forgets what it has returned before it.
+// moveLow moves the mark forward. An ephemeral reader forgets the messages that it has returned before it.
 func (r *Reader) moveLow(low time.Time) {
 	if !low.After(r.Low) {
 		return

@@ -16,12 +16,12 @@ import (
 	"github.com/penstock/penstock/internal/seqset"
 )
 
-// Reading is what a Reader asks of its store, in the dialect's SQL.
+// Reading has the methods that a Reader needs of its store, in the dialect's SQL.
 type Reading interface {
 	DB() OutboxDB
 	Explain(err error) error
 	Retries() *retry.Counter
-	// ReadPage fills p from where it says, and sets what else has something.
+	// ReadPage fills p from where it says, and sets the other sources that have something.
 	ReadPage(ctx context.Context, p *Page) error
 	// Write settles parts in one transaction, with the row of the Reader's Attempt. If that is there, it has happened.
 	Write(ctx context.Context, parts []*Part) error
@@ -29,7 +29,7 @@ type Reading interface {
 	Leave(ctx context.Context) error
 }
 
-// Reader is one reader of a subscription. Only the reader knows how far it has read, and what it must not return again
+// Reader is one reader of a subscription. Only the reader knows how far it has read, and the messages that it must not return again
 // yet. The next reader begins with messages that have no entry.
 type Reader struct {
 	on    Reading
@@ -62,7 +62,7 @@ type Reader struct {
 	callRow  int64      // its number
 
 	mu         sync.Mutex
-	inFlight   map[int64]*Flight // by seq, but for new ones of a reader with a position; of an ephemeral reader what it has returned since Low
+	inFlight   map[int64]*Flight // by seq, but for new ones of a reader with a position; of an ephemeral reader all that it has returned since Low
 	parkedKeys map[string]int    // in flight
 	number     uint64            // of the last batch
 	ended      error             // why there is nothing more to come
@@ -178,7 +178,7 @@ func (r *Reader) SettledTo() time.Time {
 	return low
 }
 
-// InFlight is what was returned and is not settled, by number.
+// InFlight has the messages that were returned and are not settled, by number.
 func (r *Reader) InFlight() map[int64]Flight {
 	r.mu.Lock()
 	defer r.mu.Unlock()

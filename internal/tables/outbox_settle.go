@@ -123,7 +123,7 @@ const (
 	dead   = 2
 )
 
-// Before reads what is known of a message: its number, state, parked key, hold, attempts, since when and with what failures.
+// Before reads the entry of a message: its number, state, parked key, hold, attempts, since when and with what failures.
 func (e *Entry) Before(scan Scan) error {
 	var failures []byte
 	err := scan(&e.Seq, &e.State, &e.ParkedKey, &e.Hold, &e.Attempts, &e.Since, &failures)
@@ -131,18 +131,18 @@ func (e *Entry) Before(scan Scan) error {
 	return err
 }
 
-// Writes is what a Settle does to the entries.
+// Writes are the changes that a Settle makes to the entries.
 type Writes struct {
 	Now       time.Time // of the database
 	Gone      []int64   // entries to take away, also where another takes their place
 	Entries   []*Entry
 	Delivered []*Part
-	Keys      map[string][]int64 // whose first may be another, with what of them was parked now
+	Keys      map[string][]int64 // whose first may be another, with those of their messages that were parked now
 	Released  []string           // keys whose dead letter was delivered
 	Settled   int
 }
 
-// Judge says what to write for parts, of which something may be known before. Messages may be missing on a server that was promoted without the
+// Judge decides the writes for parts, of which something may be known before. Messages may be missing on a server that was promoted without the
 // last commits. They are skipped: parked, they would keep their keys waiting for ever.
 func Judge(now time.Time, parts []*Part, before map[int64]*Entry, there map[int64]bool) (*Writes, error) {
 	w := &Writes{Now: now, Keys: map[string][]int64{}}
@@ -157,7 +157,7 @@ func Judge(now time.Time, parts []*Part, before map[int64]*Entry, there map[int6
 	return w, nil
 }
 
-// Failed are the rows of an adopted table that are told of a failure, in columns that are the user's; nil without any.
+// Failed are the rows of an adopted table that take a failure, in columns that are the user's; nil without any.
 func (w *Writes) Failed(box *Outbox) Args {
 	if box.Adopted == nil || box.Words["failed"] == "" {
 		return nil

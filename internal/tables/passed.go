@@ -40,7 +40,7 @@ type Since struct {
 	begun  time.Time
 }
 
-// Found notes what came of it: something is left, or nothing before a time.
+// Found notes the result: something is left, or nothing before a time.
 func (s *Since) Found(left bool, before time.Time) {
 	s.passed.mu.Lock()
 	defer s.passed.mu.Unlock()

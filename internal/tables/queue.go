@@ -11,7 +11,7 @@ import (
 	"github.com/penstock/penstock/internal/retry"
 )
 
-// QueueDB is what queues ask of their store besides.
+// QueueDB has the further methods that queues need of their store.
 type QueueDB interface {
 	DB
 	// NewTable is an error if nothing new of a kind can have the name, or something has it. No other transaction makes one until this one
@@ -32,9 +32,9 @@ type QueueDB interface {
 	// Enqueue enqueues in a separate transaction, EnqueueIn within one.
 	Enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error)
 	EnqueueIn(ctx context.Context, tx Tx, queue string, jobs ...penstock.NewJob) error
-	// Looks is what of the store's options a claim needs.
+	// Looks has the store's options that a claim needs.
 	Looks() Options
-	// Round is a round trip of a claim, which begins with giving back what claims have leased whose answers were lost, and with what is in first. It returns
+	// Round is a round trip of a claim, which begins with giving back jobs of claims whose answers were lost, and with the batch in first. It returns
 	// the numbers of this one, should its answer be lost.
 	Round(ctx context.Context, q *QueueRow, c driver.Claim, r *Round, lost []int64, first *Batch) (numbers []int64, err error)
 }
@@ -58,13 +58,13 @@ func NewQueues(on QueueDB, retries *retry.Counter, attempts *Attempts) *Queues {
 	return &Queues{on: on, retries: retries, attempts: attempts}
 }
 
-// Queue is what a worker has of one.
+// Queue is a worker's view of one.
 func (s *Queues) Queue(name string) Queue { return Queue{s, name} }
 
 // DriverQueue implements driver.QueueStore.
 func (s *Queues) DriverQueue(name string) driver.Queue { return s.Queue(name) }
 
-// QueueRow is what does not change of a row of the queues, and what claims have seen.
+// QueueRow has the columns of a queue's row that do not change, and the claims' observations.
 type QueueRow struct {
 	ID    int64
 	Name  string
@@ -75,7 +75,7 @@ type QueueRow struct {
 	over Passed // leases and dedup keys whose time is over
 }
 
-// Row is what is known of the queue.
+// Row is the queue's row, as it is known.
 func (q Queue) Row(ctx context.Context) (*QueueRow, error) { return q.find(ctx, q.name) }
 
 // Args of a statement about the queue. {sign} and {dir} are those of its order.
@@ -162,8 +162,8 @@ func holdTurns(b *Batch, name string) {
 	b.Rows(func(Scan) error { return nil }, "hold_turns", Args{"name": name})
 }
 
-// find knows a queue from before, or looks. One that was made anew since has another id: what
-// is asked then finds nothing, and forget is called.
+// find knows a queue from before, or looks. One that was made anew since has another id: a statement
+// with the old one finds nothing, and forget is called.
 func (s *Queues) find(ctx context.Context, name string) (*QueueRow, error) {
 	if err := s.on.Ready(ctx); err != nil {
 		return nil, err

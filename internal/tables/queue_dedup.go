@@ -26,7 +26,7 @@ func NewDedup(jobs []penstock.NewJob, drawn []int64) *Dedup {
 	return d
 }
 
-// Made is what becomes of the jobs. known are the numbers of the jobs that came first with each key.
+// Made returns the result for each job. known are the numbers of the jobs that came first with each key.
 func (d *Dedup) Made(jobs []penstock.NewJob, known map[string]int64, made []penstock.Enqueued) {
 	for i := range jobs {
 		made[i].ID = d.drawn[i]

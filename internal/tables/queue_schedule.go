@@ -10,7 +10,7 @@ import (
 	"github.com/penstock/penstock/internal/cron"
 )
 
-// SetSchedule implements driver.QueueStore. If it changes a schedule and not its times, what was due stays due.
+// SetSchedule implements driver.QueueStore. If it changes a schedule and not its times, jobs that were due stay due.
 func (s *Queues) SetSchedule(ctx context.Context, sch penstock.Schedule) error {
 	if err := sch.Validate(); err != nil {
 		return err

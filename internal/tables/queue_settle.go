@@ -19,7 +19,7 @@ type Queue struct {
 	name string
 }
 
-// WorkedQueue is what a dialect's queue has of it.
+// WorkedQueue is the part of a dialect's queue that is the same in all.
 type WorkedQueue interface {
 	driver.Queue
 	driver.Releaser

@@ -20,7 +20,7 @@ func (s *Queues) QueueStatus(ctx context.Context, names ...string) ([]admin.Queu
 }
 
 // QueueStatusUpTo implements driver.QueueStatusCounter. It reads no more than some jobs of a queue, and counts no figure beyond
-// most; 0 means no limit. With a most below 0 it counts nothing, and tells the settings.
+// most; 0 means no limit. With a most below 0 it counts nothing, and returns the settings.
 func (s *Queues) QueueStatusUpTo(ctx context.Context, most int, names ...string) ([]admin.QueueStatus, error) {
 	if names = slices.Sorted(slices.Values(names)); len(names) == 0 {
 		var err error

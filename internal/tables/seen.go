@@ -22,13 +22,13 @@ type Options struct {
 	Room int
 	// Heads: a claim also looks at the first job of each key of Round.Keys, so that those that wait behind it are skipped.
 	Heads bool
-	// Position: one transaction at a time writes, so that what committed before a message has a lower number. A reader has a Cursor.
+	// Position: one transaction at a time writes, so that messages committed before another have a lower number. A reader has a Cursor.
 	Position bool
 	// Ready: the dialect is a Waker, which knows where the jobs are that may be had. A claim is one Round without Ranges.
 	Ready bool
 }
 
-// Seen is what a process knows of a queue's groups. Safe for concurrent use.
+// Seen is a process's knowledge of a queue's groups. Safe for concurrent use.
 type Seen struct {
 	lifo   bool
 	mu     sync.Mutex
@@ -76,7 +76,7 @@ func (s *Seen) pay(expire func(since time.Time) error) error {
 // LIFO is the order of the queue.
 func (s *Seen) LIFO() bool { return s.lifo }
 
-// groupSeen is what this process knows of a group: of each priority the times, in microseconds, between which no job was
+// groupSeen is this process's knowledge of a group: of each priority the times, in microseconds, between which no job was
 // left that was never claimed. A claim passes over them, so that it does not walk over rows that are deleted and not
 // cleaned up yet, for example because of an open snapshot. It is not a guarantee: jobs that commit late are found by
 // looking again.
@@ -113,7 +113,7 @@ type look struct {
 	checked, now time.Time
 	tried        time.Time
 	margin       time.Duration
-	cut          int64 // what is known after this was forgotten
+	cut          int64 // knowledge of later times was forgotten
 	blocked      int
 	contended    int
 	alone        bool
@@ -169,7 +169,7 @@ func (l *look) add(i int, after, upto int64) {
 	}
 }
 
-// saw notes what a claim has found: up to window jobs of each range.
+// saw notes the jobs that a claim has found: up to window jobs of each range.
 func (s *Seen) saw(l *look, page []Claimed, window int, whole, full, expired, closed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -235,7 +235,7 @@ func (s *Seen) saw(l *look, page []Claimed, window int, whole, full, expired, cl
 			}
 			n++
 			last = ts
-			if p.Job.Lease == 0 && !p.Waits { // a claim may have it: what lies between it and those behind it no claim needs to know
+			if p.Job.Lease == 0 && !p.Waits { // a claim may have it: no claim needs to know the jobs between it and those behind it
 				n, free = window, true
 				break
 			}

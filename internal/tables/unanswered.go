@@ -29,7 +29,7 @@ func (u *unanswered) note(numbers []int64) {
 	u.numbers = append(u.numbers, numbers...)
 }
 
-// again runs what claims, extends or ends leases, again if the connection is lost. An attempt that is under way then has the leases locked, and one that comes
+// again runs a statement that claims, extends or ends leases, again if the connection is lost. An attempt that is under way then has the leases locked, and one that comes
 // late finds none: a lease's number never comes again.
 func (s *Queues) again(ctx context.Context, fn func() error) error {
 	return s.retries.Once(ctx, func(int64) error { return fn() }, func(context.Context, int64) (bool, error) { return false, nil })

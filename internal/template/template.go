@@ -14,7 +14,7 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// Allowed lists what a template may contain, for messages to the user.
+// Allowed lists the contents of a template, for messages to the user.
 const Allowed = "{topic}, {key}, {header.NAME}, and {{ or }} for a literal brace"
 
 // Template is a parsed template. It is immutable and safe for concurrent use.
@@ -172,7 +172,7 @@ func (e *MissingHeaderError) Error() string {
 		e.Header, e.Template)
 }
 
-// Hyphens is for Escape: what a name cannot have becomes a hyphen.
+// Hyphens is for Escape: characters that a name cannot have become hyphens.
 func Hyphens(named func(rune) bool) func(placeholder, value string) (string, error) {
 	return func(_, value string) (string, error) {
 		return strings.Map(func(r rune) rune {

@@ -42,7 +42,7 @@ func Usage(err error) error {
 	return &ExitError{Code: ExitUsage, Err: err}
 }
 
-// Misuse is usage for an error that does not say what to write instead.
+// Misuse is usage for an error that does not suggest a correct form.
 func Misuse(err error) error {
 	if err == nil {
 		return nil

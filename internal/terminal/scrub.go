@@ -15,7 +15,7 @@ type Scrubber struct {
 	w io.Writer
 
 	mu      sync.Mutex
-	secrets [][2][]byte // what to look for, what to print instead
+	secrets [][2][]byte // the text to look for, the text to print instead
 }
 
 // NewScrubber writes to w.

@@ -72,7 +72,7 @@ func field(name, problem, hint string) error {
 	return &penstock.FieldError{Field: name, Problem: problem, Hint: hint}
 }
 
-// Hint says what to set if err is that the server's certificate is not trusted or has another name. It is empty for any other
+// Hint names the setting to change if err is that the server's certificate is not trusted or has another name. It is empty for any other
 // error.
 func Hint(err error) string {
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {

@@ -25,7 +25,7 @@ type Credential struct {
 	// User has the Secret as a password (basic auth); without one it is a bearer token.
 	User   string
 	Secret string
-	// Name is what From returns to the handler: a role, for example, or what the client may write to.
+	// Name is what From returns to the handler: a role, for example, or the outboxes that the client may write to.
 	Name string
 }
 
@@ -137,7 +137,7 @@ func (o *Options) guard(next http.Handler) http.Handler {
 }
 
 // localOnly answers only requests that address this machine by its own name. Another name is another site's: its pages
-// could otherwise read what is served here.
+// could otherwise read the pages that are served here.
 func localOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.Host)

@@ -19,7 +19,7 @@ const pauseFull = time.Second
 
 var errClosed = penstock.Unavailable(fmt.Errorf("amqp1 sink: %w", penstock.ErrClosed))
 
-// judge is what the broker's answer means for a message.
+// judge translates the broker's answer for a message.
 func (s *Sink) judge(address string, state amqp.DeliveryState) error {
 	switch state := state.(type) {
 	case *amqp.StateAccepted:
@@ -35,7 +35,7 @@ func (s *Sink) judge(address string, state amqp.DeliveryState) error {
 	return penstock.Unavailable(fmt.Errorf("the broker answers for the message to %s with %T", address, state))
 }
 
-// refused is what a condition means that the broker names.
+// refused translates a condition that the broker names.
 func (s *Sink) refused(address string, e *amqp.Error) error {
 	said := fmt.Errorf("the broker refuses the message to %s: %s", address, text(e))
 	switch e.Condition {
@@ -55,7 +55,7 @@ func (s *Sink) refused(address string, e *amqp.Error) error {
 	return said
 }
 
-// verdict is what an error of the library means for a message. It drops the link that has ended.
+// verdict translates an error of the library for a message. It drops the link that has ended.
 func (s *Sink) verdict(ctx context.Context, l *line, address string, err error) error {
 	if own, ok := err.(*amqp.Error); ok && ctx.Err() == nil { // the message is too large: the link has not ended
 		return s.refused(address, own)

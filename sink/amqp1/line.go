@@ -108,7 +108,7 @@ func (l *line) drop(ctx context.Context, address string) {
 	}
 }
 
-// Close ends the connection, and tells the broker if it is not broken.
+// Close ends the connection, and says so to the broker if it is not broken.
 func (l *line) Close() {
 	if l.conn == nil {
 		l.Cut()

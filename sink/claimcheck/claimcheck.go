@@ -30,7 +30,7 @@ type Store interface {
 	Put(ctx context.Context, o Object) (url string, err error)
 	// Get reads the object of that name.
 	Get(ctx context.Context, name string) (io.ReadCloser, error)
-	// Reach connects and changes nothing. warning says what an operator should know about the store. The error is
+	// Reach connects and changes nothing. warning has news about the store for an operator. The error is
 	// fs.ErrPermission if only the question was refused.
 	Reach(ctx context.Context) (warning string, err error)
 	// Close closes idle connections.
@@ -55,7 +55,7 @@ const Puts = 32
 // Each object is written again with each attempt. So it is there when its message is sent, however long the
 // message has been parked or dead.
 //
-// The result is a driver.InOrderSink. Its KeepsOrder returns what that of sink does. Its Close also closes sink and store.
+// The result is a driver.InOrderSink. Its KeepsOrder returns that of sink. Its Close also closes sink and store.
 func Wrap(sink driver.Sink, store Store, from string, maxInlineBytes int) driver.InOrderSink {
 	c := &checked{sink: sink, store: store, from: from, maxInline: maxInlineBytes, slots: make(chan struct{}, Puts)}
 	if s, ok := sink.(driver.InOrderSink); ok {

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// Reference is what a message carries in place of its payload: as JSON in the header
+// Reference stands in a message in place of its payload: as JSON in the header
 // penstock.HeaderClaimCheck.
 type Reference struct {
 	// URL is where the payload is: s3://BUCKET/PREFIX/NAME or file:///DIRECTORY/NAME.

@@ -265,7 +265,7 @@ func (c *cloudEvents) ownHeaders(m *penstock.Message, headers map[string]string,
 		case !reserved(c.binding, name):
 			headers[name] = value
 		case !c.names[strings.ToLower(name)]:
-			// Consumers could not tell it from an attribute, and some refuse the event if it is not
+			// Consumers could take it for an attribute, and some refuse the event if it is not
 			// a legal one.
 			return penstock.WithHint(fmt.Errorf("the header %q would pass for an attribute of the event", name),
 				"publish it under another name; what shall be an attribute goes under format.extensions")

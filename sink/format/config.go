@@ -129,7 +129,7 @@ func (c *Config) Validate() error {
 	return field("kind", fmt.Sprintf("is %q", c.Kind), "write raw, cloudevents or debezium")
 }
 
-// ValidateFor does what Validate does, and also checks that the protocol can carry
+// ValidateFor validates like Validate, and also checks that the protocol can carry
 // the format.
 func (c *Config) ValidateFor(b Binding) error {
 	if err := c.Validate(); err != nil || c.Kind == Raw {
@@ -187,7 +187,7 @@ func (c *Config) validateCloudEvents() error {
 			return field(f.name, "cannot be left out", "CloudEvents requires it; write a template")
 		}
 	}
-	// What does not depend on the message is checked now, not with each message.
+	// Parts that do not depend on the message are checked now, not with each message.
 	if constant(c.Source) && !isURIReference(c.Source) {
 		return field("source", fmt.Sprintf("is %q", c.Source), "write a URI or a path such as /orders; write special characters as %%XX")
 	}

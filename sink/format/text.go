@@ -43,7 +43,7 @@ var (
 )
 
 // percentEncode encodes as the HTTP and NATS bindings have it (section 3.1.3.2):
-// space, double quote, percent and what is not printable ASCII.
+// space, double quote, percent and all that is not printable ASCII.
 func percentEncode(s string) string {
 	n := 0
 	for i := 0; i < len(s); i++ {
@@ -103,7 +103,7 @@ type mediaType struct {
 	json        bool
 }
 
-// parseMediaType tells JSON as the JSON event format does (section 3.1.1):
+// parseMediaType recognizes JSON as the JSON event format does (section 3.1.1):
 // */json and */*+json, whatever the parameters. Case means nothing in the
 // names of types, but some consumers compare them as they are: they are sent in
 // lower case.

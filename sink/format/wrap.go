@@ -14,7 +14,7 @@ import (
 // its own scratch.
 type encoder interface {
 	// encode fills headers, which is empty, and returns the payload. It changes
-	// nothing that m points to, and what it returns may share m's memory. The
+	// nothing that m points to, and its result may share m's memory. The
 	// error says why there is no such message on the wire.
 	encode(m *penstock.Message, headers map[string]string, s *scratch) ([]byte, error)
 }
@@ -58,7 +58,7 @@ type formatted struct {
 
 var _ driver.InOrderSink = (*formatted)(nil)
 
-// KeepsOrder returns what the wrapped sink returns. After a message that cannot be
+// KeepsOrder returns that of the wrapped sink. After a message that cannot be
 // encoded, later ones of its key are not sent.
 func (f *formatted) KeepsOrder() bool { return f.inOrder }
 

@@ -100,7 +100,7 @@ const (
 	maxProducers       = 64
 )
 
-// shortestTimeout is what the library takes.
+// shortestTimeout is the library's minimum.
 const shortestTimeout = 100 * time.Millisecond
 
 const defaultPort = "9092"

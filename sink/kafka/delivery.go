@@ -105,7 +105,7 @@ func (d *delivery) run(ctx context.Context) {
 	}
 }
 
-// next takes from pending what may be sent together. Of one key these are messages to one known
+// next takes from pending the messages that may be sent together. Of one key these are messages to one known
 // topic, or a single scout: Kafka keeps order only within a partition.
 func (d *delivery) next(pending []int) (*flight, []int) {
 	f := &flight{line: make([]*kgo.Record, 0, len(pending))}
@@ -204,7 +204,7 @@ func (d *delivery) conclude(ctx context.Context, r *kgo.Record, err error) {
 	d.fail(d.message(r), err)
 }
 
-// message tells which message a record is of.
+// message returns the message of a record.
 func (d *delivery) message(r *kgo.Record) int {
 	if d.index == nil { // usually no message asks
 		d.index = make(map[*kgo.Record]int, len(d.records))

@@ -16,7 +16,7 @@ var Driver = descriptor.Sink[Config]{
 	Reach:    reach,
 }
 
-// reach asks a broker for what the cluster consists of.
+// reach asks a broker for the parts of the cluster.
 func reach(ctx context.Context, c Config, log *slog.Logger) error {
 	s, err := Open(c, log)
 	if err != nil {

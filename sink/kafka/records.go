@@ -36,7 +36,7 @@ type encoder struct {
 	headers []kgo.RecordHeader
 	created bool // record timestamps are the messages' times
 	now     time.Time
-	stamped time.Time // what stamp says
+	stamped time.Time // the value of stamp
 	stamp   []byte
 }
 

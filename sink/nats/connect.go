@@ -54,7 +54,7 @@ func (s *Sink) connect() error {
 	if err != nil {
 		return fmt.Errorf("cannot subscribe to acknowledgements: %w", err)
 	}
-	// The window bounds what can arrive; the library's own limit would drop.
+	// The window bounds the messages that can arrive; the library's own limit would drop.
 	return sub.SetPendingLimits(-1, -1)
 }
 

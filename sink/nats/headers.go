@@ -28,7 +28,7 @@ type envelope struct {
 	id, key, topic, createdAt, attempt []string
 	own                                []string // values of the message's own headers
 	ownNames                           []string
-	stamped                            time.Time // what createdAt says
+	stamped                            time.Time // the value of createdAt
 }
 
 func newEnvelope() *envelope {

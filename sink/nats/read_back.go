@@ -59,7 +59,7 @@ func (n *reader) routed(sinkURL string, set map[string]string) string {
 	set["subject"] = n.prefix + ".{topic}"
 	routed, err := readback.WithQuery(sinkURL, set)
 	if err != nil {
-		return target // the sink will say what is wrong with its query
+		return target // the sink will report the fault in its query
 	}
 	return routed
 }

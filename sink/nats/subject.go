@@ -7,7 +7,7 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// checkSubject refuses what no stream stores under that name, as Permanent:
+// checkSubject refuses subjects that no stream stores under that name, as Permanent:
 // wildcards, empty words, spaces, and the subjects by which a server is
 // administered. A topic is data from a producer, and must not be able to delete
 // a stream.

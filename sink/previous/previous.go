@@ -35,7 +35,7 @@ const MaxAge = 24 * time.Hour
 // message before them among those that are sent again. They never become predecessors
 // of newer messages.
 //
-// The result is a driver.InOrderSink. Its KeepsOrder returns what that of sink does.
+// The result is a driver.InOrderSink. Its KeepsOrder returns that of sink.
 func Wrap(sink driver.Sink, keys int) driver.InOrderSink {
 	if keys <= 0 {
 		keys = DefaultKeys

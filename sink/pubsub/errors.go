@@ -14,10 +14,10 @@ import (
 
 var errNoClient = errors.New("pubsub has no client")
 
-// aboutMessages reports whether a request was refused for what it contains.
+// aboutMessages reports whether a request was refused for its contents.
 func aboutMessages(err error) bool { return err != nil && status.Code(err) == codes.InvalidArgument }
 
-// verdict is what a request's error means for each of its messages; nil for nil.
+// verdict translates a request's error for each of its messages; nil for nil.
 func (s *Sink) verdict(ctx context.Context, topic string, err error) error {
 	if err == nil {
 		return nil
@@ -57,7 +57,7 @@ func (s *Sink) verdict(ctx context.Context, topic string, err error) error {
 	return penstock.Unavailable(said)
 }
 
-// text is the first line of what the service or the library says.
+// text is the first line of the message of the service or the library.
 func text(message string) string {
 	message, _, _ = strings.Cut(message, "\n")
 	return strings.TrimSpace(message)

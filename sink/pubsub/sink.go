@@ -96,7 +96,7 @@ func lines(msgs []penstock.Message) [][]int {
 	return all
 }
 
-// request is what one request publishes.
+// request has the messages that one request publishes.
 type request struct {
 	topic    string
 	messages []*pubsubpb.PubsubMessage
@@ -137,7 +137,7 @@ func (s *Sink) sendLine(ctx context.Context, msgs []penstock.Message, line []int
 	s.publish(ctx, &r, errs)
 }
 
-// publish sends the request and notes its verdict. It reports whether what is behind it may be
+// publish sends the request and notes its verdict. It reports whether the messages behind it may be
 // sent: always without a key.
 func (s *Sink) publish(ctx context.Context, r *request, errs []error) bool {
 	if len(r.messages) == 0 {

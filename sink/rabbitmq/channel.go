@@ -27,7 +27,7 @@ type channel struct {
 	mu      sync.Mutex
 	closed  bool
 	retired bool        // no Send begins on it any more
-	leaving bool        // the broker was told so
+	leaving bool        // the broker knows
 	err     *amqp.Error // why, nil if it was this side
 	alone   bool        // the connection is still good
 	pending []entry     // a ring: tag t is at t % len
@@ -46,7 +46,7 @@ type entry struct {
 	n     int // which of the batch
 }
 
-// returned is what the broker says about a message it could not route.
+// returned is the broker's answer about a message it could not route.
 type returned struct {
 	exchange, key string
 }

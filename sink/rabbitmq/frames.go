@@ -175,7 +175,7 @@ func (f *frames) headers(m *penstock.Message, key string, withCreatedAt bool) {
 	binary.BigEndian.PutUint32(f.buf[at:], uint32(len(f.buf)-at-4))
 }
 
-// errMalformed: the broker sent what is not AMQP. The connection is given up.
+// errMalformed: the broker sent bytes that are not AMQP. The connection is given up.
 var errMalformed = errors.New("RabbitMQ sent a frame that cannot be read")
 
 // arguments reads the arguments of a method. After the first that is not there,

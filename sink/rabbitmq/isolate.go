@@ -7,7 +7,7 @@ import "context"
 // by itself: the last one left is guilty.
 //
 // The broker may have taken some of them before it closed the first channel,
-// so they may arrive twice; that is what at-least-once allows.
+// so they may arrive twice; at-least-once allows that.
 func isolate(ctx context.Context, conn *connection, out outgoing) {
 	var alone shared[*channel] // for its way of waiting
 	ch, err := alone.get(ctx, conn.open)

@@ -20,7 +20,7 @@ import (
 type tap struct {
 	in      *bufio.Reader
 	pass    int    // bytes of the current frame that the library still gets
-	foreign bool   // it is not AMQP; the library may make of it what it can
+	foreign bool   // it is not AMQP; the library may interpret it
 	scratch []byte // the payload of the current frame
 
 	mu  sync.Mutex

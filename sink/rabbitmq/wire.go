@@ -58,7 +58,7 @@ func (w *wire) fromNetwork(p []byte) (int, error) {
 	return n, err
 }
 
-// Read returns the library's share of what the broker sends.
+// Read returns the library's share of the broker's bytes.
 func (w *wire) Read(p []byte) (int, error) { return w.tap.Read(p) }
 
 // SetReadDeadline is called by the library to notice a dead connection.
@@ -139,7 +139,7 @@ func (w *wire) release() {
 }
 
 // await waits until there is room for another message. A broken connection has room: the write
-// then reports what broke it.
+// then reports the cause.
 func (w *wire) await(ctx context.Context) error {
 	for {
 		w.mu.Lock()

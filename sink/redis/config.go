@@ -105,7 +105,7 @@ func (c *Config) server() (*redis.Options, error) {
 	return o, nil
 }
 
-// options validates c, and has what the client library needs.
+// options validates c, and returns the options of the client library.
 func (c *Config) options() (*redis.Options, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err

@@ -20,7 +20,7 @@ const (
 )
 
 // ofServer has the beginnings of answers that are about the server and not about the command or its
-// stream, with what to do about them.
+// stream, with the next step for each.
 var ofServer = [][2]string{
 	{"OOM ", "free memory on the server: raise maxmemory, trim streams that were read, or set max_length; the relay then continues by itself"},
 	{"READONLY ", "let url name the server that takes writes"}, {"MISCONF ", "the server cannot save to its disk: see its log"},
@@ -53,7 +53,7 @@ func stale(err error) bool {
 	return err != nil && (!answered || strings.HasPrefix(err.Error(), "READONLY"))
 }
 
-// verdict classifies what became of one message for the relay.
+// verdict classifies the result of one message for the relay.
 func (s *Sink) verdict(ctx context.Context, m *penstock.Message, err error) error {
 	stream, _ := s.stream.Execute(m)
 	if errors.Is(err, redis.Nil) {

@@ -54,7 +54,7 @@ func (l *line) limit(ctx context.Context) (int64, error) {
 	return l.max, nil
 }
 
-// ask learns from a new connection what the sink and the operator should know. It returns no error for
+// ask learns facts from a new connection that the sink and the operator should know. It returns no error for
 // a user without the right to ask, or a service without such a command.
 func (l *line) ask(ctx context.Context, c *redis.Conn) error {
 	if err := c.ClientSetName(ctx, "penstock").Err(); err != nil && !refused(err) {

@@ -37,7 +37,7 @@ var Driver = descriptor.Sink[Config]{
 	Name: "redis", Usage: "redis://HOST", Schemes: []string{"redis", "rediss"},
 	Parse: ParseURL,
 	Open: descriptor.Opens(func(c Config, log *slog.Logger) (*Sink, error) {
-		logging.Disable() // the relay says what fails; this is the whole program's, so Open leaves it alone
+		logging.Disable() // the relay reports failures; this is the whole program's, so Open leaves it alone
 		return Open(c, log)
 	}),
 	// There is no binding for Redis. Fields of an entry are like Kafka's headers.

@@ -59,7 +59,7 @@ func Open(cfg Config, log *slog.Logger) (*Sink, error) {
 	return s, err
 }
 
-// newClient also returns what closes its idle connections.
+// newClient also returns a function that closes its idle connections.
 func newClient(cfg *Config) (client *sns.Client, idle func(), err error) {
 	o := cfg.options()
 	loaded, err := o.Load()

@@ -6,7 +6,7 @@ import "github.com/penstock/penstock/internal/descriptor"
 var Driver = descriptor.Sink[Config]{
 	Name: "stdout", Usage: "stdout", Schemes: []string{"stdout", "-"},
 	Parse: ParseURL, Open: descriptor.Opens(Open),
-	// The specification has no binding for it. It does what the HTTP binding does, without the
+	// The specification has no binding for it. It is like the HTTP binding, without the
 	// encoding.
 	Binding: descriptor.Headers("stdout", "ce-"),
 }

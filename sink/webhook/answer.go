@@ -100,7 +100,7 @@ var buffers = sync.Pool{New: func() any { return new([keptBody]byte) }}
 
 // readBody reads an answer's body to its end, at most maxAnswerBody, and returns
 // the beginning if the answer is not 2xx. A longer body is cut off with its
-// connection. The error is what ended the body before its end.
+// connection. The error is the reason why the body ended early.
 func readBody(res *http.Response) (text []byte, err error) {
 	defer func() { _ = res.Body.Close() }()
 	if res.Body == http.NoBody || res.StatusCode == http.StatusSwitchingProtocols {

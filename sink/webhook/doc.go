@@ -10,6 +10,6 @@
 //	Penstock-Key: customer-4711
 //
 // A 2xx answer delivers the message. Requests of different keys run concurrently,
-// those of one key one after another. DESIGN.md says what every other answer means,
+// those of one key one after another. DESIGN.md explains every other answer,
 // and which addresses the sink does not connect to.
 package webhook

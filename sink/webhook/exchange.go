@@ -56,7 +56,7 @@ func (s *Sink) exchange(ctx context.Context, m *penstock.Message) error {
 	return s.verdict(res, text)
 }
 
-// unanswered decides what a missing or incomplete answer means.
+// unanswered translates a missing or incomplete answer.
 func (s *Sink) unanswered(ctx context.Context, m *penstock.Message, began time.Time, err error) error {
 	if ctx.Err() != nil {
 		return s.interrupted(ctx)
@@ -82,7 +82,7 @@ func (s *Sink) unanswered(ctx context.Context, m *penstock.Message, began time.T
 // server announced. It has no other form.
 const headerTooLarge = "http2: request header list larger than peer's advertised limit"
 
-// cannotConnect recognizes failures before the first byte of a request, and says what to do, or
+// cannotConnect recognizes failures before the first byte of a request, and returns the next step, or
 // returns "". All requests go to the same host, so these are never about a message.
 func cannotConnect(err error) (hint string) {
 	var address *AddressError

@@ -17,7 +17,7 @@ const (
 	maxKeyBytes  = 64
 )
 
-// signingKey decodes a secret. The error says what is wrong with it, without showing it.
+// signingKey decodes a secret. The error names the fault, without showing it.
 func signingKey(s Secret) ([]byte, error) {
 	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(s.Reveal(), secretPrefix))
 	switch {

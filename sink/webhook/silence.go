@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// silence tells a message that gets no answer from an endpoint that gives none. A connection that
+// silence distinguishes a message that gets no answer from an endpoint that gives none. A connection that
 // breaks, or an answer that does not come, may be the fault of the message or of the endpoint. So
 // the endpoint is blamed, which costs no message an attempt, unless it has shown since that it
 // answers others:

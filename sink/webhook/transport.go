@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// maxAnswerHeader bounds the header of an answer, maxAnswerBody what is read of
+	// maxAnswerHeader bounds the header of an answer, maxAnswerBody the part that is read of
 	// its body.
 	maxAnswerHeader = 64 << 10
 	maxAnswerBody   = 64 << 10

@@ -87,7 +87,7 @@ func (s onTables) LookAt(ctx context.Context, names []string) (*tables.Relation,
 	return r, nil
 }
 
-// kindOf is what a column of a type is good for.
+// kindOf is the use of a column by its type.
 func kindOf(typ string) adopted.Kind {
 	switch typ {
 	case "tinyint", "smallint", "mediumint", "int", "bigint":
@@ -117,7 +117,7 @@ func (s onTables) AsText(c *tables.Column, value string) string {
 	switch c.Kind {
 	case adopted.Bytes:
 		return "lower(hex(" + value + "))"
-	case adopted.Text, adopted.JSON: // by way of bytes: what is JSON would be a value in an array and not its text
+	case adopted.Text, adopted.JSON: // by way of bytes: JSON would be a value in an array and not its text
 		return "convert(cast(convert(" + value + " using utf8mb4) as binary) using utf8mb4)"
 	}
 	return "cast(" + value + " as char character set utf8mb4)"
@@ -218,7 +218,7 @@ func (s onTables) AdoptedWords(alone bool) map[string]tables.SQL {
 	return words
 }
 
-// rowsOf is a table d of an adopted table's rows: their ids, when they are known by that too their times, and what else is told of them.
+// rowsOf is a table d of an adopted table's rows: their ids, when they are known by that too their times, and the other facts about them.
 func rowsOf(of tables.Args) (text string, args []any) {
 	times, seqs, ids := of["times"].([]time.Time), of["seqs"].([]int64), of["row_ids"].([]string)
 	errs, _ := of["errors"].([]string)

@@ -221,7 +221,7 @@ var hints = map[uint16]string{
 	1836:           "the server is read-only: connect to the primary",
 }
 
-// explain adds the operator's next step to what the server or the network says.
+// explain adds the operator's next step to the message of the server or the network.
 func (s *Store) explain(err error) error {
 	var hinted *penstock.HintError
 	if err == nil || errors.As(err, &hinted) || errors.Is(err, context.Canceled) {

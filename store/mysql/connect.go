@@ -16,7 +16,7 @@ import (
 )
 
 // connector makes connections that Penstock can use: times in UTC, several statements at a time, and READ COMMITTED. Under READ
-// COMMITTED a statement that waited for a lock sees what the lock's holder has written.
+// COMMITTED a statement that waited for a lock sees the writes of the lock's holder.
 type connector struct {
 	driver.Connector
 	engine  string
@@ -42,7 +42,7 @@ func connectorOf(text string) (*connector, error) {
 	c.DBName = cmp.Or(strings.TrimPrefix(u.Path, "/"), "information_schema") // MySQL requires a session to have one if a join changes rows, even if the names have their databases
 	c.Timeout, c.Loc, c.ParseTime, c.Logger = 10*time.Second, time.UTC, true, &mysql.NopLogger{}
 	c.MultiStatements, c.InterpolateParams, c.MaxAllowedPacket = true, true, 0
-	c.ClientFoundRows = true                                                                                                                                   // a row that is changed to what it was counts
+	c.ClientFoundRows = true                                                                                                                                   // a row that is changed to the same values counts
 	c.Params = map[string]string{"sql_mode": "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'", "autocommit": "1", "completion_type": "0", "time_zone": "'+00:00'"} // whatever the server's defaults
 	found := &connector{address: c.Addr}
 	for name, values := range u.Query() {

@@ -97,13 +97,13 @@ func (b *batch) put(s *Store, st tables.Statement) {
 	}
 }
 
-// onTx is a transaction for what all dialects do alike.
+// onTx is a transaction for the parts that all dialects share.
 type onTx struct {
 	*tx
 	store *Store
 }
 
-// fill sends what is large already.
+// fill sends large values already.
 func (t onTx) fill(ctx context.Context, all *tables.Batch) (*batch, error) {
 	b := &batch{}
 	for _, st := range *all {
@@ -134,7 +134,7 @@ func (t onTx) Finish(ctx context.Context, all *tables.Batch) error {
 	return t.finish(ctx, b)
 }
 
-// onTables is a store for what all dialects do alike.
+// onTables is a store for the parts that all dialects share.
 type onTables struct{ *Store }
 
 var (

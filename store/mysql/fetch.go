@@ -85,7 +85,7 @@ type head struct {
 	attempts int
 }
 
-// queueDue asks for heads that are due. None of a key comes again before what is in flight of it is settled.
+// queueDue asks for heads that are due. None of a key comes again before its messages in flight are settled.
 func (s *source) queueDue(ctx context.Context, b *batch, p *tables.Page, inFlight map[int64]tables.Flight) (after func() error) {
 	keys, args := texts(s.KeysInFlight())
 	var heads []head
@@ -107,7 +107,7 @@ func (s *source) queueDue(ctx context.Context, b *batch, p *tables.Page, inFligh
 	}
 }
 
-// readParked reads the heads, and behind a head that was never refused what follows it.
+// readParked reads the heads, and behind a head that was never refused the messages that follow it.
 func (s *source) readParked(ctx context.Context, p *tables.Page, heads []head) error {
 	behind := make([][]int64, len(heads))
 	b := &batch{}

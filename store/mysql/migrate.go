@@ -20,7 +20,7 @@ import (
 // version of the tables that this program makes.
 const version = 6
 
-// collided are what statements say that make the same thing at the same time: 1213 and 1205 while another one has it
+// collided are the errors of statements that make the same thing at the same time: 1213 and 1205 while another one has it
 // locked, 1050 where it has won.
 var collided = []uint16{1213, 1205, 1050, 1061, duplicate}
 
@@ -174,8 +174,8 @@ func (s *Store) check(ctx context.Context, have int64) error {
 	return s.of().Check(have)
 }
 
-// lacks says what is not there of the tables of this version, "" if all is. information_schema shows a user no more than what it has a privilege on; where this one may not
-// read all, what was asked for fails by itself.
+// lacks names a missing part of the tables of this version, "" if all are there. information_schema shows a user only objects that it has a privilege on; where this one may not
+// read all, the request fails by itself.
 func (s *Store) lacks(ctx context.Context) (string, error) {
 	rows, err := s.db.QueryContext(ctx, schema.Probe(columns(), quoted(s.opts.Schema)+"."))
 	switch number(err) {

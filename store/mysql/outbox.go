@@ -57,7 +57,7 @@ func (s onTables) Words(outbox string) map[string]tables.SQL {
 	return words
 }
 
-// messageWords are how an outbox's messages are read, and what is known of them: by number.
+// messageWords are how an outbox's messages are read, and the facts about them: by number.
 var messageWords = map[string]tables.SQL{"beyond": "t.ts > {low}", "oldest": "t.ts", "parked_since": "e.ts", "entry": "e.seq = t.seq", "entries": "primary", "landed": "(t.seq not in ({in_flight}) or t.ts not in ({times}))",
 	"order_t": "t.ts, t.seq", "order_c": "c.ts, c.seq", "order_m": "m.ts, m.seq", "more_t": "", "more_c": "",
 	"same_p": "t.seq = p.seq", "same_e": "t.seq = e.seq", "same_d": "t.seq = d.seq and t.ts = d.ts",
@@ -97,7 +97,7 @@ type Tx interface {
 	Rollback() error
 }
 
-// session is what a transaction and a connection can do.
+// session has the methods of a transaction and a connection.
 type session interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
@@ -201,7 +201,7 @@ func (o *Outbox) Publish(ctx context.Context, msgs ...penstock.Message) error {
 					b.add(insert, args...)
 					return t.empty(ctx, b)
 				}
-				// By itself: what is too long as text the driver sends as a prepared statement, which is one.
+				// By itself: a statement that is too long as text the driver sends as a prepared statement, which is one.
 				if b.text.Len() > 0 {
 					if err := t.run(ctx, b); err != nil {
 						return err

@@ -36,7 +36,7 @@ type candidate struct {
 	keyed    bool
 }
 
-// round is what a claim asks, and takes, in a transaction. Leases of which no worker has heard are given
+// round is a claim's questions, and its taking, in a transaction. Leases of which no worker has heard are given
 // back.
 func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c driver.Claim, r *tables.Round, lost []int64, first *tables.Batch) (leases []int64, err error) {
 	r.Page, r.There, r.Whole = nil, false, true
@@ -125,7 +125,7 @@ func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c driver.Clai
 	return leases, t.finish(ctx, b)
 }
 
-// skips: claims of the queue can run side by side. MyRocks cannot skip what others have locked.
+// skips: claims of the queue can run side by side. MyRocks cannot skip rows that others have locked.
 func (s onTables) skips(ctx context.Context, t *tx, row *queueRow) (is bool, err error) {
 	if known, ok := s.beside.Load(row.ID); ok {
 		return known.(bool), nil
@@ -153,7 +153,7 @@ func (s onTables) askEnded(row *queueRow, r *tables.Round) string {
 	return fmt.Sprintf("exists (select 1 from %s.leases l force index (leases_second) where l.queue_id = %d and %s and l.until > %s and l.until <= utc_timestamp(6))", quoted(s.opts.Schema), row.ID, seconds, at(r.Checked))
 }
 
-// pageNew asks for what comes next of what was never claimed. A LIFO queue reads its index backwards, where RocksDB does not stop at the beginning of a range, but
+// pageNew asks for the next of the jobs that were never claimed. A LIFO queue reads its index backwards, where RocksDB does not stop at the beginning of a range, but
 // walks on over whatever was deleted before it. So its ranges are first read forwards, in another round trip. That finds those with few jobs. Of the others the
 // last jobs are asked for, however many there are.
 func (s onTables) pageNew(ctx context.Context, t *tx, b *batch, row *queueRow, c driver.Claim, r *tables.Round, fresh *[]candidate) error {
@@ -223,7 +223,7 @@ func order(row *queueRow, page []candidate) {
 	})
 }
 
-// choose gives leases to what may be taken of a page. Jobs that wait may fill what was read of those never claimed, or of those to be tried again. Jobs
+// choose gives leases to the jobs of a page that may be taken. Jobs that wait may fill the page of those never claimed, or of those to be tried again. Jobs
 // behind these are not taken, unless it is the last time: there may be jobs that come first.
 func choose(row *queueRow, r *tables.Round, fresh, tried []candidate, room int) []candidate {
 	page := slices.Concat(fresh, tried)

@@ -117,7 +117,7 @@ func (q *Queue) insert(ctx context.Context, tx session, jobs []penstock.NewJob, 
 	return drawn(ctx, tx, len(some), few)
 }
 
-// drawn are the numbers of jobs: MariaDB returns each, MySQL says the first and what it counts by, if it is asked.
+// drawn are the numbers of jobs: MariaDB returns each, MySQL says the first and its increment, if it is asked.
 func drawn(ctx context.Context, tx session, n int, query string, args ...any) (ids []int64, err error) {
 	rows, err := tx.QueryContext(ctx, query, args...)
 	if err != nil {
@@ -156,7 +156,7 @@ func numbers(ctx context.Context, tx session, query string, args ...any) (all []
 	return all, rows.Err()
 }
 
-// deduped is what is known of jobs with dedup keys.
+// deduped has the known facts about jobs with dedup keys.
 type deduped struct {
 	*tables.Dedup
 	store  *Store
@@ -264,13 +264,13 @@ func (s onTables) Enqueue(ctx context.Context, queue string, jobs ...penstock.Ne
 	return made, nil
 }
 
-// beginning is a transaction that begins with its first statement, in the same round trip, and with what is in the batch.
+// beginning is a transaction that begins with its first statement, in the same round trip, and with the batch's statements.
 type beginning struct {
 	*sql.Conn
 	first *batch
 }
 
-// with is a statement with the beginning before it. One that is large goes by itself: what is too long as text the driver sends as a prepared statement.
+// with is a statement with the beginning before it. One that is large goes by itself: a text that is too long the driver sends as a prepared statement.
 func (t *beginning) with(ctx context.Context, query string, args []any) (string, []any, error) {
 	if t.first == nil {
 		return query, args, nil

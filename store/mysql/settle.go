@@ -20,7 +20,7 @@ func (s *source) Write(ctx context.Context, parts []*tables.Part) error {
 	return s.store.once(ctx, func(t *tx) error { return s.settleAll(ctx, t, parts) })
 }
 
-// settlePlain settles what is new and was delivered, in one round trip.
+// settlePlain settles messages that are new and were delivered, in one round trip.
 func (s *source) settlePlain(ctx context.Context, parts []*tables.Part) error {
 	b := &batch{}
 	var there, mine bool
@@ -51,7 +51,7 @@ func (s *source) queueDone(b *batch, delivered []*tables.Part) {
 	b.add(s.sql("delete", w))
 }
 
-// placed is a table d of messages: numbers, and times, because of what was lost with a server another message may have the number.
+// placed is a table d of messages: numbers, and times, because after a loss of messages with a server another one may have the number.
 func (s *source) placed(parts []*tables.Part) (text string, args []any) {
 	if s.Box.Adopted != nil {
 		return rowsOf(keysOf(parts))
@@ -77,7 +77,7 @@ func keysOf(parts []*tables.Part) tables.Args {
 	return tables.Args{"times": times, "seqs": seqs, "row_ids": ids}
 }
 
-// settleAll settles messages with verdicts: it reads what is known of them and writes the rest. The lock waits for the same
+// settleAll settles messages with verdicts: it reads their entries and writes the rest. The lock waits for the same
 // call, if that is under way still.
 func (s *source) settleAll(ctx context.Context, t *tx, parts []*tables.Part) error {
 	var isThere, mine, happened bool

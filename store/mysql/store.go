@@ -49,7 +49,7 @@ type Options struct {
 // Store is a driver.Store. Safe for concurrent use.
 type Store struct {
 	db       *sql.DB
-	ddl      *sql.DB // for what is defined while a transaction has one of db's connections: it never waits for another of these
+	ddl      *sql.DB // for functions that are defined while a transaction has one of db's connections: it never waits for another of these
 	opts     Options
 	closed   atomic.Bool
 	retries  retry.Counter
@@ -144,7 +144,7 @@ func (s *Store) Schema() string { return s.opts.Schema }
 // the store looked up whether one had committed.
 func (s *Store) Retries() map[string]int64 { return s.retries.Counts() }
 
-// words are what stands in braces in a statement: numbers, and text that is SQL.
+// words are the values for the braces in a statement: numbers, and text that is SQL.
 type words map[string]any
 
 // sql is a statement of sql/, or one that is given, with the names of tables and the words in their places.

@@ -84,7 +84,7 @@ func (s *Store) pgBatch(b *tables.Batch) *pgx.Batch {
 	return out
 }
 
-// pgTx is a transaction for what all dialects do alike.
+// pgTx is a transaction for the parts that all dialects share.
 type pgTx struct {
 	pgx.Tx
 	store *Store
@@ -101,7 +101,7 @@ func (t pgTx) Run(ctx context.Context, b *tables.Batch) error {
 // Finish implements tables.Tx.
 func (t pgTx) Finish(ctx context.Context, b *tables.Batch) error { return t.Run(ctx, b) }
 
-// onTables is a store for what all dialects do alike.
+// onTables is a store for the parts that all dialects share.
 type onTables struct{ *Store }
 
 var (

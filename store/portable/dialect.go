@@ -17,13 +17,13 @@ import (
 type dialect struct {
 	engine pg.Engine
 	words  map[string]string
-	// resultBytes bounds what one statement of Fetch and Claim returns, the last message or job aside; 0: their caller's limit does.
+	// resultBytes bounds the result of one statement of Fetch and Claim, the last message or job aside; 0: their caller's limit does.
 	resultBytes int
 	plan        plan
 	unsized     bool // a table's size cannot be asked for
 	takesTurns  bool // claims of a queue do
 	looksUp     bool // a join by "t.x = d.x" looks each row up, whatever statistics say
-	// unusable says what of a version() this profile cannot work with, and what to do; empty if it can.
+	// unusable names the part of a version() that this profile cannot work with, and the next step; empty if it can.
 	unusable func(version string) (problem, hint string)
 
 	statements map[string]string // of sql/, with the words
@@ -128,7 +128,7 @@ func (s *Store) detect(ctx context.Context) error {
 	return nil
 }
 
-// Engine asks the server what it is, and returns "PostgreSQL", "YugabyteDB", "CockroachDB" or "Citus".
+// Engine asks the server for its version, and returns "PostgreSQL", "YugabyteDB", "CockroachDB" or "Citus".
 func (s *Store) Engine(ctx context.Context) (string, error) {
 	err := s.detect(ctx)
 	return string(s.dialect().engine), err

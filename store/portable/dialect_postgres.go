@@ -17,7 +17,7 @@ var postgres = dialect{
 		"skip_locked":  " for update of t skip locked",
 		"pass_taken":   "on conflict do nothing",
 		"side_by_side": "true",
-		// For what follows in the transaction, whose costs are guessed from statistics that may be old or missing. A guess of some hundred
+		// For the rest of the transaction, whose costs are guessed from statistics that may be old or missing. A guess of some hundred
 		// thousand has a statement compiled, which takes seconds; one of a few rows has all of a table read and sorted.
 		"by_index": "set_config('jit', 'off', true) || set_config('enable_seqscan', 'off', true) || set_config('enable_bitmapscan', 'off', true) || set_config('enable_mergejoin', 'off', true) <> ''",
 	},

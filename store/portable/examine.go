@@ -59,7 +59,7 @@ func (e *examination) add(check string, s doctor.Severity, found, why, next stri
 	e.Findings = append(e.Findings, doctor.Finding{Check: check, Severity: s, Found: found, Why: why, Next: next, Measured: measured})
 }
 
-// notSeen says what could not be tried.
+// notSeen reports a probe that was not possible.
 func (e *examination) notSeen(what string, err error) {
 	f := doctor.Finding{Check: doctor.CheckNotLookedAt, Severity: doctor.Warning, About: what, Found: err.Error()}
 	if pgerror.State(err) == "42501" {
@@ -96,7 +96,7 @@ func (e *examination) server(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// isolation is what transactions have, which on YugabyteDB is not always what they say.
+// isolation is the isolation that transactions have, which on YugabyteDB is not always the one that they name.
 func (e *examination) isolation(ctx context.Context, conn *pgx.Conn) {
 	var says, really string
 	err := conn.QueryRow(ctx, "select current_setting('transaction_isolation'), coalesce(current_setting('yb_effective_transaction_isolation_level', true), '')",
@@ -122,7 +122,7 @@ func (e *examination) isolation(ctx context.Context, conn *pgx.Conn) {
 	}
 }
 
-// probePatience is how long a probe waits for what should come at once.
+// probePatience is how long a probe waits for an answer that should come at once.
 const probePatience = 2 * time.Second
 
 // listen tries whether a notification comes back. Nothing here needs it; applications that wait for one do.
@@ -155,7 +155,7 @@ func (e *examination) listen(ctx context.Context, conn *pgx.Conn) {
 	}
 }
 
-// locks tries what claims, settling and operators need: a statement that meets a locked row waits for it, or skips it, as it says.
+// locks tries the locks of claims, settling and operators: a statement that meets a locked row waits for it, or skips it, as it says.
 func (e *examination) locks(ctx context.Context, one, other *pgx.Conn) {
 	tx, err := one.Begin(ctx)
 	if err != nil {

@@ -34,7 +34,7 @@ type explanation struct {
 	found   []doctor.Statement
 }
 
-// explaining finds out what of EXPLAIN the server knows.
+// explaining finds out which options of EXPLAIN the server knows.
 func (s *Store) explaining(ctx context.Context, of, table string, f func(e *explanation) error) ([]doctor.Statement, error) {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {

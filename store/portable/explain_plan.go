@@ -11,9 +11,9 @@ import (
 	"github.com/penstock/penstock/internal/doctor"
 )
 
-// plan reads what an EXPLAIN has said into a statement. A label that is missing, because an older release does not tell, leaves 0.
+// plan reads the answer of an EXPLAIN into a statement. A label that an older release does not have leaves 0.
 type plan struct {
-	options []string // what to put behind EXPLAIN, the most telling first; a server that does not know one gets the next
+	options []string // the options of EXPLAIN, those with the most details first; a server that does not know one gets the next
 	read    func(text string, s *doctor.Statement) error
 }
 
@@ -64,7 +64,7 @@ func explained(text string) (all, top node, err error) {
 	return answer[0], first, nil
 }
 
-// readSteps reads what the executor of PostgreSQL, and of YugabyteDB, says of each step.
+// readSteps reads the figures of the executor of PostgreSQL, and of YugabyteDB, for each step.
 func readSteps(all, top node, s *doctor.Statement) {
 	if ms, ok := all.number("Execution Time"); ok {
 		s.Seconds = ms / 1e3
@@ -156,7 +156,7 @@ func readYugabytePlan(text string, s *doctor.Statement) error {
 		}
 		*to = int64(v)
 	}
-	s.Entries, s.Scanned = g.Rows, 0 // what is scanned is of an index or of the table, which is one
+	s.Entries, s.Scanned = g.Rows, 0 // the scanned rows are of an index, or of the table, which is one
 	return nil
 }
 
@@ -199,7 +199,7 @@ func readCockroachPlan(text string, s *doctor.Statement) error {
 		case "kv rows decoded", "kv rows read":
 			decoded, read = decoded+n, n
 		case "actual row count":
-			if rows < 0 { // the first step's is what the statement returns
+			if rows < 0 { // the first step's is the result of the statement
 				rows = n
 			}
 		case "table":
@@ -233,7 +233,7 @@ func integer(text string) (n int64) {
 	return n
 }
 
-// inner reads the second of "500/9,000": what the storage engine stepped over, deleted rows with it.
+// inner reads the second of "500/9,000": the rows that the storage engine stepped over, deleted rows with it.
 func inner(text string) int64 {
 	_, second, ok := strings.Cut(text, "/")
 	if !ok {

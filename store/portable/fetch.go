@@ -77,10 +77,10 @@ func (s *source) queueLog(b *pgx.Batch, p *tables.Page, buckets []int16, seqs []
 	})
 }
 
-// queueParked asks for parked messages that are due. None of a key comes again before what is in flight of it is
+// queueParked asks for parked messages that are due. None of a key comes again before its messages in flight are
 // settled.
 func (s *source) queueParked(b *pgx.Batch, p *tables.Page, buckets []int16, seqs []int64, since *tables.Since) {
-	var refused int64 // of which head what follows is not taken
+	var refused int64 // a head whose followers are not taken
 	b.Queue(s.sql("fetch_parked", buckets), s.ID, s.Epoch, seqs, p.Most(), s.KeysInFlight(), buckets, since.UTC()).Query(each(func(scan tables.Scan) error {
 		var r tables.Row
 		var head int64

@@ -37,7 +37,7 @@ func (s onTables) Words(outbox string) map[string]tables.SQL {
 	return words
 }
 
-// messageWords are how an outbox's messages are read, and what is known of them: by number and time.
+// messageWords are how an outbox's messages are read, and the facts about them: by number and time.
 var messageWords = map[string]tables.SQL{
 	"beyond": "t.ts > $3", "entry": "e.seq = t.seq", "landed": "(t.seq <> all ($4::bigint[]) or t.ts <> all ($9::timestamptz[]))",
 	"order_t": "t.ts, t.seq", "order_c": "c.ts, c.seq", "order_p": "p.ts, p.seq", "order_m": "m.ts, m.seq", "more_t": "", "more_c": "", "more_p": "",

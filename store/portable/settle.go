@@ -19,7 +19,7 @@ func (s *source) Write(ctx context.Context, parts []*tables.Part) error {
 	return s.store.begin(ctx, func(tx pgx.Tx) error { return s.settleAll(ctx, tx, parts) })
 }
 
-// settlePlain settles what is new and was delivered, in one round trip.
+// settlePlain settles messages that are new and were delivered, in one round trip.
 func (s *source) settlePlain(ctx context.Context, parts []*tables.Part) error {
 	b := &pgx.Batch{}
 	var mine bool
@@ -62,7 +62,7 @@ func keysOf(parts []*tables.Part) tables.Args {
 	return tables.Args{"buckets": buckets, "times": times, "seqs": seqs, "row_ids": rowIDs}
 }
 
-// settleAll settles messages with verdicts: it reads what is known of them and writes the rest. The lock waits for the same
+// settleAll settles messages with verdicts: it reads their entries and writes the rest. The lock waits for the same
 // call, if that is under way still.
 func (s *source) settleAll(ctx context.Context, tx pgx.Tx, parts []*tables.Part) error {
 	var mine, happened bool

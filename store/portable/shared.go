@@ -58,7 +58,7 @@ func (s *source) settling(name string, rows tables.Args) (text string, args []an
 	return s.store.rendered(strings.ReplaceAll(s.store.dialect().statements[name], "{lease}", lease), with)
 }
 
-// fence is the statement that locks what says so: of a subscription that is shared the member's row, and the subscription's
+// fence is the statement that locks the row of the lease: of a subscription that is shared the member's row, and the subscription's
 // only against those who change it.
 func (s *source) fence(buckets []int16) string {
 	if s.shared {

@@ -1,6 +1,6 @@
 // Package portable keeps outboxes, queues and inboxes on plain tables, in databases that speak
 // PostgreSQL's protocol. It does not need PostgreSQL's transaction ids, snapshots, advisory locks
-// and LISTEN. It also works in PostgreSQL itself. DESIGN.md says how, and what it does not
+// and LISTEN. It also works in PostgreSQL itself. DESIGN.md says how, and the guarantees that it does not
 // guarantee.
 package portable
 
@@ -60,7 +60,7 @@ type Store struct {
 
 	retries  retry.Counter
 	attempts tables.Attempts
-	speaks   atomic.Pointer[dialect] // what the server was found to be
+	speaks   atomic.Pointer[dialect] // the server's kind, as it was found
 	repeats  atomic.Bool             // sessions begin with REPEATABLE READ
 	checked  atomic.Bool             // the schema was found to be this version's
 	direct   atomic.Bool             // there is no pooler between, and the pool prepares nothing itself
@@ -171,7 +171,7 @@ func (s *Store) begin(ctx context.Context, fn func(tx pgx.Tx) error) error {
 const beginCommitted = "begin isolation level read committed"
 
 // send runs statements as one transaction, in one round trip: a process that is paused keeps nothing locked. A statement that has waited for a lock must
-// see what the lock's holder has written, which it would not under REPEATABLE READ.
+// see the writes of the lock's holder, which it would not under REPEATABLE READ.
 func (s *Store) send(ctx context.Context, b *pgx.Batch) error {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
@@ -191,7 +191,7 @@ func (s *Store) send(ctx context.Context, b *pgx.Batch) error {
 	return conn.SendBatch(ctx, b).Close()
 }
 
-// explain adds the operator's next step to what the server or the network says.
+// explain adds the operator's next step to the message of the server or the network.
 func (s *Store) explain(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err

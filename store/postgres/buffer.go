@@ -78,7 +78,7 @@ type BufferedTx struct {
 
 var _ pgx.Tx = (*BufferedTx)(nil)
 
-// bufferedSession is what a transaction and its savepoints share.
+// bufferedSession is shared by a transaction and its savepoints.
 type bufferedSession struct {
 	tx     pgx.Tx
 	free   func() // gives the connection back
@@ -187,7 +187,7 @@ func (b *BufferedTx) fail(err error) error {
 	return err
 }
 
-// flush writes what is buffered, and in the same round trip does what comes then.
+// flush writes the buffer, and in the same round trip runs the next statement.
 func (b *BufferedTx) flush(ctx context.Context, reason penstock.FlushReason, then ...string) error {
 	if err := b.settle(ctx); err != nil {
 		return err
@@ -206,7 +206,7 @@ func (b *BufferedTx) flush(ctx context.Context, reason penstock.FlushReason, the
 	return err
 }
 
-// send writes and reads. An error is that of what comes then; one of the flush is in it.
+// send writes and reads. An error is that of the next statement; one of the flush is in it.
 func (b *bufferedSession) send(ctx context.Context, of *buffer.Flush[*Outbox, *Queue], then ...string) error {
 	var batch pgx.Batch
 	for i, g := range of.Groups {
@@ -264,7 +264,7 @@ func readGroup(answers pgx.BatchResults, g *buffer.Group[*Outbox, *Queue]) error
 }
 
 // culprit is which group an error is about that the first reading, of group i, returned. Statements are prepared
-// together before any runs, and of these the server names what does not exist.
+// together before any runs, and of these the server names the object that does not exist.
 func culprit(groups []*buffer.Group[*Outbox, *Queue], i int, err error) int {
 	if state := sqlState(err); state == "42P01" || state == "42883" {
 		for k, g := range groups[i:] {

@@ -17,7 +17,7 @@ import (
 // sqlState is the error's five-letter SQLSTATE, "" if it is not the server's.
 func sqlState(err error) string { return pgerror.State(err) }
 
-// explain adds the operator's next step to what the server or the network says.
+// explain adds the operator's next step to the message of the server or the network.
 func explain(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err
@@ -34,7 +34,7 @@ func (s *Store) explain(err error) error {
 	return explain(err)
 }
 
-// publishError turns the server's refusal of a message into what the producer can
+// publishError turns the server's refusal of a message into an error on which the producer can
 // act on.
 func publishError(err error, outbox string) error {
 	var pg *pgconn.PgError

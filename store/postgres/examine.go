@@ -21,7 +21,7 @@ import (
 
 var _ doctor.Examiner = (*Store)(nil)
 
-// Examine implements doctor.Examiner: the server, its settings, the role, a pooler in between, and what holds segments.
+// Examine implements doctor.Examiner: the server, its settings, the role, a pooler in between, and the holders of segments.
 func (s *Store) Examine(ctx context.Context, o doctor.Options) (doctor.Examined, error) {
 	o.SetDefaults()
 	e := &examination{store: s, o: o, Examined: doctor.Examined{Free: -1}}
@@ -54,7 +54,7 @@ type examination struct {
 	o             doctor.Options
 	migrated      bool
 	role          string
-	owner, relays bool // the role owns the schema, or has what grant_relay gives
+	owner, relays bool // the role owns the schema, or has the rights that grant_relay gives
 	identified    bool // it may execute pg_control_system
 }
 
@@ -62,7 +62,7 @@ func (e *examination) add(check string, s doctor.Severity, found, why, next stri
 	e.Findings = append(e.Findings, doctor.Finding{Check: check, Severity: s, Found: found, Why: why, Next: next, Measured: measured})
 }
 
-// notSeen says what the server refused to show.
+// notSeen reports something that the server refused to show.
 func (e *examination) notSeen(what string, err error) {
 	f := doctor.Finding{Check: doctor.CheckNotLookedAt, Severity: doctor.Unknown, About: what, Found: err.Error(), Next: grantHint(err)}
 	if hint, ok := errors.AsType[*penstock.HintError](err); ok {
@@ -158,7 +158,7 @@ func (e *examination) advisoryLocks(ctx context.Context, conn *pgx.Conn) {
 	}
 }
 
-// permissions says what the role may do here.
+// permissions reports the rights of the role.
 func (e *examination) permissions() {
 	switch {
 	case e.owner:
@@ -217,7 +217,7 @@ func (e *examination) settings(set map[string]string, sessions int64) {
 }
 
 func number64(s string) int64 {
-	n, _ := strconv.ParseInt(s, 10, 64) // what is not there is 0
+	n, _ := strconv.ParseInt(s, 10, 64) // a missing value is 0
 	return n
 }
 
@@ -269,7 +269,7 @@ func (e *examination) schema(ctx context.Context) {
 	e.migrated = true
 }
 
-// HeldSegments lists sealed segments of outboxes that still have rows, by outbox and slot, and what keeps them.
+// HeldSegments lists sealed segments of outboxes that still have rows, by outbox and slot, and the holders of each.
 func (s *Store) HeldSegments(ctx context.Context) ([]doctor.HeldSegment, error) {
 	rows, err := s.pool.Query(ctx, statement("segment_holders", s.schema, ""), pgx.QueryExecModeExec)
 	if err != nil {
@@ -359,7 +359,7 @@ func (e *examination) segments(ctx context.Context) {
 // patience bounds a look that reads more than the catalogue.
 const patience = 10 * time.Second
 
-// olderThan reports whether the newest message of a segment is. It reads the segment through its outbox, which is what a relay's role may read.
+// olderThan reports whether the newest message of a segment is. It reads the segment through its outbox, which a relay's role may read.
 func (e *examination) olderThan(ctx context.Context, h *doctor.HeldSegment, old time.Duration) (is bool) {
 	err := e.store.pool.QueryRow(ctx, "select created_at < clock_timestamp() - $1::interval from "+e.store.table(h.Outbox)+" where slot = $2 order by seq desc limit 1", pgx.QueryExecModeExec, old, h.Slot).Scan(&is)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) { // without a row it is being given back
@@ -368,7 +368,7 @@ func (e *examination) olderThan(ctx context.Context, h *doctor.HeldSegment, old 
 	return is
 }
 
-// disk measures the free space, if the server is on this machine and tells where its data is.
+// disk measures the free space, if the server is on this machine and says where its data is.
 func (e *examination) disk(ctx context.Context, conn *pgx.Conn) {
 	config := conn.Config()
 	ip := net.ParseIP(config.Host)

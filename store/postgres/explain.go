@@ -143,7 +143,7 @@ func (s *Store) newExplanation(ctx context.Context, table string) (*explanation,
 	return e, nil
 }
 
-// twice runs statements in a transaction that is rolled back: what they read of catalogs the first time is not theirs.
+// twice runs statements in a transaction that is rolled back: their first reads of catalogs are not theirs.
 func (e *explanation) twice(ctx context.Context, f func(tx pgx.Tx) error) error {
 	e.cold = nil
 	for _, e.first = range []bool{true, false} {
@@ -218,7 +218,7 @@ func (e *explanation) execute(ctx context.Context, tx pgx.Tx, name, sql string, 
 	return e.explain(ctx, tx, name, "execute "+as+" ("+strings.Join(values, ", ")+")")
 }
 
-// explain runs a statement, and compares what the transaction had read before and after it.
+// explain runs a statement, and compares the transaction's reads before and after it.
 func (e *explanation) explain(ctx context.Context, tx pgx.Tx, name, sql string) error {
 	before, err := e.read(ctx, tx)
 	if err != nil {
@@ -276,7 +276,7 @@ func (e *explanation) explain(ctx context.Context, tx pgx.Tx, name, sql string) 
 	return nil
 }
 
-// relationRead is what was read of a table or index.
+// relationRead counts the reads of a table or index.
 type relationRead struct {
 	Name                      string
 	Index                     bool

@@ -114,7 +114,7 @@ func scanFound(row pgx.CollectableRow) (f admin.Found, err error) {
 	return f, nil
 }
 
-// kept is what messages and jobs have alike, as it is stored.
+// kept has the columns that messages and jobs share, as they are stored.
 type kept struct {
 	key               *string
 	headers, failures []byte

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock/penstock/internal/shell"
 )
 
-// grantHint says which right is missing, by what the server refuses to touch: that tells
-// more than what was called, which may need several. It is "" for another error.
+// grantHint says which right is missing, by the object that the server refuses to touch: that says
+// more than the function that was called, which may need several. It is "" for another error.
 func grantHint(err error) string {
 	var pg *pgconn.PgError
 	switch {
@@ -64,7 +64,7 @@ var rightTo = map[string]string{
 	"pause": "operate", "cancel": "operate", "retry_dead": "operate", "discard_dead": "operate", "count": "operate", "count_groups": "operate", "done_jobs": "operate",
 }
 
-// relays are what grant_relay gives rights to.
+// relays are the objects to which grant_relay gives rights.
 var relays = map[string]bool{
 	"_outbox": true, "_subscription": true, "_cursor": true, "_dead_letter": true, "_replay": true, "_retry": true, "_parked": true, "_parked_key": true, "_migration": true,
 	"_cursor_n": true, "_parked_p": true, "_parked_key_n": true, "_cursor_slot": true, "_parked_slot": true, "_parked_key_slot": true,

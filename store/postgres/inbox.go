@@ -148,7 +148,7 @@ func validReceivedIDs(ids []string) error {
 	return nil
 }
 
-// explain is what the server's refusal means for an inbox's caller. Hints that the
+// explain translates the server's refusal for an inbox's caller. Hints that the
 // SQL functions give are kept.
 func (i *Inbox) explain(err error) error {
 	var (

@@ -89,7 +89,7 @@ func (s *Store) InboxGaps(ctx context.Context, consumer string, limit int) ([]ad
 		}, consumer, limit)
 }
 
-// inboxRows reads what a function about one inbox returns.
+// inboxRows reads the rows of a function about one inbox.
 func inboxRows[T any](ctx context.Context, s *Store, consumer, query string, scan pgx.RowToFunc[T], args ...any) ([]T, error) {
 	if err := penstock.ValidateConsumer(consumer); err != nil {
 		return nil, err

@@ -35,7 +35,7 @@ const migrationLock = 0x70656e73 // "pens"
 // firstVersion is that of the first numbered files, with which a database begins. Before it there were databases of development only.
 const firstVersion = 268
 
-// migration is what the files of a number in schema/ hold.
+// migration has the files of a number in schema/.
 type migration struct {
 	version int64
 	text    string
@@ -154,7 +154,7 @@ func (s *Store) migrate(ctx context.Context, tx pgx.Tx) error {
 // change is a part of a migration.
 type change struct{ what, text string }
 
-// changes lead to what this program makes, from a version of the tables, 0 for none, and functions of that hash.
+// changes lead to the schema of this program, from a version of the tables, 0 for none, and functions of that hash.
 func changes(version int64, hash string) (all []change) {
 	for _, m := range migrations {
 		if m.version > version {
@@ -190,7 +190,7 @@ func (s *Store) migrated(ctx context.Context, tx pgx.Tx) (version int64, hash st
 		err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
 			return tx.QueryRow(ctx, "select case when changed = '{}' then coalesce(files, '') else '' end from "+s.table("_check_functions")+"()", pgx.QueryExecModeExec).Scan(&hash)
 		})
-		if sqlState(err) != "" { // it has been changed itself, or what it calls
+		if sqlState(err) != "" { // it has been changed itself, or a function that it calls
 			err = nil
 		}
 	}
@@ -291,7 +291,7 @@ var columns = sync.OnceValue(func() []schema.Column {
 	return schema.Columns(text.String())
 })
 
-// lacks says what tables of that version do not have, "" if they have all. Without a version nothing is there, or it is lost.
+// lacks names a part that tables of that version do not have, "" if they have all. Without a version nothing is there, or it is lost.
 func (s *Store) lacks(ctx context.Context, q querier, version int64) (string, error) {
 	lacks, err := pg.Lacking(ctx, q, s.schema, columns())
 	if err != nil || version > 0 {
@@ -309,7 +309,7 @@ func (s *Store) of() schema.Of {
 	return schema.Of{Where: fmt.Sprintf("schema %q", s.schema), Want: newestVersion(), Oldest: firstVersion, Migrate: "penstock migrate", Fresh: schema.Drop}
 }
 
-// checkVersion compares the schema with what this program was built for.
+// checkVersion compares the schema with the version for which this program was built.
 func (s *Store) checkVersion(ctx context.Context) error {
 	for before := int64(-1); ; {
 		current, err := s.SchemaVersion(ctx)

@@ -6,7 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// namesIn is where names are, by what they name.
+// namesIn is where names are, by the kind of object.
 var namesIn = map[string][2]string{
 	"outboxes": {"_outbox", "name"}, "queues": {"_queue", "name"}, "inboxes": {"_inbox", "consumer"}, "subscriptions": {"_subscription", "name"},
 	"adopted": {"_adopt_subscription", "name"}, "roles": {"", "rolname"},

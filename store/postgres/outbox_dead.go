@@ -18,7 +18,7 @@ import (
 	"github.com/penstock/penstock/internal/pg"
 )
 
-// deadLetters are the columns of what is dead-lettered.
+// deadLetters are the columns of messages that become dead letters.
 type deadLetters struct {
 	seqs             []int64
 	ids, keys        []*string
@@ -107,7 +107,7 @@ func (src *Source) fetchDeadLetters(ctx context.Context, sess *session, limit dr
 	return p, nil
 }
 
-// querier is what a transaction, a connection and the pool can do.
+// querier has the methods that a transaction, a connection and the pool share.
 type querier interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
@@ -162,7 +162,7 @@ func (s *Store) subscription(ctx context.Context, outbox, name string) (id int64
 	return id, s.explain(err)
 }
 
-// What dead_letters.sql does with the dead letters that it has chosen.
+// The actions of dead_letters.sql on the dead letters that it has chosen.
 const (
 	listDeadLetters = `select d.seq, d.created_at, d.id, d.key, d.topic, d.headers, d.payload, d.attempt, d.failures, d.failed_since, d.died_at, d.held
 		from (select d.*, sum(octet_length(d.payload)) over (order by d.seq) - octet_length(d.payload) as bytes from chosen join {schema}._dead_letter d on d.subscription = $1 and d.seq = chosen.seq) d

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// page is what one statement returned.
+// page is the result of one statement.
 type page struct {
 	messages []penstock.Message
 	bytes    int
@@ -19,10 +19,10 @@ type page struct {
 	snapshot  snapshotBound // the statement's snapshot
 	high      int64         // the sequence's value
 	oid       string        // of the outbox
-	outOfBand string        // what else there is to read
+	outOfBand string        // the other sources to read
 }
 
-// readNew polls for what became visible since the cursor. If there is more than
+// readNew polls for rows that became visible since the cursor. If there is more than
 // one page of it, the poll's snapshot becomes the end of a window.
 func (src *Source) readNew(ctx context.Context, sess *session, rows, bytes int) (page, position, error) {
 	next := sess.at
@@ -73,8 +73,8 @@ func (src *Source) readPage(ctx context.Context, sess *session, rows, bytes int)
 	return p, next, nil
 }
 
-// readRebase reads what a restored cursor had not settled. Until it has, the cursor stays the
-// other cluster's, with the bound moved on; what was in flight there comes again if the relay
+// readRebase reads the messages that a restored cursor had not settled. Until it has, the cursor stays the
+// other cluster's, with the bound moved on; messages in flight there come again if the relay
 // stops half-way.
 func (src *Source) readRebase(ctx context.Context, sess *session, rows, bytes int) (page, position, error) {
 	next, r := sess.at, *sess.at.rebase
@@ -96,8 +96,8 @@ func (src *Source) readRebase(ctx context.Context, sess *session, rows, bytes in
 
 func number(n int64) []byte { return strconv.AppendInt(nil, n, 10) }
 
-// query runs a prepared statement and decodes its rows as they arrive: of what is
-// beyond the byte limit nothing is kept.
+// query runs a prepared statement and decodes its rows as they arrive: rows
+// beyond the byte limit are not kept.
 func (sess *session) query(ctx context.Context, name string, peeks bool, rows, bytes int, params ...[]byte) (page, error) {
 	result := sess.read.PgConn().ExecPrepared(ctx, name, params, nil, resultFormats)
 	var p page
@@ -142,7 +142,7 @@ func (sess *session) query(ctx context.Context, name string, peeks bool, rows, b
 func newRebase(from cursor, to snapshotBound, high int64) *rebase {
 	r := &rebase{from: from, to: to, high: high, pos: from.bound()}
 	if from.end().xip() != "{}" {
-		r.pos = -1 // what was in flight may have any seq
+		r.pos = -1 // rows in flight may have any seq
 	}
 	return r
 }

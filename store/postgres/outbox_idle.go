@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// nothingNew answers for an idle outbox what a poll would, at a fraction of its
+// nothingNew answers for an idle outbox as a poll would, at a fraction of its
 // cost: a poll opens every index of every segment. Nothing new can be visible if
 //
 //   - the sequence is at the cursor's bound: no seq was drawn since, and no

@@ -54,7 +54,7 @@ func (s *Store) held(ctx context.Context, req driver.Subscribe) error {
 		return &penstock.HeldError{Subscription: req.Subscription, Holder: h.holder, Until: h.until}
 	}
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) && sqlState(err) == "" {
-		s.pool.Reset() // an idle connection may have died; the session's own will tell
+		s.pool.Reset() // an idle connection may have died; the session's own will show it
 	}
 	return nil
 }
@@ -70,8 +70,8 @@ func (src *Source) acquire(ctx context.Context, sess *session, start cursor) (cu
 	if src.id, err = subscriptionID(ctx, tx, src.store.table("_subscription"), src.req); err != nil {
 		return cursor{}, err
 	}
-	// One contender at a time; read committed, so what follows sees what the one
-	// before has written.
+	// One contender at a time; read committed, so the next statements see the writes of the one
+	// before.
 	if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock($1, $2)", leaseLock, int32(src.id)); err != nil {
 		return cursor{}, err
 	}
@@ -95,7 +95,7 @@ func (src *Source) acquire(ctx context.Context, sess *session, start cursor) (cu
 	return h.cursor, src.goOn(ctx, tx, sess, h)
 }
 
-// goOn writes what a new session begins with, under the lock of a takeover.
+// goOn writes the beginning of a new session, under the lock of a takeover.
 func (src *Source) goOn(ctx context.Context, tx pgx.Tx, sess *session, h head) error {
 	if err := src.writeCursor(ctx, sess, h.cursor, h.count, src.req.Lease); err != nil {
 		return err
@@ -150,7 +150,7 @@ func (src *Source) resume(ctx context.Context, sess *session) (cursor, error) {
 	return h.cursor, src.goOn(ctx, tx, sess, h)
 }
 
-// mine tells this source's lease from another's. Its epoch alone does not: after a failover
+// mine distinguishes this source's lease from another's. Its epoch alone does not: after a failover
 // that lost the takeover, the epoch is taken again.
 func (src *Source) mine(h head) bool { return h.epoch == src.epoch && h.since.Equal(src.since) }
 

@@ -14,7 +14,7 @@ const (
 	idleSmallEvery = time.Minute
 )
 
-// caretaker remembers between two calls of Maintain what an outbox did.
+// caretaker remembers an outbox's activity between two calls of Maintain.
 type caretaker struct {
 	sync.Mutex
 	high        int64     // the sequence's value
@@ -89,7 +89,7 @@ func (s *Store) Maintain(ctx context.Context, outbox string) error {
 	return s.reclaimLogs(ctx, care, now)
 }
 
-// reclaimLogs looks after what is the schema's, not the outbox's.
+// reclaimLogs looks after the logs of the schema, not of the outbox.
 func (s *Store) reclaimLogs(ctx context.Context, care *caretaker, now time.Time) error {
 	if err := s.reclaimParked(ctx, now); err != nil {
 		return err
@@ -97,7 +97,7 @@ func (s *Store) reclaimLogs(ctx context.Context, care *caretaker, now time.Time)
 	return s.reclaimCursor(ctx, care, now)
 }
 
-// parkedCare remembers what the ring of parked messages did. It is the schema's, and
+// parkedCare remembers the activity of the ring of parked messages. It is the schema's, and
 // so the store's. Guarded by its mutex.
 type parkedCare struct {
 	sync.Mutex

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// outOfBand is what else there is to read, next to the stream. A poll says what there is. The
+// outOfBand has the other messages to read, next to the stream. A poll reports them. The
 // Fetches that follow take one batch of each before the next poll. So neither the stream nor
 // out-of-band messages wait for the other to end.
 type outOfBand struct {
@@ -68,7 +68,7 @@ func (src *Source) saw(sess *session, flags string) {
 	a.peeked = now
 }
 
-// fetchOutOfBand returns one batch of what is out of band, nil if there is nothing.
+// fetchOutOfBand returns one batch of the messages out of band, nil if there is nothing.
 func (src *Source) fetchOutOfBand(ctx context.Context, sess *session, limit driver.Limit) (*pending, error) {
 	if src.req.Ephemeral {
 		return nil, nil
@@ -136,8 +136,8 @@ func oneRow(result *pgconn.Result, columns int) ([][]byte, error) {
 // firstRows is how many rows are asked for while nothing is known of their size.
 const firstRows = 64
 
-// rows is how many rows may come: of what is beyond limit.Bytes nothing is kept, but
-// it has to cross the wire.
+// rows is how many rows may come: rows beyond limit.Bytes are not kept, but
+// they have to cross the wire.
 func (a *outOfBand) rows(limit driver.Limit) int {
 	if a.size == 0 {
 		return min(limit.Messages, firstRows)

@@ -44,7 +44,7 @@ type keyState struct {
 	pg.History
 }
 
-// parking gathers what one write parks, and what becomes of the keys.
+// parking gathers the messages that one write parks, and the new states of keys.
 type parking struct {
 	outbox, deadLetters parkedRows
 	states              []*keyState
@@ -160,7 +160,7 @@ func (p *parking) params() pgx.StrictNamedArgs {
 		states[i] = map[string]any{"after": l.after, "ord": l.ord, "delay_us": l.delay.Microseconds(), "held": l.held,
 			"attempt": l.Attempt, "failures": json.RawMessage(l.JSON()), "since": orNullTime(l.Since)}
 	}
-	// Dead letters come behind what is copied from the outbox.
+	// Dead letters come behind the rows copied from the outbox.
 	for i, name := range p.deadLetters.names {
 		*p.byName[name].ord = int64(len(p.outbox.seqs) + i + 1)
 	}

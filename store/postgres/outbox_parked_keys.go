@@ -17,7 +17,7 @@ var maxKeys = 10_000
 // An unknown set is read again after this time.
 const reloadAfter = 30 * time.Second
 
-// parkedKeys is what a source knows of the parked keys in its part of the ring. Only the
+// parkedKeys is a source's knowledge of the parked keys in its part of the ring. Only the
 // holder of the lease parks, so the set stays exact. Guarded by Source.mu.
 type parkedKeys struct {
 	exact   bool
@@ -50,7 +50,7 @@ func (src *Source) loadParkedKeys(ctx context.Context, sess *session) error {
 	return nil
 }
 
-// note keeps the set up to date with what a write has changed.
+// note keeps the set up to date with a write's changes.
 func (p *parkedKeys) note(name string, parked, held bool) {
 	switch {
 	case !p.exact:
@@ -114,7 +114,7 @@ func (src *Source) behind(ctx context.Context, sess *session, msgs []penstock.Me
 	return order, nil
 }
 
-// parkedKeysOf tells which of the messages' keys are parked.
+// parkedKeysOf says which of the messages' keys are parked.
 func (src *Source) parkedKeysOf(ctx context.Context, sess *session, msgs []penstock.Message) (map[string]bool, error) {
 	keys := map[string]bool{}
 	src.mu.Lock()

@@ -48,7 +48,7 @@ func (o *Outbox) Once(inbox string) *Outbox {
 	return &once
 }
 
-// statement writes what rows has, a query. The inbox, if there is one, is the parameter of that number.
+// statement writes the rows of rows, a query. The inbox, if there is one, is the parameter of that number.
 func (o *Outbox) statement(rows string, inbox int) string {
 	if o.inbox == "" {
 		return "insert into " + o.table + publishColumns + rows
@@ -76,7 +76,7 @@ func (o *Outbox) args(args []any) []any {
 	return append(args, o.inbox)
 }
 
-// explain turns an error of a publish into what the producer can act on.
+// explain turns an error of a publish into an error on which the producer can act.
 func (o *Outbox) explain(err error) error {
 	if pg := (*pgconn.PgError)(nil); o.inbox != "" && errors.As(err, &pg) && pg.Code == "42P01" && strings.HasPrefix(pg.Message, "there is no inbox") {
 		return o.store.Inbox(o.inbox).explain(err)

@@ -160,7 +160,7 @@ func (src *Source) nextReplay(ctx context.Context, sess *session, r *replaying) 
 	return true, nil
 }
 
-// endReplay removes a replay that has nothing left, once what it returned is settled.
+// endReplay removes a replay that has nothing left, once all that it returned is settled.
 func (src *Source) endReplay(ctx context.Context, sess *session, r *replaying) error {
 	src.writing.Lock()
 	defer src.writing.Unlock()

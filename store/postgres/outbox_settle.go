@@ -10,7 +10,7 @@ import (
 	"github.com/penstock/penstock/internal/seqset"
 )
 
-// news is what one Settle says of a batch.
+// news is the part of one Settle about a batch.
 type news struct {
 	*pending
 	verdicts []driver.Verdict // nil: all delivered
@@ -117,7 +117,7 @@ func (src *Source) release(ctx context.Context) error {
 	return src.persist(ctx, sess, w)
 }
 
-// write is one change of the durable state: the cursor after the batches that it passes, and what became of messages.
+// write is one change of the durable state: the cursor after the batches that it passes, and the results of messages.
 type write struct {
 	cursor  cursor
 	count   int64      // messages settled since the subscription was created
@@ -149,7 +149,7 @@ func (src *Source) nothing() write {
 // maxAhead is how many ranges of seqs a cursor takes along while a rebase is read.
 const maxAhead = 1000
 
-// settle adds what is new of a batch. The cursor passes it unless it is open.
+// settle adds the news of a batch. The cursor passes it unless it is open.
 func (w *write) settle(n *news) {
 	fresh := n.origin == fromStream
 	switch {
@@ -180,7 +180,7 @@ func (src *Source) close(sess *session, w *write) {
 	w.cursor.ahead = w.cursor.past(w.before.Union(w.ahead))
 }
 
-// add sorts out what becomes of a batch's messages.
+// add sorts a batch's messages by their results.
 func (w *write) add(n *news) {
 	switch n.origin {
 	case fromPark:

@@ -52,7 +52,7 @@ type Source struct {
 
 var _ driver.Source = (*Source)(nil)
 
-// pending is what Settle needs to know of a batch.
+// pending has the facts about a batch that Settle needs.
 type pending struct {
 	sess     *session
 	number   uint64
@@ -62,7 +62,7 @@ type pending struct {
 	keyOrder []driver.KeyOrder
 
 	fetched   []fetchedKey // of parked ones: their keys
-	histories []pg.History // of dead letters: what each had behind it
+	histories []pg.History // of dead letters: the messages behind each
 	replay    replayed     // of a replay
 }
 
@@ -199,7 +199,7 @@ func (src *Source) session(ctx context.Context) (*session, error) {
 	case !sess.dead.Load():
 		return sess, nil
 	}
-	src.store.pool.Reset() // what cut this session has cut its idle connections too
+	src.store.pool.Reset() // the cause that cut this session has cut its idle connections too
 	fresh, err := src.store.newSession(ctx, src.req.Outbox)
 	if err != nil {
 		return nil, err
@@ -258,7 +258,7 @@ func (src *Source) Fetch(ctx context.Context, limit driver.Limit) (driver.Batch,
 	return batch, err
 }
 
-// fetchStream is fetchNext with what is known of the messages' keys.
+// fetchStream is fetchNext with the known states of the messages' keys.
 func (src *Source) fetchStream(ctx context.Context, sess *session, limit driver.Limit) (*pending, error) {
 	messages, err := src.fetchNext(ctx, sess, limit)
 	if err != nil {
@@ -302,7 +302,7 @@ func (src *Source) fetchNext(ctx context.Context, sess *session, limit driver.Li
 	return page.messages, nil
 }
 
-// unsettled leaves out what an earlier session has settled. Each such message is read
+// unsettled leaves out messages that an earlier session has settled. Each such message is read
 // once.
 func (sess *session) unsettled(messages []penstock.Message) []penstock.Message {
 	if sess.found == sess.settled.Len() {
@@ -313,7 +313,7 @@ func (sess *session) unsettled(messages []penstock.Message) []penstock.Message {
 	return rest
 }
 
-// register gives what was fetched its number. flush is true if the end of a backlog must be stored,
+// register gives a fetched batch its number. flush is true if the end of a backlog must be stored,
 // so that its last segment can be reclaimed without waiting for the next message.
 func (src *Source) register(sess *session, p *pending) (batch driver.Batch, flush bool, err error) {
 	src.mu.Lock()

@@ -121,7 +121,7 @@ func scanOutbox(row pgx.CollectableRow) (admin.OutboxStatus, error) {
 	return one, err
 }
 
-// segmentStatus is that of a ring's segments, and what they take together.
+// segmentStatus is that of a ring's segments, and their size together.
 func segmentStatus(slots []int, bytes []int64, current int) (all []admin.SegmentStatus, sum int64) {
 	for i, slot := range slots {
 		all = append(all, admin.SegmentStatus{Slot: slot, Bytes: bytes[i], Current: slot == current})

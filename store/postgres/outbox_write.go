@@ -14,7 +14,7 @@ import (
 	"github.com/penstock/penstock/internal/pgerror"
 )
 
-// persist makes w durable and forgets what it covers.
+// persist makes w durable and forgets the batches that it covers.
 func (src *Source) persist(ctx context.Context, sess *session, w write) error {
 	src.close(sess, &w)
 	lease := src.req.Lease
@@ -58,7 +58,7 @@ func (src *Source) persist(ctx context.Context, sess *session, w write) error {
 	return nil
 }
 
-// changedKey is what settle.sql says of a key that it changed.
+// changedKey is a row of settle.sql about a key that it changed.
 type changedKey struct {
 	name                string
 	parked, held, early bool
@@ -67,7 +67,7 @@ type changedKey struct {
 // writeAll is writeCursor with everything else, in one statement.
 func (src *Source) writeAll(ctx context.Context, sess *session, w *write, lease time.Duration) ([]changedKey, error) {
 	states, err := src.settleAll(ctx, sess, w, lease)
-	if sqlState(err) == pgerror.NoSuchCharacter { // what the database has is its own, but errors are the sink's
+	if sqlState(err) == pgerror.NoSuchCharacter { // texts from the database fit its encoding, but errors are the sink's
 		w.encodeErrors()
 		states, err = src.settleAll(ctx, sess, w, lease)
 	}
@@ -169,7 +169,7 @@ func (src *Source) writeCursor(ctx context.Context, sess *session, c cursor, cou
 	return err
 }
 
-// fenced tells who wrote a cursor that this source does not know: a relay of a later epoch, or an
+// fenced finds out who wrote a cursor that this source does not know: a relay of a later epoch, or an
 // earlier session of this source, whose answer was lost. Then it has to begin anew.
 func (src *Source) fenced(ctx context.Context, sess *session) error {
 	if h, err := src.head(ctx, sess); sess.n != 0 && err == nil && src.mine(h) && h.n != sess.n {

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock/penstock/admin"
 )
 
-// VacuumPins returns what holds back vacuum in this database: the oldest of each kind. Without the rights of pg_read_all_stats it does
+// VacuumPins returns the holders of vacuum's horizon in this database: the oldest of each kind. Without the rights of pg_read_all_stats it does
 // not see standbys, nor the ages of other roles' transactions. Then it returns the rest with an error of SQLSTATE 42501.
 func (s *Store) VacuumPins(ctx context.Context) ([]admin.VacuumPin, error) {
 	rows, err := s.pool.Query(ctx, statement("vacuum_pins", s.schema, ""))
@@ -30,7 +30,7 @@ func (s *Store) VacuumPins(ctx context.Context) ([]admin.VacuumPin, error) {
 	return pins, s.seesSessions(ctx)
 }
 
-// seesSessions is an error if the role is not shown what sessions of other roles do.
+// seesSessions is an error if the role is not shown the activity of other roles' sessions.
 func (s *Store) seesSessions(ctx context.Context) error {
 	var may bool
 	var role string

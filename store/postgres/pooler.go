@@ -17,7 +17,7 @@ import (
 // snapshot that was taken on the one before says nothing there.
 type backend struct {
 	pid    int64
-	direct bool // no pooler between: the server told its number at the start
+	direct bool // no pooler between: the server sent its number at the start
 }
 
 // backendOf asks which it is now. It sets nothing and prepares nothing.
@@ -69,7 +69,7 @@ func ownBackends(ctx context.Context, one, two *pgx.Conn) (first, second backend
 	return first, second, err
 }
 
-// errPooled is what a relay gets whose connections do not keep their server processes.
+// errPooled is the error of a relay whose connections do not keep their server processes.
 var errPooled = penstock.WithHint(errors.New("the database URL leads to a pooler that gives a connection another server process for every transaction"),
 	"a relay needs two sessions that last: connect it to PostgreSQL itself, or to a pool in session mode; producers, workers and other commands may use this pooler")
 

@@ -107,7 +107,7 @@ func noQueue(name string) error {
 		"create it with CreateQueue or penstock queue create %s; if it is an outbox, use PublishTx; in a new database begin with Migrate or penstock migrate", shell.Word(name))
 }
 
-// queueError turns what the server says about a queue into the contract's errors.
+// queueError turns the server's message about a queue into the contract's errors.
 func (s *Store) queueError(ctx context.Context, queue string, err error) error {
 	switch sqlState(err) {
 	case "42P01", "42883", "3F000": // no queue; or no function or schema, where nothing is migrated

@@ -60,7 +60,7 @@ func (q *Queue) AckClaim(ctx context.Context, acks []int64, c driver.Claim) (ack
 		return nil, nil, q.failed(ctx, err)
 	}
 	jobs, acked, err = collectJobs(rows, c.Jobs, len(acks))
-	if err != nil { // what came may be half of it, and the call may not have been committed
+	if err != nil { // the rows that came may be half of it, and the call may not have been committed
 		return nil, nil, q.failed(ctx, err)
 	}
 	return acked, jobs, nil
@@ -144,7 +144,7 @@ func (q *Queue) Report(ctx context.Context, lease int64, report []byte) error {
 	if len(report) > penstock.MaxReportBytes {
 		return &penstock.FieldError{Field: "report", Problem: fmt.Sprintf("has %d bytes, the limit is %d", len(report), penstock.MaxReportBytes), Hint: "store it elsewhere and report a reference"}
 	}
-	if !json.Valid(report) { // none at all would take back what was said before
+	if !json.Valid(report) { // none at all would take back the report before
 		return &penstock.FieldError{Field: "report", Problem: "is no JSON", Hint: "write a number, a text in quotes, or an object"}
 	}
 	_, err := q.store.pool.Exec(ctx, q.report, q.name, lease, report)
@@ -165,7 +165,7 @@ func (q *Queue) failed(ctx context.Context, err error) error {
 	return q.store.queueError(ctx, q.name, err)
 }
 
-// atLeastOne rounds up to what an interval can hold.
+// atLeastOne rounds up to the least interval.
 func atLeastOne(d time.Duration) time.Duration { return max(d, time.Microsecond) }
 
 // withReason calls fn with a text that the database can hold.
@@ -178,7 +178,7 @@ func withReason(reason string, fn func(text string) error) error {
 	return err
 }
 
-// storable replaces what text in the database cannot hold.
+// storable replaces characters that text in the database cannot hold.
 func storable(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }

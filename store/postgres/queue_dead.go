@@ -13,7 +13,7 @@ import (
 	"github.com/penstock/penstock/internal/pg"
 )
 
-// What dead_jobs.sql does with the dead letters that it has chosen. The functions
+// The actions of dead_jobs.sql on the dead letters that it has chosen. The functions
 // raise an error if there is no such queue.
 const (
 	listDeadJobs = `select d.id, d.key, d.group_key, d.priority, d.attempt, least(greatest(d.created_at, '0001-01-01Z'), '9999-12-31Z'), d.headers, d.payload, d.failures, least(greatest(d.died_at, '0001-01-01Z'), '9999-12-31Z')
@@ -23,7 +23,7 @@ const (
 	discardDeadJobs = `select {schema}.discard_dead_jobs($1, array(select id from chosen order by id))`
 )
 
-// countCauses counts what dead_jobs.sql or dead_letters.sql has chosen, which has causeColumns: to join them with their table
+// countCauses counts the rows that dead_jobs.sql or dead_letters.sql has chosen, which has causeColumns: to join them with their table
 // would read all of it.
 const (
 	causeColumns = ", failures, died_at"
@@ -134,7 +134,7 @@ func (s *Store) changeDeadJobs(ctx context.Context, q admin.DeadJobQuery, action
 	return n, s.queueError(ctx, q.Queue, err)
 }
 
-// mayCall is what a call of a function of the queue's own fails with if this role may not make it, or
+// mayCall is the error of a call of a queue's function if this role may not make it, or
 // if there is no such queue. EXPLAIN looks at both, and calls nothing.
 func (s *Store) mayCall(ctx context.Context, queue, function, args string) error {
 	return s.onQueue(ctx, queue, "explain select "+s.table("_"+queue+"."+function)+"("+args+")")

@@ -21,7 +21,7 @@ type Queue struct {
 	enqueue     string // one job, which costs less than an array of one
 	enqueueMany string
 	manyOf      string // the function's name
-	// The same for jobs with dedup keys, and the name of the function that tells what came of these.
+	// The same for jobs with dedup keys, and the name of the function that returns the result of these.
 	enqueueOnce     string
 	enqueueManyOnce string
 	deduplicated    string

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock/penstock/internal/pgerror"
 )
 
-// queueError is what the server's refusal means for a queue's caller. Hints that
+// queueError translates the server's refusal for a queue's caller. Hints that
 // the SQL functions give are kept.
 func queueError(err error, queue string) error {
 	var (

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock/penstock/admin"
 )
 
-// countedAtOnce is how many queues one statement counts: it holds locks on what it reads until it ends, and the server's are few.
+// countedAtOnce is how many queues one statement counts: it holds locks on all that it reads until it ends, and the server's are few.
 const countedAtOnce = 50
 
 // QueueStatus implements driver.QueueStore. A role that is only an operator gets the queues
@@ -64,7 +64,7 @@ func (s *Store) QueueStatusUpTo(ctx context.Context, most int, names ...string) 
 	return there, nil
 }
 
-// queueTrouble adds what failed in the maintenance of queues' segments, and of the rings that queues share.
+// queueTrouble adds failures in the maintenance of queues' segments, and of the rings that queues share.
 // An operator's role may not read that.
 func (s *Store) queueTrouble(ctx context.Context, queues []admin.QueueStatus) error {
 	var may bool

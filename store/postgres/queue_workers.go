@@ -54,7 +54,7 @@ func (s *Store) Workers(ctx context.Context, queue string, most int) (all []admi
 			if err := row.Scan(&of, &name, &report, &seen, &until); err != nil {
 				return w, err
 			}
-			_ = json.Unmarshal(report, &w) // by whatever client: what is of another form stays empty
+			_ = json.Unmarshal(report, &w) // by whatever client: parts of another form stay empty
 			w.Queue, w.Name, w.SeenAt, w.AliveUntil = of, name, seen.UTC(), until.UTC()
 			return w, nil
 		})

@@ -153,7 +153,7 @@ func (s *Store) ready(ctx context.Context) error {
 	}
 	err := s.checkVersion(ctx)
 	if sqlState(err) == "42501" {
-		return nil // what was asked for fails by itself, unless the role may do it: that says which right is missing
+		return nil // the request fails by itself, unless the role may do it: that says which right is missing
 	}
 	if err != nil {
 		return err
@@ -182,7 +182,7 @@ func noOutbox(name string) error {
 		"create it with CreateOutbox or penstock outbox create %s; if it is a queue, use EnqueueTx; in a new database begin with Migrate or penstock migrate", shell.Word(name))
 }
 
-// outboxIDs reads what the derived message ids of an outbox are made of.
+// outboxIDs reads the parts of which the derived message ids of an outbox are made.
 func (s *Store) outboxIDs(ctx context.Context, q querier, name string) (ids messageid.Outbox, err error) {
 	err = q.QueryRow(ctx, "select uid from "+s.table("_outbox")+" where name = $1", name).Scan(&ids.UID)
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -119,7 +119,7 @@ func jsonOf(texts []string) string {
 // idle are statements of other dialects that have nothing to do here: Judge and triggers delete rows, no answer is lost and no plan forced.
 var idle = map[string]bool{"patient": true, "hold_turns": true, "by_index": true, "give_up": true, "hold_seqs": true, "cancel_leases": true, "cancel_tries": true, "end_tries": true, "end_leases": true, "revive_tries": true, "end_discarded_entries": true}
 
-// onTx is a transaction, the application's or one of ours, for what is the same on all plain tables: one statement at a time. It is one moment.
+// onTx is a transaction, the application's or one of ours, for the parts that are the same on all plain tables: one statement at a time. It is one moment.
 type onTx struct {
 	Tx
 	at time.Time
@@ -226,7 +226,7 @@ func (set atTime) Scan(src any) error {
 	return nil
 }
 
-// onTables is a store for what is the same on all plain tables.
+// onTables is a store for the parts that are the same on all plain tables.
 type onTables struct{ *Store }
 
 var _ tables.InboxDB = onTables{}

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// Errors that callers tell apart with errors.Is. After each of them nothing has
+// Errors that callers distinguish with errors.Is. After each of them nothing has
 // changed and the same call may be tried again.
 var (
 	// ErrBusy: another connection wrote for longer than the busy timeout.

@@ -39,8 +39,8 @@ func (s *Store) Migrate(ctx context.Context) error {
 	return s.checkSchema(ctx)
 }
 
-// migrate runs what is missing. Each migration is one BEGIN IMMEDIATE
-// transaction. goose looks up what is missing before it begins, so of two
+// migrate runs the missing migrations. Each migration is one BEGIN IMMEDIATE
+// transaction. goose looks up the missing ones before it begins, so of two
 // processes one finds its work done by the other and fails; it then looks again.
 func (s *Store) migrate(ctx context.Context) error {
 	private(s.path)

@@ -86,7 +86,7 @@ func validMessages(msgs []penstock.Message) error {
 }
 
 // Chunks stay below the 999 parameters that old SQLite libraries allow, and
-// below some megabytes, because drivers copy what they bind.
+// below some megabytes, because drivers copy parameters.
 const (
 	chunkRows  = 150
 	chunkBytes = 4 << 20
@@ -118,7 +118,7 @@ func orNull(s string) any {
 	return s
 }
 
-// explainPublish tells why an INSERT failed.
+// explainPublish says why an INSERT failed.
 func explainPublish(ctx context.Context, store *Store, tx Tx, outbox string, err error) error {
 	if !noSuchTable(err) {
 		return fmt.Errorf("publish to outbox %q: %w", outbox, err)

@@ -19,7 +19,7 @@ func (s *Store) retained(ctx context.Context, box *tables.Outbox, first, low int
 	}
 	free := first - 1
 	b := &tables.Batch{}
-	if r.Age > 0 { // reads what it lets go, and stops at the first that is young
+	if r.Age > 0 { // reads the messages that it lets go, and stops at the first that is young
 		b.Row(new(bool), "select coalesce((select seq - 1 from {table} where seq >= {first} and seq <= {last} and created_at > {then} order by seq limit 1), {last})",
 			box.Args(tables.Args{"first": first, "last": low, "then": time.Now().Add(-r.Age).UnixMilli()}), &free)
 	}
@@ -30,7 +30,7 @@ func (s *Store) retained(ctx context.Context, box *tables.Outbox, first, low int
 	return max(free, beyond), err
 }
 
-// ledger is what a process knows of an outbox that it maintains: up to where it has reclaimed, and the size of settled messages, piece by piece. Each
+// ledger is a process's knowledge of an outbox that it maintains: up to where it has reclaimed, and the size of settled messages, piece by piece. Each
 // message is measured once. A process sees which pieces are gone, whichever process has deleted them.
 type ledger struct {
 	reclaimed tables.Passed // seqs, as microseconds
@@ -65,7 +65,7 @@ type piece struct {
 	bytes int64
 }
 
-// pieces are a share of what is retained, so messages stay that much longer.
+// pieces are a share of the retained messages, so messages stay that much longer.
 const pieces = 64
 
 // measured is how many messages one Maintain measures for the ledger.

@@ -44,7 +44,7 @@ func (s *source) write(ctx context.Context, tx onTx, parts []*tables.Part) error
 	return tx.Run(ctx, b)
 }
 
-// change writes what becomes of entries.
+// change writes the new states of entries.
 func change(b *tables.Batch, of tables.Args, w *tables.Writes) {
 	if len(w.Gone) > 0 {
 		b.Do("discard_dead", of.With(tables.Args{"seqs": w.Gone}))
@@ -71,7 +71,7 @@ func (s *source) settled(ctx context.Context, tx onTx) error {
 	return s.Fenced(ctx, tx)
 }
 
-// judge reads what is known of messages that are not new. write_entries leaves out those that are not there any more.
+// judge reads the entries of messages that are not new. write_entries leaves out those that are not there any more.
 func (s *source) judge(ctx context.Context, tx onTx, parts []*tables.Part) (*tables.Writes, error) {
 	before, there := map[int64]*tables.Entry{}, make(map[int64]bool, len(parts))
 	var seqs []int64

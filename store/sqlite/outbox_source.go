@@ -62,7 +62,7 @@ func (s *source) Explain(err error) error { return err }
 // Retries implements tables.Reading.
 func (s *source) Retries() *retry.Counter { return &s.store.retries }
 
-// reading is a pool, of which each statement sees what is committed when it runs.
+// reading is a pool, of which each statement sees the commits before it.
 type reading struct{ *sql.DB }
 
 func (reading) Rollback() error { return nil }

@@ -25,7 +25,7 @@ func (c connector) Connect(context.Context) (driver.Conn, error) {
 // Driver implements driver.Connector.
 func (c connector) Driver() driver.Driver { return &sqlite.Driver{} }
 
-// driverConn is what database/sql asks of the driver's connection.
+// driverConn has the methods that database/sql calls of the driver's connection.
 type driverConn interface {
 	driver.Conn
 	driver.ConnBeginTx
@@ -35,7 +35,7 @@ type driverConn interface {
 	driver.Validator
 }
 
-// preparedConn keeps what it has parsed, by text; what is in use is not there.
+// preparedConn keeps parsed statements, by text; those in use are not there.
 type preparedConn struct {
 	driverConn
 	prepared map[string]driver.Stmt

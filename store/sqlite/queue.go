@@ -111,7 +111,7 @@ func (s onTables) EnqueueIn(ctx context.Context, tx tables.Tx, queue string, job
 	return err
 }
 
-// verdict is a job and what it has been through, as statements take it.
+// verdict is a job and its history, as statements take it.
 type verdict struct {
 	seq     int64
 	history history
@@ -120,7 +120,7 @@ type verdict struct {
 // MarshalJSON implements json.Marshaler.
 func (v verdict) MarshalJSON() ([]byte, error) { return json.Marshal([2]any{v.seq, v.history}) }
 
-// Judge implements tables.QueueDB. What there is of a dead letter goes with its row, and the next one of its key is ready.
+// Judge implements tables.QueueDB. The rows about a dead letter go with its row, and the next one of its key is ready.
 func (s onTables) Judge(b *tables.Batch, q *tables.QueueRow, jobs []*tables.Tried) {
 	var dead, failed []verdict
 	var leases, gone, ready []int64

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock/penstock/internal/tables"
 )
 
-// claimable is what a claim has to know before it takes jobs.
+// claimable has the facts that a claim needs before it takes jobs.
 type claimable struct {
 	there      bool // the queue is
 	room       int  // how many it may take; 0 of a queue that is paused

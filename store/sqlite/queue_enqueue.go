@@ -185,7 +185,7 @@ func notNull(payload []byte) []byte {
 	return payload
 }
 
-// explainEnqueue tells why writing jobs failed; see explainPublish.
+// explainEnqueue says why writing jobs failed; see explainPublish.
 func explainEnqueue(ctx context.Context, tx Tx, name string, err error) error {
 	if !noSuchTable(err) {
 		if errors.Is(err, penstock.ErrNoQueue) {
@@ -202,7 +202,7 @@ func explainEnqueue(ctx context.Context, tx Tx, name string, err error) error {
 	return fmt.Errorf("enqueue to %q: %w", name, err)
 }
 
-// queueRow is what enqueueing has to know of a queue.
+// queueRow has the columns of a queue that enqueueing needs.
 type queueRow struct {
 	id          int64
 	dedupWindow time.Duration

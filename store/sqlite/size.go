@@ -18,8 +18,8 @@ type measurement struct {
 	until time.Time
 }
 
-// pages are those of tables and indexes that are measured together, and what their
-// measurement is remembered by.
+// pages are those of tables and indexes that are measured together, and the values by which their
+// measurement is remembered.
 type pages struct {
 	as    string
 	parts []string

@@ -115,7 +115,7 @@ func (s *Store) expires(r types.LifecycleRule) bool {
 	return strings.HasPrefix(s.cfg.Prefix, prefix)
 }
 
-// explain is the error of a request, with its class and the next step. right is what the request needs.
+// explain is the error of a request, with its class and the next step. right is the permission that the request needs.
 func (s *Store) explain(err error, right string) error {
 	code, said := amazon.Said("S3", err)
 	switch code {

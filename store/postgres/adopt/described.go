@@ -4,13 +4,13 @@ import "github.com/penstock/penstock/internal/adopted"
 
 // How a table is described is the same for every store that adopts tables.
 type (
-	// Config describes a table that Penstock did not create, and what its columns mean. The zero
+	// Config describes a table that Penstock did not create, and the meaning of its columns. The zero
 	// value of a field means its default, or the preset's: see SetDefaults.
 	Config = adopted.Config
-	// Columns maps what a message has to the names of columns. Only ID is needed, if
+	// Columns maps the parts of a message to the names of columns. Only ID is needed, if
 	// there is no preset.
 	Columns = adopted.Columns
-	// Delivered is what becomes of a delivered row.
+	// Delivered is the way to mark a delivered row.
 	Delivered = adopted.Delivered
 	// Status has the values of a status column.
 	Status = adopted.Status
@@ -18,7 +18,7 @@ type (
 	Value = adopted.Value
 )
 
-// What becomes of a delivered row.
+// The ways to mark a delivered row.
 const (
 	Delete    = adopted.Delete
 	Mark      = adopted.Mark

@@ -23,7 +23,7 @@ var hints = map[string]string{
 
 const gone = "the adopted table was dropped or renamed: correct the configuration and start again"
 
-// explain adds the operator's next step to what the server or the network says.
+// explain adds the operator's next step to the message of the server or the network.
 func explain(err error) error {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch {

@@ -27,7 +27,7 @@ func (s *Source) fetchTable(ctx context.Context, limit driver.Limit) (*pending, 
 // by the statement that comes after, and goes before it.
 func (s *Source) fetchNext(ctx context.Context, limit driver.Limit) (*pending, bool, error) {
 	before, slack := s.places()
-	defer func() { clear(s.page) }() // what the batch has not taken is not kept
+	defer func() { clear(s.page) }() // rows that the batch has not taken are not kept
 	rows, snapshot, full, err := s.readOn(ctx, before.place, limit)
 	if err != nil {
 		return nil, false, err
@@ -49,7 +49,7 @@ func (s *Source) fetchNext(ctx context.Context, limit driver.Limit) (*pending, b
 		s.late.giveBack(ids)
 		return nil, false, err
 	}
-	if more || !found { // what is at the head is read again when it is its turn
+	if more || !found { // the head is read again when it is its turn
 		return p, true, nil
 	}
 	cut, err := s.fill(ctx, p, rows, limit)
@@ -134,7 +134,7 @@ func (s *Source) readOn(ctx context.Context, after place, limit driver.Limit) (p
 			first, snapshot = false, string(values[0])
 			return
 		}
-		if full = full || bytes > limit.Bytes; full { // of what is beyond the limit nothing is kept
+		if full = full || bytes > limit.Bytes; full { // rows beyond the limit are not kept
 			return
 		}
 		page = append(page, d.decode(values[1:]))
@@ -301,7 +301,7 @@ func (s *Source) fill(ctx context.Context, p *pending, rows []row, limit driver.
 		}
 	}
 	bytes := 0
-	in := make(map[string]bool, len(p.rows)) // once the head has gone back, it reads what was found behind it
+	in := make(map[string]bool, len(p.rows)) // once the head has gone back, it reads the rows that were found behind it
 	for i := range p.messages {
 		bytes += p.messages[i].Size()
 		in[p.rows[i].id] = true

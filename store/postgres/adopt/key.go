@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// A row's id is its key as one text: _adopt_row.row_id. Where the key has several columns it is what the
+// A row's id is its key as one text: _adopt_row.row_id. Where the key has several columns it is the text that the
 // server's json_build_array makes of them.
 
 // appendQuoted writes a text as the server does in JSON.

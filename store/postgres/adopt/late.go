@@ -148,7 +148,7 @@ func (s *Source) lookBack(ctx context.Context) {
 	for i, span := range spans {
 		next[i], looked[i] = now.Add(span), now
 	}
-	sweep, failed := now, false // what is below the mark that this session began with may be anything
+	sweep, failed := now, false // below the mark with which this session began there may be anything
 	for {
 		due, level := sweep, -1
 		for i := range next {
@@ -226,7 +226,7 @@ func minTime(a, b time.Time) time.Time {
 	return b
 }
 
-// pauseLooking waits until something is due and there is room for what it may find.
+// pauseLooking waits until something is due and there is room for its finds.
 func (s *Source) pauseLooking(ctx context.Context, wait time.Duration, level *int) bool {
 	timer := time.NewTimer(max(wait, 0))
 	defer timer.Stop()
@@ -292,7 +292,7 @@ func (s *Source) decided(m position) position {
 // that the head is too far ahead.
 const sweepAgain = 5 * time.Second
 
-// lookBelow sweeps what is below the low-water mark, and rows that have no place.
+// lookBelow sweeps rows below the low-water mark, and rows that have no place.
 func (s *Source) lookBelow(ctx context.Context) (found, more bool, err error) {
 	s.mu.Lock()
 	low := s.track.low(time.Now())

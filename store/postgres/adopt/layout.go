@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// layout is what a statement selects of a row, each value once.
+// layout lists the values that a statement selects of a row, each value once.
 type layout struct {
 	fields []selected
 	// Indexes of fields.

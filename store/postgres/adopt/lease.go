@@ -35,7 +35,7 @@ func (t *Table) state(ctx context.Context, q querier, id int64) (s state, err er
 	return s, err
 }
 
-// orderedBy says what the values of a place are of: a place in another order, or in
+// orderedBy names the columns of a place's values: a place in another order, or in
 // another table, means nothing.
 func (m *mapping) orderedBy() []string {
 	names := []string{m.Source}
@@ -97,7 +97,7 @@ func (t *Table) acquire(ctx context.Context, req driver.Subscribe, m *mapping) (
 	return l, t.explain(err)
 }
 
-// settledByWorkers adds up what the workers of an epoch have settled.
+// settledByWorkers adds up the rows that the workers of an epoch have settled.
 func (t *Table) settledByWorkers(ctx context.Context, q querier, id, epoch int64) (n int64, err error) {
 	err = q.QueryRow(ctx, `select coalesce(sum(settled), 0)::bigint from (
 		select distinct on (holder, since) settled from `+t.ownName("_adopt_log")+` where subscription = $1 and epoch = $2 order by holder, since, n desc) s`, id, epoch).Scan(&n)

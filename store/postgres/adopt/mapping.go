@@ -23,7 +23,7 @@ type mapping struct {
 	adopted.Relation
 	archive string
 	oid     uint32
-	key     []*column // what identifies a row: unique
+	key     []*column // the columns that identify a row: unique
 	order   []*column // the total order
 	random  bool      // ids come in no order, and nothing else gives one
 	rls     bool

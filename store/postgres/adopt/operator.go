@@ -14,7 +14,7 @@ import (
 	"github.com/penstock/penstock/internal/pg"
 )
 
-// What operators do is that of driver.Operator, for the table's one subscription; the names in
+// The operators' methods are those of driver.Operator, for the table's one subscription; the names in
 // queries are not looked at. A subscription that no relay has run yet is
 // penstock.ErrNoSubscription.
 
@@ -73,7 +73,7 @@ func orNull(value any, none bool) any {
 const lettersAtOnce = 500
 
 // DeadLetters returns the dead letters that q describes, in order of Seq, with the
-// content that their rows have now. Of a row that is gone only what Penstock
+// content that their rows have now. Of a row that is gone only the part that Penstock
 // remembers is there.
 func (t *Table) DeadLetters(ctx context.Context, q admin.DeadLetterQuery) ([]admin.DeadLetter, error) {
 	id, err := t.subscription(ctx)
@@ -254,7 +254,7 @@ func (t *Table) Status(ctx context.Context) (admin.SubscriptionStatus, error) {
 	return status, nil
 }
 
-// remembered fills in what Penstock's own tables tell.
+// remembered fills in the facts from Penstock's own tables.
 func (t *Table) remembered(ctx context.Context, id int64, status *admin.SubscriptionStatus) error {
 	var parked float64
 	if err := t.pool.QueryRow(ctx, t.own("status"), id).Scan(&status.DeadLetters, &status.Parked, &status.ParkedKeys, &status.HeldKeys, &parked, &status.Rate); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// outOfBand is what a Source knows of the rows that are out of band.
+// outOfBand is a Source's knowledge of the rows that are out of band.
 type outOfBand struct {
 	any   bool // guarded by Source.mu: there may be some
 	asked uint64
@@ -111,8 +111,8 @@ func (s *Source) outOfBandInFlight() (n int) {
 	return n + len(s.landed)
 }
 
-// dueRows are the heads of parked keys that are due; where a head has not been refused, with what
-// follows it.
+// dueRows are the heads of parked keys that are due; where a head has not been refused, with the rows that
+// follow it.
 func (s *Source) dueRows(ctx context.Context, q querier, limit driver.Limit, locked bool) ([]outOfBandRow, error) {
 	heads, err := scanOutOfBand(q.Query(ctx, s.t.own("due")+skipLocked(locked), s.lease.id, s.outOfBand.floor, min(outOfBandPage, limit.Messages)+s.outOfBandInFlight()))
 	if err != nil || len(heads) == 0 {
@@ -194,7 +194,7 @@ func (s *Source) loadOutOfBand(ctx context.Context, q querier, p *pending, chose
 	var w work
 	s.forget(&w, gone)
 	s.kill(&w, unfit)
-	if tx, claim := q.(pgx.Tx); claim { // it has locked what is out of band: it ends with this alone
+	if tx, claim := q.(pgx.Tx); claim { // it has locked rows out of band: it ends with this alone
 		*p = pending{before: p.before, commit: true}
 		return s.sendIn(ctx, tx, &w)
 	}

@@ -26,7 +26,7 @@ type row struct {
 // unfit is why the row cannot be a message.
 func (r *row) unfit() error { return cmp.Or(r.unread, r.message.Validate()) }
 
-// decoder makes rows of what the server has sent. A row has one string for all its texts, and
+// decoder makes rows of the server's answer. A row has one string for all its texts, and
 // payloads and places share chunks, which live as long as any of theirs. Not safe for concurrent use.
 type decoder struct {
 	m     *mapping
@@ -144,7 +144,7 @@ func (d *decoder) headers(values [][]byte) (headers map[string]string, err error
 	}
 	if i := d.l.headers; i >= 0 && values[i] != nil {
 		object := d.l.fields[i].text(nil, values[i])
-		if !utf8.Valid(object) { // Go's JSON would replace what is not
+		if !utf8.Valid(object) { // Go's JSON would replace text that is not
 			err = &penstock.FieldError{Field: "headers", Problem: "are not valid UTF-8"}
 		}
 		adopted.Flatten(object, headers)

@@ -23,7 +23,7 @@ const (
 	byScan
 )
 
-// looked is what a Source knows of the table's indexes, and the last list.
+// looked is a Source's knowledge of the table's indexes, and the last list.
 type looked struct {
 	way   way
 	index bool // an index has the order
@@ -74,7 +74,7 @@ func (s *Source) reconsider(ctx context.Context) {
 var costly = regexp.MustCompile(`"Node Type": "(Sort|Seq Scan|Bitmap Heap Scan)"`)
 
 // indexed reports whether the plan for reading on walks an index in order. It asks the
-// planner, which knows best what an index is good for; the connections' settings see to it that the
+// planner, which judges an index best; the connections' settings see to it that the
 // answer does not depend on statistics.
 func (s *Source) indexed(ctx context.Context) (bool, error) {
 	var plan string

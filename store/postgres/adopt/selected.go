@@ -13,7 +13,7 @@ import (
 type selected struct {
 	column string // its name
 	sql    string
-	null   string                                // what stands for it in a row without a table
+	null   string                                // its text in a row without a table
 	text   func(buf []byte, value []byte) []byte // appends the value as text
 }
 

@@ -41,7 +41,7 @@ func (s *Source) Settle(ctx context.Context, _ uint64, settled ...driver.Settled
 	return s.commit(ctx, &w, done)
 }
 
-// work is what one settling transaction does.
+// work is the work of one settling transaction.
 type work struct {
 	delivered []string   // rows to settle
 	back      []string   // rows that are no longer out of band
@@ -180,8 +180,8 @@ func (s *Source) send(ctx context.Context, w *work) (xid string, err error) {
 	return xid, err
 }
 
-// spellErrors makes the texts of errors such that a database of any encoding can hold them: what the
-// table has is its own, but errors are the sink's.
+// spellErrors makes the texts of errors such that a database of any encoding can hold them: texts of
+// the table have its encoding, but errors are the sink's.
 func (w *work) spellErrors() {
 	for _, texts := range [][]string{w.parked.failures, w.failed.errors} {
 		for i := range texts {
@@ -210,7 +210,7 @@ func (s *Source) sendIn(ctx context.Context, tx pgx.Tx, w *work) error {
 	return err
 }
 
-// commit makes the work durable, unless the lease is lost, and forgets what it covers. The
+// commit makes the work durable, unless the lease is lost, and forgets the batches that it covers. The
 // caller has s.writing.
 func (s *Source) commit(ctx context.Context, w *work, done []*pending) error {
 	xid, err := s.send(ctx, w)

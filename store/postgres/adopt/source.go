@@ -76,7 +76,7 @@ func (p *pending) over() bool {
 	return !slices.ContainsFunc(p.rows, func(h inFlightRow) bool { return !h.done })
 }
 
-// inFlightRow is what else is known of a message.
+// inFlightRow has the further facts about a message.
 type inFlightRow struct {
 	id         string
 	parkedKey  string // empty: of its key, or its own
@@ -172,7 +172,7 @@ func (s *Source) Fetch(ctx context.Context, limit driver.Limit) (driver.Batch, e
 	return s.register(p, more), nil
 }
 
-// fetch lets what was out of band and the table take turns.
+// fetch lets rows out of band and the table take turns.
 func (s *Source) fetch(ctx context.Context, limit driver.Limit) (p *pending, more bool, err error) {
 	if s.outOfBandTurn() {
 		if p, err = s.fetchOutOfBand(ctx, s.t.pool, limit); err != nil || len(p.messages) > 0 {
@@ -194,7 +194,7 @@ func (s *Source) isClosed() bool {
 	return s.closed
 }
 
-// land lets go of settled rows: statements that begin from now on see what became of
+// land lets go of settled rows: statements that begin from now on see the state of
 // them.
 func (s *Source) land() {
 	s.mu.Lock()

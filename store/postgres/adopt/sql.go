@@ -19,7 +19,7 @@ type statements struct {
 	readFirst, read     string // the next rows; without and with a place to begin at
 	listFirst, list     string // the same rows, without their content
 	claimFirst, claim   string
-	narrow, narrowFirst string // what lies between two places, or up to one
+	narrow, narrowFirst string // the rows between two places, or up to one
 	unplaced            string // empty if every row has a place
 	scan                string
 	load, loadLocked    string
@@ -30,7 +30,7 @@ type statements struct {
 	backlog             string
 }
 
-// list joins what f makes of each column.
+// list joins the results of f for each column.
 func list(columns []*column, separator string, f func(i int, c *column) string) string {
 	parts := make([]string, len(columns))
 	for i, c := range columns {
@@ -88,7 +88,7 @@ func (m *mapping) place(operator string, n int) string {
 
 func param(c *column, n int) string { return "$" + strconv.Itoa(n) + "::" + c.Type }
 
-// rowID is the key as one text: what _adopt_row.row_id is.
+// rowID is the key as one text: as _adopt_row.row_id is.
 func (m *mapping) rowID() string {
 	if len(m.key) == 1 {
 		return asText(m.key[0])
@@ -99,7 +99,7 @@ func (m *mapping) rowID() string {
 func newStatements(m *mapping, c *Config, schema string) statements {
 	order := list(m.order, ", ", func(_ int, c *column) string { return own(c) })
 	scanOrder := order
-	if m.random { // of all that the system columns tell, this is nearest to the order of commits
+	if m.random { // of all facts in the system columns, this is nearest to the order of commits
 		scanOrder = "age(t.xmin) desc, t.cmin::text::bigint, t.ctid"
 	}
 	n := len(m.key)

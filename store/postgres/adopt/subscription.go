@@ -65,7 +65,7 @@ func (t *Table) called(ctx context.Context, q querier) (string, error) {
 	return cmp.Or(f.name, t.name), err
 }
 
-// Subscription is what Penstock knows of one without its configuration.
+// Subscription is Penstock's knowledge of one without its configuration.
 type Subscription = descriptor.Remembered
 
 // Subscriptions returns every subscription over an adopted table, by name. Of the options

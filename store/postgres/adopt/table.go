@@ -101,7 +101,7 @@ func (t *Table) Close() error {
 	return nil
 }
 
-// querier is what a pool, a connection and a transaction can do.
+// querier has the methods that a pool, a connection and a transaction share.
 type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row

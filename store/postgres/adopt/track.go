@@ -46,7 +46,7 @@ func (t *track) head() position { return t.positions[len(t.positions)-1] }
 func (t *track) moved(p place, rows int, now time.Time) {
 	t.rows += int64(rows)
 	m := position{n: t.head().n + 1, at: now, rows: t.rows, place: p}
-	// Positions need not be dense: fewer make what is looked at again a little more.
+	// Positions need not be dense: with fewer, a little more is looked at again.
 	if k := len(t.positions); k >= 2 && now.Sub(t.positions[k-2].at) < t.margin/4096 {
 		t.positions[k-1] = m
 	} else {
@@ -128,7 +128,7 @@ func (t *track) saw(snapshot string, before position) (back position, some bool)
 	return back, some
 }
 
-// maxOwn bounds what is remembered of settling transactions that no read has met.
+// maxOwn bounds the number of remembered settling transactions that no read has met.
 const maxOwn = 1000
 
 // wrote notes a transaction of the reader itself: it wrote no message.

@@ -18,7 +18,7 @@ import (
 
 // A row that the server cannot show fails each statement that selects its content. Then the rows of
 // the page are listed without the content, and halved until the row is found. Of that row each column
-// is selected alone, so that its dead letter tells which one it is.
+// is selected alone, so that its dead letter says which one it is.
 
 // unreadable reports whether an error may be about one row's content. That is a byte that UTF8 does
 // not have, in a database of another encoding, a cast that fails (22, or P0001 from PL/pgSQL), or
@@ -78,12 +78,12 @@ func (s *Source) loadInto(ctx context.Context, q querier, byID map[string]row, i
 	return s.loadInto(ctx, q, byID, ids[len(ids)/2:])
 }
 
-// loadColumns adds what the server can show of a row.
+// loadColumns adds the columns of a row that the server can show.
 func (s *Source) loadColumns(ctx context.Context, q querier, byID map[string]row, id string) error {
 	sql, args := s.byKeys(q, s.st.find, s.st.findLocked, []string{id})
 	there := false
 	if err := s.guard(ctx, q, sql, args, func([][]byte) { there = true }); err != nil || !there {
-		return err // what a row is known by has to be readable
+		return err // a row's id has to be readable
 	}
 	values := make([][]byte, len(s.m.whole.fields))
 	var problems []string

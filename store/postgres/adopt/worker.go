@@ -19,7 +19,7 @@ import (
 type Worker struct {
 	*Source
 
-	claims  sync.Mutex // guards what follows
+	claims  sync.Mutex // guards the fields below
 	open    int
 	rewound bool
 	careful bool // claims have grown old: one row at a time until one is settled
@@ -171,7 +171,7 @@ func (w *Worker) begin(ctx context.Context) (*claim, error) {
 	return &claim{conn: conn, tx: tx}, nil
 }
 
-// claimRows takes what was out of band and is due, what was found late, or the next rows.
+// claimRows takes rows that were out of band and are due, rows that were found late, or the next rows.
 func (w *Worker) claimRows(ctx context.Context, tx pgx.Tx, limit driver.Limit) (p *pending, more bool, err error) {
 	if w.outOfBandTurn() {
 		if p, err = w.fetchOutOfBand(ctx, tx, limit); err != nil || len(p.messages) > 0 || p.commit {
@@ -269,7 +269,7 @@ func (w *Worker) resize(rows int, took time.Duration) {
 	}
 }
 
-// Close implements driver.Source: of claims that are open, what has a verdict is
+// Close implements driver.Source: of open claims, rows with a verdict are
 // settled.
 func (w *Worker) Close(ctx context.Context) error {
 	w.endAll()

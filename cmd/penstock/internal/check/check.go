@@ -1,4 +1,4 @@
-// Package check examines an existing outbox table. It reports what makes the table slow or unsafe,
+// Package check examines an existing outbox table. It reports why the table is slow or unsafe,
 // with the evidence and the statements that fix it.
 //
 // Run only reads. Fix creates the indexes that a report suggests, after asking. DESIGN.md explains
@@ -21,7 +21,7 @@ import (
 	"github.com/penstock/penstock/internal/adopted"
 )
 
-// Options bound a check and say what counts as old. The zero value of a field is
+// Options bound a check and say when something is old. The zero value of a field is
 // its default.
 type Options struct {
 	// Timeout of each of the about thirty queries. Default 5 s. The slowest of them run the read, once
@@ -47,7 +47,7 @@ func (o *Options) setDefaults() {
 }
 
 // Run looks at the table of cfg, whose defaults are set. It changes nothing: every query is a
-// separate read-only transaction with a timeout. Report.Unseen lists what the role or the server
+// separate read-only transaction with a timeout. Report.Unseen lists the facts that the role or the server
 // hides from it. It expects conn to be in no transaction, and leaves its settings as they are.
 //
 // An error means that there is no report: cfg is not valid (a
@@ -85,7 +85,7 @@ func Run(ctx context.Context, conn *pgx.Conn, cfg adopted.Config, opts Options) 
 	return r, nil
 }
 
-// Holders finds what holds back vacuum in the database, for any table: transactions, prepared ones, replication
+// Holders finds everything that holds back vacuum in the database, for any table: transactions, prepared ones, replication
 // slots, standbys. Like Run, it changes nothing.
 func Holders(ctx context.Context, conn *pgx.Conn, opts Options) ([]Finding, []Unseen, error) {
 	opts.setDefaults()
@@ -122,7 +122,7 @@ func statement(name string) string {
 	return string(text)
 }
 
-// looker queries the database, one small transaction at a time, and notes what it could not see.
+// looker queries the database, one small transaction at a time, and notes the facts that it could not see.
 type looker struct {
 	conn    *pgx.Conn
 	timeout time.Duration

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock/penstock/internal/adopted"
 )
 
-// facts are what is known about a table; findings are derived from them. A fact that could not be
+// facts are the known facts about a table; findings are derived from them. A fact that could not be
 // seen is zero, or nil if zero has a meaning.
 type facts struct {
 	cfg  adopted.Config
@@ -109,7 +109,7 @@ type reference struct {
 	name    string
 	table   pgx.Identifier
 	columns []string
-	action  string // a, r, c, n, d: what a delete does
+	action  string // a, r, c, n, d: the action on delete
 	indexed bool
 }
 
@@ -168,14 +168,14 @@ type sample struct {
 	ordered *bool            // of a uuid in the order: whether its versions are those that grow with time
 }
 
-// space is what pgstattuple measured.
+// space has the sizes that pgstattuple measured.
 type space struct {
 	used    float64 // bytes of live rows
 	free    float64
 	indexes map[string]float64 // percent of the leaf pages in use
 }
 
-// lateness is what commit timestamps show about waiting rows.
+// lateness is how late waiting rows were committed, by commit timestamps.
 type lateness struct {
 	rows    int64
 	behind  int64    // committed after a row that sorts behind them

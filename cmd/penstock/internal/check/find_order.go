@@ -17,7 +17,7 @@ var (
 	writingTime     = regexp.MustCompile(`(?i)\b(clock_timestamp|statement_timestamp|timeofday)\(\)`)
 )
 
-// findOrder: what the order of rows shows about the order of their commits.
+// findOrder compares the order of rows with the order of their commits.
 func findOrder(f *facts) (found []Finding) {
 	c := f.column(f.cfg.OrderColumns()[0])
 	if c == nil {
@@ -76,7 +76,7 @@ func (f *facts) randomOrder(c *column) Finding {
 	return find
 }
 
-// commitOrder reports problems of reading by the column, and what Penstock does about them. It is
+// commitOrder reports problems of reading by the column, and how Penstock handles them. It is
 // a warning if rows were committed later than the margin.
 func (f *facts) commitOrder(c *column) Finding {
 	margin := f.cfg.Margin

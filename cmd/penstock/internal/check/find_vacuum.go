@@ -84,7 +84,7 @@ func isTrue(s string) bool {
 
 const heldBack = " While it is open, vacuum removes nothing that it could see, in any table of the database. Penstock's low-water mark steps over such rows; its own outboxes have none."
 
-// findHolders: what holds back vacuum.
+// findHolders: transactions, slots and standbys that hold back vacuum.
 func findHolders(f *facts) (found []Finding) {
 	for _, s := range f.sessions {
 		old := s.ageXacts >= f.opts.OldTransactions || s.seconds != nil && *s.seconds >= f.opts.OldSnapshot.Seconds()

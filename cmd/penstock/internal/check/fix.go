@@ -13,7 +13,7 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// FixOptions limit what Fix may do.
+// FixOptions limit Fix.
 type FixOptions struct {
 	// Ask is called before each statement and returns whether to run it. If it is nil, no statement is
 	// run.
@@ -166,7 +166,7 @@ func (f *fixer) create(ctx context.Context, s Statement) (Fixed, error) {
 	return fixed, nil
 }
 
-// hinted adds to likely errors what to do.
+// hinted adds the next step to likely errors.
 func hinted(err error, waitsFor int) error {
 	var refused *pgconn.PgError
 	if !errors.As(err, &refused) {
@@ -192,7 +192,7 @@ func hinted(err error, waitsFor int) error {
 // delayed its creation also delays its removal.
 const cleanUpPatience = time.Second
 
-// cleanUp drops what a failed attempt has left and returns the attempt's error.
+// cleanUp drops the remains of a failed attempt and returns the attempt's error.
 func (f *fixer) cleanUp(ctx context.Context, s Statement, err error) error {
 	ctx, cancel := aWhile(ctx)
 	defer cancel()
@@ -259,7 +259,7 @@ func (f *fixer) run(ctx context.Context, s Statement) (waitsFor int, err error) 
 	return waitsFor, err
 }
 
-// indexState is what exists under a name.
+// indexState is the state of the index of a name.
 type indexState uint8
 
 const (

@@ -45,7 +45,7 @@ type node struct {
 	Plans []node `json:"Plans"`
 }
 
-// readPlan reads what EXPLAIN (FORMAT JSON) returned.
+// readPlan reads the answer of EXPLAIN (FORMAT JSON).
 func readPlan(text []byte) (*plan, error) {
 	if len(text) > maxPlanBytes {
 		return nil, fmt.Errorf("the plan has %d bytes, more than the limit of %d", len(text), maxPlanBytes)

@@ -12,7 +12,7 @@ type Report struct {
 	Reading string `json:"reading"` // the statement that was explained; empty if there is none
 
 	Findings []Finding `json:"findings"`
-	// Unseen is what could not be checked, because of the role, the server or the time.
+	// Unseen lists the checks that were not possible, because of the role, the server or the time.
 	Unseen []Unseen `json:"unseen"`
 }
 
@@ -85,7 +85,7 @@ type Finding struct {
 	// Code names the kind of finding for programs. It does not change between
 	// versions; see the constants.
 	Code string `json:"code"`
-	// Title is one line. Detail describes the consequences for the outbox, and what Penstock does
+	// Title is one line. Detail describes the consequences for the outbox, and how Penstock acts
 	// about them.
 	Title  string `json:"title"`
 	Detail string `json:"detail"`
@@ -96,7 +96,7 @@ type Finding struct {
 	Fix []Statement `json:"fix,omitempty"`
 }
 
-// Evidence is what the finding is based on.
+// Evidence is the basis of the finding.
 type Evidence struct {
 	Figures []Figure `json:"figures,omitempty"`
 	// Plan is an excerpt of the plan, line by line.
@@ -124,7 +124,7 @@ type Statement struct {
 	SQL string `json:"sql"`
 	// Concurrently: writers and readers continue meanwhile.
 	Concurrently bool `json:"concurrently,omitempty"`
-	// Risk is what it costs or can break; empty if next to nothing.
+	// Risk is its cost or danger; empty if there is next to none.
 	Risk string `json:"risk,omitempty"`
 	// By says which roles may run it; empty if the owner of the table may.
 	By string `json:"by,omitempty"`
@@ -177,7 +177,7 @@ const (
 	CodeIndexBloat      = "index-bloat"       // an index is larger than its entries
 	CodeAutovacuumOff   = "autovacuum-off"    //
 	CodeAutovacuumLate  = "autovacuum-late"   // it waits for too many dead rows
-	CodeVacuumBehind    = "vacuum-behind"     // dead rows beyond what autovacuum waits for
+	CodeVacuumBehind    = "vacuum-behind"     // dead rows beyond the number that autovacuum waits for
 	CodeOldSnapshot     = "old-snapshot"      // a transaction holds back vacuum
 	CodePrepared        = "prepared"          // so does a prepared transaction
 	CodeReplicationSlot = "replication-slot"  // so does a slot, or it retains WAL

@@ -1,14 +1,14 @@
-// Package cli is what the verbs of the command line share; each folder below it has the
+// Package cli is shared by the verbs of the command line; each folder below it has the
 // verbs of one subject, and cmd/penstock puts them together.
 //
 //	app.go open.go                 the streams, the global flags, and the database they mean
-//	outboxes.go queues.go list.go  what verbs of several subjects ask of a store
+//	outboxes.go queues.go list.go  questions of several verbs to a store
 //	grant.go filter.go lines.go    rights, flags that choose messages, JSON lines from stdin
 //	exit.go                        the next step for an error
 //	complete.go suggest.go         names for the shell; the database that a suggested command means
-//	stdin.go                       what Ctrl-C ends
+//	stdin.go                       reads that Ctrl-C ends
 //	confirm.go                     asking before something is lost
-//	dead_letter_text.go when.go    what people read: one dead letter or held message, and times
+//	dead_letter_text.go when.go    text for people: one dead letter or held message, and times
 //
 // Parts that other programs also have are in internal/terminal.
 package cli
@@ -65,7 +65,7 @@ func New(stdin io.Reader, stdout, stderr io.Writer) *App {
 // Later closes something when the verb has ended.
 func (a *App) Later(c io.Closer) { a.opened = append(a.opened, c) }
 
-// Close closes what the verb opened.
+// Close closes everything that the verb opened.
 func (a *App) Close() {
 	for _, c := range slices.Backward(a.opened) { // users of a thing were opened after it
 		_ = c.Close()

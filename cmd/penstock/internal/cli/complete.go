@@ -21,7 +21,7 @@ type namer interface {
 // unreadable, it gets no names and no error.
 const completionPatience = time.Second
 
-// named is what an argument names, as the verb's usage calls it.
+// named has the things that arguments name, as the verb's usage calls it.
 var named = map[string]string{
 	"OUTBOX": "outboxes", "QUEUE": "queues", "CONSUMER": "inboxes", "SUBSCRIPTION": "adopted", "ROLE": "roles",
 	"outbox NAME": "outboxes", "queue NAME": "queues", "subscription NAME": "subscriptions",

@@ -13,7 +13,7 @@ import (
 // Consent is how a verb that destroys or repeats something gets permission.
 type Consent struct {
 	Yes bool // --yes
-	// Undone says what did not happen without permission: "nothing was dropped".
+	// Undone is the action that did not happen without permission: "nothing was dropped".
 	Undone string
 }
 

@@ -8,11 +8,11 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// Drop is what a verb would drop.
+// Drop describes an object that a verb would drop.
 type Drop struct {
-	Warning string // what is lost with it, before the question
+	Warning string // the loss, shown before the question
 	Do      func() error
-	Fields  map[string]any // what was dropped, for programs
+	Fields  map[string]any // the dropped objects, for programs
 	Gone    string         // and for people
 }
 

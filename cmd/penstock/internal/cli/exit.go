@@ -36,7 +36,7 @@ func NotEmpty(flags *pflag.FlagSet, names ...string) error {
 	return nil
 }
 
-// Report prints err as "penstock: what: next step" and returns the exit code.
+// Report prints err as "penstock: problem: next step" and returns the exit code.
 func (a *App) Report(failed *cobra.Command, err error) int {
 	if out, ok := a.Stdout.(*terminal.Results); ok && out.Err() != nil {
 		// The result is lost: the reader has not received it.

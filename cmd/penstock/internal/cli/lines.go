@@ -24,7 +24,7 @@ import (
 	"github.com/penstock/penstock/writer"
 )
 
-// LineFlags say where JSON lines come from, how many make a transaction, and what happens to bad
+// LineFlags say where JSON lines come from, how many make a transaction, and how to treat bad
 // ones.
 type LineFlags struct {
 	File     string

@@ -44,7 +44,7 @@ func (a *App) OpenStoreAt(ctx context.Context, url string) (driver.Store, error)
 }
 
 // OpenWith opens the database for a verb that needs a store with certain methods. things names
-// what other stores lack, for the error.
+// the things that other stores lack, for the error.
 func OpenWith[S any](ctx context.Context, a *App, things string) (with S, err error) {
 	store, err := a.OpenStore(ctx)
 	if err != nil {

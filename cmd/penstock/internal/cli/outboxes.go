@@ -119,7 +119,7 @@ func IsHeld(s *admin.SubscriptionStatus, now time.Time) bool {
 	return s.Holder != "" && s.LeaseUntil.After(now)
 }
 
-// NameTaken reports what already has the name of a new outbox or queue, in the same words for
+// NameTaken reports the object that already has the name of a new outbox or queue, in the same words for
 // every store.
 func NameTaken(err error, what string) error {
 	for has, exists := range map[string]error{"an outbox": penstock.ErrOutboxExists, "a queue": penstock.ErrQueueExists} {

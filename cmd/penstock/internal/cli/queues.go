@@ -82,7 +82,7 @@ func RunningLimit(s penstock.QueueSettings) string {
 	return terminal.Count(int64(*s.MaxRunning))
 }
 
-// AnyJobs says what no worker does, if no single group of a queue is known to be left alone.
+// AnyJobs completes "no worker seems to …", if no single group of a queue is known to be left alone.
 const AnyJobs = "run"
 
 // ReadUntaken reads the groups of queues whose jobs have been ready for that long, the first by name, if their groups were not

@@ -12,7 +12,7 @@ import (
 // errHurried is the cause of the end at the second signal.
 var errHurried = errors.New("hurried")
 
-// Run runs what cfg describes. The first signal, or the end of ctx, drains it; the second signal ends it at
+// Run runs the parts that cfg describes. The first signal, or the end of ctx, drains it; the second signal ends it at
 // once.
 func (a *App) Run(ctx context.Context, cfg *config.Config, o run.Options) error {
 	o.Stdout, o.Stderr = a.Stdout, a.Stderr

@@ -8,7 +8,7 @@ import (
 	"github.com/penstock/penstock/sink/claimcheck"
 )
 
-// ClaimCheck says which payloads are stored outside of messages, and where: a mapping, or what
+// ClaimCheck says which payloads are stored outside of messages, and where: a mapping, or the value that
 // --claim-check takes.
 type ClaimCheck struct {
 	claimcheck.Config `yaml:",inline"`

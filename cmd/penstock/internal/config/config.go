@@ -37,7 +37,7 @@ type Config struct {
 	Workers []Worker `yaml:"workers"`
 }
 
-// Log says what the relay writes to standard error.
+// Log configures the log on standard error.
 type Log struct {
 	Level  slog.Level `yaml:"level"`
 	Format Format     `yaml:"format"`
@@ -110,7 +110,7 @@ func (s *Start) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// MarshalText writes what UnmarshalText reads.
+// MarshalText writes the form that UnmarshalText reads.
 func (s Start) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 func (s Start) String() string {
@@ -187,7 +187,7 @@ func (l Loader) Database(path string) (url URL, schema string, err error) {
 	return URL(profile.or(l.Profile).Of(url.Reveal(), l.Ask)), schema, nil
 }
 
-// Origin is what the subscription reads: its outbox or its adopted table.
+// Origin is the source of the subscription: its outbox or its adopted table.
 func (s *Subscription) Origin() string {
 	if s.Adopt != nil {
 		return s.Adopt.Table

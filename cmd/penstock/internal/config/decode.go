@@ -213,7 +213,7 @@ func (d *decoder) near(path string) position {
 	}
 }
 
-// scrub removes from a text what the file itself does not show: the values of environment
+// scrub removes from a text all that the file itself does not show: the values of environment
 // variables and secret files, and passwords.
 func (d *decoder) scrub(text string) string {
 	// Longest first: one value may be part of another.

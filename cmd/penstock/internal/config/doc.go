@@ -7,7 +7,7 @@
 // After that, limits are checked against each other.
 //
 // The file is read strictly. An unknown key or value is an error that names file, line and column,
-// shows the line and says what to write instead. All errors of a file are reported at once.
+// shows the line and suggests a correct one. All errors of a file are reported at once.
 // Passwords are kept out of every error, log line and printout.
 //
 // internal/drivers has the lists of databases and brokers; nothing registers itself.

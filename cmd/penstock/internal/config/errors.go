@@ -16,7 +16,7 @@ type Error struct {
 	Line, Column int    // from 1; 0 if the mistake has no place
 	Path         string // such as subscriptions[0].sink.rabbitmq.url; empty for the file itself
 	Problem      string
-	Hint         string // what to write instead
+	Hint         string // the text to write instead
 	Source       string // the offending line with passwords taken out
 	caret        int    // column in Source, 0 for none
 }

@@ -29,7 +29,7 @@ func (f *WireFormat) decodeNode(d *decoder, n ast.Node, path string) {
 	}
 }
 
-// setDefaults sets what is not set. All events of an outbox, or adopted table, have one source.
+// setDefaults fills in the unset fields. All events of an outbox, or adopted table, have one source.
 func (f *WireFormat) setDefaults(origin string) {
 	if f.Kind == format.CloudEvents && f.Source == "" && origin != "" {
 		f.Source = format.DefaultSource(origin)

@@ -26,7 +26,7 @@ type resolver struct {
 // maxSecretFile bounds a file named by file:.
 const maxSecretFile = 64 << 10
 
-// resolve returns what raw stands for:
+// resolve returns the value of raw:
 //
 //	${NAME}            the environment variable, which must be set
 //	${NAME:-default}   the same, or default if it is unset or empty

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// Metrics says where a relay serves its metrics and what they contain; see metrics.Options.
+// Metrics says where a relay serves its metrics and which ones; see metrics.Options.
 type Metrics struct {
 	// Listen is an address such as 127.0.0.1:9464. Without one, metrics are not served.
 	Listen       string        `yaml:"listen"`

@@ -75,7 +75,7 @@ type level struct {
 	entries int
 }
 
-// checkTokens refuses what a configuration does not need and what would make the parser slow or
+// checkTokens refuses tokens that a configuration does not need and those that would make the parser slow or
 // recurse deeply.
 func checkTokens(src *source, tokens token.Tokens) *Error {
 	var open []level

@@ -293,7 +293,7 @@ func formatSize(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// hintError is what UnmarshalText of this package's types returns.
+// hintError is the error of UnmarshalText of this package's types.
 type hintError struct{ problem }
 
 func (e *hintError) Error() string { return e.what + ": " + e.hint }

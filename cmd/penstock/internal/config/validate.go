@@ -14,7 +14,7 @@ import (
 	"github.com/penstock/penstock/store/portable"
 )
 
-// SetDefaults sets what is not set.
+// SetDefaults fills in the unset fields.
 func (c *Config) SetDefaults() {
 	for i := range c.Subscriptions {
 		s := &c.Subscriptions[i]
@@ -153,7 +153,7 @@ func (s *Subscription) Misfits(database URL) (all []*penstock.FieldError) {
 	return all
 }
 
-// origin checks what a subscription reads: an outbox or an adopted table.
+// origin checks the source of a subscription: an outbox or an adopted table.
 func (d *decoder) origin(path string, s *Subscription) {
 	switch {
 	case s.Adopt != nil && d.keyed(path+".outbox"):

@@ -100,7 +100,7 @@ type Options struct {
 	Redact []string
 	// Title distinguishes one console from another.
 	Title string
-	// Waits are histograms of how long messages and jobs wait, with labels outbox and subscription, or queue. They cover what this
+	// Waits are histograms of how long messages and jobs wait, with labels outbox and subscription, or queue. They cover the messages and jobs that this
 	// process relays and runs; nil if it does neither. WaitsEvery is how often Watch samples them, by default every 10 s.
 	Waits      prometheus.Collector
 	WaitsEvery time.Duration
@@ -284,7 +284,7 @@ func (c *Console) lastFindings() ([]doctor.Finding, time.Time, error) {
 	return c.findings.last(c.lookForFindings, oftenEnough)
 }
 
-// did logs who did what: the audit.
+// did logs actions and their actors: the audit.
 func (c *Console) did(r *http.Request, what string, args ...any) {
 	user, _, _ := r.BasicAuth()
 	c.o.Logger.Info("console: "+what, append([]any{"role", cmp.Or(web.From(r), "local"), "user", user, "from", r.RemoteAddr}, args...)...)

@@ -33,7 +33,7 @@ type Lives struct {
 	Looked int64 `json:"looked_at,omitempty"`
 }
 
-// asked is what a request searches for in an outbox or a queue.
+// asked is the search of a request in an outbox or a queue.
 func (r *call) asked(in string) (f admin.Find, err error) {
 	f = admin.Find{In: in, ID: r.FormValue("id"), Key: r.FormValue("key"), Group: r.FormValue("group")}
 	if (f.ID == "") == (f.Key == "") {
@@ -71,7 +71,7 @@ func (c *Console) jobs(ctx context.Context, r *call) (l Lives, err error) {
 	return l, err
 }
 
-// jobQuery is what a request for the jobs of a state asks for. Ages are relative, so that a later page means the same.
+// jobQuery is the query of a request for the jobs of a state. Ages are relative, so that a later page means the same.
 func (r *call) jobQuery() (q admin.JobQuery, err error) {
 	q = admin.JobQuery{Queue: r.PathValue("queue"), State: r.FormValue("state"), Group: r.FormValue("group"), Kind: r.FormValue("kind"), Key: r.FormValue("key"), Newest: r.FormValue("newest") != "", After: r.FormValue("after")}
 	if r.FormValue("id") != "" {

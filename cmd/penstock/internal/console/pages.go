@@ -352,7 +352,7 @@ func (c *Console) deadPage(ctx context.Context, r *call) (string, any, error) {
 	return "Dead letters of " + d.Of, d, err
 }
 
-// confirm shows what an action would do: how many dead letters match.
+// confirm shows the effect of an action: how many dead letters match.
 func (c *Console) confirm(ctx context.Context, r *call) (string, any, error) {
 	d, b, err := c.deadData(r)
 	if err != nil {

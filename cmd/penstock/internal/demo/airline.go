@@ -28,7 +28,7 @@ type Airline interface {
 	Close() error
 }
 
-// payload is what a message says about a flight.
+// payload is the payload of a message about a flight.
 type payload struct {
 	*Flight
 	Turn int64 `json:"aircraft_turn"`

@@ -47,7 +47,7 @@ func (c *Checked) example(format string, args ...any) {
 }
 
 // Check compares arrivals, in the order in which the consumer read them, with
-// what was committed.
+// the committed ones.
 func Check(committed []Departure, arrivals []Arrival) Checked {
 	c := Checked{Published: len(committed)}
 	truth := make(map[int64]Departure, len(committed))

@@ -5,7 +5,7 @@
 //	                          publish flight.departed (key = tail number)
 //	relay:                    outbox → sink → broker
 //	consumer:                 reads the broker with the broker's own client
-//	check:                    what arrived against what the airline committed
+//	check:                    arrivals against the airline's commits
 //
 // The ground truth is the airline's flights table and not the outbox. Its counter is taken under
 // the aircraft's row lock. So it is the order in which the transactions of one aircraft could have

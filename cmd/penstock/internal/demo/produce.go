@@ -26,7 +26,7 @@ type Produce struct {
 	committed, rolledBack atomic.Int64
 }
 
-// Counts tells how many transactions were committed and rolled back so far.
+// Counts returns how many transactions were committed and rolled back so far.
 func (p *Produce) Counts() (committed, rolledBack int64) {
 	return p.committed.Load(), p.rolledBack.Load()
 }

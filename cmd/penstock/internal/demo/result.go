@@ -15,7 +15,7 @@ type Result struct {
 	Checked
 	// RolledBack transactions published and were rolled back.
 	RolledBack int
-	// Unread is true for a sink that cannot be read back: Delivered counts what
+	// Unread is true for a sink that cannot be read back: Delivered counts the messages that
 	// the sink confirmed, and order and losses are unknown.
 	Unread bool
 	// GaveUp is true if deliveries stopped for longer than Patience.
@@ -26,7 +26,7 @@ type Result struct {
 	// Rate is the Config's. CommitsPerSecond is how many empty transactions of as many producers the database commits; it is measured before the
 	// first flight.
 	Rate, CommitsPerSecond float64
-	// Kept names what Keep has left.
+	// Kept names the objects that Keep has left.
 	Kept []string
 }
 
@@ -46,7 +46,7 @@ func (r *Result) WrittenPerSecond() float64 {
 	return float64(r.Published) / r.Writing.Seconds()
 }
 
-// BoundedBy is what limited the rate.
+// BoundedBy is the limit of the rate.
 func (r *Result) BoundedBy() Bound {
 	switch {
 	case r.Elapsed > r.Writing*5/4:

@@ -70,10 +70,10 @@ type run struct {
 // undo is a step of cleaning up. The steps are done in reverse order.
 type undo struct {
 	step func(context.Context) error
-	keep string // what the step would remove, if Keep skips it
+	keep string // the objects that the step would remove, if Keep skips it
 }
 
-// Run runs the demo. The error says what kept it from finishing; the findings of the check are in
+// Run runs the demo. The error is the reason why it did not finish; the findings of the check are in
 // the Result.
 func Run(ctx context.Context, cfg Config) (result Result, err error) {
 	r := &run{Config: cfg, name: "penstock_demo_" + randomName()}
@@ -258,7 +258,7 @@ func (r *run) run(ctx context.Context) (Result, error) {
 	return result, nil
 }
 
-// read collects what the consumer gets.
+// read collects the consumer's messages.
 func (r *run) read(ctx context.Context) error {
 	if r.broker == nil {
 		return nil

@@ -42,7 +42,7 @@ type Options struct {
 	// MiB and 256 MiB.
 	MaxBody     int64
 	MaxBuffered int64
-	// MaxWait is how long a request waits for room before the client is told to come back (default 2
+	// MaxWait is how long a request waits for room before the client is asked to come back (default 2
 	// s).
 	MaxWait time.Duration
 	Writer  writer.Options

@@ -37,7 +37,7 @@ type execution struct {
 	http *webhook.Sink // instead of the command
 	log  *slog.Logger
 
-	hurried  context.Context // its end kills what runs
+	hurried  context.Context // its end kills the running commands
 	giveBack func(context.Context, penstock.Job) error
 }
 
@@ -120,7 +120,7 @@ func (e *execution) run(ctx context.Context, job penstock.Job, said *lastLines) 
 	return err
 }
 
-// verdict is what an exit code means for the job.
+// verdict is the result of a job by its exit code.
 func (e *execution) verdict(err error, said *lastLines) error {
 	exit, ended := errors.AsType[*exec.ExitError](err)
 	if !ended {

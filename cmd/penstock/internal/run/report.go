@@ -23,7 +23,7 @@ const reportEvery = time.Second
 type reportFile struct {
 	path string
 	log  *slog.Logger
-	seen os.FileInfo // of what was reported last
+	seen os.FileInfo // of the last report
 }
 
 // reportFor names a file for a job. The command creates it if it has something to report.

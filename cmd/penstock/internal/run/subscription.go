@@ -163,7 +163,7 @@ func (s *subscription) add(ctx context.Context, from subscriber, holder string) 
 	return nil
 }
 
-// reading is what the subscription's relay uses as its store.
+// reading is the store of the subscription's relay.
 type reading struct {
 	*subscription
 	from     subscriber

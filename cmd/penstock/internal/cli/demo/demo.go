@@ -270,7 +270,7 @@ type demoJSON struct {
 	OutOfOrder        int     `json:"out_of_order"`
 	Seconds           float64 `json:"seconds"`
 	MessagesPerSecond float64 `json:"messages_per_second"`
-	// The rate of the transactions, that of empty commits, and what limited the rate.
+	// The rate of the transactions, that of empty commits, and the limit of the rate.
 	WrittenPerSecond float64    `json:"written_per_second"`
 	CommitsPerSecond float64    `json:"commits_per_second"`
 	BoundedBy        demo.Bound `json:"bounded_by"`
@@ -311,7 +311,7 @@ func writeDemoSummary(w io.Writer, r *demo.Result, f demoFlags) {
 	fmt.Fprintf(w, "\nTry next:\n%s", demoNext(f))
 }
 
-// demoBound says what limited the rate, compared with the disk's rate.
+// demoBound names the limit of the rate, compared with the disk's rate.
 func demoBound(r *demo.Result) string {
 	what := map[demo.Bound]string{
 		demo.BoundByDelivery:   "the relay and the broker: the last transaction had committed long before",
@@ -323,7 +323,7 @@ func demoBound(r *demo.Result) string {
 		what, terminal.Rate(r.WrittenPerSecond()), terminal.Rate(r.CommitsPerSecond))
 }
 
-// demoNext suggests what this run did not show.
+// demoNext suggests features that this run did not show.
 func demoNext(f demoFlags) string {
 	var next strings.Builder
 	if f.rollback == 0 || f.producers == 1 {

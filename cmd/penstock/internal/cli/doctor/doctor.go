@@ -231,7 +231,7 @@ func Findings(a *cli.App, store driver.Store) func(ctx context.Context) ([]docto
 	return func(ctx context.Context) ([]doctor.Finding, error) {
 		e := &examination{app: a, store: store, flags: &flags{measure: cli.Span(time.Second)}, o: doctor.Options{Old: 5 * time.Minute}, upTo: cli.CountedUpTo}
 		err := e.database(ctx)
-		if err != nil && len(e.found) > 0 { // one statement that took too long must not hide what was found before
+		if err != nil && len(e.found) > 0 { // one statement that took too long must not hide the findings before it
 			e.add(doctor.Finding{Check: doctor.CheckNotLookedAt, Severity: doctor.Warning, About: "the rest", Found: err.Error(), Why: "the checks behind this one were not made", Next: "penstock doctor"})
 			err = nil
 		}
@@ -240,7 +240,7 @@ func Findings(a *cli.App, store driver.Store) func(ctx context.Context) ([]docto
 	}
 }
 
-// Console is what a console needs of this package.
+// Console has the parts of this package that a console needs.
 var Console = cli.ConsoleParts{Findings: Findings, Adopted: adoptedTables}
 
 // adoptedTables opens the tables that the configuration adopts, until the verb ends.

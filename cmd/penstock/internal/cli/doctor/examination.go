@@ -37,7 +37,7 @@ type examination struct {
 
 func (e *examination) add(found ...doctor.Finding) { e.found = append(e.found, found...) }
 
-// notSeen reports what was not examined, and which right is missing.
+// notSeen reports an examination that was not possible, and which right is missing.
 func (e *examination) notSeen(what string, err error) {
 	f := doctor.Finding{Check: doctor.CheckNotLookedAt, Severity: doctor.Unknown, About: what, Found: terminal.OneLine(err.Error())}
 	if hint, ok := errors.AsType[*penstock.HintError](err); ok {
@@ -119,7 +119,7 @@ func (e *examination) plans(ctx context.Context, now *look) {
 	}
 }
 
-// look reads the status. If asked to, it reports what the role may not see.
+// look reads the status. If asked to, it reports the parts that the role may not see.
 func (e *examination) look(ctx context.Context, ahead time.Duration, tell bool) (l look, err error) {
 	l.at = time.Now().Add(ahead)
 	unseen := func(what string, err error) error {
@@ -301,7 +301,7 @@ func (e *examination) unchosen(ctx context.Context) {
 	}
 }
 
-// horizon reports what holds back vacuum.
+// horizon reports the holders of vacuum's horizon.
 func (e *examination) horizon(ctx context.Context) error {
 	if url, _, err := e.app.Database(); err != nil || drivers.NotPostgres(url) != "" {
 		return err

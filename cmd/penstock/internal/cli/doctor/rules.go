@@ -21,7 +21,7 @@ type look struct {
 	outboxes []admin.OutboxStatus
 	queues   []admin.QueueStatus
 	running  []doctor.Running
-	refused  bool // the role may not see the leases of jobs, nor what failed in the maintenance of queues
+	refused  bool // the role may not see the leases of jobs, nor failures in the maintenance of queues
 }
 
 const (

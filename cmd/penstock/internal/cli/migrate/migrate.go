@@ -97,7 +97,7 @@ version of --from, 0 for a new schema, to that of this program.`,
 	return cmd
 }
 
-// checkSchema reports what migrating would change.
+// checkSchema reports the changes that a migration would make.
 func checkSchema(ctx context.Context, a *cli.App, store migrator, asJSON bool) error {
 	differences, err := store.CheckSchema(ctx)
 	found := err
@@ -124,7 +124,7 @@ func checkSchema(ctx context.Context, a *cli.App, store migrator, asJSON bool) e
 	return &terminal.ExitError{Code: terminal.ExitCheck, Err: found}
 }
 
-// printMigration writes SQL that does what migrate does.
+// printMigration writes the SQL of migrate.
 func printMigration(a *cli.App, from int64) error {
 	url, schema, err := a.Database()
 	switch {
@@ -147,7 +147,7 @@ func printMigration(a *cli.App, from int64) error {
 	return err
 }
 
-// migratedText says what a migration has done.
+// migratedText describes a migration that ran.
 func migratedText(from, to int64) string {
 	switch from {
 	case 0:

@@ -125,7 +125,7 @@ terminal it refuses unless --yes is given.`
 	return cmd
 }
 
-// outboxLoss is what is lost with an outbox, for people and for programs.
+// outboxLoss describes the loss of an outbox, for people and for programs.
 func outboxLoss(o *admin.OutboxStatus) (text string, fields map[string]any) {
 	var backlog, parked, dead int64
 	var of []string

@@ -167,7 +167,7 @@ func setQueue(ctx context.Context, a *cli.App, store queueSetter, name string, w
 	set := struct {
 		Queue string `json:"queue"`
 		penstock.QueueSettings
-	}{name, wanted} // the settings are changed: what cannot be read now is left out
+	}{name, wanted} // the settings are changed: a status that cannot be read is left out
 	if q, err := findQueue(ctx, store, name, uncounted); err == nil {
 		set.QueueSettings = q.QueueSettings
 	}

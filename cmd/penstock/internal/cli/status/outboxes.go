@@ -179,7 +179,7 @@ func (w *Writer) wrap(s string) string {
 	return terminal.Wrap(s, "  ", terminalColumns)
 }
 
-// statusNotes says what a person has to decide, and explains figures. of is the subscription as an
+// statusNotes names decisions for a person, and explains figures. of is the subscription as an
 // argument of other verbs.
 func statusNotes(outbox, of string, s *admin.SubscriptionStatus, now time.Time) (notes []string) {
 	note := func(format string, args ...any) {

@@ -149,7 +149,7 @@ func readLeft(ctx context.Context, store any, queues []admin.QueueStatus, only [
 	return l, nil
 }
 
-// queueNotes says what a person has to decide, and explains figures.
+// queueNotes names decisions for a person, and explains figures.
 func (w *Writer) queueNotes(q *admin.QueueStatus) (notes []string) {
 	note := func(format string, args ...any) {
 		notes = append(notes, shell.Visible(q.Queue)+": "+fmt.Sprintf(format, args...))
