@@ -99,13 +99,15 @@ func (o *Options) Load() (aws.Config, error) {
 	if o.Profile != "" {
 		with = append(with, config.WithSharedConfigProfile(o.Profile))
 	}
-	c, err := config.LoadDefaultConfig(context.Background(), with...)
+	load := func(ctx context.Context) (aws.Config, error) { return config.LoadDefaultConfig(ctx, with...) }
+	c, err := load(context.Background())
 	if err != nil {
 		return c, Field("profile", fmt.Sprintf("or the environment cannot be used (%v)", err), "see the AWS_… variables and the files in ~/.aws")
 	}
 	if c.Region == "" {
 		return c, Field("region", "is not set", "write it, for example eu-west-1, or set AWS_REGION")
 	}
+	renewable(&c, load)
 	return c, nil
 }
 

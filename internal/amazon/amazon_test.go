@@ -1,6 +1,8 @@
 package amazon
 
 import (
+	"context"
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -70,5 +72,46 @@ func TestFIFO(t *testing.T) {
 	}
 	if e, _ := o.entry(&penstock.Message{ID: "id-1", Key: "order-4711", Payload: []byte("x")}, true); e.Group != "order-4711" || e.Dedup != "id-1" {
 		t.Errorf("%+v", e)
+	}
+}
+
+// Each message of a batch has the answer for its own entry, whatever else the service says. Without one it is not confirmed.
+func TestAnswersOfABatch(t *testing.T) {
+	refused := func(id string) Failure { return Failure{ID: id, Code: "InvalidMessageContents", SenderFault: true} }
+	for _, c := range []struct {
+		name   string
+		taken  []string
+		failed []Failure
+		want   string // of each message: ok, away or bad
+	}{
+		{"all", []string{"2", "0", "1"}, nil, "ok ok ok"},
+		{"one refused", []string{"0", "2"}, []Failure{refused("1")}, "ok bad ok"},
+		{"nothing is said", nil, nil, "away away away"},
+		{"one twice", []string{"0", "0", "1"}, nil, "ok ok away"},
+		{"one of another batch", []string{"0", "1", "7"}, []Failure{refused("-1"), refused("x")}, "ok ok away"},
+		{"both taken and refused", []string{"0", "1", "2"}, []Failure{refused("0")}, "bad ok ok"},
+	} {
+		o := &Options{Service: "SQS", Destination: "https://sqs/1/orders", MaxMessageBytes: MaxBytes, Concurrency: 1, Timeout: DefaultTimeout}
+		s, err := NewSender(o, func() {}, func(context.Context, string, []Entry) ([]string, []Failure, error) { return c.taken, c.failed, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		errs := s.Send(t.Context(), []penstock.Message{{ID: "a", Payload: []byte("a")}, {ID: "b", Payload: []byte("b")}, {ID: "c", Payload: []byte("c")}})
+		var got []string
+		for i := range 3 {
+			switch {
+			case errs == nil || errs[i] == nil:
+				got = append(got, "ok")
+			case penstock.IsUnavailable(errs[i]):
+				got = append(got, "away")
+			case penstock.IsPermanent(errs[i]):
+				got = append(got, "bad")
+			default:
+				got = append(got, fmt.Sprint(errs[i]))
+			}
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%s: %v, want %s", c.name, got, c.want)
+		}
 	}
 }

@@ -24,7 +24,8 @@ type kind int
 
 const (
 	other       kind = iota
-	all              // true of every message: credentials, rights, keys of encryption
+	all              // true of every message: rights, keys of encryption
+	credentials      // so are these
 	destination      // the queue or topic
 	throttled
 	content // this message can never be sent
@@ -37,7 +38,9 @@ func kindOf(code string) kind {
 	case "QueueDoesNotExist", "NonExistentQueue", "NotFound", "ResourceNotFound", "AccessDenied", "Authorization", "AuthorizationError", "QueueDeletedRecently", "InvalidAddress":
 		return destination
 	case "InvalidClientTokenId", "UnrecognizedClient", "ExpiredToken", "SignatureDoesNotMatch", "InvalidSecurity", "MissingAuthenticationToken",
-		"IncompleteSignature", "OptInRequired", "UnsupportedOperation", "InvalidAction", "InvalidSignature", "Internal", "InternalFailure", "ServiceUnavailable":
+		"InvalidSignature", "InvalidAccessKeyId", "InvalidToken", "TokenRefreshRequired":
+		return credentials
+	case "IncompleteSignature", "OptInRequired", "UnsupportedOperation", "InvalidAction", "Internal", "InternalFailure", "ServiceUnavailable":
 		return all
 	case "RequestThrottled", "Throttling", "Throttled", "KmsThrottled", "KMSThrottling", "OverLimit", "RequestLimitExceeded", "TooManyRequests", "ThrottledRequest":
 		return throttled
@@ -67,7 +70,7 @@ func badRequest(err error) bool {
 		return false
 	}
 	status := answer.HTTPStatusCode()
-	return status >= 400 && status < 500 && status != http.StatusUnauthorized && status != http.StatusForbidden && status != http.StatusTooManyRequests
+	return status >= 400 && status < 500 && status != http.StatusUnauthorized && status != http.StatusForbidden && status != http.StatusTooManyRequests && status != http.StatusRequestTimeout
 }
 
 // Explain is the error of a whole request, which of an entry alone may be about its message; nil for nil.
@@ -90,7 +93,7 @@ func (s *Sender) Explain(to string, err error) error {
 		return said
 	case content:
 		return s.content(said)
-	case all:
+	case all, credentials:
 		return penstock.Unavailable(penstock.WithHint(said, "check the credentials, their rights and the key of encryption"))
 	}
 	if !badRequest(err) {
@@ -126,7 +129,7 @@ func (s *Sender) verdict(f Failure) error {
 		return penstock.RetryAfter(penstock.Unavailable(said), pauseThrottled)
 	case k == content:
 		return s.content(said)
-	case k == all, k == destination && s.dest.Fixed():
+	case k == all, k == credentials, k == destination && s.dest.Fixed():
 		return penstock.Unavailable(said)
 	}
 	return said

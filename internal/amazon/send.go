@@ -25,15 +25,15 @@ type Failure struct {
 type Sender struct {
 	o    *Options
 	dest *template.Template
-	// batch sends up to ten entries in one request.
-	batch func(ctx context.Context, destination string, entries []Entry) (taken int, failed []Failure, err error)
+	// batch sends up to ten entries in one request. taken are the ids of those that the service says it has.
+	batch func(ctx context.Context, destination string, entries []Entry) (taken []string, failed []Failure, err error)
 	idle  func() // closes idle connections
 	slots chan struct{}
 	gate  gate.Gate
 }
 
 // NewSender makes a Sender; o is valid.
-func NewSender(o *Options, idle func(), batch func(context.Context, string, []Entry) (int, []Failure, error)) (*Sender, error) {
+func NewSender(o *Options, idle func(), batch func(context.Context, string, []Entry) ([]string, []Failure, error)) (*Sender, error) {
 	dest, err := template.Parse(o.Destination)
 	if err != nil {
 		return nil, err
@@ -115,17 +115,19 @@ func (s *Sender) deliver(ctx context.Context, destination string, entries []Entr
 		s.setAll(entries, errs, s.Explain(destination, err))
 		return
 	}
-	if taken+len(failed) != len(entries) {
-		s.setAll(entries, errs, penstock.Unavailable(fmt.Errorf("%s answered for %d of %d messages", s.o.Service, taken+len(failed), len(entries))))
-		return
+	answers := make(map[string]error, len(entries))
+	for _, id := range taken {
+		answers[id] = nil
 	}
 	for _, f := range failed {
-		i, err := strconv.Atoi(f.ID)
-		if err != nil || i < 0 || i >= len(errs) {
-			s.setAll(entries, errs, penstock.Unavailable(fmt.Errorf("%s answered for a message %q that it was not sent", s.o.Service, f.ID)))
-			return
+		answers[f.ID] = s.verdict(f)
+	}
+	for _, e := range entries {
+		answer, ok := answers[e.ID]
+		if !ok {
+			answer = penstock.Unavailable(fmt.Errorf("%s answered the batch, and not for this message", s.o.Service))
 		}
-		errs[i] = s.verdict(f)
+		errs[e.index] = answer
 	}
 }
 

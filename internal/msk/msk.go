@@ -38,7 +38,8 @@ type chain struct {
 	credentials aws.CredentialsProvider // it keeps credentials while they are valid
 }
 
-// Retrieve reads the configuration of AWS when it is needed for the first time.
+// Retrieve reads the configuration of AWS when it is needed for the first time. It reads it again for keys that have no end,
+// because a file may have others by now.
 func (c *chain) Retrieve(ctx context.Context) (auth sasl.Auth, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,6 +51,9 @@ func (c *chain) Retrieve(ctx context.Context) (auth sasl.Auth, err error) {
 		c.credentials = loaded.Credentials
 	}
 	found, err := c.credentials.Retrieve(ctx)
+	if err != nil || !found.CanExpire {
+		c.credentials = nil
+	}
 	auth.AccessKey, auth.SecretKey, auth.SessionToken = found.AccessKeyID, found.SecretAccessKey, found.SessionToken
 	return auth, err
 }

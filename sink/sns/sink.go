@@ -75,7 +75,7 @@ func newClient(cfg *Config) (client *sns.Client, idle func(), err error) {
 	}), over.CloseIdleConnections, nil
 }
 
-func (s *Sink) batch(ctx context.Context, topic string, entries []amazon.Entry) (taken int, failed []amazon.Failure, err error) {
+func (s *Sink) batch(ctx context.Context, topic string, entries []amazon.Entry) (taken []string, failed []amazon.Failure, err error) {
 	list := make([]types.PublishBatchRequestEntry, len(entries))
 	for i := range entries {
 		e := &entries[i]
@@ -90,12 +90,15 @@ func (s *Sink) batch(ctx context.Context, topic string, entries []amazon.Entry) 
 	}
 	answer, err := s.client.PublishBatch(ctx, &sns.PublishBatchInput{TopicArn: &topic, PublishBatchRequestEntries: list})
 	if err != nil {
-		return 0, nil, err
+		return nil, nil, err
+	}
+	for _, e := range answer.Successful {
+		taken = append(taken, aws.ToString(e.Id))
 	}
 	for _, f := range answer.Failed {
 		failed = append(failed, amazon.Failure{ID: aws.ToString(f.Id), Code: aws.ToString(f.Code), Message: aws.ToString(f.Message), SenderFault: f.SenderFault})
 	}
-	return len(answer.Successful), failed, nil
+	return taken, failed, nil
 }
 
 // reach asks for the topic's attributes, if it is always the same.

@@ -3,6 +3,8 @@ package sqs_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -61,6 +63,39 @@ func TestRefusedRequests(t *testing.T) {
 	e.Fake.RefuseAll("")
 	if errs := sink.Send(patient(t), messages(3)); errs != nil {
 		t.Errorf("after all that: %v", errs)
+	}
+}
+
+// Keys that end are an outage. Those that replace them in the file are used without a restart.
+func TestReplacedKeys(t *testing.T) {
+	e := awstest.StartFake(t)
+	awstest.Login(t, "", "", "")
+	file := filepath.Join(t.TempDir(), "credentials")
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", file)
+	keys := func(id string) {
+		check(t, os.WriteFile(file, fmt.Appendf(nil, "[default]\naws_access_key_id = %s\naws_secret_access_key = %s\n", id, awstest.SecretKey), 0o600))
+	}
+	keys(awstest.DeniedID)
+	sink, err := sqs.Open(sqs.Config{QueueURL: e.Queue(t, "orders"), Endpoint: "http://" + e.Address, AllowPrivate: true}, nil)
+	check(t, err)
+	defer sink.Close(patient(t))
+	for range 2 {
+		if errs := sink.Send(patient(t), messages(1)); errs == nil || !penstock.IsUnavailable(errs[0]) || !strings.Contains(errs[0].Error(), "check the credentials") {
+			t.Fatalf("keys that are refused: %v", errs)
+		}
+	}
+	keys(awstest.KeyID)
+	if errs := sink.Send(patient(t), messages(1)); errs != nil {
+		t.Fatalf("the file has other keys: %v", errs)
+	}
+	check(t, os.WriteFile(file, []byte("[half"), 0o600))
+	e.Fake.RefuseAll("ExpiredTokenException")
+	if errs := sink.Send(patient(t), messages(1)); errs == nil || !penstock.IsUnavailable(errs[0]) {
+		t.Errorf("an expired token: %v", errs)
+	}
+	e.Fake.RefuseAll("")
+	if errs := sink.Send(patient(t), messages(1)); errs != nil {
+		t.Errorf("a file that is half written: %v", errs)
 	}
 }
 

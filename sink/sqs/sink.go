@@ -66,7 +66,7 @@ func Open(cfg Config, log *slog.Logger) (*Sink, error) {
 	return s, err
 }
 
-func (s *Sink) batch(ctx context.Context, queue string, entries []amazon.Entry) (taken int, failed []amazon.Failure, err error) {
+func (s *Sink) batch(ctx context.Context, queue string, entries []amazon.Entry) (taken []string, failed []amazon.Failure, err error) {
 	list := make([]types.SendMessageBatchRequestEntry, len(entries))
 	for i := range entries {
 		e := &entries[i]
@@ -81,12 +81,15 @@ func (s *Sink) batch(ctx context.Context, queue string, entries []amazon.Entry) 
 	}
 	answer, err := s.client.SendMessageBatch(ctx, &sqs.SendMessageBatchInput{QueueUrl: &queue, Entries: list})
 	if err != nil {
-		return 0, nil, err
+		return nil, nil, err
+	}
+	for _, e := range answer.Successful {
+		taken = append(taken, aws.ToString(e.Id))
 	}
 	for _, f := range answer.Failed {
 		failed = append(failed, amazon.Failure{ID: aws.ToString(f.Id), Code: aws.ToString(f.Code), Message: aws.ToString(f.Message), SenderFault: f.SenderFault})
 	}
-	return len(answer.Successful), failed, nil
+	return taken, failed, nil
 }
 
 // reach asks for the queue's attributes, if it is always the same.
