@@ -11,13 +11,16 @@ import (
 type DoneJobQuery struct {
 	Queue string
 	IDs   []int64 // only these jobs; empty means all
-	After string  // where the page begins: the next that DoneJobs returned
-	Limit int     // 1 to MaxClaim
+	// Kind, if it is not empty, chooses jobs of this kind. A call looks at some thousands of jobs, and ends then though others may match.
+	Kind  string
+	After string // where the page begins: the next that DoneJobs returned
+	Limit int    // 1 to MaxClaim
 }
 
 // DoneJob is a job that was acked, as the history keeps it.
 type DoneJob struct {
 	ID        int64     `json:"id"`
+	Kind      string    `json:"kind,omitempty"`
 	Key       string    `json:"key,omitempty"`
 	Group     string    `json:"group,omitempty"`
 	Priority  int       `json:"priority"`

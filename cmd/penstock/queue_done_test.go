@@ -40,6 +40,7 @@ func TestQueueDone(t *testing.T) {
 		clitest.Contains(t, d.must("queue", "done", "mails"), "ann", "WORKER", "17")
 		clitest.Contains(t, d.must("queue", "done", "mails", "--id", fmt.Sprint(jobs[1].ID), "--json"), fmt.Sprintf(`{"id":%d,`, jobs[1].ID), `"worker":"ann"`, `"report":17`)
 		clitest.Contains(t, d.must("queue", "done", "mails", "--id", "4711"), "0 jobs of mails are kept that match.")
+		clitest.Contains(t, d.must("queue", "done", "mails", "--kind", "welcome"), "0 jobs of mails are kept that match.")
 		clitest.Contains(t, d.must("status"), " done")
 		d.cli("queue", "done", "nothing").wants(t, terminal.ExitFailure, `queue "nothing": no such queue`)
 		d.cli("queue", "done", "mails", "--limit", "0").wants(t, terminal.ExitUsage, "--limit is 0")

@@ -16,7 +16,13 @@ var _ driver.HistoryStore = (*Store)(nil)
 
 var donePosition = regexp.MustCompile(`^\d{1,15}(\.\d{1,10}){3}$`)
 
-// DoneJobs implements driver.HistoryStore. It reads only the pages on which they are, and at most 16 MB per call.
+// doneLooks is how many jobs a call looks at to find those of a kind, a part of them at a time.
+const (
+	doneLooks = 5000
+	donePart  = 500
+)
+
+// DoneJobs implements driver.HistoryStore. It reads only the pages on which they are, and at most 16 MB per statement.
 func (s *Store) DoneJobs(ctx context.Context, q admin.DoneJobQuery) (jobs []admin.DoneJob, next string, err error) {
 	if q.Limit < 1 || q.Limit > driver.MaxClaim {
 		return nil, "", &penstock.FieldError{Field: "limit", Problem: fmt.Sprintf("is %d", q.Limit), Hint: fmt.Sprintf("ask for 1 to %d at a time", driver.MaxClaim)}
@@ -27,33 +33,63 @@ func (s *Store) DoneJobs(ctx context.Context, q admin.DoneJobQuery) (jobs []admi
 	if err := s.ready(ctx); err != nil {
 		return nil, "", err
 	}
-	var text []byte
-	err = s.pool.QueryRow(ctx, "select "+s.table("_done_of")+"($1, $2, $3, nullif($4::bigint[], '{}'))", q.Queue, q.Limit, orNull(q.After), q.IDs).Scan(&text)
-	if err != nil {
-		return nil, "", s.queueError(ctx, q.Queue, err)
+	next = q.After
+	for looked := 0; ; looked += donePart {
+		most := q.Limit
+		if q.Kind != "" {
+			most = donePart
+		}
+		page, err := s.donePage(ctx, q, next, most)
+		if err != nil {
+			return nil, "", err
+		}
+		next = page.Next
+		for i := range page.Jobs {
+			if q.Kind != "" && page.Jobs[i].Kind != q.Kind {
+				continue
+			}
+			if jobs = append(jobs, page.Jobs[i].done()); len(jobs) == q.Limit && q.Kind != "" {
+				return jobs, page.Jobs[i].Position, nil
+			}
+		}
+		if q.Kind == "" || next == "" || looked+donePart >= doneLooks {
+			return jobs, next, nil
+		}
 	}
-	var page struct {
-		Jobs []struct {
-			admin.DoneJob
-			Group    string          `json:"group_key"`
-			Failures json.RawMessage `json:"failures"`
-		} `json:"jobs"`
-		Next string `json:"next"`
-	}
-	if err := json.Unmarshal(text, &page); err != nil {
-		return nil, "", err
-	}
-	for _, j := range page.Jobs {
+}
+
+// donePage is an answer of the function done_jobs of a queue.
+type donePage struct {
+	Jobs []doneJob `json:"jobs"`
+	Next string    `json:"next"`
+}
+
+type doneJob struct {
+	admin.DoneJob
+	Group    string          `json:"group_key"`
+	Failures json.RawMessage `json:"failures"`
+	Position string          `json:"position"`
+}
+
+func (j *doneJob) done() admin.DoneJob {
+	d := j.DoneJob
+	if text := string(j.Failures); text != "" && text != "null" {
 		var h pg.History
-		if text := string(j.Failures); text != "" && text != "null" {
-			h.Parse(j.Failures)
-		}
-		if string(j.Report) == "null" {
-			j.Report = nil
-		}
-		j.DoneJob.Group, j.DoneJob.Failures = j.Group, h.Failures
-		j.CreatedAt, j.ClaimedAt, j.FinishedAt = j.CreatedAt.UTC(), j.ClaimedAt.UTC(), j.FinishedAt.UTC()
-		jobs = append(jobs, j.DoneJob)
+		h.Parse(j.Failures)
+		d.Failures = h.Failures
 	}
-	return jobs, page.Next, nil
+	if string(d.Report) == "null" {
+		d.Report = nil
+	}
+	d.Group, d.CreatedAt, d.ClaimedAt, d.FinishedAt = j.Group, d.CreatedAt.UTC(), d.ClaimedAt.UTC(), d.FinishedAt.UTC()
+	return d
+}
+
+func (s *Store) donePage(ctx context.Context, q admin.DoneJobQuery, after string, most int) (page donePage, err error) {
+	var text []byte
+	err = s.pool.QueryRow(ctx, "select "+s.table("_done_of")+"($1, $2, $3, nullif($4::bigint[], '{}'))", q.Queue, most, orNull(after), q.IDs).Scan(&text)
+	if err != nil {
+		return page, s.queueError(ctx, q.Queue, err)
+	}
+	return page, json.Unmarshal(text, &page)
 }

@@ -80,15 +80,17 @@ func TestDoneJobs(t *testing.T) {
 	running := func() penstock.Job { f.enqueue(texts("claimed before")...); return f.claim("w0", 1, nil)[0] }()
 	f.keepDone(24 * time.Hour)
 	began := time.Now().Add(-time.Minute)
-	want := map[int64]string{} // worker, attempt, key, report
+	want := map[int64]string{} // kind, worker, attempt, key, report
 	note := func(jobs []penstock.Job, worker string) []penstock.Job {
 		for _, j := range jobs {
-			want[j.ID] = fmt.Sprint(worker, " ", j.Attempt, " ", j.Key, " ")
+			want[j.ID] = fmt.Sprint(j.Kind(), " ", worker, " ", j.Attempt, " ", j.Key, " ")
 		}
 		return jobs
 	}
 	f.ack(note([]penstock.Job{running}, "w0")...)
-	f.enqueue(slices.Repeat(texts("x"), 400)...)
+	for i := range 400 {
+		f.enqueue(penstock.NewJob{Payload: []byte("x"), Kind: []string{"", "welcome", "digest"}[i%3]})
+	}
 	f.ack(note(f.claim("one", 1, nil), "one")...)
 	f.ack(note(f.claim("rows", 300, nil), "rows")...) // a row each, acked together
 	shared := note(f.claim("shared", 20, []int64{}), "shared")
@@ -115,7 +117,7 @@ func TestDoneJobs(t *testing.T) {
 	for _, limit := range []int{1000, 7} {
 		got := map[int64]string{}
 		for id, j := range f.done(limit) {
-			got[id] = fmt.Sprint(j.Worker, " ", j.Attempt, " ", j.Key, " ", string(j.Report))
+			got[id] = fmt.Sprint(j.Kind, " ", j.Worker, " ", j.Attempt, " ", j.Key, " ", string(j.Report))
 			if j.ClaimedAt.After(j.FinishedAt) || j.FinishedAt.Before(began) || j.CreatedAt.Before(began) || j.ClaimedAt.IsZero() != (id == running.ID) {
 				t.Fatalf("the times of %+v", j)
 			}

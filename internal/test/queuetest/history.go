@@ -40,12 +40,17 @@ func (e *env) keepDone() bool {
 // doneJobs reads all that is kept, in pages of the given size; each job comes once.
 func (e *env) doneJobs(limit int, ids ...int64) map[int64]admin.DoneJob {
 	e.Helper()
+	return e.doneOf(admin.DoneJobQuery{Queue: queue, IDs: ids, Limit: limit})
+}
+
+func (e *env) doneOf(q admin.DoneJobQuery) map[int64]admin.DoneJob {
+	e.Helper()
 	all := map[int64]admin.DoneJob{}
-	for after := ""; ; {
-		page, next, err := e.Store.(driver.HistoryStore).DoneJobs(e.ctx, admin.DoneJobQuery{Queue: queue, IDs: ids, After: after, Limit: limit})
+	for {
+		page, next, err := e.Store.(driver.HistoryStore).DoneJobs(e.ctx, q)
 		e.Must(err, "DoneJobs")
-		if len(page) > limit {
-			e.Fatalf("a page of %d has %d", limit, len(page))
+		if len(page) > q.Limit {
+			e.Fatalf("a page of %d has %d", q.Limit, len(page))
 		}
 		for _, j := range page {
 			if _, twice := all[j.ID]; twice {
@@ -53,7 +58,7 @@ func (e *env) doneJobs(limit int, ids ...int64) map[int64]admin.DoneJob {
 			}
 			all[j.ID] = j
 		}
-		if after = next; after == "" {
+		if q.After = next; next == "" {
 			return all
 		}
 	}
@@ -103,9 +108,10 @@ func historyWalk(e *env) {
 	random := e.Random(0)
 	type want struct {
 		attempt, failures int
-		report            string
+		report, kind      string
 	}
 	done, failures := map[int64]want{}, map[int64]int{}
+	kinds := []string{"", "welcome", "digest"}
 	var held []penstock.Job
 	reports := map[int64]string{}
 	for range testseed.Steps(400) {
@@ -119,7 +125,7 @@ func historyWalk(e *env) {
 		case what < 2:
 			new := make([]penstock.NewJob, 1+random.IntN(30))
 			for i := range new {
-				new[i] = penstock.NewJob{Payload: []byte("x")}
+				new[i] = penstock.NewJob{Payload: []byte("x"), Kind: kinds[random.IntN(len(kinds))]}
 				if random.IntN(4) == 0 {
 					new[i].Key = fmt.Sprint("k", random.IntN(3))
 				}
@@ -134,7 +140,7 @@ func historyWalk(e *env) {
 		case what < 8:
 			e.ack(some...)
 			for _, j := range some {
-				done[j.ID] = want{j.Attempt, failures[j.ID], reports[j.Lease]}
+				done[j.ID] = want{j.Attempt, failures[j.ID], reports[j.Lease], j.Kind()}
 			}
 		case what == 8:
 			some = some[:1]
@@ -165,11 +171,19 @@ func historyWalk(e *env) {
 	kept := e.doneJobs(1 + random.IntN(50))
 	for id, w := range done {
 		j, ok := kept[id]
-		if !ok || j.Attempt != w.attempt || len(j.Failures) != min(w.failures, penstock.MaxFailures) || (w.report == "") != (len(j.Report) == 0) || w.report != "" && !sameJSON(j.Report, w.report) {
+		if !ok || j.Kind != w.kind || j.Attempt != w.attempt || len(j.Failures) != min(w.failures, penstock.MaxFailures) || (w.report == "") != (len(j.Report) == 0) || w.report != "" && !sameJSON(j.Report, w.report) {
 			e.Errorf("job %d is kept as %+v with %s, want %+v", id, j, j.Report, w)
 		}
 	}
 	if len(kept) != len(done) {
 		e.Errorf("%d are kept, %d were done", len(kept), len(done))
+	}
+	for _, kind := range kinds[1:] {
+		some := e.doneOf(admin.DoneJobQuery{Queue: queue, Kind: kind, Limit: 1 + random.IntN(5)})
+		for id, j := range kept {
+			if _, is := some[id]; is != (j.Kind == kind) {
+				e.Errorf("job %d of kind %q, among those of kind %q: %t", id, j.Kind, kind, is)
+			}
+		}
 	}
 }

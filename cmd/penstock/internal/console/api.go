@@ -171,7 +171,7 @@ var routes = slices.Concat([]route{
 	reads(ofQueue+"/groups", "Groups with jobs or dead letters, by name", []string{"after", "limit"}, (*Console).groups),
 	reads(ofQueue+"/running", "Jobs that are leased, those for longest first", nil, (*Console).running),
 	reads("/workers", "Workers of a queue, or of all: those that have sent a heartbeat in the last ten minutes, and those that have jobs", []string{"queue"}, (*Console).workers),
-	reads(ofQueue+"/done", "Jobs that are done, where they are kept: the latest first, or the one of an id", []string{"after", "limit", "id"}, (*Console).done),
+	reads(ofQueue+"/done", "Jobs that are done, where they are kept: the latest first, those of a kind, or the one of an id", []string{"after", "limit", "id", "kind"}, (*Console).done),
 	reads(ofQueue+"/schedules", "Periodic jobs, by name", nil, (*Console).schedules),
 	acts(ofQueue+"/settings", "Change settings: what is left out stays", func(c *Console, ctx context.Context, call *call, b Settings) (Count, error) {
 		return Count{1}, c.o.Store.SetQueue(ctx, call.PathValue("queue"), b)

@@ -17,7 +17,7 @@ import (
 func doneJob(t *testing.T, s store) (done, running int64) {
 	ctx, day, q := t.Context(), 24*time.Hour, s.DriverQueue("mails")
 	must(t, s.SetQueue(ctx, "mails", penstock.QueueSettings{KeepDone: &day}))
-	_, err := q.Enqueue(ctx, penstock.NewJob{Group: "done"}, penstock.NewJob{Group: "done"})
+	_, err := q.Enqueue(ctx, penstock.NewJob{Group: "done", Kind: "digest"}, penstock.NewJob{Group: "done", Kind: "digest"})
 	must(t, err)
 	jobs, err := q.Claim(ctx, driver.Claim{Group: "done", Jobs: 2, Lease: time.Hour, Worker: "ann-1"})
 	must(t, err)
@@ -48,8 +48,8 @@ func TestDoneJobs(t *testing.T) {
 			return
 		}
 		done, running := doneJob(t, s)
-		for query, want := range map[string]int{"": 1, fmt.Sprint("?id=", done): 1, fmt.Sprint("?id=", running): 0} {
-			if l := read(query); len(l.Items) != want || want == 1 && (l.Items[0].ID != done || l.Items[0].Worker != "ann-1" || string(l.Items[0].Report) != `{"mails":17}`) {
+		for query, want := range map[string]int{"": 1, fmt.Sprint("?id=", done): 1, fmt.Sprint("?id=", running): 0, "?kind=digest": 1, "?kind=welcome": 0, "?kind=digest&limit=1": 1} {
+			if l := read(query); len(l.Items) != want || want == 1 && (l.Items[0].ID != done || l.Items[0].Worker != "ann-1" || l.Items[0].Kind != "digest" || string(l.Items[0].Report) != `{"mails":17}`) {
 				t.Errorf("done%s: %+v", query, l)
 			}
 		}
@@ -57,8 +57,9 @@ func TestDoneJobs(t *testing.T) {
 			t.Errorf("a position that is none: %d", code)
 		}
 		for path, wants := range map[string][]string{
-			"/queues/mails/done": {"ann-1", "{&#34;mails&#34;: 17}", fmt.Sprint(done)},
-			"/queues/mails":      {"half of it", `href="/ops/queues/mails/done"`},
+			"/queues/mails/done":              {"ann-1", `<a href="?kind=digest">digest</a>`, "{&#34;mails&#34;: 17}", fmt.Sprint(done)},
+			"/queues/mails/done?kind=welcome": {"None that matches is kept"},
+			"/queues/mails":                   {"half of it", `href="/ops/queues/mails/done"`},
 		} {
 			code, text := d.ask("r", "GET", path, "")
 			for _, want := range wants {

@@ -97,7 +97,7 @@ func (c *Console) done(ctx context.Context, r *call) (l List[admin.DoneJob], err
 	if !ok {
 		return listOf[admin.DoneJob](nil, 1, nil), nil
 	}
-	q := admin.DoneJobQuery{Queue: r.PathValue("queue"), After: r.FormValue("after")}
+	q := admin.DoneJobQuery{Queue: r.PathValue("queue"), Kind: r.FormValue("kind"), After: r.FormValue("after")}
 	if q.Limit, err = r.int("limit", 50, 1000); err != nil {
 		return l, err
 	}

@@ -269,12 +269,23 @@ func (c *Console) queue(ctx context.Context, r *call) (string, any, error) {
 }
 
 type doneData struct {
-	Queue, ID string
-	Jobs      List[admin.DoneJob]
+	Queue, ID, Kind string
+	Jobs            List[admin.DoneJob]
+}
+
+// Query is the choice, encoded.
+func (d doneData) Query() template.URL {
+	v := url.Values{}
+	for name, text := range map[string]string{"id": d.ID, "kind": d.Kind} {
+		if text != "" {
+			v.Set(name, text)
+		}
+	}
+	return template.URL(v.Encode())
 }
 
 func (c *Console) donePage(ctx context.Context, r *call) (string, any, error) {
-	d := doneData{Queue: r.PathValue("queue"), ID: r.FormValue("id")}
+	d := doneData{Queue: r.PathValue("queue"), ID: r.FormValue("id"), Kind: r.FormValue("kind")}
 	var err error
 	d.Jobs, err = c.done(ctx, r)
 	return "Done jobs of " + d.Queue, d, err

@@ -33,7 +33,9 @@ begin
             jobs        bigint[],
             attempts    integer[],
             created     timestamptz[],
-            failed      jsonb[]
+            failed      jsonb[],
+            kind        text,        -- the header penstock-kind
+            kinds       text[]
         ) partition by list (slot)$ddl$, ring, turn);
     execute format('alter table %s alter jobs set storage plain, alter attempts set storage plain, alter created set storage plain', ring); -- 255 fit a page
     for slot in 0 .. 5 loop
@@ -130,11 +132,11 @@ begin
                 select jsonb_agg(to_jsonb(x) order by x.page desc, x.line desc, x.place desc)
                   from (select $5 || '.' || (t.ctid::text::point)[0] || '.' || (t.ctid::text::point)[1] || '.' || j.place as position, -- a tid is written as a point is
                                (t.ctid::text::point)[0]::bigint as page, (t.ctid::text::point)[1]::int as line, j.place,
-                               j.id, t.key, t.group_key, t.priority, j.attempt, j.created_at, t.claimed_at, t.finished_at, t.worker, j.failures, t.report
+                               j.id, j.kind, t.key, t.group_key, t.priority, j.attempt, j.created_at, t.claimed_at, t.finished_at, t.worker, j.failures, t.report
                           from %s t cross join lateral (
-                               select t.id, t.attempt, t.created_at, t.failures, 1::bigint where t.id is not null
+                               select t.id, t.attempt, t.created_at, t.failures, t.kind, 1::bigint where t.id is not null
                                union all
-                               select u.* from unnest(t.jobs, t.attempts, t.created, t.failed) with ordinality u) j(id, attempt, created_at, failures, place)
+                               select u.* from unnest(t.jobs, t.attempts, t.created, t.failed, t.kinds) with ordinality u) j(id, attempt, created_at, failures, kind, place)
                          where t.ctid >= $1 and t.ctid < $2
                            and ($3 is null or (t.ctid, j.place) < ($3, $4)) and ($6 is null or j.id = any ($6))
                          order by t.ctid desc, j.place desc limit $7) x$sql$, segment)

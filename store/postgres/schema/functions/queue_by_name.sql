@@ -304,11 +304,11 @@ end $fn$;
 comment on function queue_groups is 'Counts the jobs of each group. Of those that are ready or wait it counts up to 1,000; more says there are more.';
 
 create or replace function done_jobs(queue text, most int default 100, before text default null)
-returns table (id bigint, key text, group_key text, priority smallint, attempt int, created_at timestamptz, claimed_at timestamptz, finished_at timestamptz, worker text, failures jsonb, report jsonb, "position" text)
+returns table (id bigint, kind text, key text, group_key text, priority smallint, attempt int, created_at timestamptz, claimed_at timestamptz, finished_at timestamptz, worker text, failures jsonb, report jsonb, "position" text)
 language sql volatile as $fn$
-    select d.id, d.key, d.group_key, d.priority, d.attempt, d.created_at, d.claimed_at, d.finished_at, d.worker, d.failures, d.report, d."position"
+    select d.id, d.kind, d.key, d.group_key, d.priority, d.attempt, d.created_at, d.claimed_at, d.finished_at, d.worker, d.failures, d.report, d."position"
       from pg_catalog.jsonb_to_recordset({schema}._done_of(queue, most, before, null) operator(pg_catalog.->) 'jobs')
-        as d(id bigint, key text, group_key text, priority smallint, attempt int, created_at timestamptz, claimed_at timestamptz, finished_at timestamptz, worker text, failures jsonb, report jsonb, "position" text)
+        as d(id bigint, kind text, key text, group_key text, priority smallint, attempt int, created_at timestamptz, claimed_at timestamptz, finished_at timestamptz, worker text, failures jsonb, report jsonb, "position" text)
 $fn$;
 
 comment on function done_jobs is 'Lists kept jobs that are done, the latest first: up to most, behind the position of one.';

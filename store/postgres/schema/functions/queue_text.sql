@@ -86,19 +86,20 @@ begin
                     -- Kept done jobs. Around a delete of leases: {with l}delete from ... l {returning} ... {from l}.
                     (0, 'with l', case when kept then 'with l as (' else '' end),
                     (0, 'from l', case when kept then ' from l' else '' end),
-                    (0, 'returning', case when kept then 'returning l.*), kept as ({done of one} select {done row}, l.id, l.attempt, l.created_at, l.failures, l.report from l) select' else 'returning' end),
-                    (1, 'done several', $sql$insert into {history} (claimed_at, worker, group_key, priority, key, id, attempt, created_at, failures, report, jobs, attempts, created, failed)
+                    (0, 'returning', case when kept then 'returning l.*), kept as ({done of one} select {done row}, l.id, l.attempt, l.created_at, l.failures, l.report, l.headers ->> ''penstock-kind'' from l) select' else 'returning' end),
+                    (1, 'done several', $sql$insert into {history} (claimed_at, worker, group_key, priority, key, id, attempt, created_at, failures, report, jobs, attempts, created, failed, kind, kinds)
                         select l.claimed_at, l.worker, l.group_key, l.priority, l.key,
                                case when count(*) = 1 then min(l.id) end, case when count(*) = 1 then min(l.attempt) end, case when count(*) = 1 then min(l.created_at) end,
                                case when count(*) = 1 then (array_agg(l.failures))[1] end, (array_agg(l.report))[1],
                                case when count(*) > 1 then array_agg(l.id) end, case when count(*) > 1 then array_agg(l.attempt) end, case when count(*) > 1 then array_agg(l.created_at) end,
-                               case when count(*) > 1 and count(l.failures) > 0 then array_agg(l.failures) end
+                               case when count(*) > 1 and count(l.failures) > 0 then array_agg(l.failures) end,
+                               case when count(*) = 1 then min(l.headers ->> 'penstock-kind') end, case when count(*) > 1 and count(l.headers) > 0 then array_agg(l.headers ->> 'penstock-kind') end
                           from (select d.*, row_number() over () / 255 as part, case when d.key is not null or d.report is not null then d.lease end as single from d) l
                          group by l.claimed_at, l.worker, l.group_key, l.priority, l.key, l.single, l.part$sql$),
-                    (1, 'done of one', 'insert into {history} (claimed_at, worker, group_key, priority, key, id, attempt, created_at, failures, report)'),
-                    (1, 'done', 'insert into {history} (claimed_at, worker, group_key, priority, key, jobs, attempts, created, failed)'),
+                    (1, 'done of one', 'insert into {history} (claimed_at, worker, group_key, priority, key, id, attempt, created_at, failures, report, kind)'),
+                    (1, 'done', 'insert into {history} (claimed_at, worker, group_key, priority, key, jobs, attempts, created, failed, kinds)'),
                     (1, 'done row', 'l.claimed_at, l.worker, l.group_key, l.priority, l.key'),
-                    (1, 'done jobs', 'select array_agg(j.id), array_agg(j.attempt), array_agg(j.created_at), case when count(j.failures) > 0 then array_agg(j.failures) end'),
+                    (1, 'done jobs', 'select array_agg(j.id), array_agg(j.attempt), array_agg(j.created_at), case when count(j.failures) > 0 then array_agg(j.failures) end, case when count(j.headers) > 0 then array_agg(j.headers ->> ''penstock-kind'') end'),
                     (3, 'history', _q(format('_%s.done', queue))),
                     (1, 'drawn', 'delete from {segment} t where t.group_key = '''' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = ''0'' and t.key is null returning t.*'),
                     (0, 'next_base', '(nextval({lease_n}) % 34359738368 << 28) | (floor(random() * 524288)::bigint << 9) | 1'),

@@ -28,6 +28,7 @@ const donePage = 1000
 func doneCommand(a *cli.App) *cobra.Command {
 	var (
 		ids    []string
+		kind   string
 		limit  int
 		asJSON bool
 	)
@@ -46,12 +47,16 @@ payloads.
 --json prints one object per line, with the failures of earlier attempts.`,
 		Example: `  penstock queue set thumbnails --keep-done 24h
   penstock queue done thumbnails
-  penstock queue done thumbnails --id 4711 --json`,
+  penstock queue done thumbnails --id 4711 --json
+  penstock queue done thumbnails --kind resize --limit 20`,
 		Args: terminal.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, now := cmd.Context(), time.Now()
 			wanted, err := cli.JobIDs(ids)
 			if err != nil {
+				return err
+			}
+			if err := cli.NotEmpty(cmd.Flags(), "kind"); err != nil {
 				return err
 			}
 			if limit < 1 {
@@ -66,10 +71,10 @@ payloads.
 				return terminal.Usage(errors.New("this database keeps no jobs that are done: PostgreSQL does"))
 			}
 			lines := json.NewEncoder(a.Stdout)
-			list := terminal.NewTable(a.Stdout, terminal.Right("ID"), terminal.Cut("KEY", 24), terminal.Cut("GROUP", 24), terminal.Right("ATTEMPT"), terminal.Cut("WORKER", 24), terminal.Right("TOOK"), terminal.Left("AGE"), terminal.Cut("REPORT", 64))
+			list := terminal.NewTable(a.Stdout, terminal.Right("ID"), terminal.Cut("KIND", 24), terminal.Cut("KEY", 24), terminal.Cut("GROUP", 24), terminal.Right("ATTEMPT"), terminal.Cut("WORKER", 24), terminal.Right("TOOK"), terminal.Left("AGE"), terminal.Cut("REPORT", 64))
 			listed, after := 0, ""
 			for {
-				found, next, err := store.DoneJobs(ctx, admin.DoneJobQuery{Queue: args[0], IDs: wanted, After: after, Limit: min(donePage, limit-listed)})
+				found, next, err := store.DoneJobs(ctx, admin.DoneJobQuery{Queue: args[0], IDs: wanted, Kind: kind, After: after, Limit: min(donePage, limit-listed)})
 				if err != nil {
 					return about.Queue(err, "reading jobs that are done", args[0])
 				}
@@ -85,7 +90,7 @@ payloads.
 					if !j.ClaimedAt.IsZero() {
 						took = cli.Age(j.Duration())
 					}
-					list.Row(fmt.Sprint(j.ID), j.Key, j.Group, fmt.Sprint(j.Attempt), j.Worker, took, cli.Since(j.FinishedAt, now), string(j.Report))
+					list.Row(fmt.Sprint(j.ID), j.Kind, j.Key, j.Group, fmt.Sprint(j.Attempt), j.Worker, took, cli.Since(j.FinishedAt, now), string(j.Report))
 				}
 				listed += len(found)
 				if after = next; next == "" || listed >= limit {
@@ -98,10 +103,11 @@ payloads.
 			if listed > 0 {
 				return list.Flush()
 			}
-			return nothingDone(a, cmd, store, args[0], len(wanted) > 0)
+			return nothingDone(a, cmd, store, args[0], len(wanted) > 0 || kind != "")
 		},
 	}
 	cmd.Flags().StringArrayVar(&ids, "id", nil, "only the job with this `id`; may be repeated")
+	cmd.Flags().StringVar(&kind, "kind", "", "only jobs of this `kind`")
 	cmd.Flags().IntVar(&limit, "limit", 100, "at most this `number`")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object per line")
 	return cmd
