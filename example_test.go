@@ -39,7 +39,7 @@ func ExampleRetryAfter() {
 	// Output: 429 Too Many Requests | again in 1m0s true
 }
 
-// An error tells the operator what to do next.
+// An error gives the operator the next step.
 func ExampleWithHint() {
 	err := penstock.WithHint(fmt.Errorf("%w: %q", penstock.ErrNoOutbox, "orders"), "penstock outbox create %s makes it", "orders")
 	fmt.Println(err)
@@ -56,7 +56,7 @@ func ExampleMessage_Validate() {
 	// Output: key has a NUL at byte 1: text cannot hold NUL; put bytes into the payload or encode them
 }
 
-// The class of an error decides what happens to the message or job.
+// The class of an error decides about the message or job.
 func ExamplePermanent() {
 	full := errors.New("the mailbox is full")
 	for _, err := range []error{full, penstock.Permanent(full), penstock.RetryAfter(full, time.Hour)} {

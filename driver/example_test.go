@@ -8,7 +8,7 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// printer is the smallest sink: it confirms what it has printed.
+// printer is the smallest sink: it confirms the messages that it has printed.
 type printer struct{}
 
 func (printer) Send(_ context.Context, msgs []penstock.Message) []error {

@@ -25,7 +25,7 @@ func (p printer) Send(_ context.Context, msgs []penstock.Message) []error {
 
 func (printer) Close(context.Context) error { return nil }
 
-// A relay carries one subscription to one sink until it is told to drain.
+// A relay carries one subscription to one sink until it is asked to drain.
 func ExampleNew() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "")

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// watcher is an Observer that keeps everything it is told.
+// watcher is an Observer that keeps every event.
 type watcher struct {
 	Counters
 	mu      sync.Mutex

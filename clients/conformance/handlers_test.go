@@ -13,7 +13,7 @@ import (
 	"github.com/penstock/penstock/work"
 )
 
-// The program reads what a handler throws. If reading fails as well, the job has failed like any other, and those behind it run.
+// The program reads the error that a handler throws. If reading fails as well, the job has failed like any other, and those behind it run.
 func TestUnreadableFailures(t *testing.T) {
 	each(t, func(g *goal, l *language) {
 		q := g.queue()

@@ -320,7 +320,7 @@ func TestKinds(t *testing.T) {
 	})
 }
 
-// A database without the schema, or with one that does not fit, is refused with a hint what to do.
+// A database without the schema, or with one that does not fit, is refused with a hint at the next step.
 func TestVersions(t *testing.T) {
 	each(t, func(g *goal, l *language) {
 		refused := func(what string) {

@@ -34,7 +34,7 @@ func TestSIGTERM(t *testing.T) {
 		g.eventually("what has not begun is given back", func() bool { s := g.status(); return s.Ready == 4 && s.Running == 1 })
 		close(release)
 		must(g, <-ended)
-		// Until the signal arrives, a job that ends makes room for the next. What matters is that no job is left with a lease.
+		// Until the signal arrives, a job that ends makes room for the next. No job may be left with a lease.
 		var left []penstock.Job
 		g.eventually("what has not begun can be claimed", func() bool {
 			jobs, err := g.native().Claim(g.ctx, driver.Claim{Jobs: 10, Lease: time.Minute})

@@ -48,7 +48,7 @@ func settleRowsOf(t *testing.T, database string, of adopt.Config, subscription s
 	}
 }
 
-// What operators see and can do with an adopted table that a file or flags describe.
+// Views and actions of operators for an adopted table that a file or flags describe.
 func TestOperatingAdoptedTables(t *testing.T) {
 	t.Parallel()
 	database := postgrestest.Database(t)

@@ -106,7 +106,7 @@ func TestMigrateSaysWhatItDid(t *testing.T) {
 	}
 }
 
-// migrate --check reports what migrate would change, and changes nothing.
+// migrate --check reports the changes of migrate, and changes nothing.
 func TestMigrateCheck(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for name, url := range map[string]string{

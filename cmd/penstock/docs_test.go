@@ -16,7 +16,7 @@ import (
 	"github.com/penstock/penstock/store/sqlite"
 )
 
-// The commands on pages run unchanged, and do what the pages say.
+// The commands on pages run unchanged, and behave as the pages say.
 
 // refused gives each message a verdict: the topic dead becomes a dead letter, parked waits, and others are delivered. The payload is
 // the reason.

@@ -23,7 +23,7 @@ import (
 	"github.com/penstock/penstock/store/sqlite"
 )
 
-// What other users do to a server, and to the tables.
+// Changes by other users to a server, and to the tables.
 func TestDoctorFindsWhatIsDoneToPostgres(t *testing.T) {
 	t.Parallel()
 	server := testserver.StartPostgres(t, "fsync = on", "full_page_writes = on", "max_prepared_transactions = 5", "wal_level = logical")
@@ -239,7 +239,7 @@ func TestDoctorFindsAClockThatIsWrong(t *testing.T) {
 	portable.finds(doctor.CheckClock, doctor.Warning, "", "the margin for late commits is 10s")
 }
 
-// Doctor tests what the portable profile requires of its engine.
+// Doctor tests the requirements of the portable profile of its engine.
 func TestDoctorOfThePortableProfile(t *testing.T) {
 	t.Parallel()
 	direct := testserver.Database(t, testserver.PostgresURL(t))

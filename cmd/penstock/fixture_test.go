@@ -27,7 +27,7 @@ import (
 type desk struct {
 	t     *testing.T
 	store driver.Store
-	// open returns what the command line gets instead of the store; nil means another handle on it.
+	// open returns a replacement of the store for the command line; nil means another handle on it.
 	open func() driver.Store
 }
 

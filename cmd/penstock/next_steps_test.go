@@ -139,7 +139,7 @@ var (
 	notSteps = []string{"penstock explain", "--from 1X"}
 )
 
-// commandsOf counts the commands in a text, and reports what is wrong with each.
+// commandsOf counts the commands in a text, and reports the faults of each.
 func commandsOf(text string) (n int, wrong []string) {
 	for line := range strings.Lines(text) {
 		for line != "" {

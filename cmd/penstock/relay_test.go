@@ -15,7 +15,7 @@ import (
 	"github.com/penstock/penstock/internal/test/postgrestest"
 )
 
-// A subscription whose sink is a queue fills it, and stops when it is told to.
+// A subscription whose sink is a queue fills it, and stops on request.
 func TestRelayIntoAQueue(t *testing.T) {
 	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) { relayIntoAQueue(t, urlDesk(t, "sqlite:"+filepath.Join(t.TempDir(), "test.db"))) })

@@ -163,7 +163,7 @@ func TestEachRoleSeesItsPart(t *testing.T) {
 	}
 }
 
-// Each right of the table in docs/reference/cli.md is enough for the commands in its rows, and doctor reports what it did not
+// Each right of the table in docs/reference/cli.md is enough for the commands in its rows, and doctor reports the parts that it did not
 // examine.
 func TestPrivilegesAreEnough(t *testing.T) {
 	t.Parallel()
@@ -181,7 +181,7 @@ func TestPrivilegesAreEnough(t *testing.T) {
 		grant  string
 		enough []string
 		ready  bool     // the exporter is
-		lacks  []string // next steps of what doctor did not examine
+		lacks  []string // next steps for the parts that doctor did not examine
 		says   []string // findings of doctor about the rest
 		never  []string
 	}{
@@ -244,7 +244,7 @@ func TestPrivilegesAreEnough(t *testing.T) {
 	}
 }
 
-// On plain tables a role that may not read one of them is told so, with the grant, and sees what it may read.
+// On plain tables a role that may not read one of them gets an error with the grant, and sees the rest.
 func TestPartsOfPlainTables(t *testing.T) {
 	t.Parallel()
 	role := fmt.Sprintf("penstock_sees_%d", os.Getpid())

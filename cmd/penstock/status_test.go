@@ -52,7 +52,7 @@ func TestStatusJSONHasEveryField(t *testing.T) {
 	})
 }
 
-// statusJSON is what status --json prints.
+// statusJSON is the output of status --json.
 type statusJSON struct {
 	Outboxes []admin.OutboxStatus
 	Queues   []admin.QueueStatus

@@ -58,7 +58,7 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// Groups and ids of deduplication are what FIFO queues take, different for different keys, and the same each time.
+// Groups and ids of deduplication are valid for FIFO queues, different for different keys, and the same each time.
 func TestFIFO(t *testing.T) {
 	o := &Options{MaxMessageBytes: MaxBytes}
 	seen := map[string]string{}

@@ -139,7 +139,7 @@ func (m *model) decide(one int) {
 	m.sizes()
 }
 
-// sizes compares what the ledger says of its size with the batches that are in flight.
+// sizes compares the size of the ledger with the batches that are in flight.
 func (m *model) sizes() {
 	messages, done, leads := 0, 0, true
 	for _, b := range m.l.Batches() {

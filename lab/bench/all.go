@@ -184,7 +184,7 @@ func (s *section) run(ctx context.Context, a *app, e experiment, sink string) er
 
 type sectionKey struct{}
 
-// keep has what a benchmark found in the report, if it runs for one.
+// keep puts a benchmark's result into the report, if it runs for one.
 func keep[R any](ctx context.Context, result R, table func(io.Writer, R) error) error {
 	s, ok := ctx.Value(sectionKey{}).(*section)
 	if !ok {

@@ -41,14 +41,14 @@ func (f *benchFlags) register(cmd *cobra.Command, payload *int) {
 	flags.BoolVar(&f.progress, "progress", false, "show progress though stderr is no terminal")
 }
 
-// benchOn is what a benchmark runs on.
+// benchOn is the base of a benchmark.
 type benchOn struct {
 	setup  measure.Setup
 	url    string // of the database
 	schema string // of Penstock's tables, on PostgreSQL
 }
 
-// runBench opens the database, runs a benchmark, removes what it made and shows
+// runBench opens the database, runs a benchmark, removes its objects and shows
 // the result.
 func runBench[R any](a *app, cmd *cobra.Command, f benchFlags, table func(io.Writer, R) error, run func(context.Context, benchOn) (R, error)) (err error) {
 	ctx := cmd.Context()
@@ -224,7 +224,7 @@ func orNegative[T int | time.Duration](v T) T {
 	return v
 }
 
-// figures is a table of names and what was measured.
+// figures is a table of names and measurements.
 type figures struct {
 	t  *tabwriter.Writer
 	to io.Writer
@@ -250,7 +250,7 @@ func ratios(median float64, all []float64) string {
 	return fmt.Sprintf("%.2f (%.2f to %.2f in %d pairs)", median, slices.Min(all), slices.Max(all), len(all))
 }
 
-// checked says what arrived of what should have.
+// checked compares arrivals with the expected ones.
 func checked(c measure.Check) string {
 	return fmt.Sprintf("%d lost, %d out of order, %d duplicates, as the %s saw it", c.Lost, c.OutOfOrder, c.Duplicates, c.By)
 }

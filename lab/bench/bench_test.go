@@ -56,7 +56,7 @@ func TestBenchWebhook(t *testing.T) {
 	}
 }
 
-// Interrupted in its last phase, a benchmark shows what it has measured before.
+// Interrupted in its last phase, a benchmark shows its measurements before.
 func TestBenchInterrupted(t *testing.T) {
 	for _, flags := range [][]string{nil, {"--json"}} {
 		ctx, interrupt := context.WithCancel(t.Context())
@@ -124,7 +124,7 @@ func TestBenchQueuesMisused(t *testing.T) {
 	}
 }
 
-// A script tells by the exit code what it was, and a person by one line that names the next step, but no password.
+// A script knows the cause by the exit code, and a person by one line that names the next step, but no password.
 func TestBenchFails(t *testing.T) {
 	for args, want := range map[string]outcome{
 		"relay --database-url postgres://app:hunter2@127.0.0.1:1/shop":  {stderr: ": is PostgreSQL running there", code: terminal.ExitDatabase},

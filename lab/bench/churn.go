@@ -84,7 +84,7 @@ func churnSides(r measure.ChurnResult) []churnSide {
 	return slices.DeleteFunc(all, func(s churnSide) bool { return len(s.Intervals) == 0 })
 }
 
-// churnText says what was run.
+// churnText describes the run.
 func churnText(r measure.ChurnResult) string {
 	pinned := "not pinned"
 	if r.Pinned {

@@ -91,7 +91,7 @@ steps over what was deleted, which these do not count.`,
 	return cmd
 }
 
-// fifoLifoText says what was run.
+// fifoLifoText describes the run.
 func fifoLifoText(r measure.FifoLifoResult) string {
 	arrivals := fmt.Sprintf("%s arriving", terminal.Rate(float64(r.Rate)))
 	switch {

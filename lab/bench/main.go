@@ -26,7 +26,7 @@ func main() {
 	os.Exit(a.run(context.Background(), os.Args[1:]))
 }
 
-// app is what every benchmark shares: the streams and the global flags.
+// app has the parts that every benchmark shares: the streams and the global flags.
 type app struct {
 	stdout io.Writer
 	stderr *terminal.Scrubber
@@ -100,7 +100,7 @@ func (a *app) database(ctx context.Context) (url string, err error) {
 	return "", terminal.Usage(fmt.Errorf("--profile: %q is none of auto, postgres and portable", a.profile))
 }
 
-// report prints err as "bench: what: next step" and returns the exit code.
+// report prints err as "bench: problem: next step" and returns the exit code.
 func (a *app) report(failed *cobra.Command, err error) int {
 	if out, ok := a.stdout.(*terminal.Results); ok && out.Err() != nil {
 		err = &terminal.ExitError{Code: terminal.ExitFailure, Err: fmt.Errorf("writing to standard output: %w", out.Err())}

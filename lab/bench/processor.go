@@ -104,7 +104,7 @@ func benchProcessorTable(w io.Writer, r measure.ProcessorResult) error {
 	return f.flush()
 }
 
-// processorText says what was run.
+// processorText describes the run.
 func processorText(r measure.ProcessorResult) string {
 	return fmt.Sprintf("%s rows of %d bytes, batches of %s by hand, %s a rung at most", terminal.Count(int64(r.Rows)), r.PayloadBytes, terminal.Count(int64(r.Batch)),
 		time.Duration(r.Duration*float64(time.Second)))

@@ -24,7 +24,7 @@ type benchQueueFlags struct {
 	longest, duration                  time.Duration
 }
 
-// queueFigures is what `bench queue` shows: cells, or with --steady one run.
+// queueFigures is the output of `bench queue`: cells, or with --steady one run.
 type queueFigures struct {
 	*measure.QueueResult
 	Steady *measure.SteadyQueueResult `json:"steady,omitempty"`

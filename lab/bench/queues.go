@@ -37,7 +37,7 @@ func (f *queueBenchFlags) registerPin(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.pin, "pin", false, "hold a REPEATABLE READ snapshot open throughout")
 }
 
-// callsText says what RocksDB did.
+// callsText has the counts of RocksDB.
 func callsText(c *measure.CallsPerJob) string {
 	if c == nil {
 		return "nothing"
@@ -45,7 +45,7 @@ func callsText(c *measure.CallsPerJob) string {
 	return fmt.Sprintf("%.2f next, %.1f seek, %.1f skipped", c.Next, c.Seek, c.Skipped)
 }
 
-// benchPostgres is what a benchmark of queues runs on.
+// benchPostgres is the base of a benchmark of queues.
 type benchPostgres struct {
 	benchOn
 	database measure.Database

@@ -17,7 +17,7 @@ import (
 	"github.com/penstock/penstock/lab/plot"
 )
 
-// report is what bench all writes, as JSON and as a page.
+// report is the result of bench all, as JSON and as a page.
 type report struct {
 	Began    time.Time      `json:"began"`
 	Took     string         `json:"took"`

@@ -28,7 +28,7 @@ type deadLetter struct {
 	At     time.Time
 }
 
-// sample is what status said of a subscription: at least so at From, and at most
+// sample is the status of a subscription: at least so at From, and at most
 // so at To.
 type sample struct {
 	From, To                        time.Time
@@ -59,7 +59,7 @@ type violation struct {
 	Kind, Route, ID, Text string
 }
 
-// verdict is what the checker found, summed over the subscriptions.
+// verdict is the finding of the checker, summed over the subscriptions.
 type verdict struct {
 	Committed, Delivered, Duplicates, Dead, RolledBack, Takeovers int
 	Jobs                                                          jobCounts
@@ -70,7 +70,7 @@ func (v *verdict) found(kind, route, id, format string, args ...any) {
 	v.Violations = append(v.Violations, violation{kind, route, id, fmt.Sprintf(format, args...)})
 }
 
-// check compares what was committed with what arrived. At the end nothing is refused any more and
+// check compares commits with arrivals. At the end nothing is refused any more and
 // the operator has sent every dead letter back. So a message that is not delivered is lost wherever
 // it may be.
 func check(e *evidence) *verdict {
@@ -84,7 +84,7 @@ func check(e *evidence) *verdict {
 	return v
 }
 
-// database checks the harness's own ground: what PostgreSQL promised to the
+// database checks the harness's own ground: PostgreSQL's promises to the
 // producers.
 func (e *evidence) database(v *verdict) {
 	for id, w := range e.journal {

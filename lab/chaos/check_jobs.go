@@ -13,7 +13,7 @@ const (
 	cancelRan = "ran_after_cancel" // a job that was cancelled
 )
 
-// jobCounts is what was checked.
+// jobCounts counts the checks.
 type jobCounts struct {
 	Committed, Done, Cancelled, Dead, Runs, Again int
 }
@@ -27,7 +27,7 @@ type loss struct {
 // jobs checks the runs of the jobs.
 //
 //   - Each committed job was done in the end, unless it was cancelled. No other job ran.
-//   - Once its worker was told that it is done, it did not run again, unless something kept the worker from writing that.
+//   - Once its worker knew that it is done, it did not run again, unless something kept the worker from writing that.
 //   - No two jobs of a key ran at a time, nor did one job twice, unless something made the first lease end.
 //   - No worker lost a lease before its time: a late worker's call must not end the lease of the next one.
 //   - A job did not begin before those that its key has before it were done, dead or cancelled.

@@ -20,7 +20,7 @@ type event struct {
 	To     time.Time // zero: not over
 }
 
-// blast is what an event can disturb.
+// blast has the subscriptions and jobs that an event can disturb.
 type blast struct {
 	Routes []string // subscriptions
 	Holder string   // only those that this relay holds; empty: any holder
@@ -45,7 +45,7 @@ func (e *event) overlaps(from, to time.Time) bool {
 	return !e.From.After(to) && (e.To.IsZero() || !e.To.Before(from))
 }
 
-// chronicle is what happened and when, in memory and as a file.
+// chronicle has the events and their times, in memory and as a file.
 type chronicle struct {
 	start time.Time
 

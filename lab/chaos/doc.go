@@ -18,7 +18,7 @@
 //
 // Producers write a row of the business table and a message in one transaction
 // (producer.go). The rows that the business table has at the end were committed, whatever the
-// producer was told; the outbox is never asked. Rows that PostgreSQL lost with its WAL are not
+// producer heard; the outbox is never asked. Rows that PostgreSQL lost with its WAL are not
 // there and need not have been delivered. Rows that are there must have been, to consumers who drop
 // each id that they have seen, as an inbox does.
 //

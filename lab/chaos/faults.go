@@ -32,7 +32,7 @@ func between(random *rand.Rand, least, most time.Duration) time.Duration {
 	return least + time.Duration(random.Int64N(int64(most-least)+1))
 }
 
-// faults is what the rig can do to itself, with two of the network's for each line.
+// faults are the faults that the rig can make, with two of the network's for each line.
 func (r *rig) faults(random *rand.Rand) []fault {
 	all := []fault{
 		r.crash("rabbitmq_killed", "rabbitmq", blast{Routes: routeNames("rabbitmq"), Sudden: true}, r.rabbit),
@@ -152,7 +152,7 @@ func (p *process) stopped() fault {
 	}}
 }
 
-// network is what a line can suffer.
+// network has the faults of a line.
 func (r *rig) network(l link) []fault {
 	disturb := func(name string, begin func(), least, most time.Duration) fault {
 		return fault{name, l.name, l.blast, 1, func(ctx context.Context, random *rand.Rand, _ func()) (bool, error) {

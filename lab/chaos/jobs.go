@@ -19,7 +19,7 @@ import (
 // to this program, which is its handler and so sees when it begins and ends.
 const queue = "tasks"
 
-// jobsRoute is what events and violations call the queue.
+// jobsRoute is the queue's name in events and violations.
 const jobsRoute = "jobs"
 
 var workerNames = []string{"worker-a", "worker-b", "worker-c"}
@@ -49,7 +49,7 @@ func (m message) fate(n uint32) uint32 {
 // jobRun is one call of the handler.
 type jobRun struct {
 	message
-	Job          string // what Penstock calls it
+	Job          string // its name in Penstock
 	Worker       string
 	Begun, Ended time.Time // Ended is zero while it runs
 	Status       int       // the answer; 0 if the worker did not wait for it
@@ -61,7 +61,7 @@ const (
 	jobRefused = http.StatusUnprocessableEntity // a dead letter at once
 )
 
-// cancellation is what the operator asked for, and whether each of the jobs was there.
+// cancellation is a request of the operator, and whether each of the jobs was there.
 type cancellation struct {
 	From, To time.Time
 	Certain  bool
@@ -221,7 +221,7 @@ func (o *operator) cancels() fault {
 	}}
 }
 
-// queueStatus is what penstock status --json says of the queue.
+// queueStatus is the queue in penstock status --json.
 type queueStatus struct {
 	Ready, Running, Delayed, Waiting int64
 	DeadLetters                      int64 `json:"dead_letters"`

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// message is what a producer wrote, as the journal and the business table know it.
+// message is a message of a producer, as the journal and the business table know it.
 type message struct {
 	ID    string
 	Key   string // empty: unordered
 	N     int64  // counts the committed messages of the key, from 1
 	Topic string
-	OwnID bool // the broker is also told its id; else the outbox derives one
+	OwnID bool // the broker also gets its id; else the outbox derives one
 }
 
-// outcome is what a producer knows of its transaction.
+// outcome is a producer's knowledge of its transaction.
 type outcome uint8
 
 const (
@@ -36,7 +36,7 @@ type entry struct {
 	Outcome outcome
 }
 
-// journal holds what the producers did.
+// journal holds the producers' actions.
 type journal struct {
 	mu      sync.Mutex
 	entries map[string]*entry

@@ -125,7 +125,7 @@ func (s *natsServer) route(ctx context.Context, later, never bool) error {
 	})
 }
 
-// read returns what a stream holds, in its order and with the time at which the
+// read returns the contents of a stream, in its order and with the time at which the
 // server took each message: nothing was removed from it.
 func (s *natsServer) read(ctx context.Context, route string) (arrivals []arrival, err error) {
 	err = s.with(ctx, func(ctx context.Context, js jetstream.JetStream) error {

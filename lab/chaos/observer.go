@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// observer asks penstock status all the while and keeps what it said.
+// observer asks penstock status all the while and keeps its answers.
 type observer struct {
 	rig *rig
 

@@ -30,7 +30,7 @@ func newOperator(r *rig) *operator {
 	return o
 }
 
-// deadOf is how the verbs of dead letters are told of which they are, and of one of them.
+// deadOf has the arguments by which verbs of dead letters know the subscription, and one of them.
 func deadOf(route string) (of []string, one string) {
 	if route == jobsRoute {
 		return []string{queue}, "--id"
@@ -85,7 +85,7 @@ func (o *operator) retry(ctx context.Context, route string) (int, error) {
 	return len(seqs), nil
 }
 
-// retries is what an operator does in the middle of it: some are delivered now,
+// retries are an operator's retries in the middle of it: some are delivered now,
 // some die again.
 func (o *operator) retries() fault {
 	return fault{"dead_letters_retried", "operator", blast{}, 2, func(ctx context.Context, _ *rand.Rand, _ func()) (bool, error) {

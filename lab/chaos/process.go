@@ -41,7 +41,7 @@ func (r *process) alive() error {
 	return nil
 }
 
-// blast is what trouble with it disturbs, or with its ways to a broker.
+// blast has everything that trouble with it disturbs, or with its ways to a broker.
 func (r *process) blast(broker string) blast {
 	return blast{Routes: routeNames(broker), Holder: r.name}
 }

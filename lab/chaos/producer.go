@@ -43,7 +43,7 @@ type writer struct {
 // errChosen is why a transaction rolls back without anything being wrong.
 var errChosen = errors.New("rolled back by choice")
 
-// run writes until ctx ends. Failures are what chaos is about: they are noted in
+// run writes until ctx ends. Failures are wanted here: they are noted in
 // the journal and the next transaction begins.
 func (w *writer) run(ctx context.Context) {
 	defer w.hangUp()
@@ -97,7 +97,7 @@ func (w *writer) transaction(ctx context.Context) error {
 	}
 	if err != nil {
 		// Whether ROLLBACK arrives, the connection ends or the server is gone: what
-		// was never told to commit does not.
+		// never got a COMMIT does not.
 		if errors.Is(err, errChosen) && w.random.IntN(4) == 0 || w.conn.rollback(ctx) != nil {
 			w.hangUp()
 		}

@@ -82,7 +82,7 @@ func summarize(seed uint64, took time.Duration, v *verdict, unknown int, faults 
 
 func (s summary) write(w io.Writer) error { return json.NewEncoder(w).Encode(s) }
 
-// shown is how many violations of each kind are told in full.
+// shown is how many violations of each kind are printed in full.
 const shown = 5
 
 // tell writes the life of the messages that something happened to.

@@ -306,7 +306,7 @@ func (r *rig) profileFlags() []string {
 	return []string{"--profile", r.profile}
 }
 
-// subscriptionStatus is what penstock status --json says.
+// subscriptionStatus is a subscription in penstock status --json.
 type subscriptionStatus struct {
 	Subscription string `json:"subscription"`
 	Backlog      int64  `json:"backlog"`

@@ -42,7 +42,7 @@ type chaos struct {
 	operator  *operator
 }
 
-// run runs to the end and returns what was found. The error is about what kept it
+// run runs to the end and returns the findings. The error is the reason that kept it
 // from finishing.
 func run(ctx context.Context, cfg config, log io.Writer) (sum summary, v *verdict, err error) {
 	c := &chaos{config: cfg, chronicle: newChronicle(log), journal: newJournal()}
@@ -101,7 +101,7 @@ func (c *chaos) trouble(ctx context.Context) error {
 	return director.run(ctx)
 }
 
-// deck is what can happen.
+// deck has the possible faults.
 func (c *chaos) deck(random *rand.Rand) []fault {
 	all := c.rig.faults(random)
 	if c.poison {
@@ -163,7 +163,7 @@ func (c *chaos) aftermath(ctx context.Context, consumed <-chan error) (*evidence
 		err = c.absolve(ctx)
 	}
 	if err != nil {
-		fmt.Fprintf(c.progress, "chaos: %v\n", err) // the checker will tell what is missing
+		fmt.Fprintf(c.progress, "chaos: %v\n", err) // the checker will name missing messages
 	}
 	e := &evidence{journal: c.journal.entries, arrivals: map[string][]arrival{}, dead: c.operator.dead(), runs: c.rig.handler.runs, cancelled: c.rig.handler.cancelled}
 	if e.facts, err = c.rig.facts(ctx); err != nil {
@@ -214,7 +214,7 @@ func (c *chaos) drain(ctx context.Context) error {
 	return fmt.Errorf("not everything was delivered, and nothing moved for %s: %s", drainPatience, left)
 }
 
-// absolve makes the brokers take what they refused, as an operator would, and
+// absolve makes the brokers take the messages that they refused, as an operator would, and
 // sends every dead letter back.
 func (c *chaos) absolve(ctx context.Context) error {
 	c.rig.handler.absolve()
@@ -231,7 +231,7 @@ func (c *chaos) absolve(ctx context.Context) error {
 	return c.drain(ctx)
 }
 
-// collect reads what arrived and what died.
+// collect reads arrivals and dead letters.
 func (c *chaos) collect(ctx context.Context, e *evidence, consumed <-chan error) (err error) {
 	if err := c.rig.consumer.finish(ctx); err != nil {
 		return fmt.Errorf("ending the queue: %w", err)

@@ -73,7 +73,7 @@ func (r *rig) sqliteFacts(ctx context.Context) (map[string]message, error) {
 	return facts, err
 }
 
-// sqliteFaults is what can happen to a file. Its only writer keeps all others waiting, so a relay may lose its lease.
+// sqliteFaults are the faults of a file. Its only writer keeps all others waiting, so a relay may lose its lease.
 func (r *rig) sqliteFaults() []fault {
 	all := subscriptions(routeNames("")...)
 	return []fault{

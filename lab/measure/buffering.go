@@ -111,7 +111,7 @@ const (
 // roundTrips are the ways that take one for each message.
 var roundTrips = []string{waySingle, wayConflict}
 
-// SetDefaults fills in what is not set.
+// SetDefaults fills in the unset fields.
 func (c *BufferingConfig) SetDefaults() {
 	c.Publishes = cmp.Or(c.Publishes, 100_000)
 	if c.Delays == nil {
@@ -123,7 +123,7 @@ func (c *BufferingConfig) SetDefaults() {
 	}
 }
 
-// Validate says what cannot be measured.
+// Validate refuses values that cannot be measured.
 func (c BufferingConfig) Validate() error {
 	c.SetDefaults()
 	if c.Publishes < 100 {

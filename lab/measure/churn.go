@@ -102,7 +102,7 @@ type LateRow struct {
 // DefaultChurn is measured unless flags say otherwise.
 var DefaultChurn = ChurnConfig{Duration: time.Minute, Batch: 1_000, Margin: time.Minute, Late: 30 * time.Second}
 
-// Validate says what cannot be measured.
+// Validate refuses values that cannot be measured.
 func (c ChurnConfig) Validate() error {
 	switch {
 	case c.Duration < 400*time.Millisecond:

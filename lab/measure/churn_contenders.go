@@ -45,7 +45,7 @@ type churner struct {
 	closers              []func(context.Context) error // in reverse
 }
 
-// close removes what the churner has made.
+// close removes the churner's objects.
 func (c *churner) close(ctx context.Context) (err error) {
 	for i := len(c.closers) - 1; i >= 0; i-- {
 		err = errors.Join(err, c.closers[i](ctx))
@@ -184,7 +184,7 @@ func (cfg ChurnConfig) plainStore(ctx context.Context) (driver.Store, error) {
 	return portable.Open(ctx, cfg.URL, portable.Options{Schema: cfg.Schema, Margin: cfg.Margin, Sweep: cfg.sweep()})
 }
 
-// from consumes what a source returns, and settles it as delivered.
+// from consumes the messages of a source, and settles them as delivered.
 func (c *churner) from(ctx context.Context, src driver.Source, batch int) {
 	c.closers = append(c.closers, src.Close)
 	c.renew = src.Renew

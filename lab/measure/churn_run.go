@@ -222,7 +222,7 @@ func (r *churnRun) finish(ctx context.Context, c *churner) error {
 	}
 }
 
-// curve puts together what was noted.
+// curve puts the notes together.
 func (r *churnRun) curve(c *churner, size int64, lateDelivered bool) {
 	curve := c.curve
 	var rows int64

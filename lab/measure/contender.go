@@ -14,7 +14,7 @@ type contender struct {
 	Database
 	label    string
 	sql      statements
-	prepared []string // what one needs
+	prepared []string // the needs of one
 	// one dequeues one job; no job is not an error.
 	one func(*session) (id int64, ok bool, err error)
 	// begins: one has several statements, or must be measured like that.

@@ -308,7 +308,7 @@ func (d *dequeuing) callsSince(ctx context.Context, before mysql.RocksDBCalls) (
 	return c.Since(before), err
 }
 
-// curve puts together what was noted.
+// curve puts the notes together.
 func (d *dequeuing) curve() Curve {
 	end := time.Duration(d.at.Load())
 	c := Curve{

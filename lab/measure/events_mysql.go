@@ -175,7 +175,7 @@ func (e *mysqlEvents) fetch(s *session, method string) (ms float64, err error) {
 	return time.Since(start).Seconds() * 1000, err
 }
 
-// explain fetches one, and tells what RocksDB did for it.
+// explain fetches one, and returns the counts of RocksDB for it.
 func (e *mysqlEvents) explain(s *session, method string) (p Pages, ms float64, err error) {
 	before, err := e.store.RocksDBCalls(s.ctx)
 	if err != nil {

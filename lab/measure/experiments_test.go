@@ -64,7 +64,7 @@ func openSink(url string, log *slog.Logger) (driver.Sink, error) {
 	}
 }
 
-// checkOutboxesGone: a run drops what it made.
+// checkOutboxesGone: a run drops its objects.
 func checkOutboxesGone(t *testing.T, s Setup) {
 	t.Helper()
 	all, err := s.Store.Status(t.Context())
@@ -73,7 +73,7 @@ func checkOutboxesGone(t *testing.T, s Setup) {
 	}
 }
 
-// forSinks runs an experiment with each sink and tells who checks what arrived.
+// forSinks runs an experiment with each sink and says who checks the arrivals.
 func forSinks(t *testing.T, by map[string]string, run func(t *testing.T, s Setup, by string)) {
 	for sink, by := range by {
 		t.Run(sink, func(t *testing.T) {

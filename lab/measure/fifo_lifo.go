@@ -114,7 +114,7 @@ var DefaultFifoLifo = FifoLifoConfig{
 	Order: penstock.FIFO, Mode: ModeCall, Workers: 10, Preload: 1_000_000, Rate: 100, Duration: time.Minute,
 }
 
-// Validate says what cannot be measured.
+// Validate refuses values that cannot be measured.
 func (c FifoLifoConfig) Validate() error {
 	switch {
 	case c.Order != penstock.FIFO && c.Order != penstock.LIFO:

@@ -35,7 +35,7 @@ func openStore(t *testing.T, db Database) *postgres.Store {
 	return store
 }
 
-// checkTablesGone: a run drops what it made.
+// checkTablesGone: a run drops its objects.
 func checkTablesGone(t *testing.T, db Database) {
 	t.Helper()
 	conn, err := pgx.Connect(context.Background(), db.URL)

@@ -24,7 +24,7 @@ type ledger struct {
 	disorder   int
 	attempts   int64 // beyond the first, of all arrivals
 
-	want    int // as expect was told; 0: nothing
+	want    int // the argument of expect; 0: nothing
 	reached chan struct{}
 	at      time.Time // when it was reached
 	counted int       // and how many had come then
@@ -139,7 +139,7 @@ func (l *ledger) spent() int64 {
 	return l.attempts
 }
 
-// await waits for what expect was told and returns when it was reached. It
+// await waits for the number of expect and returns when it was reached. It
 // gives up when nothing has arrived for as long as patience.
 func (l *ledger) await(ctx context.Context) (time.Time, error) {
 	tick := time.NewTicker(time.Second)

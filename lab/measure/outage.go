@@ -74,7 +74,7 @@ var DefaultOutage = OutageConfig{
 	Rate: 1_000, Writers: 8, Before: 30 * time.Second, Outage: 5 * time.Minute, CeilingOf: 150_000, PayloadBytes: 200, Repeat: 1,
 }
 
-// Validate reports what cannot be measured.
+// Validate refuses values that cannot be measured.
 func (c *OutageConfig) Validate() error {
 	if c.Rate < 1 || c.Writers < 1 || c.Writers > 100 || c.Before <= 0 || c.Outage <= 0 || c.CeilingOf < 1 || c.Repeat < 1 {
 		return errors.New("rate, writers (at most 100), times, ceiling and repeat must be at least 1")

@@ -226,7 +226,7 @@ func (o *overhead) relay(ctx context.Context, observed bool) (rate float64, err 
 	return rate, err
 }
 
-// both tells two observers what the relay does.
+// both passes the relay's events to two observers.
 type both struct {
 	*counter
 	other relay.Observer

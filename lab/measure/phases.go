@@ -154,7 +154,7 @@ func (r *rig) drained(ctx context.Context, count *counter, relays ...relaying) (
 	}
 }
 
-// counter is an observer that tells when all is confirmed, and when all is settled.
+// counter is an observer that notes when all is confirmed, and when all is settled.
 type counter struct {
 	relay.Counters
 	want               int64

@@ -195,7 +195,7 @@ func (p *processor) ownOutbox(ctx context.Context) (rate float64, err error) {
 
 // drain runs a relay until every row is settled, or the time is up, and returns how
 // many were settled per second until then, and in all. Messages that the relay sends when it is
-// told to finish are also settled. The lease is taken before the clock starts, as the workers by
+// asked to finish are also settled. The lease is taken before the clock starts, as the workers by
 // hand are connected before.
 func (p *processor) drain(ctx context.Context, sink driver.Sink, open func(context.Context) (driver.Source, error), maintain func(context.Context) error) (rate float64, settled int, err error) {
 	first := make(chan driver.Source, 1)

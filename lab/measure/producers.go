@@ -29,7 +29,7 @@ type producers struct {
 	took [stages][]float64 // milliseconds
 }
 
-// startProducers continues until stop, or until a commit fails: then failed is told why.
+// startProducers continues until stop, or until a commit fails: then failed gets the reason.
 func (r *outageRun) startProducers(ctx context.Context, failed context.CancelCauseFunc) *producers {
 	p := &producers{done: make(chan struct{})}
 	go func() {

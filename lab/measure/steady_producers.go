@@ -38,7 +38,7 @@ func (p *steadyProducers) close() {
 	}
 }
 
-// produce commits jobs numbered from 0 and tells of each once its commit is answered.
+// produce commits jobs numbered from 0 and reports each once its commit is answered.
 func (p *steadyProducers) produce(ctx context.Context, total int, committed func(i int)) error {
 	return steadily(ctx, len(p.sessions), p.rate, func(i int) (more bool, err error) {
 		if i >= total {

@@ -23,7 +23,7 @@ func sleepUntil(ctx context.Context, at time.Time) error {
 }
 
 // awaitStatus asks for the outbox's status until done says so. It gives up when
-// nothing has changed in it for as long as patience, and tells what it waited for.
+// nothing has changed in it for as long as patience, and reports the condition.
 func (r *rig) awaitStatus(ctx context.Context, what string, every time.Duration, done func(admin.SubscriptionStatus) bool) (admin.OutboxStatus, admin.SubscriptionStatus, error) {
 	var last admin.SubscriptionStatus
 	changed := time.Now()

@@ -17,7 +17,7 @@ import (
 // still put into place, a part could be refused and the rest accepted. Time is virtual, and so is
 // the network.
 
-// The library keeps its records until it is told to send them.
+// The library keeps its records until it has to send them.
 func TestLibraryWaitsForFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, network, cfg := virtualCluster(t)

@@ -319,7 +319,7 @@ func TestGrants(t *testing.T) {
 		t.Errorf("handled %d, want 2", handled)
 	}
 
-	// A role that may less is told what is missing.
+	// A role that may less gets an error that names the missing right.
 	var hinted *penstock.HintError
 	if err := relay.CreateOutbox(t.Context(), "other"); !errors.As(err, &hinted) || !strings.Contains(err.Error(), "create") {
 		t.Errorf("CreateOutbox: %v, want a hint", err)

@@ -84,7 +84,7 @@ func TestOlderTables(t *testing.T) {
 	}
 }
 
-// A worker that continues while a newer program migrates the tables is told so where a statement of it is refused, and from then on.
+// A worker that continues while a newer program migrates the tables gets that error where a statement of it is refused, and from then on.
 func TestTablesBecomeNewer(t *testing.T) {
 	t.Parallel()
 	for _, engine := range engines(t) {

@@ -25,7 +25,7 @@ func says(t testing.TB, url, version string) {
 	exec(t, url, "create or replace function shim.version() returns text language sql as $$ select '"+version+"'::text $$")
 }
 
-// The engine is told by what version() says; one that cannot work is refused with what to do, before anything is made.
+// The engine is known by version(); one that cannot work is refused with the next step, before anything is made.
 func TestEngineIsDetected(t *testing.T) {
 	t.Parallel()
 	url := database(t)

@@ -87,7 +87,7 @@ func TestDropSchemaInADeadlock(t *testing.T) {
 	exec(t, url, "create schema penstock_portable") // the name is free
 }
 
-// A worker that continues while a newer program migrates the tables is told so where a statement of it is refused, and from then on.
+// A worker that continues while a newer program migrates the tables gets that error where a statement of it is refused, and from then on.
 func TestTablesBecomeNewer(t *testing.T) {
 	t.Parallel()
 	url := testserver.Database(t, testserver.PostgresURL(t))

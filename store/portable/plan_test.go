@@ -20,7 +20,7 @@ import (
 	"github.com/penstock/penstock/store/portable"
 )
 
-// plan of a statement that was run, as the server's auto_explain tells it.
+// plan of a statement that was run, as the server's auto_explain logs it.
 type plan struct {
 	Text string          `json:"Query Text"`
 	Plan planNode        `json:"Plan"`
@@ -45,7 +45,7 @@ func (n planNode) walk(do func(n planNode)) {
 	}
 }
 
-// observed is a store whose server tells how it carries out each statement.
+// observed is a store whose server logs the plan of each statement.
 type observed struct {
 	*fixture
 	mu    sync.Mutex

@@ -154,8 +154,8 @@ func TestBufferCommitFailsLate(t *testing.T) {
 	}
 }
 
-// A caller that loses the answer to COMMIT is told that it may have succeeded, and one that can know the outcome
-// is told that.
+// A caller that loses the answer to COMMIT gets an error that it may have succeeded, and one that can know the outcome
+// gets the outcome.
 func TestBufferSaysWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	const doubt = "which may have succeeded"

@@ -199,7 +199,7 @@ func (p *process) await(what string, ok func() bool) {
 	}
 }
 
-// output collects what a process writes, and signals each write.
+// output collects the output of a process, and signals each write.
 type output struct {
 	mu    sync.Mutex
 	buf   bytes.Buffer

@@ -21,7 +21,7 @@ import (
 )
 
 // A relay that is killed between object and message: the next one writes the same object, and sends the message. An outage of the object
-// store spends no attempt. doctor and status say what is wrong. A FIFO queue of 256 KiB gets a payload of a byte more.
+// store spends no attempt. doctor and status name the cause. A FIFO queue of 256 KiB gets a payload of a byte more.
 func TestClaimCheck(t *testing.T) {
 	const bucket, large = "payloads", 256<<10 + 1
 	objects, queues := awstest.StartS3(t, bucket), awstest.StartFake(t)

@@ -54,7 +54,7 @@ func killRelays(t *testing.T, l *line) {
 	l.check()
 }
 
-// A relay that is told to stop sends nothing that the next one sends again.
+// A relay that is stopped sends nothing that the next one sends again.
 func TestDrainedRelaySendsNothingTwice(t *testing.T) {
 	t.Parallel()
 	drains := testseed.Steps(6)

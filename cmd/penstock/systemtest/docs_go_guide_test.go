@@ -11,7 +11,7 @@ import (
 	"github.com/penstock/penstock/internal/test/testserver"
 )
 
-// The guide's program and its test are built in an empty folder, from this repository instead of the clone, and do what the page says.
+// The guide's program and its test are built in an empty folder, from this repository instead of the clone, and behave as the page says.
 func TestGoGuide(t *testing.T) {
 	t.Parallel()
 	g := newGoGuide(t, "sqlite:shop.db")

@@ -73,7 +73,7 @@ func startProgram(t *testing.T, program string, env ...string) *process {
 }
 
 // For an order that is placed at the service, the worker sends a mail and the consumer an invoice, once. Each program
-// ends when it is told to.
+// ends on request.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	database, broker := postgrestest.Database(t), testserver.RabbitMQURL(t)

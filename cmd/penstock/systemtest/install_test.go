@@ -13,7 +13,7 @@ import (
 	"github.com/penstock/penstock/internal/test/testserver"
 )
 
-// An administrator who copies the page gets roles with which one relay delivers what the producer publishes, while another is on standby.
+// An administrator who copies the page gets roles with which one relay delivers the producer's messages, while another is on standby.
 // The server is a private one: roles belong to the whole server, and doctor checks its settings.
 func TestInstall(t *testing.T) {
 	t.Parallel()

@@ -249,7 +249,7 @@ func (b *business) turnRings(ctx context.Context, turns map[string]int) {
 	}
 }
 
-// heard is what a consumer has received so far.
+// heard has the deliveries to a consumer so far.
 func (l *ledger) heard(consumer string) []receipt {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -111,7 +111,7 @@ type guide struct {
 	walk    *walk
 	conn    *pgx.Conn
 	replace []string // the page's text, and its replacement here
-	after   string   // what the application does once a trigger was created
+	after   string   // the application's inserts once a trigger was created
 }
 
 // newGuide begins one, with the tables of an SQL file.

@@ -117,7 +117,7 @@ func TestBrokerKilledWhileRelaying(t *testing.T) {
 	l.check()
 }
 
-// A relay that is told to stop while the broker is down does not wait for it for long. A second
+// A relay that is stopped while the broker is down does not wait for it for long. A second
 // signal ends it at once.
 func TestStoppingWhileTheBrokerIsDown(t *testing.T) {
 	t.Parallel()

@@ -224,7 +224,7 @@ func docsBlocks(t *testing.T, file, heading, language string) (blocks []string) 
 	return blocks
 }
 
-// walk is a shell in an empty folder. Comments of commands say what they print:
+// walk is a shell in an empty folder. Comments of commands say their output:
 type walk struct {
 	t        *testing.T
 	dir      string

@@ -137,7 +137,7 @@ func declareQuorum(broker, name string) error {
 	return err
 }
 
-// A relay that is told to stop while RabbitMQ blocks publishers ends after its drain timeout,
+// A relay that is stopped while RabbitMQ blocks publishers ends after its drain timeout,
 // however long a Send may take. It gives its lease back, and has settled nothing that RabbitMQ
 // does not have.
 func TestTopologyRabbitMQBlocked(t *testing.T) {

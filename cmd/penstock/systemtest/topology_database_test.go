@@ -49,7 +49,7 @@ func TestTopologyEncodings(t *testing.T) {
 			for _, args := range [][]string{{"migrate"}, {"outbox", "create", "orders"}, {"queue", "create", "jobs"}} {
 				must(t, append(args, "--database-url", database)...)
 			}
-			inUTF8 := database + "&client_encoding=UTF8" // as an application does, whose libraries know what they send
+			inUTF8 := database + "&client_encoding=UTF8" // as an application does, whose libraries know the encoding that they send
 			l := newLedger(t, inUTF8, "orders")
 			l.keys = c.keys
 			broker := testserver.RabbitMQURL(t)
@@ -110,7 +110,7 @@ func execWith(t testing.TB, database, sql string, args ...any) {
 	}
 }
 
-// Settings that change the meaning of a text in SQL, or what a client sees, change nothing in what
+// Settings that change the meaning of a text in SQL, or a client's view, change nothing in the things that
 // Penstock creates and does.
 func TestTopologySettings(t *testing.T) {
 	topology(t)

@@ -83,7 +83,7 @@ func plainSession(ctx context.Context, url string) (*pgx.Conn, error) {
 	return pgx.ConnectConfig(ctx, config)
 }
 
-// leaks is what clients have left in the sessions of the pool: settings other than those that the
+// leaks are the remains of clients in the sessions of the pool: settings other than those that the
 // pooler itself manages, advisory locks, temporary tables.
 func leaks(t testing.TB, url string) (found []string) {
 	t.Helper()

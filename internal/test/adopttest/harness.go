@@ -35,7 +35,7 @@ type Instance struct {
 	Ago func(d time.Duration) string
 }
 
-// Tx is a transaction. Every database understands what it is told to execute.
+// Tx is a transaction. Every database understands the statements that it executes.
 type Tx interface {
 	Exec(ctx context.Context, sql string) error
 	Number(ctx context.Context, sql string) (int, error)
@@ -50,7 +50,7 @@ const (
 	Shop = "shop"
 	// Letters is letters(ts, id, message), a time and a number, which the database gives, with the key (ts, id).
 	Letters = "letters"
-	// Marked is marked(id, at, body, done_at): a uuid and a time that are given, and an index on at, of what waits where there are such.
+	// Marked is marked(id, at, body, done_at): a uuid and a time that are given, and an index on at, of waiting rows, on a database with partial indexes.
 	Marked = "marked"
 	// Long is long_ids(id, at, body): an id may have more than 700 characters.
 	Long = "long_ids"
@@ -75,7 +75,7 @@ func marked() adopted.Config {
 	return adopted.Config{Table: "marked", Columns: adopted.Columns{ID: "id", Order: []string{"at"}, Payload: "body", ProcessedAt: "done_at"}}
 }
 
-// Engine is what another engine of the same database can change: locks, what a snapshot sees, keys, and their order.
+// Engine lists the cases that another engine of the same database can change: locks, the view of a snapshot, keys, and their order.
 var Engine = []string{"RolledBack", "Late", "FarAhead", "EachOnce", "Ties", "LowWaterMark", "ParkedInOrder", "Shares", "RandomUse"}
 
 // Run runs the whole suite.
@@ -208,7 +208,7 @@ func (f *fixture) want(b driver.Batch, want ...string) {
 	}
 }
 
-// misfit is the field of the error, which says what to do.
+// misfit is the field of the error, which has the next step.
 func (f *fixture) misfit(err error, field string) {
 	f.Helper()
 	var e *penstock.FieldError

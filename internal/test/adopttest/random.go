@@ -140,7 +140,7 @@ func (m *reader) step() {
 	}
 }
 
-// verdicts delivers a batch but for what is refused, and what is behind that.
+// verdicts delivers a batch but for refused messages, and those behind them.
 func (m *reader) verdicts(b driver.Batch) []driver.Verdict {
 	verdicts := make([]driver.Verdict, len(b.Messages))
 	refused := map[string]bool{}
@@ -165,7 +165,7 @@ func (m *reader) verdicts(b driver.Batch) []driver.Verdict {
 	return verdicts
 }
 
-// parks tells batches of it that were fetched before something of the key was parked.
+// parks notifies its batches that were fetched before something of the key was parked.
 func (m *reader) parks(key string) {
 	for i := range m.open {
 		later := &m.open[i]

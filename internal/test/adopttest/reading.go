@@ -218,7 +218,7 @@ func ways(f *fixture) {
 	for _, w := range []struct {
 		name   string
 		change func(*adopted.Config)
-		check  string // what must be true of the row
+		check  string // a condition on the row
 	}{
 		{"mark", func(*adopted.Config) {}, "select count(*) from shop where body = 'mark' and done_at is not null and state = 'pending'"},
 		{"status", func(c *adopted.Config) {
@@ -307,7 +307,7 @@ func lowWaterMark(f *fixture) {
 	c.Sweep = time.Nanosecond
 	src = f.subscribe(table)
 	b := f.fetch(src)
-	f.want(b, "next") // and not what is before the mark
+	f.want(b, "next") // and not the rows before the mark
 	f.must(src.Close(f.Context()))
 	f.want(f.fetch(f.subscribe(f.open(c))), "before", "next")
 }

@@ -196,7 +196,7 @@ func unfit(f *fixture) {
 }
 
 // refuses: a feature that this database lacks, or a mapping that does not fit the table, is an error that says
-// what to do.
+// the next step.
 func refuses(f *fixture) {
 	f.Define(f, Shop)
 	f.Define(f, Bare)

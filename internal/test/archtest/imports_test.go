@@ -39,7 +39,7 @@ const program = "cmd/penstock/internal/"
 // lab is a separate module, whose packages are in rooms as those of this one.
 const lab = "lab"
 
-// helpers are what any test may use.
+// helpers may be used by any test.
 var helpers = []string{self, "internal/*", "internal/test"}
 
 // wiring is everything from which parts are assembled.
@@ -66,10 +66,10 @@ var rooms = []row{
 	{room: "sink/previous", may: []string{self, ".", "admin", "driver"}, tests: with(helpers, "relay", "store/*", "sink/*")}, // end to end
 	{room: "sink/*", may: []string{self, ".", "admin", "driver", "internal/*"}, tests: with(helpers, "relay", "store/sqlite", "internal/natsserver")},
 
-	// What tests stand on: suites, models, servers, certificates.
+	// The base of tests: suites, models, servers, certificates.
 	{room: "internal/test", named: true, may: []string{self, ".", "admin", "driver", "relay", "work", "internal/*", "store/postgres", "store/sqlite"}, tests: with(helpers, "sink/discard")},
 	{room: "internal/drivers", named: true, may: []string{".", "admin", "driver", "internal/*", "internal/natsserver", "internal/msk", "store/*", "store/postgres/adopt", "sink/*"}, tests: helpers},
-	{room: "internal/terminal", named: true, may: []string{".", "admin", "driver", "internal/*", "store/sqlite"}, tests: helpers}, // what command lines share
+	{room: "internal/terminal", named: true, may: []string{".", "admin", "driver", "internal/*", "store/sqlite"}, tests: helpers}, // shared by command lines
 	// A whole NATS server. Programs with sink/nats do not contain it.
 	{room: "internal/natsserver", named: true, may: []string{".", "admin", "driver", "internal/*", "sink/nats"}, tests: helpers},
 	// Credentials of AWS. Programs with sink/kafka do not contain the SDK.
@@ -78,7 +78,7 @@ var rooms = []row{
 	{room: "internal/inflight", named: true, may: []string{".", "driver"}, tests: helpers},
 	{room: "internal/*", may: []string{".", "admin", "driver", "internal/*"}, tests: helpers},
 
-	// The program. Its own rooms, from what it serves and runs up to its verbs.
+	// The program. Its own rooms, from its servers and workers up to its verbs.
 	{room: program + "ingest", may: []string{".", "admin", "driver", "writer", "internal/*", program + "about", program + "lines"}, tests: with(helpers, "store/*")},
 	{room: program + "console", may: []string{".", "admin", "driver", "internal/*", program + "resend"}, tests: with(helpers, "store/*", "store/postgres/adopt")},
 	{room: program + "config", may: []string{self, ".", "admin", "driver", "internal/*", "internal/drivers", "relay", "store/*", "sink/*"}, tests: helpers},
@@ -277,7 +277,7 @@ func imports(t *testing.T, file string) []string {
 	return all
 }
 
-// Tests of the rules: what they permit and what they refuse.
+// Tests of the rules: permitted and refused imports.
 func TestObjection(t *testing.T) {
 	for _, c := range []struct {
 		folder string

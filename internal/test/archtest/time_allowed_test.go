@@ -70,7 +70,7 @@ var timeAllowed = map[string]string{
 	"internal/test/queuetest/retry.go retryBackoff":                          "not before its time",
 }
 
-// Tests of the finder: what it finds and what it permits. Each is the body of a test; t.Fatal
+// Tests of the finder: its finds and its permissions. Each is the body of a test; t.Fatal
 // stands for a failing call.
 func TestDecidedByTime(t *testing.T) {
 	for _, c := range []struct{ want, body string }{

@@ -49,7 +49,7 @@ func TestTimeDecidesNoTest(t *testing.T) {
 	}
 }
 
-// packagesForTests returns the text of tests and of what only tests import: by folder, by file.
+// packagesForTests returns the text of tests and of packages that only tests import: by folder, by file.
 func packagesForTests(t *testing.T) map[string]map[string]string {
 	root := moduleRoot(t)
 	packages := map[string]map[string]string{}
@@ -149,7 +149,7 @@ func declarations(file string, d ast.Decl) (all []declared) {
 	return all
 }
 
-// reached returns what tests use outside of bubbles and benchmarks.
+// reached returns the declarations that tests use outside of bubbles and benchmarks.
 func reached(decls []declared) (all []declared) {
 	named := map[string]bool{}
 	add := func(which func(declared) bool) {
@@ -255,7 +255,7 @@ func (w finder) isNow(e ast.Expr) bool {
 	return isCall(e, "time", "Now") || ok && w.now[id.Name]
 }
 
-// objection says what is wrong with a node, or "" if nothing is.
+// objection names the fault of a node, or "" if nothing is.
 func (w finder) objection(n ast.Node, up []ast.Node) string {
 	loop := waitingLoop(up)
 	switch n := n.(type) {

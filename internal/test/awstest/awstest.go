@@ -37,7 +37,7 @@ const (
 	ElasticMQ  = "PENSTOCK_TEST_ELASTICMQ" // names the folder of its jars
 )
 
-// Emulator is what a test sends to.
+// Emulator is the service that a test sends to.
 type Emulator struct {
 	Address string
 	Fake    *Fake // nil if it is another program

@@ -28,7 +28,7 @@ type S3 struct {
 	puts      int
 }
 
-// StoredObject is what a bucket has under a key.
+// StoredObject is the object of a bucket under a key.
 type StoredObject struct {
 	Body        []byte
 	ContentType string

@@ -69,7 +69,7 @@ func pages(t *testing.T) (all []page) {
 	return all
 }
 
-// skipped tells folders of other people's packages, of built files, and of what tests compare with.
+// skipped reports folders of other people's packages, of built files, and of what tests compare with.
 func skipped(folder string) bool {
 	return strings.HasPrefix(folder, ".") || slices.Contains([]string{"node_modules", "testdata", "bin", "target", "dist"}, folder)
 }

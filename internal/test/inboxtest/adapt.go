@@ -28,7 +28,7 @@ type App[Q, T, A any] struct {
 	Commit, Rollback func(tx T) error
 }
 
-// Receiving is the instance with what the application does by the inboxes of a store.
+// Receiving is the instance with the application's use of the inboxes of a store.
 func Receiving[B Inbox[Q, A, H], Q, T, A any, H ~func(context.Context, T, penstock.Released) error](i Instance, inbox func(consumer string) B, app App[Q, T, A]) Instance {
 	in := func(consumer string, tx T) Tx { return inTx[B, Q, T, A, H]{inbox(consumer), app, tx} }
 	handler := func(consumer string, h Handler) H {

@@ -123,7 +123,7 @@ func joined(f *fixture) {
 // A discarded message that comes again is late. Nothing was handed over in its place, so the message that follows it is
 // not late.
 func discardedComesAgain(f *fixture) {
-	for _, released := range []bool{false, true} { // what waited for it, before it comes again
+	for _, released := range []bool{false, true} { // the messages that waited for it, before it comes again
 		id := func(n int) string { return fmt.Sprint(released, n) }
 		receive := func(n int, want ...string) {
 			f.Helper()
@@ -214,7 +214,7 @@ func randomOrder(f *fixture, id func(n int) string, loses int) {
 	}
 	for begun := 0; len(todo) > 0; {
 		at := r.IntN(min(len(todo), 30))
-		if begun < keys { // what has no predecessor is handed over at once, and never late
+		if begun < keys { // a message without a predecessor is handed over at once, and never late
 			at = 0
 		}
 		n := todo[at]

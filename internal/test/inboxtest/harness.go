@@ -1,4 +1,4 @@
-// Package inboxtest is the suite of inboxes, and of what grows in a store that is never idle: an inbox, an outbox and a queue of one database.
+// Package inboxtest is the suite of inboxes, and of growth in a store that is never idle: an inbox, an outbox and a queue of one database.
 package inboxtest
 
 import (
@@ -66,7 +66,7 @@ type Tx interface {
 	Rollback() error
 }
 
-// Engine is what another engine of the same database can change: locks, what a snapshot sees, and keys.
+// Engine lists the cases that another engine of the same database can change: locks, the view of a snapshot, and keys.
 var Engine = []string{"Once", "WaitsForAnOpenOne", "PastAFailure", "RandomUse"}
 
 // Run runs the whole suite.

@@ -32,7 +32,7 @@ func migrate(url string) error {
 	return errors.Join(store.Migrate(ctx), store.Close(), publishAll(ctx, url))
 }
 
-// publishAll makes what logical replication of a whole database has: a publication of all
+// publishAll prepares for logical replication of a whole database: a publication of all
 // tables, under which PostgreSQL refuses UPDATE and DELETE where rows have no identity. It takes a superuser.
 func publishAll(ctx context.Context, url string) error {
 	conn, err := pgx.Connect(ctx, url)
@@ -77,7 +77,7 @@ func OnServer(url string) func(tb testing.TB) string {
 	return template.Database
 }
 
-// Run runs a package's tests and drops what their databases are copied from. A
+// Run runs a package's tests and drops the templates of their databases. A
 // package that uses Database has
 //
 //	func TestMain(m *testing.M) { os.Exit(postgrestest.Run(m)) }

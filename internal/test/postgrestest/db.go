@@ -59,7 +59,7 @@ func (db *DB) Exec(sql string, args ...any) {
 	}
 }
 
-// Number is what a query of one number returns.
+// Number is the result of a query of one number.
 func (db *DB) Number(sql string, args ...any) (n int64) {
 	db.Helper()
 	if err := db.Conn.QueryRow(db.Ctx, sql, args...).Scan(&n); err != nil {

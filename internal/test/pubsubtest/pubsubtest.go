@@ -96,7 +96,7 @@ func Serve() (address string, stop func(), err error) {
 	return listener.Addr().String(), func() { server.Stop(); _ = fake.Close() }, nil
 }
 
-// intercept notes what the request has changed before the answer is sent. One request runs at a
+// intercept notes the changes of the request before the answer is sent. One request runs at a
 // time, so that the file has the order of the emulator.
 func (j *journal) intercept(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	kind := others

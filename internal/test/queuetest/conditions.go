@@ -31,7 +31,7 @@ var Engine = Cases{"Claim/AcrossProcesses", "Tx", "Order/FIFO", "Order/LIFO", "O
 	"Content/BytesSurvive", "Content/TextSurvives", "Settings/MaxRunningAtOnce", "Schedule/FiresOnceInAllProcesses", "Queue/FirstMakersRace", "Groups/LateCommit", "Groups/ReadyOnes",
 	"Reclaim/KeepsWhatIsLeft", "Load/ManyWorkers", "Model/RandomWalk"}
 
-// ByAClient of another language: what it says to the database itself, each argument and answer once, and a worker's ways; not what the
+// ByAClient of another language: its own statements to the database, each argument and answer once, and a worker's ways; not what the
 // database then does alone. That its transaction is the caller's, and keys, are among the tests of clients/conformance.
 var ByAClient = Cases{"Claim/EnqueueClaimAck", "Claim/GroupsAreLinesOfTheirOwn", "Claim/ReleaseForAWhile", "Lease/LostLeaseSettlesNothing", "Lease/ExtendKeepsTheLease",
 	"Retry/AfterAPause", "Retry/LastAttemptIsADeadLetter", "Delay/NotBeforeItsTime", "Dedup/Told", "Input/BadJobs", "Input/NoSuchQueue", "Content/BytesSurvive", "Content/TextSurvives", "Kind/EveryOptionCarriesIt",

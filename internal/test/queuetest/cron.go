@@ -7,7 +7,7 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// cronTable says what cron texts mean, in the same way for every store: when t, a
+// cronTable has the meanings of cron texts, in the same way for every store: when t, a
 // full minute in UTC, is one of their times.
 var cronTable = []struct {
 	spec string

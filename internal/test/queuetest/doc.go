@@ -15,7 +15,7 @@
 //
 // store/sqlite/queue_suite_test.go is one.
 //
-// What databases cannot do alike is declared in [Features]; a test asks for a
+// Differences between databases are declared in [Features]; a test asks for a
 // feature and never for a driver. Open the store with storage that rotates
 // after a few hundred KiB, so that a few megabytes go round.
 //

@@ -202,7 +202,7 @@ func (t tx) enqueue(jobs ...penstock.NewJob) []int64 {
 	return idsOf(made)
 }
 
-// job makes a job that is told apart by its payload.
+// job makes a job that its payload identifies.
 func job(payload string) penstock.NewJob { return penstock.NewJob{Payload: []byte(payload)} }
 
 func keyed(key, payload string) penstock.NewJob {

@@ -36,7 +36,7 @@ func grouped(group, payload string) penstock.NewJob {
 	return penstock.NewJob{Group: group, Payload: []byte(payload)}
 }
 
-// finder is what a worker for several groups needs of a queue.
+// finder has the methods of a queue that a worker for several groups needs.
 func (e *env) finder(q driver.Queue) driver.GroupFinder {
 	e.Helper()
 	f, ok := q.(driver.GroupFinder)

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock/penstock/work"
 )
 
-// Harness is what a store's test package gives the suite.
+// Harness is the contribution of a store's test package to the suite.
 type Harness struct {
 	// Open makes a database with the store's tables and no queue, and opens a
 	// store on it. It is called once per test, from parallel tests too, fails t
@@ -25,7 +25,7 @@ type Harness struct {
 	// Only, if given, is for a store that passes the whole suite under other conditions
 	// already: what this one can change, see conditions.go. In the long form all cases run.
 	Only Cases
-	// Elsewhere, if given, is what the store passes under harder conditions already. In the long form all cases run.
+	// Elsewhere, if given, has the cases that the store passes under harder conditions already. In the long form all cases run.
 	Elsewhere Cases
 }
 
@@ -48,13 +48,13 @@ func (h Harness) open(t testing.TB, order penstock.QueueOrder) Instance {
 	return i
 }
 
-// Features is what the store or its database can do. The tests of a feature
+// Features are the abilities of the store or its database. The tests of a feature
 // that is false are skipped and say so.
 type Features struct {
 	// ConcurrentWriters: two writing transactions can be open at once, and jobs are claimed and ended
 	// meanwhile. Where false, a second writer waits until the open transaction ends.
 	ConcurrentWriters bool
-	// Reclaim: QueueStatus.Bytes falls back to what an empty queue takes once
+	// Reclaim: QueueStatus.Bytes falls back to the size of an empty queue once
 	// every job has ended and Maintain has run a few times.
 	Reclaim bool
 	// Snapshots: Instance.Pin is given.

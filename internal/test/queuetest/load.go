@@ -22,7 +22,7 @@ var loadCases = []testCase{
 	{name: "WorkersThatDie", run: workersThatDie},
 }
 
-// runLog notes what runs, and that nothing runs twice at a time.
+// runLog notes the running jobs, and that nothing runs twice at a time.
 type runLog struct {
 	ended atomic.Int64
 

@@ -60,7 +60,7 @@ func (t *tracked) alive() bool {
 	return t.fate == ready || t.fate == resting || t.fate == held || t.fate == mortal
 }
 
-// walk is a random walk and the model that knows what the queue must do.
+// walk is a random walk and the model that knows the right behaviour of the queue.
 type walk struct {
 	*env
 	rnd    *rand.Rand
@@ -90,7 +90,7 @@ func randomWalk(e *env) {
 	w.finish()
 }
 
-// wrong fails the test with what the model knows about some jobs.
+// wrong fails the test with the model's knowledge about some jobs.
 func (w *walk) wrong(what string, jobs ...*tracked) {
 	w.Helper()
 	var b strings.Builder

@@ -79,7 +79,7 @@ func reclaimPinned(e *env) {
 	e.ack(e.collect("b")...)
 }
 
-// wantFloor waits until the queue takes about what it took when it was new.
+// wantFloor waits until the queue takes about its size when it was new.
 func (e *env) wantFloor(floor int64) {
 	e.Helper()
 	const slack = 512 << 10

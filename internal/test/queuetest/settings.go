@@ -162,7 +162,7 @@ func pauseHolds(e *env) {
 			return true
 		})
 		paused.Store(false)
-		for i := range workers { // the calls that were told of the pause have ended
+		for i := range workers { // the calls that know of the pause have ended
 			upto[i] = calls[i].Load() + 2
 		}
 		e.eventually("calls have ended", func() bool {

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
-// The operations of randomWalk. Each calls the store and tells the model.
+// The operations of randomWalk. Each calls the store and the model.
 
 var groupNames = []string{"", "g"}
 
@@ -161,7 +161,7 @@ func (w *walk) claimGroup(group string, n int, as fate, lease time.Duration) []p
 	return jobs
 }
 
-// settleSome ends some of what runs.
+// settleSome ends some of the running jobs.
 func (w *walk) settleSome(f func(*tracked) bool) {
 	for _, t := range w.all {
 		if (t.fate == held || t.fate == mortal) && w.rnd.IntN(3) == 0 {

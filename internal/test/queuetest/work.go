@@ -26,7 +26,7 @@ var workCases = []testCase{
 	{name: "TxTakesEffectOnce", run: workTx, needs: Features{WorkTx: true}},
 }
 
-// work starts work.Run in a separate process and returns what stops it.
+// work starts work.Run in a separate process and returns the function that stops it.
 func (e *env) work(h work.Handler, o work.Options) (stop func() error) {
 	e.Helper()
 	q := e.Another(e).DriverQueue(queue)

@@ -175,7 +175,7 @@ func orderPerKey(e *env) {
 	e.wantKeyOrder(all, e.drainAll(all, false))
 }
 
-// orderWithinSend is what InOrderSink promises.
+// orderWithinSend is the promise of InOrderSink.
 func orderWithinSend(e *env) {
 	const keys, messages, sends = 10, 500, 4
 	s := e.open()

@@ -40,7 +40,7 @@ func (e *env) closeAtEnd(s driver.Sink) driver.Sink {
 	return s
 }
 
-// patient is a context for what must succeed.
+// patient is a context for calls that must succeed.
 func (e *env) patient() context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	e.Cleanup(cancel)
@@ -108,7 +108,7 @@ func (e *env) wantUnavailable(msgs []penstock.Message, errs []error) {
 	}
 }
 
-// keepsSecrets fails the test if what is shown holds a secret.
+// keepsSecrets fails the test if the shown text holds a secret.
 func (e *env) keepsSecrets(what string, shown any) {
 	e.Helper()
 	if shown == nil || e.Destination == nil {
@@ -187,7 +187,7 @@ func (e *env) soon(what string, done <-chan struct{}) {
 	}
 }
 
-// watched is a context that tells when it is first looked at: the call that has it is under way.
+// watched is a context that notes when it is first looked at: the call that has it is under way.
 type watched struct {
 	context.Context
 	once   sync.Once

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock/penstock/sink/discard"
 )
 
-// The test of a sink that has no broker. With one, Features say what it can do, and Drain reads it with the vendor's client.
+// The test of a sink that has no broker. With one, Features list its abilities, and Drain reads it with the vendor's client.
 func ExampleRun() {
 	_ = func(t *testing.T) { // TestConformance
 		sinktest.Run(t, sinktest.Harness{

@@ -35,7 +35,7 @@ import (
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
-// Harness is what a driver tells the suite.
+// Harness describes a driver for the suite.
 type Harness struct {
 	Features Features
 	// New makes a destination for one test: a separate queue or stream, gone when the test ends.
@@ -45,7 +45,7 @@ type Harness struct {
 	Only []string
 }
 
-// Features is what the driver and its broker can do.
+// Features are the abilities of the driver and its broker.
 type Features struct {
 	// ReadBack: sent messages can be read (Destination.Drain).
 	ReadBack bool
@@ -198,7 +198,7 @@ func refuses(f Features) bool  { return f.Refuses }
 func readBackDurable(f Features) bool { return f.ReadBack && f.Durable }
 func secrets(f Features) bool         { return f.Secrets }
 
-// check fails the test if the harness promises what it does not bring.
+// check fails the test if the harness promises a feature without its hook.
 func (f Features) check(t *testing.T, d *Destination) {
 	t.Helper()
 	need := func(declared bool, feature, field string, given bool) {

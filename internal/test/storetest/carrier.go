@@ -13,7 +13,7 @@ type carrier struct {
 	e     *env
 	r     *reader
 	limit driver.Limit
-	// decide says what becomes of a message that is sent; nil: it is delivered.
+	// decide returns the verdict on a message that is sent; nil: it is delivered.
 	decide func(m penstock.Message) driver.Verdict
 	sent   []penstock.Message // delivered, in order
 }

@@ -29,7 +29,7 @@ var Pooled = Cases{"Visibility/LateCommitIsDelivered", "Lease/OneHolderAtATime",
 var RestlessClock = Cases{"Visibility/CommittedIsDelivered", "Visibility/LateCommitIsDelivered", "Visibility/ManyLateCommits", "Order/EarlyIdentifierCommitsLast", "Order/RowLockedWriters/page=5",
 	"Settle/SettleWhileFetching", "Reclaim/LosesNothing", "Reclaim/LosesNoOpenTransaction"}
 
-// Engine is what another engine of the same database can change: locks, what a snapshot sees, and what is freed.
+// Engine lists the cases that another engine of the same database can change: locks, the view of a snapshot, and freed space.
 var Engine = Cases{"Visibility", "Order", "Lease/FirstSubscribersRace", "Lease/SettleRacesTakeover", "Lease/ContendersNeverBothSettle", "Settle/SettleWhileFetching",
 	"ParkedSettle/CommittedLateBelowTheHead", "Hold/OfOneThatCommittedLate", "Part/LateCommit", "DeadLetterQuery/RetryByQuery", "Subscription/FromNowWithOpenTransaction", "Reclaim", "Retention/BytesBoundTheSpace",
 	"Restore", "Content/PayloadBytes", "Content/KeyAndTopic", "Content/Headers", "Once/OddIDs", "Once/FromSeveralAtOnce", "Outbox/MigrateFromSeveralAtOnce", "Outbox/CreateFromSeveralAtOnce", "Outbox/OddNamesStayApart",

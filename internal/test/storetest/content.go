@@ -32,7 +32,7 @@ func (e *env) sameMessage(got, want penstock.Message) {
 	e.sameContent(got, want)
 }
 
-// sameContent compares what the producer gave.
+// sameContent compares the producer's fields.
 func (e *env) sameContent(got, want penstock.Message) {
 	e.Helper()
 	if got.Key != want.Key {

@@ -41,7 +41,7 @@ func (e *env) someDeadLetters() (*reader, []admin.DeadLetter) {
 	return r, deadLetters
 }
 
-// describes is what a query promises.
+// describes is the promise of a query.
 func describes(q admin.DeadLetterQuery, l admin.DeadLetter) bool {
 	m := l.Message
 	return (len(q.Seqs) == 0 || slices.Contains(q.Seqs, m.Seq)) &&
@@ -147,7 +147,7 @@ func queryPages(e *env) {
 	e.wantInOrder(deadMessages(got), payloads(deadMessages(all))...)
 }
 
-// retry and discard act on what the same query lists, and on nothing else.
+// retry and discard act on the list of the same query, and on nothing else.
 func retryByQuery(e *env) {
 	rnd := e.Random(0)
 	r, all := e.someDeadLetters()

@@ -25,7 +25,7 @@
 //
 // store/sqlite/outbox_suite_test.go is one.
 //
-// What databases cannot do alike is declared in [Features]; a test asks for a
+// Differences between databases are declared in [Features]; a test asks for a
 // feature and never for a driver. A declared feature whose hook is missing
 // fails the suite, so that nothing is skipped by accident. If the store rotates
 // storage by size, open it with sizes small enough (such as 256 KiB) for a few

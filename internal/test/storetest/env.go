@@ -65,7 +65,7 @@ func (t tx) publish(msgs ...penstock.Message) {
 	t.Must(t.Tx.Publish(t.Context(), outbox, msgs...), "Publish in a transaction")
 }
 
-// message makes a message that is told apart by its payload.
+// message makes a message that its payload identifies.
 func message(key, payload string) penstock.Message {
 	return penstock.Message{Key: key, Topic: "test", Payload: []byte(payload)}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// Harness is what a store's test package gives the suite.
+// Harness is the contribution of a store's test package to the suite.
 type Harness struct {
 	// Open makes an empty database on which Migrate has not run and opens a
 	// store on it. It is called once per test, from parallel tests too, fails t
@@ -24,7 +24,7 @@ type Harness struct {
 	// Only, if given, is for a store that passes the whole suite under other conditions
 	// already: what this one can change, see conditions.go. In the long form all cases run.
 	Only Cases
-	// Elsewhere, if given, is what the store passes under harder conditions already. In the long form all cases run.
+	// Elsewhere, if given, has the cases that the store passes under harder conditions already. In the long form all cases run.
 	Elsewhere Cases
 }
 
@@ -50,13 +50,13 @@ func (h Harness) openCreated(t testing.TB) Instance {
 	return i
 }
 
-// Features is what the store or its database can do. The tests of a feature
+// Features are the abilities of the store or its database. The tests of a feature
 // that is false are skipped and say so.
 type Features struct {
 	// ConcurrentWriters: two writing transactions can be open at once. Where false, a second writer
 	// waits until the open transaction ends.
 	ConcurrentWriters bool
-	// Reclaim: OutboxStatus.Bytes falls back to what an empty outbox takes once
+	// Reclaim: OutboxStatus.Bytes falls back to the size of an empty outbox once
 	// everything is settled and Maintain has run a few times.
 	Reclaim bool
 	// SmallPieces: storage is freed in pieces of 256 KiB or less, so that a few
@@ -72,7 +72,7 @@ type Features struct {
 	Lose bool
 	// Versions: Instance.SetVersion and Spoil are given.
 	Versions bool
-	// Buffered: a business transaction takes messages and writes them later, so what the database refuses
+	// Buffered: a business transaction takes messages and writes them later, so a refusal of the database
 	// is an error of Commit.
 	Buffered bool
 }

@@ -196,8 +196,8 @@ func firstSubscribersRace(e *env) {
 }
 
 // The old holder wakes up at the very moment when another takes over. If it is
-// told that a batch is settled, the new one must not get that batch; if it is
-// told ErrFenced, the new one must get it.
+// answered that a batch is settled, the new one must not get that batch; if it is
+// answered with ErrFenced, the new one must get it.
 func settleRacesTakeover(e *env) {
 	const lease = 10 * time.Millisecond
 	rnd := e.Random(0)

@@ -19,7 +19,7 @@ var modelCases = []testCase{
 	{name: "RandomWalk/4", run: func(e *env) { randomWalk(e, 4) }, long: true},
 }
 
-// fate is what is durable of a message and the one subscription.
+// fate is the durable state of a message and the one subscription.
 type fate uint8
 
 const (
@@ -39,7 +39,7 @@ type tracked struct {
 	committed  int   // step of the commit, 0 before
 	fate       fate
 	attempt    int
-	failed     int       // failures that the store was told of
+	failed     int       // failures that the store knows
 	since      time.Time // the first one
 	held       bool      // a dead letter, maybe on its way back, that holds its key
 	outOfOrder bool      // a dead letter that was sent back
@@ -47,7 +47,7 @@ type tracked struct {
 	seen       bool      // by the present Source, and not settled
 	replay     bool      // it has to come once more
 	replaying  bool      // and has, to the present Source
-	life       []string  // for a reader who has to find out what went wrong
+	life       []string  // for a reader who has to find the fault
 }
 
 // note adds to the message's life.
@@ -169,7 +169,7 @@ func randomWalk(e *env, part int) {
 	e.Logf("%d messages; %v", len(w.all), w.counts)
 }
 
-// apply makes durable what was chosen of a batch.
+// apply makes the choice of a batch durable.
 func (w *walk) apply(b *walkBatch) {
 	for i, m := range b.Messages {
 		if b.settled[i] || !b.chosen[i] {
@@ -214,7 +214,7 @@ func (w *walk) waits(key string) bool {
 	})
 }
 
-// leave forgets what the present reader had in hand.
+// leave forgets the messages that the present reader had in hand.
 func (w *walk) leave() {
 	for _, t := range w.all {
 		t.seen, t.replaying = false, false

@@ -8,7 +8,7 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// take compares a batch with the model, and decides what becomes of it.
+// take compares a batch with the model, and decides about it.
 func (w *walk) take(b driver.Batch, limit driver.Limit) {
 	w.Helper()
 	if b.Rewound {
@@ -49,7 +49,7 @@ func (w *walk) take(b driver.Batch, limit driver.Limit) {
 	}
 }
 
-// origin tells where a message came from, if it may come at all.
+// origin says where a message came from, if it may come at all.
 func (w *walk) origin(t *tracked) came {
 	w.Helper()
 	switch {

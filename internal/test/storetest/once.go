@@ -39,7 +39,7 @@ func (e *env) once() onceStore {
 	return store
 }
 
-// said makes a message for each text, which says its id, a colon, and what it says; without an id nothing comes before the colon.
+// said makes a message for each text, which has its id, a colon, and a text; without an id nothing comes before the colon.
 func said(texts ...string) (msgs []penstock.Message) {
 	for _, text := range texts {
 		id, _, _ := strings.Cut(text, ":")

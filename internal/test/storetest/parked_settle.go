@@ -8,7 +8,7 @@ import (
 	"github.com/penstock/penstock/internal/test/suite"
 )
 
-// What parks and what drains takes effect with its batch, in order of batches.
+// Parking and draining take effect with its batch, in order of batches.
 var parkedSettleCases = []testCase{
 	{name: "SettledTwice", run: parkedTwice},
 	{name: "BehindAnUndecidedBatch", run: parkedBehindUndecided},

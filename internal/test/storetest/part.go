@@ -53,7 +53,7 @@ func sent(payloads ...string) verdicts {
 	return v
 }
 
-// wantSettled compares what status says of the outbox.
+// wantSettled compares the outbox's status.
 func (e *env) wantSettled(r *reader, settled, backlog int64) {
 	e.Helper()
 	if s := e.subscriptionStatus(r.req); s.Settled != settled || s.Backlog != backlog || backlog == 0 != (s.OldestAge == 0) {

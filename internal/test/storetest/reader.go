@@ -107,7 +107,7 @@ func (r *reader) fetch(limit driver.Limit) driver.Batch {
 	return b
 }
 
-// check looks at what holds for any batch.
+// check has the conditions that hold for any batch.
 func (r *reader) check(b driver.Batch, limit driver.Limit) {
 	r.e.Helper()
 	if len(b.Messages) == 0 {
@@ -173,7 +173,7 @@ func (r *reader) close() {
 	r.e.Must(r.Close(r.e.ctx), "Close of a source")
 }
 
-// again closes the reader and subscribes anew: what is durable shows.
+// again closes the reader and subscribes anew: the durable state shows.
 func (r *reader) again() *reader {
 	r.e.Helper()
 	r.close()

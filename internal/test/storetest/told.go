@@ -10,7 +10,7 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// Settle settles as a relay does, whatever batches and verdicts a test has at hand. It tells the Source what is new, says how far the
+// Settle settles as a relay does, whatever batches and verdicts a test has at hand. It gives the Source the news, says how far the
 // cursor may pass, and repeats a call that was not answered before it makes another.
 func Settle(ctx context.Context, src driver.Source, settled ...driver.Settled) error {
 	known, _ := toldOf.LoadOrStore(src, &told{source: src, batches: map[uint64]*toldBatch{}})
@@ -29,21 +29,21 @@ func Settle(ctx context.Context, src driver.Source, settled ...driver.Settled) e
 	return t.call(ctx)
 }
 
-var toldOf sync.Map // *told by Source
+var toldOf sync.Map // *news by Source
 
-// told is what was reported to a Source.
+// told has the reports to a Source.
 type told struct {
 	source     driver.Source
 	mu         sync.Mutex
 	attempt    uint64
 	batches    map[uint64]*toldBatch
-	passed     uint64 // the cursor was told to pass all batches up to this one
+	passed     uint64 // the cursor may pass all batches up to this one
 	unanswered []driver.Settled
 }
 
 type toldBatch struct {
 	driver.Batch
-	known []bool // of each message: its verdict was told
+	known []bool // of each message: its verdict was reported
 }
 
 func (t *told) call(ctx context.Context) error {
@@ -59,7 +59,7 @@ func (t *told) call(ctx context.Context) error {
 	return err
 }
 
-// take notes that news was told.
+// take notes that news was reported.
 func (t *told) take(s driver.Settled) {
 	known := t.batches[s.Batch.Number].known
 	for i := range known {
@@ -70,7 +70,7 @@ func (t *told) take(s driver.Settled) {
 	}
 }
 
-// news is what of this is new, and which batches the cursor passes with it.
+// news is the new part of this, and which batches the cursor passes with it.
 func (t *told) news(settled []driver.Settled) (news []driver.Settled) {
 	over := map[uint64]bool{} // batches that have all their verdicts, with these
 	for number, b := range t.batches {
@@ -78,7 +78,7 @@ func (t *told) news(settled []driver.Settled) (news []driver.Settled) {
 	}
 	for _, s := range settled {
 		number := s.Batch.Number
-		if s.Batch.Rewound { // what came before is forgotten
+		if s.Batch.Rewound { // earlier batches are forgotten
 			t.passed = max(t.passed, number-1)
 		}
 		b := t.batches[number]

@@ -129,7 +129,7 @@ func (e *env) parkedKeys(r *reader) []admin.ParkedKey {
 	return keys
 }
 
-// wantParked compares what status says of parked messages.
+// wantParked compares the status of parked messages.
 func (e *env) wantParked(r *reader, parked, keys, held int64) {
 	e.Helper()
 	s := e.subscriptionStatus(r.req)

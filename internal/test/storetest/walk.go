@@ -13,7 +13,7 @@ import (
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
-// The operations of randomWalk. Each calls the store and tells the model.
+// The operations of randomWalk. Each calls the store and the model.
 
 func (w *walk) store() driver.Store { return w.stores[w.rnd.IntN(len(w.stores))] }
 

@@ -76,7 +76,7 @@ func (e *Env) Eventually(what string, cond func() bool) {
 	}
 }
 
-// Random returns a generator that PENSTOCK_SEED repeats; part tells several of
+// Random returns a generator that PENSTOCK_SEED repeats; part separates several of
 // one test apart.
 func (e *Env) Random(part int) *rand.Rand {
 	e.Helper()

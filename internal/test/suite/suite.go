@@ -25,7 +25,7 @@ type Group struct {
 	Cases []Case
 }
 
-// Choice says which of the cases run, and what the store can do.
+// Choice says which of the cases run, and the store's abilities.
 type Choice struct {
 	Groups          []string // if given, the only ones
 	Only, Elsewhere Cases    // see the harnesses

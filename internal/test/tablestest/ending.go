@@ -57,7 +57,7 @@ func retry(ctx context.Context, q driver.Queue, leases []int64, last bool) ([]in
 	return single(leases, err)
 }
 
-// single is what a call says that has an error where others leave a lease out.
+// single is the answer of a call that has an error where others leave a lease out.
 func single(leases []int64, err error) ([]int64, error) {
 	if errors.Is(err, penstock.ErrLeaseLost) {
 		return nil, nil

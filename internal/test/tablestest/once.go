@@ -29,7 +29,7 @@ func publish(f *fixture, trip Trip, cut string) {
 	f.counts("select count(*) from {schema}.attempts where not given_up", 1) // that of the last
 }
 
-// The same of jobs, whose numbers are told.
+// The same of jobs, whose numbers are returned.
 func enqueue(f *fixture, trip Trip, cut string, dedup bool) {
 	jobs := func(n int) (all []penstock.NewJob) {
 		for i := range 3 {
@@ -86,7 +86,7 @@ func claim(f *fixture, trip Trip, cut string) {
 	next(claims(first...), second)
 }
 
-// What processes that died have left is taken away a day later, not before.
+// The rows of processes that died are taken away a day later, not before.
 func attemptsOfTheDead(f *fixture) {
 	f.exec(fmt.Sprintf("insert into {schema}.attempts (attempt, at) values (1, %s), (2, %s)", f.Ago(48*time.Hour), f.Ago(2*time.Hour)))
 	_, err := f.q.Enqueue(f.Context(), penstock.NewJob{})

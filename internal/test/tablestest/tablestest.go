@@ -19,7 +19,7 @@ import (
 	"github.com/penstock/penstock/internal/test/wire"
 )
 
-// Harness is what a store's test package gives the suite.
+// Harness is the contribution of a store's test package to the suite.
 type Harness struct {
 	// Open makes a migrated database with the outbox orders and the queue jobs.
 	Open func(t testing.TB) Instance
@@ -34,7 +34,7 @@ type Harness struct {
 	Only suite.Cases
 }
 
-// Engine is what another engine of the same database can change: locks, and what columns take.
+// Engine lists the cases that another engine of the same database can change: locks, and the values of columns.
 var Engine = suite.Cases{"Locks/MaintainLooksFirst", "Rows/PlainInserts"}
 
 // Store is one on plain tables.
@@ -197,7 +197,7 @@ func (f *fixture) lose(trip Trip, cut, goOnAt string) {
 	})
 }
 
-// arrive has what is late arrive.
+// arrive lets the late bytes arrive.
 func (f *fixture) arrive(cut string) {
 	if cut == "late" {
 		f.Proxy.Arrive()

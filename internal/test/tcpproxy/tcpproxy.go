@@ -23,9 +23,9 @@ import (
 type Direction uint8
 
 const (
-	// ToServer is what the client says.
+	// ToServer has the bytes of the client.
 	ToServer Direction = 1 << iota
-	// ToClient is what the server says.
+	// ToClient has the bytes of the server.
 	ToClient
 	// Both ways.
 	Both = ToServer | ToClient
@@ -52,10 +52,10 @@ type Proxy struct {
 // link is one client's connection to the server.
 type link struct {
 	client, server net.Conn
-	trap           *trap // what the server says next springs it
+	trap           *trap // the server's next bytes spring it
 }
 
-// TB is what New needs of a test. Benchmarks also use the proxy, and the program that runs them
+// TB has the methods of a test that New needs. Benchmarks also use the proxy, and the program that runs them
 // must not link a testing package.
 type TB interface {
 	Helper()
@@ -122,7 +122,7 @@ func (p *Proxy) Delay(d time.Duration) {
 	p.delay = d
 }
 
-// Resume ends Refuse, Stall and Delay; what was held back arrives.
+// Resume ends Refuse, Stall and Delay; the bytes held back arrive.
 func (p *Proxy) Resume() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package testseed is what random tests draw from, and what repeats them:
+// Package testseed has the numbers for random tests, and repeats them:
 // PENSTOCK_SEED is the seed of a run. Without PENSTOCK_ROUNDS random walks, loads and repetitions
 // have their short form, which tries the same things fewer times. 1 is the long form, as in
 // `make soak`, and more makes that longer.
@@ -54,7 +54,7 @@ func Steps(long int) int {
 	return (long + 3) / 4
 }
 
-// New returns a generator that the seed repeats; test and part tell several of one
+// New returns a generator that the seed repeats; test and part separate several of one
 // run apart.
 func New(test string, part int) *rand.Rand {
 	h := fnv.New64a()

@@ -23,7 +23,7 @@ func Database(tb testing.TB, baseURL string) string {
 	return database(tb, baseURL, "template1")
 }
 
-// database is Database with what the database named template has in it.
+// database is Database with a copy of the database named template.
 func database(tb testing.TB, baseURL, template string) string {
 	tb.Helper()
 	name := databaseName()
@@ -44,7 +44,7 @@ func database(tb testing.TB, baseURL, template string) string {
 }
 
 // create copies the template. From version 15 on PostgreSQL would copy it block by block through
-// its log. It is told to copy the files, as it did before: that takes a fifth of the processor's
+// its log. It is set to copy the files, as it did before: that takes a fifth of the processor's
 // time.
 func create(baseURL, name, template string) error {
 	return session(baseURL, func(ctx context.Context, conn *pgx.Conn) error {

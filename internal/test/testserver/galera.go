@@ -100,7 +100,7 @@ func (m *MariaDB) synced(ctx context.Context) error {
 	return nil
 }
 
-// galeraLibrary is what makes MariaDB a node.
+// galeraLibrary makes MariaDB a node.
 func galeraLibrary() (string, error) {
 	if _, err := mariadbBin(); err != nil {
 		return "", err

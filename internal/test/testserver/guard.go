@@ -10,7 +10,7 @@ import (
 
 // guardScript outlives the process that started it by a moment. Its standard input ends when that
 // process does, also by SIGKILL or by the panic of a test that ran out of time, where no cleanup
-// function is called. It then ends the process groups it was last told of and removes the server's
+// function is called. It then ends the process groups it last heard of and removes the server's
 // folder.
 const guardScript = `
 signal=$1 dir=$2 groups=
@@ -57,7 +57,7 @@ func (g *guard) watch(procs ...*process) error {
 	return err
 }
 
-// close ends what is watched, removes the folder and waits for both.
+// close ends the watched processes, removes the folder and waits for both.
 func (g *guard) close() error {
 	g.pipe.Close()
 	return g.cmd.Wait()

@@ -30,7 +30,7 @@ type Kafka struct {
 	jvm        []string
 }
 
-// KafkaOptions is what a test may want of a broker.
+// KafkaOptions are a test's wishes for a broker.
 type KafkaOptions struct {
 	// Listeners besides the one of URL.
 	Listeners []KafkaListener
@@ -48,7 +48,7 @@ type KafkaListener struct {
 	Name     string // in capitals
 	Protocol string // PLAINTEXT, SASL_PLAINTEXT, SSL or SASL_SSL
 	Port     int
-	// Advertised is the address that clients are told, such as a proxy's.
+	// Advertised is the address that clients get, such as a proxy's.
 	Advertised string
 }
 

@@ -23,7 +23,7 @@ const PasswordRole = "penstock_password"
 
 // Postgres is a private PostgreSQL server.
 //
-// fsync is off: what was committed survives Kill all the same, because the
+// fsync is off: commits survive Kill all the same, because the
 // operating system lives on. Say "fsync = on" where the cost of a commit
 // matters.
 type Postgres struct {

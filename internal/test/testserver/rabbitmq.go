@@ -134,7 +134,7 @@ func (r *RabbitMQ) Kill() error {
 	return r.server.Kill()
 }
 
-// Ctl runs rabbitmqctl against the node and returns what it printed.
+// Ctl runs rabbitmqctl against the node and returns its output.
 func (r *RabbitMQ) Ctl(args ...string) (string, error) {
 	out, err := r.run("rabbitmqctl", args...).CombinedOutput()
 	if err != nil {

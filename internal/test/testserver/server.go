@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// server is what the private servers have in common. It is a program in a private folder that can
+// server has the parts that private servers share. It is a program in a private folder that can
 // be stopped, killed and started again on the same data and the same port.
 type server struct {
 	name    string

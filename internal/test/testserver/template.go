@@ -15,7 +15,7 @@ type Template struct {
 	// Fill gets the URL of an empty database. It leaves no session open there,
 	// because PostgreSQL does not copy a database that is in use.
 	Fill func(url string) error
-	// From is what it is filled on, on the same server; nil: an empty database.
+	// From is the base that it is filled on, on the same server; nil: an empty database.
 	From *Template
 	// Server is the URL of the server; empty: the one that all tests share.
 	Server string
@@ -25,7 +25,7 @@ type Template struct {
 	err          error
 }
 
-// Database is the package's Database with what Fill made in it.
+// Database is the package's Database with the contents that Fill made.
 func (t *Template) Database(tb testing.TB) string {
 	tb.Helper()
 	server := t.Server
@@ -74,7 +74,7 @@ func (t *Template) make(server string) error {
 	return execute(server, "alter database "+name+" allow_connections false")
 }
 
-// Drop drops what the copies were made of, if any was made.
+// Drop drops the originals of the copies, if any was made.
 func (t *Template) Drop() error {
 	if t.name == "" {
 		return nil

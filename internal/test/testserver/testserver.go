@@ -74,7 +74,7 @@ func MissingExtras() []*MissingError {
 	return all
 }
 
-// chromium is what the tests of cmd/penstock/internal/console start.
+// chromium finds the browser for the tests of cmd/penstock/internal/console.
 func chromium() (string, error) {
 	if path, err := exec.LookPath("chromium"); err == nil {
 		return path, nil

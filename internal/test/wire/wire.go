@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Fault is what happens to a round trip.
+// Fault is an accident of a round trip.
 type Fault int
 
 const (
@@ -25,7 +25,7 @@ const (
 	faults
 )
 
-// Proxy decides what happens to every round trip.
+// Proxy decides about every round trip.
 type Proxy struct {
 	Trips  atomic.Int64        // how many were asked for
 	Answer atomic.Int64        // bytes of PostgreSQL's largest answer to one
@@ -51,7 +51,7 @@ func (p *Proxy) Decide(decide func(trip []byte) Fault) {
 	p.decide = decide
 }
 
-// Once has a fault happen to the first trip with the text in it, and then tells of those that follow.
+// Once has a fault happen to the first trip with the text in it, and then reports those that follow.
 func (p *Proxy) Once(f Fault, text string, then func(trip []byte)) {
 	lost := false
 	p.Decide(func(trip []byte) Fault {
@@ -69,7 +69,7 @@ func (p *Proxy) Once(f Fault, text string, then func(trip []byte)) {
 // Let lets a late trip continue, if it has not.
 func (p *Proxy) Let() { p.letIt.Do(func() { close(p.let) }) }
 
-// Arrive is Let, and waits until the server has done what was late.
+// Arrive is Let, and waits until the server has done the late work.
 func (p *Proxy) Arrive() {
 	p.Let()
 	<-p.done

@@ -104,7 +104,7 @@ func (f *fixture) insert() (pgx.Tx, *pgx.Conn) {
 }
 
 // An open transaction delays the index. After the lock timeout, the error names the session that
-// it waited for, and what remains. The next attempt replaces it.
+// it waited for, and the remains. The next attempt replaces it.
 func TestFixWaits(t *testing.T) {
 	f := newFixture(t)
 	cfg := f.dotnet(1000, 0)

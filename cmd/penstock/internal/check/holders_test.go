@@ -13,7 +13,7 @@ import (
 	"github.com/penstock/penstock/internal/test/testserver"
 )
 
-// On a separate server, because what holds back vacuum does so for all databases: prepared
+// On a separate server, because holders of vacuum's horizon hold it for all databases: prepared
 // transactions, replication slots, a session. Autovacuum is off.
 func TestHolders(t *testing.T) {
 	server := testserver.StartPostgres(t, "max_prepared_transactions = 5", "wal_level = logical", "autovacuum = off")

@@ -66,7 +66,7 @@ func TestFewRights(t *testing.T) {
 		t.Errorf("with the rights:\n%s", text(t, r))
 	}
 
-	// The necessary rights depend on what happens to delivered rows.
+	// The necessary rights depend on the way to mark delivered rows.
 	cfg.Columns.ProcessedAt, cfg.Columns.Attempts, cfg.Delivered, cfg.Workers = "", "", adopted.Delete, 2
 	f.exec(`revoke update ("done_at", "attempts") on outbox from ` + role)
 	lacks = find(t, f.checkWith(conn, cfg, check.Options{}), check.CodePermission)

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
 )
 
-// Every mistake of a file is reported at once, with its line and what to write instead.
+// Every mistake of a file is reported at once, with its line and a correction.
 func ExampleLoad() {
 	dir, err := os.MkdirTemp("", "example")
 	if err != nil {

@@ -34,7 +34,7 @@ func (p plain) QueueStatusUpTo(ctx context.Context, _ int, names ...string) ([]a
 }
 
 // Findings exist at the first visit and are at most half a minute old while a page is open, though the doctor takes a while. A client
-// that does not want to wait for that checks at once. They link to what they concern.
+// that does not want to wait for that checks at once. They link to their subjects.
 func TestFindingsAreYoung(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sqlitetest.New(t)

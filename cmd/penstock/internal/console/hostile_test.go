@@ -158,7 +158,7 @@ func TestTheAuditIsBounded(t *testing.T) {
 	})
 }
 
-// A role that may not read something is told so, rather than shown that nothing exists.
+// A role that may not read something sees that, and not an empty list.
 func TestARoleThatMayNotRead(t *testing.T) {
 	url := postgrestest.Database(t)
 	owner, err := postgres.Open(t.Context(), url, postgres.Options{})

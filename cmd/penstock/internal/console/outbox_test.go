@@ -51,7 +51,7 @@ func (blind) HeldSegments(context.Context) ([]doctor.HeldSegment, error) {
 	return nil, errors.New("permission denied for function _segments")
 }
 
-// The page says what a role may not read, and shows the rest.
+// The page names the parts that a role may not read, and shows the rest.
 func TestWhoKeepsASegmentIsNotForAll(t *testing.T) {
 	s, err := postgres.Open(t.Context(), postgrestest.Database(t), postgres.Options{})
 	must(t, err)
@@ -63,7 +63,7 @@ func TestWhoKeepsASegmentIsNotForAll(t *testing.T) {
 	}
 }
 
-// The page shows only what is known about the sink: nothing if no relay runs, and not that all is well while a key is parked. A limit that does not
+// The page shows only known facts about the sink: nothing if no relay runs, and not that all is well while a key is parked. A limit that does not
 // exist is left out.
 func TestWhatIsSaidOfTheSink(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// Workers are listed with what they run: where heartbeats are kept also those that are idle, silent or stopped, and elsewhere the page says so.
+// Workers are listed with their jobs: where heartbeats are kept also those that are idle, silent or stopped, and elsewhere the page says so.
 func TestWorkers(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
 		d := serve(t, s)

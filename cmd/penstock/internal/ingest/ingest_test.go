@@ -178,7 +178,7 @@ func TestForms(t *testing.T) {
 	})
 }
 
-// A refusal says what is wrong and where, and nothing of the request is published.
+// A refusal names the fault and its place, and nothing of the request is published.
 func TestRefusals(t *testing.T) {
 	stores(t, func(t *testing.T, _ string, store database) {
 		s, _ := serve(t, store, ingest.Options{MaxBody: 1000})

@@ -25,7 +25,7 @@ import (
 )
 
 type report struct {
-	Server  string   `json:"server"` // what version() says
+	Server  string   `json:"server"` // the answer of version()
 	At      string   `json:"at"`
 	Seconds float64  `json:"seconds"`
 	Passed  []string `json:"passed"`
@@ -85,7 +85,7 @@ func version(url string) string {
 	return v
 }
 
-// read takes events, and tells of failures as they come.
+// read takes events, and prints failures as they come.
 func read(from io.Reader, progress io.Writer) (r report, err error) {
 	r.Passed, r.Failed, r.Skipped = []string{}, []result{}, []result{}
 	output := map[string][]string{}

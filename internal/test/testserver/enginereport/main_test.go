@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// The report says what passed, what failed and why, and no password.
+// The report lists passed tests, failed ones and why, and no password.
 func TestReport(t *testing.T) {
 	t.Parallel()
 	events := `# a line that is none

@@ -12,7 +12,7 @@
 //	withservers -only redis     named in PENSTOCK_TEST_REDIS
 //	withservers -only artemis   Artemis of PENSTOCK_TEST_ARTEMIS, named in PENSTOCK_TEST_AMQP1
 //	withservers -only mariadb …  MariaDB with InnoDB and MyRocks
-//	withservers -missing    print the packages it would need, by Debian's names, and what each is for
+//	withservers -missing    print the packages it would need, by Debian's names, and the use of each
 //	withservers -missing-extras  and those without which a few tests are skipped
 package main
 
@@ -81,7 +81,7 @@ func main() {
 	os.Exit(status)
 }
 
-// start starts what the environment does not name and returns the variables
+// start starts the servers that the environment does not name and returns the variables
 // that name it.
 func start(only string, pooled bool, conf []string) (env []string, stop func() error, err error) {
 	type started struct {
