@@ -2,6 +2,7 @@ package penstock
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"strings"
@@ -20,6 +21,9 @@ const (
 
 // HeaderKind is the header that carries the kind of a job. A message that becomes a job may carry it as well.
 const HeaderKind = "penstock-kind"
+
+// MemberSteps is the member of a report that holds the results of steps by their names, see work.Step.
+const MemberSteps = "penstock-steps"
 
 // NewJob is a job to enqueue.
 type NewJob struct {
@@ -116,6 +120,8 @@ type Job struct {
 	CreatedAt time.Time
 	Headers   map[string]string
 	Payload   []byte
+	// Report is what the last attempt that reported has reported, as JSON; nil if none has. The results of steps are in its member MemberSteps.
+	Report json.RawMessage
 	// Lease is the token of this claim: Ack, Retry, DeadLetter and Extend take it.
 	Lease int64
 	// LeaseUntil is when the lease ends at the earliest. If the claim also did maintenance, it ends a little later.

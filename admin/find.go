@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -40,6 +41,8 @@ type Whereabouts struct {
 	Attempts int                `json:"attempts"`
 	Failures []penstock.Failure `json:"failures"`
 	Worker   string             `json:"worker,omitempty"`
+	// Report is what the last attempt of a job that reported has reported, as JSON.
+	Report json.RawMessage `json:"report,omitempty"`
 	// Until is when it is tried again, or when its lease ends. DiedAt is when it became a dead letter.
 	Until  time.Time `json:"until,omitzero"`
 	DiedAt time.Time `json:"died_at,omitzero"`

@@ -166,7 +166,12 @@ type GroupStore interface {
 
 // Reporter is a queue that keeps a worker's report of a job that it runs: its progress, or its result.
 type Reporter interface {
-	// Report replaces the report of a job. It is JSON of up to MaxReportBytes. ErrLeaseLost if the lease is lost.
+	// Report replaces the report of a job, but for the results of its steps. It is JSON of up to MaxReportBytes, with those. The next
+	// attempt has it as Job.Report. ErrLeaseLost if the lease is lost.
+	//
+	// The results are an object by the steps' names, the report's member MemberSteps. A report that has this member adds to the one before:
+	// its members to those, and its steps to theirs. It is refused if the job has a step of that name.
+	// A report that is not an object is refused if the job has steps; a step takes the place of one.
 	Report(ctx context.Context, lease int64, report []byte) error
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/penstock/penstock"
 )
 
 // jobContext is a handler's context. A cancellable context costs as much as everything else that is done for a
@@ -11,13 +13,14 @@ import (
 type jobContext struct {
 	parent context.Context
 	queue  Queue // of Report
-	lease  int64
+	job    *penstock.Job
 
 	mu    sync.Mutex
 	made  context.Context // nil: the handler has not used it
 	stop  context.CancelCauseFunc
 	over  bool
 	cause error
+	steps steps
 }
 
 var _ context.Context = (*jobContext)(nil)

@@ -10,6 +10,9 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/store/postgres"
@@ -174,6 +177,49 @@ func ExampleReport() {
 		return nil
 	}, work.Options{}))
 }
+
+// A payment is charged once, though the parcel is not sent at the first attempt.
+func ExampleStep() {
+	ctx := context.Background()
+	store, err := postgres.Open(ctx, os.Getenv("DATABASE_URL"), postgres.Options{})
+	check(err)
+	defer func() { _ = store.Close() }()
+	check(work.Run(ctx, store.Queue("orders"), func(ctx context.Context, job penstock.Job) error {
+		receipt, err := work.Step(ctx, "charge", func(ctx context.Context) (string, error) {
+			return charge(ctx, job.Payload, fmt.Sprintf("order %d", job.ID)) // the payment provider takes the same key once
+		})
+		if err != nil {
+			return err
+		}
+		return ship(ctx, job.Payload, receipt)
+	}, work.Options{}))
+}
+
+// The step's writes and its result are in one transaction.
+func ExampleStepTx() {
+	ctx := context.Background()
+	db, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
+	check(err)
+	defer db.Close()
+	orders := postgres.New(db, postgres.Options{}).Queue("orders")
+	check(work.Run(ctx, orders, func(ctx context.Context, job penstock.Job) error {
+		var receipt string
+		err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) (err error) {
+			receipt, err = work.StepTx(ctx, orders.Reporter(tx), "book", func(ctx context.Context) (string, error) {
+				_, err := tx.Exec(ctx, "insert into bookings (details) values ($1)", job.Payload)
+				return "booked", err
+			})
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		return ship(ctx, job.Payload, receipt)
+	}, work.Options{}))
+}
+
+func charge(context.Context, []byte, string) (string, error) { return "", nil }
+func ship(context.Context, []byte, string) error             { return nil }
 
 // newStore is a file with the queue emails, for one example.
 func newStore(ctx context.Context) (store *sqlite.Store, remove func()) {

@@ -17,7 +17,7 @@ func (w *worker) enqueue(handling, writing context.Context, jobs []penstock.Job,
 	for i := range tasks {
 		t := &tasks[i]
 		t.job, t.until, t.over = &jobs[i], until, over
-		t.ctx.parent, t.ctx.queue, t.ctx.lease = handling, w.q, jobs[i].Lease
+		t.ctx.parent, t.ctx.queue, t.ctx.job = handling, w.q, &jobs[i]
 		w.hold(t)
 		w.queued = append(w.queued, t)
 	}

@@ -113,7 +113,7 @@ func TestCommandGetsPayloadAndVariables(t *testing.T) {
 	clitest.Same(t, "what the commands saw", o.stdout, want)
 }
 
-// A report that a command writes to its file is kept with its job, and visible while it runs. An invalid report is logged and does no
+// A report that a command writes to its file is kept with its job, visible while it runs, and there for the next attempt. An invalid report is logged and does no
 // harm.
 func TestCommandReports(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
@@ -123,6 +123,7 @@ func TestCommandReports(t *testing.T) {
 	wait := filepath.Join(t.TempDir(), "wait")
 	for _, script := range []string{`echo '{"frames": 17}' >"$PENSTOCK_JOB_REPORT"`, `echo half a >"$PENSTOCK_JOB_REPORT"; echo film >>"$PENSTOCK_JOB_REPORT"`, `true`,
 		`mkfifo "$PENSTOCK_JOB_REPORT"`, `ln -s /etc/passwd "$PENSTOCK_JOB_REPORT"`, `head -c 70000 /dev/zero >"$PENSTOCK_JOB_REPORT"`,
+		`if [ -e "$PENSTOCK_JOB_REPORT" ]; then sed 's/1/2/' "$PENSTOCK_JOB_REPORT" >"$PENSTOCK_JOB_REPORT.2"; mv "$PENSTOCK_JOB_REPORT.2" "$PENSTOCK_JOB_REPORT"; else echo '{"part":1}' >"$PENSTOCK_JOB_REPORT"; exit 1; fi`,
 		`echo '{"now": 1}' >"$PENSTOCK_JOB_REPORT"; while [ ! -e '` + wait + `' ]; do sleep 0.05; done; printf '"end"' >"$PENSTOCK_JOB_REPORT"`} {
 		d.must("enqueue", "films", script)
 	}
@@ -132,7 +133,7 @@ func TestCommandReports(t *testing.T) {
 		}).Running(t.Context(), "films", 10); err == nil && len(running) == 1 && string(running[0].Report) == `{"now": 1}` {
 			_ = os.WriteFile(wait, nil, 0o600)
 		}
-		return nothingToDo(q)
+		return nothingToDo(q) && q.Delayed == 0
 	}, "--exec", `sh -c "$(cat)"`, "--concurrency", "2")
 	clitest.Contains(t, o.stderr, "a report cannot be used")
 	var reports []string
@@ -144,7 +145,7 @@ func TestCommandReports(t *testing.T) {
 		reports = append(reports, fmt.Sprint(j.ID, " ", string(j.Report)))
 	}
 	slices.Sort(reports)
-	clitest.Same(t, "what is kept", strings.Join(reports, "\n"), "1 {\"frames\":17}\n2 \"half a\\nfilm\"\n3 \n4 \n5 \n6 \n7 \"end\"")
+	clitest.Same(t, "what is kept", strings.Join(reports, "\n"), "1 {\"frames\":17}\n2 \"half a\\nfilm\"\n3 \n4 \n5 \n6 \n7 {\"part\":2}\n8 \"end\"")
 	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "penstock-reports-*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}

@@ -128,6 +128,7 @@ func (k *kept) fill(f *admin.Found, w admin.Whereabouts) {
 	}
 	if len(k.headers) > 0 {
 		f.Message.Headers, unread = decodeHeaders(k.headers)
+		f.Message.Headers, w.Report = withoutReport(f.Message.Headers)
 	}
 	var h pg.History
 	h.Parse(k.failures)

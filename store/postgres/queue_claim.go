@@ -141,13 +141,30 @@ func (q *Queue) DeadLetter(ctx context.Context, lease int64, reason string) erro
 
 // Report implements driver.Reporter. A job that was claimed together with others gets a separate row for it.
 func (q *Queue) Report(ctx context.Context, lease int64, report []byte) error {
+	return q.reportOn(ctx, q.store.pool, lease, report)
+}
+
+// Reporter is the queue's Report within a transaction: it takes effect if tx commits. work.StepTx takes it. Until tx ends, the lease can neither be
+// extended nor ended, so report last.
+func (q *Queue) Reporter(tx pgx.Tx) driver.Reporter { return reporterTx{q, tx} }
+
+type reporterTx struct {
+	q  *Queue
+	tx pgx.Tx
+}
+
+func (r reporterTx) Report(ctx context.Context, lease int64, report []byte) error {
+	return r.q.reportOn(ctx, r.tx, lease, report)
+}
+
+func (q *Queue) reportOn(ctx context.Context, on querier, lease int64, report []byte) error {
 	if len(report) > penstock.MaxReportBytes {
 		return &penstock.FieldError{Field: "report", Problem: fmt.Sprintf("has %d bytes, the limit is %d", len(report), penstock.MaxReportBytes), Hint: "store it elsewhere and report a reference"}
 	}
 	if !json.Valid(report) { // none at all would take back the report before
 		return &penstock.FieldError{Field: "report", Problem: "is no JSON", Hint: "write a number, a text in quotes, or an object"}
 	}
-	_, err := q.store.pool.Exec(ctx, q.report, q.name, lease, report)
+	_, err := on.Exec(ctx, q.report, q.name, lease, report)
 	return q.failed(ctx, err)
 }
 

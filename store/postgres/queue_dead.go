@@ -77,6 +77,7 @@ func (s *Store) DeadJobs(ctx context.Context, q admin.DeadJobQuery) ([]admin.Dea
 		j.CreatedAt, d.At = j.CreatedAt.UTC(), d.At.UTC()
 		if len(headers) > 0 {
 			j.Headers, err = decodeHeaders(headers)
+			j.Headers, j.Report = withoutReport(j.Headers)
 		}
 		h.Parse(failures)
 		d.Failures = withUnread(h.Failures, j.Attempt, err)

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -104,7 +105,7 @@ func (d *jobDecoder) decode(j *penstock.Job, row [][]byte) error {
 		if err != nil {
 			return fmt.Errorf("headers of job %d: %w", j.ID, err)
 		}
-		j.Headers = headers
+		j.Headers, j.Report = withoutReport(headers)
 	}
 	if len(row) < leasedJobColumns {
 		return nil
@@ -133,9 +134,26 @@ func scanJob(j *penstock.Job, rows pgx.Rows) error {
 	if len(headers) == 0 {
 		return nil
 	}
-	var err error
-	j.Headers, err = decodeHeaders(headers)
+	decoded, err := decodeHeaders(headers)
+	j.Headers, j.Report = withoutReport(decoded)
 	return err
+}
+
+// headerReport carries what an earlier attempt has reported.
+const headerReport = "penstock-report"
+
+// withoutReport parts the headers that a producer gave a job from the report of an earlier attempt. They may be copied to another job, which has
+// no report.
+func withoutReport(headers map[string]string) (map[string]string, json.RawMessage) {
+	text, ok := headers[headerReport]
+	if !ok {
+		return headers, nil
+	}
+	delete(headers, headerReport)
+	if len(headers) == 0 {
+		headers = nil
+	}
+	return headers, json.RawMessage(text)
 }
 
 // collectEnqueued reads rows of an id, where jobs have dedup keys also of whether it is

@@ -89,6 +89,10 @@ func (b *enqueueTx) Enqueue(ctx context.Context, queue string, jobs ...penstock.
 	return b.store.Queue(queue).EnqueueTx(ctx, b.tx, jobs...)
 }
 
+func (b *enqueueTx) Reporter(queue string) driver.Reporter {
+	return b.store.Queue(queue).Reporter(b.tx)
+}
+
 func (b *enqueueTx) SetQueue(ctx context.Context, queue string, set penstock.QueueSettings) error {
 	schema := pgx.Identifier{b.store.Schema()}.Sanitize()
 	if _, err := b.tx.Exec(ctx, "select "+schema+".set_queue($1, max_running => $2)", queue, set.MaxRunning); err != nil || set.Paused == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -330,6 +331,44 @@ func TestKindsInGo(t *testing.T) {
 		t.Errorf("the middleware saw %d jobs, want 2", n)
 	}
 	d.wants("select (ready + running + waiting + delayed + dead)::text from penstock.queue_status('mails')", "0")
+}
+
+func TestStepsInGo(t *testing.T) {
+	t.Parallel()
+	d := newGoDocs(t, "docs/guides/queues.md", 2)
+	mails := d.store.Queue("mails")
+	_, err := mails.Enqueue(d.ctx, penstock.NewJob{Payload: []byte("socks")})
+	d.must(err)
+	ctx, done := d.until(2)
+	var charged, shipped atomic.Int32
+	charge := func(_ context.Context, order []byte, key string) (string, error) {
+		charged.Add(1)
+		return string(order) + " " + key, nil
+	}
+	ship := func(_ context.Context, order []byte, receipt string) error {
+		done()
+		if err := d.check("socks order 1", receipt); err != nil {
+			return err
+		}
+		if shipped.Add(1) == 1 {
+			return penstock.RetryAfter(errors.New("no parcel yet"), 0)
+		}
+		return nil
+	}
+
+	handler := func(ctx context.Context, job penstock.Job) error {
+		receipt, err := work.Step(ctx, "charge", func(ctx context.Context) (string, error) {
+			return charge(ctx, job.Payload, fmt.Sprintf("order %d", job.ID)) // the provider takes such a key once
+		})
+		if err != nil {
+			return err
+		}
+		return ship(ctx, job.Payload, receipt)
+	}
+	d.must(work.Run(ctx, mails, handler, work.Options{}))
+	if n := charged.Load(); n != 1 {
+		t.Errorf("charged %d times, want once", n)
+	}
 }
 
 func TestMetricsInGo(t *testing.T) {

@@ -119,6 +119,11 @@ type Tx interface {
 	Rollback(ctx context.Context) error
 }
 
+// TxReporter is a Tx in which a job of a queue can also be reported on.
+type TxReporter interface {
+	Reporter(queue string) driver.Reporter
+}
+
 // TxHandler does the work of a job in a transaction.
 type TxHandler func(ctx context.Context, tx Tx, job penstock.Job) error
 

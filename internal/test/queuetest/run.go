@@ -53,6 +53,7 @@ var groups = []group{
 	{"Dedup", dedupCases},
 	{"Cancel", cancelCases},
 	{"History", historyCases},
+	{"Report", reportCases},
 	{"Settings", settingsCases},
 	{"Schedule", scheduleCases},
 	{"Input", inputCases},

@@ -12,7 +12,7 @@ found as (
     (select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt, t.created_at, t.headers, t.payload, t.failures, 'ready', '', null
        from {queue} t where t.key = $3::text order by t.id, t.seq limit $5::bigint)
     union all
-    (select l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.failures, 'running', l.worker, l.lease_until
+    (select l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, case when l.report is null then l.headers else coalesce(l.headers, '{}') || jsonb_build_object('penstock-report', l.report::text) end, l.payload, l.failures, 'running', l.worker, l.lease_until
        from {schema}._lease l where l.queue = (select id from q) and (l.id = $2 or l.key = $3) limit $5)
     union all
     (select j.id, null, l.group_key, l.priority, j.attempt, j.created_at, j.headers, j.payload, j.failures, 'running', l.worker, l.lease_until

@@ -66,7 +66,7 @@ func (c *Console) jobs(ctx context.Context, r *call) (l Lives, err error) {
 		l.Looked = int64(found.Looked)
 	}
 	for i := range l.Items {
-		l.Items[i].Payload = nil // not read
+		l.Items[i].Payload, l.Items[i].Where[0].Report = nil, nil // the one is not read, and the other may be long
 	}
 	return l, err
 }
@@ -105,6 +105,9 @@ func (c *Console) lives(found []admin.Found) []Life {
 	all := []Life{}
 	for _, one := range found {
 		m := one.Message
+		for i := range one.Where {
+			one.Where[i].Report = c.shownOf(one.Where[i].Report)
+		}
 		all = append(all, Life{m.Seq, m.ID, m.Key, one.Group, m.Topic, m.CreatedAt, c.contents(m.Headers, m.Payload), one.Where})
 	}
 	return all

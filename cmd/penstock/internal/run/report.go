@@ -26,9 +26,19 @@ type reportFile struct {
 	seen os.FileInfo // of the last report
 }
 
-// reportFor names a file for a job. The command creates it if it has something to report.
+// reportFor names a file for a job. It has the report of an earlier attempt, or the command creates it if it has something to report.
 func (e *execution) reportFor(job *penstock.Job) *reportFile {
-	return &reportFile{path: filepath.Join(e.reports, fmt.Sprintf("%d-%d.json", job.ID, job.Attempt)), log: e.log.With("job", job.ID)}
+	f := &reportFile{path: filepath.Join(e.reports, fmt.Sprintf("%d-%d.json", job.ID, job.Attempt)), log: e.log.With("job", job.ID)}
+	if job.Report != nil {
+		err := os.WriteFile(f.path, job.Report, 0o600)
+		if err == nil {
+			f.seen, err = os.Lstat(f.path)
+		}
+		if err != nil {
+			f.log.Warn("a command does not have the report of an earlier attempt", "err", err)
+		}
+	}
+	return f
 }
 
 // during reports the file's contents at intervals, until the command has ended. Text that is not JSON is not complete yet.

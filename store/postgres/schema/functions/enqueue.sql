@@ -105,7 +105,7 @@ begin
             raise exception 'not_before is infinity' using errcode = '22023', hint = 'give a time, or do not enqueue the job yet';
         end if;
         insert into _scheduled (id, queue, attempt, due, created_at, priority, group_key, key, headers, payload)
-        select j.id, _place.queue, 0, j.not_before, at, coalesce(j.priority, 0), coalesce(j.group_key, ''), j.key, j.headers, j.payload
+        select j.id, _place.queue, 0, j.not_before, at, coalesce(j.priority, 0), coalesce(j.group_key, ''), j.key, j.headers - 'penstock-report', j.payload
           from unnest(ids, known, payloads, keys, group_keys, priorities, not_befores, headers) j(id, known, payload, key, group_key, priority, not_before, headers)
          where not j.known and j.not_before > at;
     end if;

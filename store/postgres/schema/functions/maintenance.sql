@@ -95,7 +95,7 @@ begin
                 returning l.*),
             noted as materialized (
                 select e.lease_until, coalesce(j.id, e.id) as id, coalesce(j.attempt, e.attempt) as attempt, coalesce(j.created_at, e.created_at) as created_at, e.priority, e.group_key, e.key,
-                       coalesce(j.headers, e.headers) as headers, coalesce(j.payload, e.payload) as payload,
+                       case when e.report is null then coalesce(j.headers, e.headers) else _with_report(e.headers, e.report) end as headers, coalesce(j.payload, e.payload) as payload,
                        _failed(coalesce(j.failures, e.failures), coalesce(j.attempt, e.attempt), 'lease expired' || case e.worker when '' then '' else ', held by ' || e.worker end) as history
                   from e left join lateral (select j.* from unnest(e.jobs) j where get_bit(e.done, (j.lease >> 1 & 255)::int) = 0) j on true),
             again as (

@@ -29,7 +29,14 @@ begin
     if new.attempt operator(pg_catalog.>) 1000000000 then -- by hand: one more must be a number
         new.attempt := 1000000000;
     end if;
-    perform {schema}._refuse_job(new.payload, new.key, new.group_key, new.priority, new.headers, null);
+    if (new.headers operator(pg_catalog.->>) 'penstock-report') is null then
+        perform {schema}._refuse_job(new.payload, new.key, new.group_key, new.priority, new.headers, null);
+    else -- of an earlier attempt, within its separate limit; a new job has copied it from another
+        perform {schema}._refuse_job(new.payload, new.key, new.group_key, new.priority, new.headers operator(pg_catalog.-) 'penstock-report', null);
+        if new.id is null then
+            new.headers := new.headers operator(pg_catalog.-) 'penstock-report';
+        end if;
+    end if;
     wanted := (1::bigint operator(pg_catalog.<<) (16 operator(pg_catalog.+) new.priority))
               operator(pg_catalog.|) case when new.key is null then 0 else 4294967296 end;
     if (pg_catalog.pg_sequence_last_value(tg_argv[0]::pg_catalog.regclass) operator(pg_catalog.&) wanted) operator(pg_catalog.<>) wanted then

@@ -167,7 +167,7 @@ begin
     end if;
 end $fn$;
 
-comment on function report is 'Writes how far a running job is, or its result, until the next report. A queue that keeps done jobs keeps the report as well. Up to 64 KiB as text. Of lease 0 it is a worker''s report of itself, under the name in its member worker: for 90 seconds it says that the worker lives. Errors: PS001, 22023.';
+comment on function report is 'Writes how far a running job is, or its result, until the next report. The next attempt has it in the header penstock-report. A queue that keeps done jobs keeps what the last attempt reported. The member penstock-steps holds the results of steps by name: a report that has it adds to the one before, any other takes the place of all but the steps. Up to 64 KiB as text. Of lease 0 it is a worker''s report of itself, under the name in its member worker: for 90 seconds it says that the worker lives. Errors: PS001, 22023.';
 
 create or replace function release_many(queue text, leases bigint[], after interval default null) returns setof bigint
 language plpgsql volatile as $fn$

@@ -24,7 +24,7 @@ begin
             select u.lease + 2 * i, u.lease_until from u cross join generate_series(1, 255) i where get_bit(u.done, i) = 0$sql$ end);
 end $$;
 
--- _report writes the report of a running job, and returns when its lease ends, null if the lease is lost. Lease 0 stands for the worker
+-- _report writes the report of a running job, see _reported, and returns when its lease ends, null if the lease is lost. Lease 0 stands for the worker
 -- itself: its report adds a row that holds no job, under the negative number of the queue. Such a row is neither updated nor deleted. It goes with
 -- its segment, as soon as it has ended.
 create or replace function _report(queue int, lease bigint, report jsonb) returns timestamptz
@@ -44,8 +44,42 @@ begin
         return until;
     end if;
     return (select c.until from _change_leases(queue, array[lease], null, report,
-        'update _lease_%s l set report = $4 where l.lease = any ($1) and l.queue + 0 = $2 and l.jobs is null returning l.lease, l.lease_until, null::text') c);
+        'update _lease_%s l set report = _reported(coalesce(l.report, (l.headers ->> ''penstock-report'')::jsonb), $4) where l.lease = any ($1) and l.queue + 0 = $2 and l.jobs is null returning l.lease, l.lease_until, null::text') c);
 end $$;
+
+-- _reported returns what a report makes of the one before, which may be an earlier attempt's. The member penstock-steps holds the results of steps by
+-- their names. A report that has it adds its members to those before, and its steps to theirs, where they must be new. Any other takes the place of all but the steps.
+create or replace function _reported(before jsonb, report jsonb) returns jsonb
+language plpgsql immutable set search_path from current as $$
+declare
+    kept  constant jsonb := case jsonb_typeof(before) when 'object' then before else '{}' end;
+    steps constant jsonb := kept -> 'penstock-steps';
+    added constant jsonb := case jsonb_typeof(report) when 'object' then report -> 'penstock-steps' end;
+    again constant text := case jsonb_typeof(added) when 'object' then (select k from jsonb_object_keys(added) k where steps -> k is not null limit 1) end;
+    made  jsonb := report;
+begin
+    if jsonb_typeof(added) <> 'object' or steps is not null and jsonb_typeof(report) <> 'object' then
+        raise exception 'the report of a job with steps is %, expected an object', left(report::text, 100)
+        using errcode = '22023', hint = 'for example {"rows": 5}, or for a step {"penstock-steps": {"charge": {"receipt": 7}}}';
+    elsif again is not null then
+        raise exception 'the step % has returned already', quote_literal(again)
+        using errcode = '22023', hint = 'give each step of a job a different name; the next attempt has the result';
+    elsif added is not null then
+        made := kept || report || jsonb_build_object('penstock-steps', coalesce(steps, '{}') || added);
+    elsif steps is not null then
+        made := coalesce(report, '{}') || jsonb_build_object('penstock-steps', steps);
+    end if;
+    if octet_length(made::text) > 65536 then
+        raise exception 'the report has % bytes with the results of the steps, the limit is 65536', octet_length(made::text)
+        using errcode = '23514', hint = 'store a large result elsewhere and return a reference';
+    end if;
+    return made;
+end $$;
+
+-- _with_report returns the headers with which a job waits for its next attempt. They carry the report, as they do the kind: so the job keeps it wherever
+-- it goes, and only a job that has one pays for it. A new job cannot have one, see _validate_job.
+create or replace function _with_report(headers jsonb, report jsonb) returns jsonb
+language sql immutable set search_path from current as $$ select coalesce(headers, '{}') || jsonb_build_object('penstock-report', report::text) $$;
 
 -- _release gives jobs back; the attempt does not count. By its id a job keeps its place among those of its key. It
 -- returns the leases that were held.
@@ -57,7 +91,7 @@ begin
         with d as (delete from _lease_%%s l where l.lease = any ($1) and l.queue + 0 = $2 and l.jobs is null returning l.*),
         back as (
             insert into %s attempt, id, created_at, priority, group_key, key, headers, payload, failures)
-            select %s, d.id, d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d order by d.id)
+            select %s, d.id, d.created_at, d.priority, d.group_key, d.key, case when d.report is null then d.headers else _with_report(d.headers, d.report) end, d.payload, d.failures from d order by d.id)
         select d.lease, d.lease_until, d.key from d$sql$,
         case when after > interval '0' then '_scheduled (due, queue,' else (select replace(_q(q.name), '%', '%%') from _queue q where q.id = queue) || ' (' end,
         -- -1 is not one either, but of a job that has begun: those of its key wait, see {busy}
@@ -171,6 +205,9 @@ begin
         perform _not_moved(q.id, array[lease]), _lost(lease);
     end if;
     l.failures := _failed(l.failures, l.attempt, error);
+    if l.report is not null then
+        l.headers := _with_report(l.headers, l.report);
+    end if;
     if final or l.attempt >= q.max_attempts then
         insert into _dead_job (queue, id, attempt, created_at, priority, group_key, key, headers, payload, failures)
         values (q.id, l.id, l.attempt, l.created_at, l.priority, l.group_key, l.key, l.headers, l.payload, l.failures);

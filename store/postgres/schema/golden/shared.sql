@@ -853,7 +853,14 @@ begin
     if new.attempt operator(pg_catalog.>) 1000000000 then -- by hand: one more must be a number
         new.attempt := 1000000000;
     end if;
-    perform penstock._refuse_job(new.payload, new.key, new.group_key, new.priority, new.headers, null);
+    if (new.headers operator(pg_catalog.->>) 'penstock-report') is null then
+        perform penstock._refuse_job(new.payload, new.key, new.group_key, new.priority, new.headers, null);
+    else -- of an earlier attempt, within its separate limit; a new job has copied it from another
+        perform penstock._refuse_job(new.payload, new.key, new.group_key, new.priority, new.headers operator(pg_catalog.-) 'penstock-report', null);
+        if new.id is null then
+            new.headers := new.headers operator(pg_catalog.-) 'penstock-report';
+        end if;
+    end if;
     wanted := (1::bigint operator(pg_catalog.<<) (16 operator(pg_catalog.+) new.priority))
               operator(pg_catalog.|) case when new.key is null then 0 else 4294967296 end;
     if (pg_catalog.pg_sequence_last_value(tg_argv[0]::pg_catalog.regclass) operator(pg_catalog.&) wanted) operator(pg_catalog.<>) wanted then
@@ -872,6 +879,8 @@ end $function$;
 -- function _not_moved(queue integer, leases bigint[]): schema/functions/lease.sql
 -- function _extend(queue integer, leases bigint[], by interval): schema/functions/settle_leases.sql
 -- function _report(queue integer, lease bigint, report jsonb): schema/functions/settle_leases.sql
+-- function _reported(before jsonb, report jsonb): schema/functions/settle_leases.sql
+-- function _with_report(headers jsonb, report jsonb): schema/functions/settle_leases.sql
 -- function _release(queue integer, leases bigint[], after interval): schema/functions/settle_leases.sql
 -- function _refuse_pause(after interval): schema/functions/settle_leases.sql
 -- function _change_leases(queue integer, leases bigint[], by interval, report jsonb, of_one text, of_all text): schema/functions/settle_leases.sql

@@ -65,8 +65,9 @@ discard.
 
 The command can write a report of the job, up to 64 KiB of JSON or text, to the file
 PENSTOCK_JOB_REPORT. It is read every second for progress, and at the end for the
-result. The console shows reports of running jobs. penstock queue done shows those of
-finished jobs, if the queue keeps them (queue set --keep-done).
+result. The next attempt finds there what the last one reported, as JSON. The console
+shows reports. penstock queue done shows those of finished jobs, if the queue keeps
+them (queue set --keep-done).
 
 With --http each job is a POST of its payload to URL, with its headers and its id in
 webhook-id. With secrets in PENSTOCK_HTTP_SECRETS it is signed with the Standard
