@@ -12,7 +12,7 @@ import (
 	"github.com/penstock/penstock/store/sqlite"
 )
 
-// printer is the smallest sink: it confirms what it has printed.
+// printer is the smallest sink: it confirms the messages that it has printed.
 type printer struct{ after func() }
 
 func (p printer) Send(_ context.Context, msgs []penstock.Message) []error {

@@ -71,7 +71,7 @@ func (l *outbox) sweep() {
 	})
 }
 
-// handBack takes back what is in flight.
+// handBack takes back the messages in flight.
 func (l *outbox) handBack() {
 	for _, n := range l.parked {
 		n.out = 0

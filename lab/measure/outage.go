@@ -33,7 +33,7 @@ type OutageResult struct {
 	Runs   []OutageRun `json:"runs"`
 }
 
-// OutageRun is what one outage did. Rates are messages per second.
+// OutageRun is the result of one outage. Rates are messages per second.
 type OutageRun struct {
 	// How long a producer's commit took, with the broker up and during the
 	// outage.
@@ -56,7 +56,7 @@ type OutageRun struct {
 	Ratio     float64 `json:"ratio"`
 	// RatioFromReturn also counts the time to the first confirm.
 	RatioFromReturn float64 `json:"ratio_from_return"`
-	// AttemptsSpent sums up what confirmed messages had beyond their first
+	// AttemptsSpent sums up the attempts of confirmed messages beyond their first
 	// attempt, and one for each dead letter and each parked key.
 	AttemptsSpent int64 `json:"attempts_spent"`
 	DeadLetters   int64 `json:"dead_letters"`
@@ -118,7 +118,7 @@ func Outage(ctx context.Context, cfg OutageConfig) (result OutageResult, err err
 	return result, nil
 }
 
-// medianRun has the median of each figure, the sum of what must be zero, and the
+// medianRun has the median of each figure, the sum of figures that must be zero, and the
 // largest of each peak.
 func medianRun(runs []OutageRun) OutageRun {
 	last := runs[len(runs)-1]

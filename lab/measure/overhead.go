@@ -23,7 +23,7 @@ import (
 	"github.com/penstock/penstock/work"
 )
 
-// OverheadConfig is how what metrics and traces cost is measured.
+// OverheadConfig is how the cost of metrics and traces is measured.
 type OverheadConfig struct {
 	Setup
 	Messages     int // of a backlog
@@ -37,7 +37,7 @@ type OverheadConfig struct {
 // DefaultOverhead is measured unless flags say otherwise.
 var DefaultOverhead = OverheadConfig{Messages: 100_000, Jobs: 500_000, PayloadBytes: 200, Repeat: 5, Sampled: 100, ScrapeEvery: 5 * time.Second}
 
-// Validate reports what cannot be measured.
+// Validate refuses values that cannot be measured.
 func (c *OverheadConfig) Validate() error {
 	if c.Messages < 1 || c.Jobs < 1 || c.Repeat < 1 || c.Sampled < 1 || c.ScrapeEvery <= 0 || c.PayloadBytes < 0 || c.PayloadBytes > penstock.MaxPayloadBytes {
 		return errors.New("--messages, --jobs, --repeat and --sampled must be at least 1, --scrape-every more than 0, --payload at most a payload's limit")

@@ -65,7 +65,7 @@ type ParkResult struct {
 // DefaultPark is measured unless flags say otherwise.
 var DefaultPark = ParkConfig{Messages: 100_000, PayloadBytes: 200, Keys: 1_000, Repeat: 1, RetryMax: time.Second}
 
-// Validate reports what cannot be measured.
+// Validate refuses values that cannot be measured.
 func (c *ParkConfig) Validate() error {
 	if c.Messages < 1 || c.Repeat < 1 || c.RetryMax < time.Millisecond {
 		return errors.New("messages and repeat must be at least 1, the longest retry at least 1 ms")
@@ -133,7 +133,7 @@ func (r *parkRun) sum() {
 	res.FirstAfterMS, res.Parking = median(r.firsts), median(r.parkings)
 }
 
-// valve is what stands before the sink in both runs.
+// valve stands before the sink in both runs.
 func (r *parkRun) valve(sink driver.Sink) *valve {
 	return &valve{
 		Sink: sink, confirmed: newLedger(r.cfg.Keys, func(n int) bool { return n < flowFrom }),

@@ -187,7 +187,7 @@ func reaches(sum *atomic.Int64, n int, want int64) bool {
 	return total >= want && total-int64(n) < want
 }
 
-// size reads what the outbox takes and keeps the largest.
+// size reads the size of the outbox and keeps the largest.
 func (r *relayRun) size(ctx context.Context) (int64, error) {
 	outbox, _, err := r.status(ctx)
 	r.result.SizePeak = max(r.result.SizePeak, outbox.Bytes)

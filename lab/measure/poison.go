@@ -49,7 +49,7 @@ type PoisonResult struct {
 // DefaultPoison is measured unless flags say otherwise.
 var DefaultPoison = PoisonConfig{Messages: 150_000, PayloadBytes: 200, Keys: 1_000, Poisoned: 1, Repeat: 5}
 
-// Validate reports what cannot be measured.
+// Validate refuses values that cannot be measured.
 func (c *PoisonConfig) Validate() error {
 	if c.Poisoned < 1 || c.Keys <= c.Poisoned || c.Messages < c.Keys || c.Repeat < 1 {
 		return errors.New("at least one key must be poisoned and one not, every key needs a message, and repeat must be at least 1")

@@ -21,7 +21,7 @@ type ProcessorConfig struct {
 	Repeat       int           // rounds of everything
 }
 
-// ProcessorResult is what a run measured: medians, where there were several
+// ProcessorResult is the result of a run: medians, where there were several
 // rounds. Rates are messages per second, from the start to the last row that is
 // marked as processed.
 type ProcessorResult struct {
@@ -67,14 +67,14 @@ type ProcessorRatios struct {
 	BestRungOverBaseline float64 `json:"best_rung_over_baseline"`
 }
 
-// maxContent is what fits into the covering index with the other columns: a row
+// maxContent is the size that fits into the covering index with the other columns: a row
 // of a B-tree page has 2,704 bytes at most.
 const maxContent = 2_000
 
 // DefaultProcessor is measured unless flags say otherwise.
 var DefaultProcessor = ProcessorConfig{Rows: 200_000, Batch: 1_000, Duration: 10 * time.Second, PayloadBytes: 200, Repeat: 1}
 
-// Validate says what cannot be measured.
+// Validate refuses values that cannot be measured.
 func (c ProcessorConfig) Validate() error {
 	switch scheme, _, _ := strings.Cut(c.SinkURL, ":"); {
 	case scheme != "amqp" && scheme != "amqps":

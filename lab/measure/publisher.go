@@ -159,7 +159,7 @@ func (g *gatheringConn) Write(b []byte) (int, error) {
 	return g.w.Write(b)
 }
 
-// Flush writes what has come together.
+// Flush writes the gathered rows.
 func (g *gatheringConn) Flush() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// writes counts what reaches the socket.
+// writes counts the bytes that reach the socket.
 type writes struct {
 	net.Conn
 	mu    sync.Mutex

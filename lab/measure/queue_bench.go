@@ -57,7 +57,7 @@ type QueueCell struct {
 	RatioPlain float64 `json:"ratio_plain,omitempty"`
 }
 
-// SetDefaults fills in what is not set.
+// SetDefaults fills in the unset fields.
 func (c *QueueConfig) SetDefaults() {
 	if len(c.Ops) == 0 {
 		c.Ops = QueueOps
@@ -73,7 +73,7 @@ func (c *QueueConfig) SetDefaults() {
 	c.PayloadBytes = cmp.Or(c.PayloadBytes, 200)
 }
 
-// Validate says what cannot be measured.
+// Validate refuses values that cannot be measured.
 func (c QueueConfig) Validate() error {
 	c.SetDefaults()
 	for _, op := range c.Ops {

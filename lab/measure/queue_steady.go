@@ -27,7 +27,7 @@ type SteadyQueueConfig struct {
 	PayloadBytes int           // default 200
 }
 
-// SteadyQueueResult is what Go workers did.
+// SteadyQueueResult is the work of Go workers.
 type SteadyQueueResult struct {
 	Rate int `json:"rate"`
 	// Enqueued per second: less than Rate if all writers were busy.
@@ -59,7 +59,7 @@ type SteadyInterval struct {
 	P99MS         float64 `json:"p99_ms"`
 }
 
-// SetDefaults fills in what is not set.
+// SetDefaults fills in the unset fields.
 func (c *SteadyQueueConfig) SetDefaults() {
 	c.Rate = cmp.Or(c.Rate, 2_000)
 	c.For = cmp.Or(c.For, 30*time.Second)
@@ -68,7 +68,7 @@ func (c *SteadyQueueConfig) SetDefaults() {
 	c.PayloadBytes = cmp.Or(c.PayloadBytes, 200)
 }
 
-// Validate says what cannot be measured.
+// Validate refuses values that cannot be measured.
 func (c SteadyQueueConfig) Validate() error {
 	c.SetDefaults()
 	if c.Rate < 1 || c.Writers < 1 || c.Concurrency < 1 || c.For.Seconds()*float64(c.Rate) < 10 {

@@ -28,7 +28,7 @@ type RelayConfig struct {
 	MaxInFlight  int           // of each relay, 0: its default
 }
 
-// RelayResult is what a run measured. Rates are messages per second.
+// RelayResult is the result of a run. Rates are messages per second.
 type RelayResult struct {
 	Messages     int `json:"messages"`
 	PayloadBytes int `json:"payload_bytes"`
@@ -85,7 +85,7 @@ var DefaultRelay = RelayConfig{
 	Messages: 150_000, PayloadBytes: 200, Keys: 1_000, Repeat: 1, Relays: 1, Rate: 1_000, LatencyFor: 10 * time.Second, IdleFor: 5 * time.Second,
 }
 
-// Validate reports what cannot be measured.
+// Validate refuses values that cannot be measured.
 func (c *RelayConfig) Validate() error {
 	if c.Messages < 1 || c.PayloadBytes < 0 || c.Repeat < 1 || c.Relays < 1 || c.MaxInFlight < 0 || c.Rate < 1 || c.Keys < 0 {
 		return errors.New("--messages, --repeat, --relays and --rate must be at least 1, --payload, --keys and --max-in-flight at least 0")

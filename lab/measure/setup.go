@@ -16,7 +16,7 @@ import (
 	"github.com/penstock/penstock/relay"
 )
 
-// Setup is what every experiment is given.
+// Setup is given to every experiment.
 type Setup struct {
 	// Store is migrated and has no outbox called Outbox, nor one of that name
 	// with a number behind it: a run makes them and drops them at the end.
@@ -31,7 +31,7 @@ type Setup struct {
 	Progress func(text string) // may be nil
 }
 
-// rig is a Setup at work: it makes and removes what the phases of one run need.
+// rig is a Setup at work: it makes and removes the objects of the phases of one run.
 type rig struct {
 	Setup
 	dir    string // for the files of an embedded broker
@@ -39,7 +39,7 @@ type rig struct {
 	phases int    // for the names of queues and outboxes
 }
 
-// newRig returns the rig and what removes its files.
+// newRig returns the rig and a function that removes its files.
 func newRig(s Setup) (r *rig, remove func(), err error) {
 	if s.Log == nil {
 		s.Log = slog.Default()
@@ -122,7 +122,7 @@ func (q *queue) close(ctx context.Context) error {
 	return errors.Join(failed, q.sink.Close(ctx))
 }
 
-// readAll reads what the queue holds, in the order of its arrival, and nothing
+// readAll reads the contents of the queue, in the order of its arrival, and nothing
 // that arrives later.
 func (q *queue) readAll(ctx context.Context, got func(readback.Arrival)) error {
 	if err := q.reader.Finish(ctx); err != nil {

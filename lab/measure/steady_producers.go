@@ -50,7 +50,7 @@ func (p *steadyProducers) produce(ctx context.Context, total int, committed func
 	})
 }
 
-// floor is what the machine uses for producers alone. They are the same ones, at the same rate,
+// floor is the machine's use for producers alone. They are the same ones, at the same rate,
 // into a hand-written table with a primary key, for a sixth of the time and no longer than 5 s. CPU
 // seconds per 100,000 jobs; nil where it cannot be measured.
 func (cfg SteadyQueueConfig) floor(ctx context.Context) (per *float64, err error) {

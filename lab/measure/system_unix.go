@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// cpuTime is what this process has used so far.
+// cpuTime is the time that this process has used so far.
 func cpuTime() time.Duration {
 	var ru syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &ru); err != nil {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// cpuTime is what this process has used so far.
+// cpuTime is the time that this process has used so far.
 func cpuTime() time.Duration {
 	self, err := syscall.GetCurrentProcess()
 	if err != nil {

@@ -39,7 +39,7 @@ type TombstoneCase struct {
 	Outbox   *NextEvent `json:"outbox,omitempty"` // of Penstock's, in MySQL
 }
 
-// NextEvent is what fetching one costs.
+// NextEvent is the cost of fetching one.
 type NextEvent struct {
 	FreshMS float64 `json:"fresh_ms"` // from a table of which nothing was deleted, the median
 	MS      float64 `json:"ms"`       // the median
@@ -83,7 +83,7 @@ type eventsTable interface {
 // DefaultTombstones is measured unless flags say otherwise.
 var DefaultTombstones = TombstonesConfig{Events: 1_000_000, Fetches: 200, Longest: 5 * time.Second}
 
-// Validate says what cannot be measured.
+// Validate refuses values that cannot be measured.
 func (c TombstonesConfig) Validate() error {
 	if c.Events < 10 || c.Fetches < 1 || c.Longest < 0 {
 		return errors.New("--events must be at least 10, --fetches at least 1")

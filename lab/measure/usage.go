@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Usage is what this process used in some phase, an embedded database or broker
+// Usage is the use of this process in some phase, an embedded database or broker
 // included.
 type Usage struct {
 	CPU time.Duration `json:"-"`
@@ -45,7 +45,7 @@ func startUsage() usage {
 	return u
 }
 
-// stop returns what was used. Call it once.
+// stop returns the use. Call it once.
 func (u usage) stop() Usage {
 	close(u.end)
 	return Usage{CPU: cpuTime() - u.cpu, RSSMB: peakRSS(), HeapMB: float64(<-u.heap) / (1 << 20)}

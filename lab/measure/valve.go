@@ -43,7 +43,7 @@ func (v *valve) Send(ctx context.Context, msgs []penstock.Message) []error {
 	return errs
 }
 
-// sendSome sends what is not refused.
+// sendSome sends the messages that are not refused.
 func (v *valve) sendSome(ctx context.Context, msgs []penstock.Message) []error {
 	errs := make([]error, len(msgs))
 	var pass []penstock.Message

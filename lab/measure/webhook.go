@@ -26,7 +26,7 @@ type WebhookConfig struct {
 	Repeat       int           // pairs
 }
 
-// WebhookResult is what a run measured. Rates are requests per second.
+// WebhookResult is the result of a run. Rates are requests per second.
 type WebhookResult struct {
 	Messages     int     `json:"messages"`
 	PayloadBytes int     `json:"payload_bytes"`
@@ -53,7 +53,7 @@ type WebhookResult struct {
 // DefaultWebhook is measured unless flags say otherwise.
 var DefaultWebhook = WebhookConfig{Messages: 40_000, PayloadBytes: 200, Keys: 200, Delay: 20 * time.Millisecond, Repeat: 1}
 
-// Validate says what cannot be measured.
+// Validate refuses values that cannot be measured.
 func (c WebhookConfig) Validate() error {
 	if c.Messages < 1 || c.Keys < 1 || c.Keys > 4096 || c.Repeat < 1 {
 		return errors.New("it takes at least one message and one pair, and 1 to 4096 keys")
@@ -202,7 +202,7 @@ func (r *webhookRun) relay(ctx context.Context, result *WebhookResult) (rate flo
 	return rate, err
 }
 
-// endpoint is an HTTP server that takes its time to answer and notes what came.
+// endpoint is an HTTP server that takes its time to answer and notes the requests.
 type endpoint struct {
 	url    string
 	ledger *ledger

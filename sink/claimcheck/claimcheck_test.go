@@ -49,7 +49,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// lines are what stdout has written.
+// lines has the output of stdout.
 type lines struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -394,7 +394,7 @@ func TestDocumentedFind(t *testing.T) {
 	}
 }
 
-// A directory that is not there is an outage that says what to do.
+// A directory that is not there is an outage that has the next step.
 func TestDirectoryAway(t *testing.T) {
 	away := claimcheck.Directory(filepath.Join(t.TempDir(), "not there"))
 	_, err := away.Put(t.Context(), claimcheck.Object{Name: "a"})

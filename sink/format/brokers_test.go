@@ -34,7 +34,7 @@ import (
 	"github.com/penstock/penstock/sink/webhook"
 )
 
-// arrival is what a consumer of a broker receives, by the vendor's client.
+// arrival is a message that a consumer of a broker receives, by the vendor's client.
 type arrival struct {
 	headers     map[string]string // without the content type
 	contentType string

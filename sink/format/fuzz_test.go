@@ -72,7 +72,7 @@ func FuzzCloudEvents(f *testing.F) {
 	})
 }
 
-// trim does what the SDK does to values that are set, though not to those that it reads from JSON.
+// trim does the same as the SDK to values that are set, though not to those that it reads from JSON.
 func trim(s string) string { return strings.TrimSpace(s) }
 
 // attempt sends m, which may be refused permanently.

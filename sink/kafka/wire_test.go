@@ -114,7 +114,7 @@ func TestCompression(t *testing.T) {
 	}
 }
 
-// Wrong certificates and logins are errors of the broker, and say what to set.
+// Wrong certificates and logins are errors of the broker, and name the setting.
 func TestLogin(t *testing.T) {
 	certs := makeCertificates(t)
 	secure := startCluster(t, 1, kfake.SeedTopics(1, orders), kfake.TLS(certs.server), kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-256", user, password))

@@ -48,7 +48,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// Without an account the subscription waits, and says what to do.
+// Without an account the subscription waits, and names the next step.
 func TestNoCredentials(t *testing.T) {
 	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", "/does/not/exist")
 	s, err := Open(Config{Project: "p", Topic: "orders"}, nil)

@@ -189,7 +189,7 @@ func TestPrivateName(t *testing.T) {
 	}
 }
 
-// What doctor asks.
+// The questions of doctor.
 func TestReach(t *testing.T) {
 	e := awstest.StartFake(t)
 	awstest.Login(t, awstest.KeyID, awstest.SecretKey, "")

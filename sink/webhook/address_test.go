@@ -27,7 +27,7 @@ func TestAllowAddresses(t *testing.T) {
 	}
 }
 
-// Names do not bypass the check, and the error says what to do.
+// Names do not bypass the check, and the error has the next step.
 func TestNamesOfPrivateAddresses(t *testing.T) {
 	for _, url := range []string{"http://localhost:9/", "http://LocalHost:9/"} {
 		s, err := Open(Config{URL: url}, nil)

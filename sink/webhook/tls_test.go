@@ -42,7 +42,7 @@ func order(id string) penstock.Message {
 	return penstock.Message{ID: id, Topic: "orders.placed", Payload: []byte("x"), CreatedAt: time.Now(), Attempt: 1}
 }
 
-// A certificate of another host says nothing about a message, and the error says what to set.
+// A certificate of another host says nothing about a message, and the error names the setting.
 func TestWrongCertificate(t *testing.T) {
 	authority := testcerts.New(t)
 	config, caFile := serve(authority.Server(t, "127.0.0.1", "example.com")), authority.CAFile

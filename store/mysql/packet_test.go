@@ -57,7 +57,7 @@ func TestSettleOfManyRefusals(t *testing.T) {
 	}
 }
 
-// A message that the server does not take is refused with what to do, and alone.
+// A message that the server does not take is refused with the next step, and alone.
 func TestMessageLargerThanAPacket(t *testing.T) {
 	t.Parallel()
 	s := migrated(t, testserver.MariaDBDatabase(t))

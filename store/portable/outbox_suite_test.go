@@ -78,7 +78,7 @@ var created = testserver.Template{Fill: func(url string) error {
 	return errors.Join(err, store.Migrate(ctx), store.CreateOutbox(ctx, storetest.Outbox), store.Close())
 }}
 
-// counter is what business transactions count in.
+// counter is the table in which business transactions count.
 const counter = "create table counter (name text primary key, n bigint not null)"
 
 func TestMain(m *testing.M) {

@@ -108,7 +108,7 @@ func searchPath(url string) (path string, err error) {
 	return path, err
 }
 
-// engine is what the server of a URL is.
+// engine is the kind of a URL's server.
 func engine(t testing.TB, url string) string {
 	name, err := openStore(t, url, portable.Options{}).Engine(t.Context())
 	if err != nil {

@@ -147,7 +147,7 @@ func TestBufferChangesNothing(t *testing.T) {
 	}
 }
 
-// bufferWalk is one transaction that does what it is dealt.
+// bufferWalk is one transaction that does the dealt operations.
 type bufferWalk struct {
 	f    *jobsFixture
 	name string

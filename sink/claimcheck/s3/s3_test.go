@@ -29,7 +29,7 @@ func TestConformance(t *testing.T) {
 	conformance(t, objects.Address, objects, nil)
 }
 
-// What moto thinks of the requests.
+// The requests at moto.
 func TestMoto(t *testing.T) {
 	moto := awstest.StartMoto(t)
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+moto.Address+"/"+bucket, nil)
@@ -124,7 +124,7 @@ func opened(t *testing.T, store claimcheck.Store, got []sinktest.Received) {
 	}
 }
 
-// Each refusal says what to do next, and an outage is not the fault of a message.
+// Each refusal has the next step, and an outage is not the fault of a message.
 func TestRefusals(t *testing.T) {
 	objects := awstest.StartS3(t, bucket)
 	awstest.Login(t, awstest.KeyID, awstest.SecretKey, awstest.Token)
