@@ -18,7 +18,9 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/doctor"
+	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/terminal"
+	"github.com/penstock/penstock/internal/test/awstest"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/work"
@@ -355,12 +357,6 @@ func TestDoctorFindsADeadBroker(t *testing.T) {
 	down := closed.Addr().String()
 	closed.Close()
 	defer listener.Close()
-	for _, sink := range []string{"amqp://app:hunter2@" + down + "/", "nats://" + down + "?connect_timeout=1s", "kafka://" + down + "?delivery_timeout=2s", "redis://app:hunter2@" + down, "http://" + down + "/x#allow_private=true"} {
-		f := p.finds(doctor.CheckSink, doctor.Critical, "", down, "--sink", sink)
-		if strings.Contains(fmt.Sprint(f), "hunter2") {
-			t.Errorf("a password is shown: %v", f)
-		}
-	}
 	file := yaml(t, "database_url: "+p.url+"\nsubscriptions:\n  - {name: billing, outbox: orders, sink: 'amqp://"+down+"/'}\n  - {name: audit, outbox: gone, sink: discard}\n")
 	o := invoke(t, "doctor", "--config", file, "--measure", "1ms")
 	o.wants(t, terminal.ExitCheck, "2 critical findings need an operator")
@@ -368,6 +364,37 @@ func TestDoctorFindsADeadBroker(t *testing.T) {
 	for _, f := range p.examined("--sink", "http://"+up+"/x#allow_private=true", "--sink", "stdout") {
 		if f.Check == doctor.CheckSink && f.Severity != doctor.OK {
 			t.Errorf("it is up: %v", f)
+		}
+	}
+}
+
+// Each sink that has a server is asked whether it is there. The secrets of those that have some are not shown.
+func TestDoctorAsksEachSink(t *testing.T) {
+	awstest.Login(t, awstest.KeyID, awstest.SecretKey, awstest.Token)
+	p := newPatient(t, sqliteFile(t))
+	p.outbox("orders")
+	port, err := testserver.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	down := fmt.Sprintf("127.0.0.1:%d", port)
+	at := "connect_timeout=1s&allow_private=true&endpoint=http://" + down
+	sinks := map[string]string{
+		"rabbitmq": "amqp://app:hunter2@" + down + "/", "nats": "nats://app:hunter2@" + down + "?connect_timeout=1s", "kafka": "kafka://" + down + "?delivery_timeout=2s",
+		"redis": "redis://app:hunter2@" + down, "amqp1": "amqp1://app:hunter2@" + down, "webhook": "http://" + down + "/x#allow_private=true",
+		"sqs": "sqs://sqs.eu-west-1.amazonaws.com/1/q?" + at, "sns": "sns://arn:aws:sns:eu-west-1:1:t?" + at, "pubsub": "pubsub://p/orders?timeout=1s&" + at,
+	}
+	for name, sink := range sinks {
+		f := p.finds(doctor.CheckSink, doctor.Critical, "", down, "--sink", sink)
+		for _, secret := range []string{"hunter2", awstest.SecretKey, awstest.Token} {
+			if strings.Contains(fmt.Sprint(f), secret) {
+				t.Errorf("%s: a secret is shown: %v", name, f)
+			}
+		}
+	}
+	for _, name := range drivers.SinkNames() {
+		if sinks[name] == "" && !slices.Contains([]string{"discard", "stdout", "queue"}, name) {
+			t.Errorf("doctor was not tried with %s", name)
 		}
 	}
 }
