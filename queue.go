@@ -174,7 +174,16 @@ type Schedule struct {
 	// 	TZ=Europe/Berlin 30 4 * * *
 	//
 	// At daylight-saving changes a schedule fires once, unless its hour begins with *.
-	Cron string    `json:"cron"`
-	Job  NewJob    `json:"job"`
+	Cron string `json:"cron"`
+	Job  NewJob `json:"job"`
+	// SkipOverlap leaves out a time at which the schedule's last job has not ended. A dead letter has ended.
+	SkipOverlap bool `json:"skip_overlap"`
+
+	// The store sets the following fields, and SetSchedule ignores them.
+
 	Next time.Time `json:"next"`
+	// Paused: no job is enqueued until ResumeSchedule.
+	Paused bool `json:"paused"`
+	// LastJob is the id of the last job that the schedule has made, or 0.
+	LastJob int64 `json:"last_job"`
 }

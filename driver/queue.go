@@ -134,11 +134,19 @@ type QueueStore interface {
 	// DiscardDeadJobs deletes dead letters permanently and returns how many.
 	DiscardDeadJobs(ctx context.Context, q admin.DeadJobQuery) (int, error)
 
-	// SetSchedule makes or changes a periodic job; the store sets Next. *FieldError for an
-	// invalid Cron.
+	// SetSchedule makes or changes a periodic job; the store sets Next. A paused one stays paused.
+	// *FieldError for an invalid Cron.
 	SetSchedule(ctx context.Context, s penstock.Schedule) error
 	// DropSchedule removes a periodic job. ErrNoSchedule if there is none of that name.
 	DropSchedule(ctx context.Context, queue, name string) error
+	// PauseSchedule has a periodic job enqueue nothing until ResumeSchedule. ErrNoSchedule if there
+	// is none of that name.
+	PauseSchedule(ctx context.Context, queue, name string) error
+	// ResumeSchedule ends the pause. No job makes up for times that have passed.
+	ResumeSchedule(ctx context.Context, queue, name string) error
+	// RunSchedule enqueues the job of a schedule now, also while that is paused or its last job has
+	// not ended. Next stays.
+	RunSchedule(ctx context.Context, queue, name string) (penstock.Enqueued, error)
 	// Schedules lists the periodic jobs of a queue, ordered by name.
 	Schedules(ctx context.Context, queue string) ([]penstock.Schedule, error)
 

@@ -133,7 +133,7 @@ func TestSchedules(t *testing.T) {
 			t.Fatalf("%q, %v", lines, err)
 		}
 		delete(hourly, "next")
-		clitest.Same(t, "schedule", fmt.Sprint(hourly), "map[cron:@daily dedup_key:once a day group:acme headers:map[a:b penstock-kind:report] key:k kind:report name:hourly payload_base64:/w== priority:5 queue:reports]")
+		clitest.Same(t, "schedule", fmt.Sprint(hourly), "map[cron:@daily dedup_key:once a day group:acme headers:map[a:b penstock-kind:report] key:k kind:report name:hourly paused:false payload_base64:/w== priority:5 queue:reports skip_overlap:false]")
 		clitest.Contains(t, d.must("schedule", "list", "reports"), "NEXT (UTC)", "DEDUP KEY", "once a day", "30 4 * * *", `{"days":1}`, `\xff`)
 
 		d.cli("schedule", "set", "reports", "bad", "--cron", "99 * * * *").wants(t, terminal.ExitUsage, "give minute, hour, day of month, month and day of week")
@@ -142,6 +142,17 @@ func TestSchedules(t *testing.T) {
 		d.cli("schedule", "set", "reports", "bad", "--cron", "@daily", "--dedup-key", strings.Repeat("x", penstock.MaxDedupBytes+1)).wants(t, terminal.ExitUsage, "dedup key")
 		d.cli("schedule", "set", "nothing", "x", "--cron", "@daily").wants(t, terminal.ExitFailure, `queue "nothing": no such queue`)
 		d.cli("schedule", "list", "nothing").wants(t, terminal.ExitFailure, `queue "nothing": no such queue`)
+		clitest.Contains(t, d.must("schedule", "set", "reports", "nightly", "--cron", "30 4 * * *", "--skip-overlap", "--json"), `"skip_overlap":true`)
+		clitest.Contains(t, d.must("schedule", "pause", "reports", "nightly"), "Schedule nightly of reports is paused: penstock schedule resume ", "reports nightly ends that.\n")
+		clitest.Contains(t, d.must("schedule", "run", "reports", "nightly"), "Job ", " of reports: enqueued.\n")
+		clitest.Contains(t, d.must("schedule", "run", "reports", "nightly", "--json"), `"deduplicated":false`, `"name":"nightly"`)
+		clitest.Contains(t, d.must("schedule", "list", "reports"), "paused", "skip", "LAST JOB")
+		clitest.Contains(t, d.must("schedule", "list", "reports", "--json"), `"paused":true`, `"last_job":`)
+		clitest.Contains(t, d.must("schedule", "resume", "reports", "nightly"), "Schedule nightly of reports runs next at ", " 04:30 UTC.\n")
+		for _, verb := range []string{"pause", "resume", "run"} {
+			d.cli("schedule", verb, "reports", "none").wants(t, terminal.ExitFailure, `schedule "none" of queue "reports": no such schedule: penstock schedule list`)
+			d.cli("schedule", verb, "nothing", "x").wants(t, terminal.ExitFailure, `queue "nothing": no such queue`)
+		}
 		clitest.Same(t, "dropped", d.must("schedule", "drop", "reports", "hourly"), "Schedule hourly of reports is gone.\n")
 		clitest.Same(t, "json", d.must("schedule", "drop", "reports", "nightly", "--json"), `{"name":"nightly","queue":"reports"}`+"\n")
 		d.cli("schedule", "drop", "reports", "hourly").wants(t, terminal.ExitFailure, `schedule "hourly" of queue "reports": no such schedule: penstock schedule list`)

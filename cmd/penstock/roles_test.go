@@ -145,6 +145,8 @@ func TestEachRoleSeesItsPart(t *testing.T) {
 		{enqueuer, "job cancel mails 1", "queue grant mails ROLE --operate"},
 		{enqueuer, "queue list", "queue grant QUEUE ROLE --operate"},
 		{enqueuer, "schedule drop mails x", "only the owner of the schema may do this"},
+		{operator, "schedule pause mails x", "only the owner of the schema may do this"},
+		{operator, "schedule run mails x", "only the owner of the schema may do this"},
 		{producer, "tail orders", "outbox grant ROLE --relay"},
 		{producer, "parked orders", "outbox grant ROLE --relay"},
 		{relay, "publish orders --payload x", "outbox grant orders ROLE --publish"},

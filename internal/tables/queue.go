@@ -31,7 +31,7 @@ type QueueDB interface {
 	Judge(b *Batch, q *QueueRow, jobs []*Tried)
 	// Enqueue enqueues in a separate transaction, EnqueueIn within one.
 	Enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error)
-	EnqueueIn(ctx context.Context, tx Tx, queue string, jobs ...penstock.NewJob) error
+	EnqueueIn(ctx context.Context, tx Tx, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error)
 	// Looks has the store's options that a claim needs.
 	Looks() Options
 	// Round is a round trip of a claim, which begins with giving back jobs of claims whose answers were lost, and with the batch in first. It returns

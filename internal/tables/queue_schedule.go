@@ -25,7 +25,7 @@ func (s *Queues) SetSchedule(ctx context.Context, sch penstock.Schedule) error {
 		return err
 	}
 	return s.send(ctx, sch.Queue, func(b *Batch, q *QueueRow) {
-		b.Do("set_schedule", q.Args(Args{"name": sch.Name, "cron": sch.Cron, "next": next, "job": job}))
+		b.Do("set_schedule", q.Args(Args{"name": sch.Name, "cron": sch.Cron, "next": next, "job": job, "skip": sch.SkipOverlap}))
 	})
 }
 
@@ -39,6 +39,65 @@ func (s *Queues) DropSchedule(ctx context.Context, name, schedule string) error 
 		return NoSchedule(name, schedule)
 	}
 	return err
+}
+
+// PauseSchedule implements driver.QueueStore.
+func (s *Queues) PauseSchedule(ctx context.Context, name, schedule string) error {
+	return s.onSchedule(ctx, name, schedule, func(_ Tx, b *Batch, sch *penstock.Schedule, these Args) error {
+		b.Do("update {schema}.schedules set paused = {paused}"+ofSchedule, these.With(Args{"paused": true}))
+		return nil
+	})
+}
+
+// ResumeSchedule implements driver.QueueStore.
+func (s *Queues) ResumeSchedule(ctx context.Context, name, schedule string) error {
+	return s.onSchedule(ctx, name, schedule, func(_ Tx, b *Batch, sch *penstock.Schedule, these Args) error {
+		next, err := cron.Next(sch.Cron, time.Now())
+		if sch.Next.After(next) || !sch.Paused {
+			next = sch.Next
+		}
+		b.Do("update {schema}.schedules set paused = {paused}, next = {next}"+ofSchedule, these.With(Args{"paused": false, "next": next.UTC()}))
+		return err
+	})
+}
+
+// RunSchedule implements driver.QueueStore.
+func (s *Queues) RunSchedule(ctx context.Context, name, schedule string) (made penstock.Enqueued, err error) {
+	err = s.onSchedule(ctx, name, schedule, func(tx Tx, b *Batch, sch *penstock.Schedule, these Args) error {
+		made, err = s.runSchedule(ctx, tx, b, sch, these)
+		return err
+	})
+	return made, err
+}
+
+const ofSchedule = " where queue_id = {queue} and name = {name}"
+
+// onSchedule does something to a schedule, whose row is locked.
+func (s *Queues) onSchedule(ctx context.Context, name, schedule string, do func(tx Tx, b *Batch, sch *penstock.Schedule, these Args) error) error {
+	return s.in(ctx, name, func(tx Tx, q *QueueRow) error {
+		found, err := s.readSchedules(ctx, tx, q, "and name = {name} for update", Args{"name": schedule})
+		if err != nil {
+			return err
+		}
+		if len(found) == 0 {
+			return NoSchedule(name, schedule)
+		}
+		b := &Batch{}
+		if err := do(tx, b, &found[0], q.Args(Args{"name": schedule})); err != nil {
+			return err
+		}
+		return tx.Finish(ctx, b)
+	})
+}
+
+// runSchedule enqueues the job of a schedule, and notes it as the last one.
+func (s *Queues) runSchedule(ctx context.Context, tx Tx, b *Batch, sch *penstock.Schedule, these Args) (penstock.Enqueued, error) {
+	made, err := s.on.EnqueueIn(ctx, tx, sch.Queue, sch.Job)
+	if err != nil {
+		return penstock.Enqueued{}, fmt.Errorf("schedule %q: %w", sch.Name, err)
+	}
+	b.Do("update {schema}.schedules set last_job = {job}"+ofSchedule, these.With(Args{"job": made[0].ID}))
+	return made[0], nil
 }
 
 // Schedules implements driver.QueueStore.
@@ -55,7 +114,7 @@ func (s *Queues) readSchedules(ctx context.Context, on Runner, q *QueueRow, whic
 	b.Rows(func(scan Scan) error {
 		sch := penstock.Schedule{Queue: q.Name}
 		var job []byte
-		if err := scan(&sch.Name, &sch.Cron, &sch.Next, &job); err != nil {
+		if err := scan(&sch.Name, &sch.Cron, &sch.Next, &job, &sch.Paused, &sch.SkipOverlap, &sch.LastJob); err != nil {
 			return err
 		}
 		sch.Next = sch.Next.UTC()
@@ -63,7 +122,7 @@ func (s *Queues) readSchedules(ctx context.Context, on Runner, q *QueueRow, whic
 		sch.Job.Kind = sch.Job.Headers[penstock.HeaderKind]
 		all = append(all, sch)
 		return err
-	}, "select name, cron, next, job from {schema}.schedules where queue_id = {queue} "+which, q.Args(args))
+	}, "select name, cron, next, job, paused, skip_overlap, last_job from {schema}.schedules where queue_id = {queue} "+which, q.Args(args))
 	return all, on.Run(ctx, b)
 }
 
@@ -72,23 +131,39 @@ func (s *Queues) readSchedules(ctx context.Context, on Runner, q *QueueRow, whic
 func (q Queue) runSchedules(ctx context.Context) error {
 	return q.in(ctx, q.name, func(tx Tx, row *QueueRow) error {
 		now := time.Now()
-		due, err := q.readSchedules(ctx, tx, row, "and next <= {by} order by name for update", Args{"by": now.UTC()})
+		due, err := q.readSchedules(ctx, tx, row, "and next <= {by} and not paused order by name for update", Args{"by": now.UTC()})
 		if err != nil {
 			return err
 		}
 		b := &Batch{}
-		for _, sch := range due {
-			if err := q.on.EnqueueIn(ctx, tx, q.name, sch.Job); err != nil {
-				return fmt.Errorf("schedule %q: %w", sch.Name, err)
+		for i := range due {
+			sch := &due[i]
+			these := row.Args(Args{"name": sch.Name})
+			if overlaps, err := q.overlaps(ctx, tx, row, sch); err != nil {
+				return err
+			} else if !overlaps {
+				if _, err := q.runSchedule(ctx, tx, b, sch, these); err != nil {
+					return err
+				}
 			}
 			next, err := cron.Next(sch.Cron, now)
 			if err != nil {
 				return fmt.Errorf("schedule %q: %w", sch.Name, err)
 			}
-			b.Do("update {schema}.schedules set next = {next} where queue_id = {queue} and name = {name}", row.Args(Args{"next": next.UTC(), "name": sch.Name}))
+			b.Do("update {schema}.schedules set next = {next}"+ofSchedule, these.With(Args{"next": next.UTC()}))
 		}
 		return tx.Finish(ctx, b)
 	})
+}
+
+// overlaps says whether a schedule leaves out this time, because its last job has not ended.
+func (q Queue) overlaps(ctx context.Context, tx Tx, row *QueueRow, sch *penstock.Schedule) (there bool, err error) {
+	if !sch.SkipOverlap || sch.LastJob == 0 {
+		return false, nil
+	}
+	b := &Batch{}
+	b.Rows(func(Scan) error { there = true; return nil }, "job_there", row.Args(Args{"job": sch.LastJob}))
+	return there, tx.Run(ctx, b)
 }
 
 // correctSchedules makes schedules that ran while a clock was far ahead continue from the present

@@ -18,7 +18,7 @@ import (
 )
 
 // version of the tables that this program makes.
-const version = 6
+const version = 7
 
 // collided are the errors of statements that make the same thing at the same time: 1213 and 1205 while another one has it
 // locked, 1050 where it has won.
@@ -74,6 +74,7 @@ var alterations = []tables.Alteration{
 	{Table: "subscriptions", Column: "keeps_settled", Statements: []string{"alter table {schema}.subscriptions change marks keeps_settled boolean not null"}},
 	{Table: "entries", Column: "row_id", Statements: []string{"alter table {schema}.entries add column row_id varbinary(2800), add key entries_replay (subscription_id, state, due), add key entries_row (subscription_id, row_id(700))"}},
 	{Table: "key_heads", Column: "behind", Statements: []string{"alter table {schema}.key_heads add column behind mediumblob"}},
+	{Table: "schedules", Column: "last_job", Statements: []string{"alter table {schema}.schedules add column paused boolean not null default false, add column skip_overlap boolean not null default false, add column last_job bigint not null default 0"}},
 }
 
 func (s *Store) alter(ctx context.Context) error {

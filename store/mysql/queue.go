@@ -61,9 +61,8 @@ func (s onTables) PerQueue() []string {
 }
 
 // EnqueueIn implements tables.QueueDB.
-func (s onTables) EnqueueIn(ctx context.Context, tx tables.Tx, queue string, jobs ...penstock.NewJob) error {
-	_, err := s.Store.Queue(queue).write(ctx, tx.(onTx).Conn, jobs)
-	return err
+func (s onTables) EnqueueIn(ctx context.Context, tx tables.Tx, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
+	return s.Store.Queue(queue).write(ctx, tx.(onTx).Conn, jobs)
 }
 
 // Judge implements tables.QueueDB.

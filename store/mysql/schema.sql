@@ -172,6 +172,9 @@ create table if not exists {schema}.schedules (
   cron varbinary(1024) not null,
   next datetime(6) not null,
   job longblob not null, -- a penstock.NewJob
+  paused boolean not null default false,
+  skip_overlap boolean not null default false,
+  last_job bigint not null default 0, -- 0: it has made none
   primary key (queue_id, name)
 ) {engine};
 

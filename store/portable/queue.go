@@ -67,9 +67,8 @@ func (s onTables) PerQueue() []string {
 }
 
 // EnqueueIn implements tables.QueueDB.
-func (s onTables) EnqueueIn(ctx context.Context, tx tables.Tx, queue string, jobs ...penstock.NewJob) error {
-	_, err := s.Store.Queue(queue).EnqueueTx(ctx, tx.(pgTx), jobs...)
-	return err
+func (s onTables) EnqueueIn(ctx context.Context, tx tables.Tx, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
+	return s.Store.Queue(queue).EnqueueTx(ctx, tx.(pgTx), jobs...)
 }
 
 // verdict is the row of a claimed job whose attempt did not succeed.

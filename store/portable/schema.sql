@@ -207,6 +207,9 @@ create table if not exists {schema}.schedules (
   cron text not null,
   next timestamptz not null,
   job jsonb not null, -- a penstock.NewJob
+  paused boolean not null default false,
+  skip_overlap boolean not null default false,
+  last_job bigint not null default 0, -- 0: it has made none
   primary key (queue_id, name)
 );
 

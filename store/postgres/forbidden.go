@@ -78,7 +78,7 @@ var consumes = map[string]bool{"first": true, "first_of": true, "in_order": true
 // owners are the functions that no role is granted.
 var owners = map[string]bool{
 	"create_outbox": true, "drop_outbox": true, "set_retention": true, "drop_subscription": true, "grant_producer": true, "grant_relay": true,
-	"create_queue": true, "drop_queue": true, "set_queue": true, "schedule_bytes": true, "schedule": true, "unschedule": true,
+	"create_queue": true, "drop_queue": true, "set_queue": true, "schedule_bytes": true, "schedule": true, "unschedule": true, "pause_schedule": true, "resume_schedule": true, "run_schedule": true, "schedules": true,
 	"grant_enqueuer": true, "grant_worker": true, "grant_operator": true,
 	"create_inbox": true, "set_inbox": true, "drop_inbox": true, "grant_consumer": true, "grant_inbox_operator": true, "grant_adopt": true,
 }

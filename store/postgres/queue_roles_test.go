@@ -139,7 +139,7 @@ func TestStoreOfAWorker(t *testing.T) {
 		`select * from penstock."_secret.take"(1, '')`, "select penstock.ack_many('secret', '{1}')", "select penstock.maintain_queue('secret')",
 		`select * from penstock."_secret.ready"(null, '', 10)`, "select penstock.ready_groups('secret')", "select penstock.queue_groups('jobs')",
 		"select * from penstock._lease", "delete from penstock._lease", "delete from penstock._dead_job",
-		"select penstock.discard_dead_jobs('jobs', '{1}')", "select penstock.drop_queue('jobs')", "select penstock.pause_queue('jobs')",
+		"select penstock.discard_dead_jobs('jobs', '{1}')", "select penstock.dead_jobs('jobs')", "select penstock.drop_queue('jobs')", "select penstock.pause_queue('jobs')",
 		`select setval('penstock."_jobs.maintained"', 1)`, "select penstock.grant_worker('secret', current_user)")
 }
 
@@ -198,18 +198,21 @@ func TestStoreOfAnOperator(t *testing.T) {
 	paused = false
 	f.Must(store.SetQueue(f.Ctx, "jobs", penstock.QueueSettings{Paused: &paused}))
 	count(2)(store.CancelJobs(f.Ctx, "jobs", 1, 2, 3))
-	if _, err := conn.Exec(f.Ctx, "select penstock.queue_status('jobs')"); err != nil {
-		t.Errorf("queue_status: %v", err)
+	for _, call := range []string{"queue_status('jobs')", "dead_jobs('jobs')"} {
+		if _, err := conn.Exec(f.Ctx, "select penstock."+call); err != nil {
+			t.Errorf("%s: %v", call, err)
+		}
 	}
 	f.wantDenied(conn,
 		"select * from penstock.jobs", "select * from penstock._lease", "select * from penstock._scheduled",
 		"delete from penstock._dead_job", "update penstock._dead_job set attempt = 0", "update penstock._queue set paused = true",
 		"select penstock.enqueue('jobs', 'x')", "select penstock.claim('jobs')", "select penstock.dequeue('jobs')",
 		"select penstock.ack_many('jobs', '{1}')", "select penstock.set_queue('jobs', 3)", "select penstock.drop_queue('jobs')",
-		"select penstock.schedule('jobs', 's', '@daily', 'x')",
+		"select penstock.schedule('jobs', 's', '@daily', 'x')", "select penstock.pause_schedule('jobs', 's')", "select penstock.resume_schedule('jobs', 's')",
+		"select penstock.run_schedule('jobs', 's')", "select penstock.schedules('jobs')",
 		`select * from penstock."_jobs.claim"(1, '1 s', '', '')`, `select * from penstock."_jobs.ack"('{1}')`, `select penstock."_jobs.fail"(1, null, '', true)`,
 		"select penstock.pause_queue('secret')", "select penstock.resume_queue('secret')", "select penstock.cancel('secret', '{1}')",
-		"select penstock.retry_dead_jobs('secret', '{2}')", "select penstock.discard_dead_jobs('secret', '{2}')", "select penstock.queue_status('secret')", "select penstock.queue_groups('secret')",
+		"select penstock.retry_dead_jobs('secret', '{2}')", "select penstock.discard_dead_jobs('secret', '{2}')", "select penstock.dead_jobs('secret')", "select penstock.queue_status('secret')", "select penstock.queue_groups('secret')",
 		"select penstock.grant_operator('secret', current_user)")
 	dead, err = f.store.DeadJobs(f.Ctx, admin.DeadJobQuery{Queue: "secret"})
 	f.Must(err)

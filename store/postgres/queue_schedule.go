@@ -24,8 +24,8 @@ func (s *Store) SetSchedule(ctx context.Context, set penstock.Schedule) error {
 	if err != nil {
 		return err
 	}
-	err = s.onQueue(ctx, set.Queue, "select "+s.table("schedule_bytes")+"($1, $2, $3, $4, key => $5, group_key => $6, priority => $7, headers => $8, dedup_key => $9)",
-		set.Queue, set.Name, set.Cron, notNil(j.Payload), orNull(j.Key), j.Group, j.Priority, headers, orNull(j.DedupKey))
+	err = s.onQueue(ctx, set.Queue, "select "+s.table("schedule_bytes")+"($1, $2, $3, $4, key => $5, group_key => $6, priority => $7, headers => $8, dedup_key => $9, skip_overlap => $10)",
+		set.Queue, set.Name, set.Cron, notNil(j.Payload), orNull(j.Key), j.Group, j.Priority, headers, orNull(j.DedupKey), set.SkipOverlap)
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == "22023" {
 		return &penstock.FieldError{Field: "cron", Problem: strings.TrimPrefix(pg.Message, "the cron text "), Hint: pg.Hint}
 	}
@@ -34,7 +34,31 @@ func (s *Store) SetSchedule(ctx context.Context, set penstock.Schedule) error {
 
 // DropSchedule implements driver.QueueStore.
 func (s *Store) DropSchedule(ctx context.Context, queue, name string) error {
-	err := s.onQueue(ctx, queue, "select "+s.table("unschedule")+"($1, $2)", queue, name)
+	return noSchedule(s.onQueue(ctx, queue, "select "+s.table("unschedule")+"($1, $2)", queue, name), queue, name)
+}
+
+// PauseSchedule implements driver.QueueStore.
+func (s *Store) PauseSchedule(ctx context.Context, queue, name string) error {
+	return noSchedule(s.onQueue(ctx, queue, "select "+s.table("pause_schedule")+"($1, $2)", queue, name), queue, name)
+}
+
+// ResumeSchedule implements driver.QueueStore.
+func (s *Store) ResumeSchedule(ctx context.Context, queue, name string) error {
+	return noSchedule(s.onQueue(ctx, queue, "select "+s.table("resume_schedule")+"($1, $2)", queue, name), queue, name)
+}
+
+// RunSchedule implements driver.QueueStore.
+func (s *Store) RunSchedule(ctx context.Context, queue, name string) (made penstock.Enqueued, err error) {
+	if err := s.ready(ctx); err != nil {
+		return made, err
+	}
+	err = s.pool.QueryRow(ctx, "select e.id, coalesce("+s.table("deduplicated")+"(e.n), false) from "+s.table("run_schedule")+"($1, $2) with ordinality e(id, n)", queue, name).
+		Scan(&made.ID, &made.Deduplicated)
+	return made, noSchedule(s.queueError(ctx, queue, err), queue, name)
+}
+
+// noSchedule makes the contract's error of the server's.
+func noSchedule(err error, queue, name string) error {
 	if sqlState(err) == "42704" {
 		return penstock.WithHint(fmt.Errorf("%w: queue %q has no %q", penstock.ErrNoSchedule, queue, name), "penstock schedule list %s shows those there are", shell.Word(queue))
 	}
@@ -46,8 +70,7 @@ func (s *Store) Schedules(ctx context.Context, queue string) ([]penstock.Schedul
 	if err := s.hasQueue(ctx, queue); err != nil {
 		return nil, err
 	}
-	rows, err := s.pool.Query(ctx, "select s.name, s.cron, s.next, s.priority, s.group_key, s.key, coalesce(s.dedup_key, ''), s.headers, s.payload from "+s.table("_schedule")+" s join "+
-		s.table("_queue")+" q on q.id = s.queue where q.name = $1 order by s.name collate \"C\"", queue)
+	rows, err := s.pool.Query(ctx, "select name, cron, next, paused, skip_overlap, coalesce(last_job, 0), priority, group_key, coalesce(key, ''), coalesce(dedup_key, ''), headers, payload from "+s.table("schedules")+"($1)", queue)
 	if err != nil {
 		return nil, s.queueError(ctx, queue, err)
 	}
@@ -55,15 +78,11 @@ func (s *Store) Schedules(ctx context.Context, queue string) ([]penstock.Schedul
 		var (
 			one     = penstock.Schedule{Queue: queue}
 			j       = &one.Job
-			key     *string
 			headers []byte
 		)
-		err := row.Scan(&one.Name, &one.Cron, &one.Next, &j.Priority, &j.Group, &key, &j.DedupKey, &headers, &j.Payload)
+		err := row.Scan(&one.Name, &one.Cron, &one.Next, &one.Paused, &one.SkipOverlap, &one.LastJob, &j.Priority, &j.Group, &j.Key, &j.DedupKey, &headers, &j.Payload)
 		if err != nil {
 			return one, err
-		}
-		if key != nil {
-			j.Key = *key
 		}
 		one.Next = one.Next.UTC()
 		if len(headers) > 0 {

@@ -125,3 +125,76 @@ func TestDropQueueWaitsForTransactionsOfWorkers(t *testing.T) {
 	f.Must(<-dropped)
 	f.wantText("0", "select count(*)::text from pg_class where relname = 'q'")
 }
+
+// Dead letters are listed page by page, with the error of the last attempt.
+func TestDeadJobsBySQL(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.Exec("select penstock.enqueue('q', 'x ' || i, kind => 'a') from generate_series(1, 3) i")
+	f.Exec("select penstock.dead_letter('q', lease, 'error ' || id) from penstock.claim('q', 3)")
+	f.wantText("1 x 1 a error 1 1,2 x 2 a error 2 1", `select string_agg(concat_ws(' ', id, convert_from(payload, 'UTF8'), headers ->> 'penstock-kind', error, jsonb_array_length(failures)), ',' order by id)
+		from penstock.dead_jobs('q', 2)`)
+	f.wantText("3", "select string_agg(id::text, ',') from penstock.dead_jobs('q', after => 2)")
+	f.wantText("3", "select count(*)::text from penstock.dead_jobs('q', null, null)")
+}
+
+// A schedule by SQL, in the caller's transaction.
+func TestSchedulesBySQL(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.Exec("select penstock.schedule('q', 's', '@yearly', '{}'::jsonb, kind => 'a', dedup_key => 'd', skip_overlap => true)")
+	listed := func(want string) {
+		t.Helper()
+		f.wantText(want, "select concat_ws(' ', name, cron, paused, skip_overlap, last_job, kind, dedup_key, convert_from(payload, 'UTF8')) from penstock.schedules('q')")
+	}
+	listed("s @yearly f t a d {}")
+	f.wantText("true", "select (penstock.resume_schedule('q', 's') = (select next from penstock.schedules('q')))::text")
+	tx := f.begin(f.Connect())
+	var made int64
+	var duplicate bool
+	for _, want := range []bool{false, true} {
+		f.Must(tx.QueryRow(f.Ctx, "select e.id, penstock.deduplicated() from penstock.run_schedule('q', 's') e(id)").Scan(&made, &duplicate))
+		if made != 1 || duplicate != want {
+			t.Errorf("run_schedule made the job %d, a duplicate: %t", made, duplicate)
+		}
+	}
+	f.Must(tx.Rollback(f.Ctx))
+	listed("s @yearly f t a d {}")
+	f.Exec("select penstock.pause_schedule('q', 's')")
+	f.wantText("2", "select penstock.run_schedule('q', 's')::text")
+	listed("s @yearly t t 2 a d {}")
+	f.Exec("select penstock.schedule('q', 's', '@yearly', 'x')")
+	listed("s @yearly t f 2  x")
+}
+
+// Whether the last job has ended is seen while a transaction that moves it is open, and among many jobs by a few reads.
+func TestOverlapIsFoundByItsPlace(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.Exec("select penstock.schedule('q', 's', '@yearly', 's', priority => 3, skip_overlap => true)")
+	f.Exec("select penstock.enqueue('q', 'x', priority => 3) from generate_series(1, 20000)")
+	f.Exec("select penstock.run_schedule('q', 's')")
+	f.Exec("select penstock.enqueue('q', 'x', priority => 3) from generate_series(1, 20000)")
+	overlaps := func(want bool) {
+		t.Helper()
+		f.wantText(fmt.Sprint(want), "select penstock._overlaps('q', s)::text from penstock._schedule s")
+	}
+	overlaps(true)
+	if n := f.reads("select penstock._overlaps('q', s) from penstock._schedule s"); n > 10 {
+		t.Errorf("among 40,000 jobs it reads %d entries", n)
+	}
+	id := f.Number("select last_job from penstock._schedule")
+	f.Exec("select penstock.cancel('q', array(select i from generate_series(1, 40001) i where i <> $1))", id)
+	tx := f.begin(f.Connect())
+	var lease int64
+	f.Must(tx.QueryRow(f.Ctx, "select lease from penstock.claim('q')").Scan(&lease))
+	overlaps(true) // it is in the ring until the claim commits
+	f.Must(tx.Commit(f.Ctx))
+	overlaps(true)
+	tx = f.begin(f.Connect())
+	_, err := tx.Exec(f.Ctx, "select penstock.ack('q', $1)", lease)
+	f.Must(err)
+	overlaps(true)
+	f.Must(tx.Commit(f.Ctx))
+	overlaps(false)
+}

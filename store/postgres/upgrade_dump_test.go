@@ -126,6 +126,8 @@ func fillForUpgrade(f *fixture) {
 	f.Exec("select penstock._maintain_ring('stack')")
 	f.Exec("select penstock.enqueue('stack', 'top ' || i) from generate_series(1, 5) i")
 	f.Exec("select penstock.schedule('stack', 'yearly', '@yearly', 'scheduled')")
+	f.Exec("select penstock.schedule('stack', 'paused', '@yearly', 'paused', skip_overlap => true)")
+	f.Exec("select penstock.pause_schedule('stack', 'paused')")
 
 	f.Exec("select penstock.create_inbox('billing', '10 years')")
 	f.Exec("select penstock.inbox('billing', 'seen ' || i) from generate_series(1, 5) i")

@@ -168,7 +168,7 @@ func (f *fixture) wantStackAfterUpgrade() {
 	}
 	schedules, err := f.store.Schedules(f.Ctx, "stack")
 	f.Must(err)
-	if len(schedules) != 1 || schedules[0].Name != "yearly" {
+	if len(schedules) != 2 || !schedules[0].Paused || !schedules[0].SkipOverlap || schedules[1].Name != "yearly" || schedules[1].Paused {
 		f.Errorf("the schedules are %+v", schedules)
 	}
 	once := f.Number("select coalesce(id, seq) from penstock.stack where payload = 'once'")

@@ -106,9 +106,8 @@ func (s onTables) Enqueue(ctx context.Context, queue string, jobs ...penstock.Ne
 }
 
 // EnqueueIn implements tables.QueueDB.
-func (s onTables) EnqueueIn(ctx context.Context, tx tables.Tx, queue string, jobs ...penstock.NewJob) error {
-	_, err := s.Store.Queue(queue).EnqueueTx(ctx, tx.(onTx), jobs...)
-	return err
+func (s onTables) EnqueueIn(ctx context.Context, tx tables.Tx, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
+	return s.Store.Queue(queue).EnqueueTx(ctx, tx.(onTx), jobs...)
 }
 
 // verdict is a job and its history, as statements take it.

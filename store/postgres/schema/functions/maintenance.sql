@@ -58,9 +58,11 @@ begin
         perform _next_run(x.queue, x.name) from _schedule x where x.queue = _maintain.queue;
     end if;
     if pg_relation_size('_schedule') > 0 then -- whose dedup_key a transaction has that has not ended comes with a later call
-        for s in select * from _schedule x where x.queue = _maintain.queue and x.next <= upto for update skip locked loop
+        for s in select * from _schedule x where x.queue = _maintain.queue and x.next <= upto and not x.paused for update skip locked loop
             continue when s.dedup_key is not null and not _hold_keys(queue, array[s.dedup_key], false);
-            perform enqueue_bytes(q.name, s.payload, s.key, s.group_key, s.priority, null, s.dedup_key, s.headers);
+            if not (s.skip_overlap and _overlaps(q.name, s)) then
+                perform _run_schedule(q.name, s);
+            end if;
             update _schedule x set next = _cron_next(s.cron, upto) where x.queue = _maintain.queue and x.name = s.name; -- upto: the clock may be set back meanwhile
         end loop;
     end if;

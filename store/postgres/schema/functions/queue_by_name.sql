@@ -256,6 +256,18 @@ end $fn$;
 
 comment on function resume_queue is 'Ends the pause of a queue.';
 
+create or replace function dead_jobs(queue text, most int default 100, after bigint default 0)
+returns table (id bigint, key text, group_key text, priority smallint, attempt int, created_at timestamptz, died_at timestamptz, headers jsonb, payload bytea, error text, failures jsonb)
+language plpgsql volatile as $fn$
+begin
+    execute pg_catalog.concat('explain select ', {schema}._queue_function(queue, 'discard_dead'), '(null)'); -- an error for a role without the right: it sees no row of the queue
+    return query select d.id, d.key, d.group_key, d.priority, d.attempt, d.created_at, d.died_at, d.headers, d.payload, coalesce(d.failures operator(pg_catalog.->) -1 operator(pg_catalog.->>) 'error', ''), d.failures
+                   from {schema}._dead_job d join {schema}._queue q on q.id operator(pg_catalog.=) d.queue
+                  where q.name operator(pg_catalog.=) dead_jobs.queue and d.id operator(pg_catalog.>) coalesce(after, 0) order by d.id limit most;
+end $fn$;
+
+comment on function dead_jobs is 'Lists dead letters by id: up to most, behind the id of one. error is that of the last attempt.';
+
 create or replace function retry_dead_jobs(queue text, ids bigint[]) returns int
 language plpgsql volatile as $fn$
 declare

@@ -109,7 +109,8 @@ begin
 end $$;
 
 create or replace function schedule_bytes(queue text, name text, cron text, payload bytea, key text default null, group_key text default '',
-                         priority int default 0, headers jsonb default null, dedup_key text default null, kind text default null) returns timestamptz
+                         priority int default 0, headers jsonb default null, dedup_key text default null, kind text default null,
+                         skip_overlap boolean default false) returns timestamptz
 language plpgsql set search_path from current as $$
 declare
     q     _queue := _queue_named(queue);
@@ -121,43 +122,125 @@ begin
     if (octet_length(name) between 1 and 128) is not true then
         raise exception 'the schedule''s name has % bytes, expected 1 to 128', coalesce(octet_length(name), 0) using errcode = '23514', hint = 'use a shorter one';
     end if;
-    insert into _schedule as s (queue, name, cron, next, priority, group_key, key, dedup_key, headers, payload)
-    values (q.id, name, cron, first, coalesce(priority, 0), coalesce(group_key, ''), key, dedup_key, headers, payload)
+    insert into _schedule as s (queue, name, cron, next, priority, group_key, key, dedup_key, headers, payload, skip_overlap)
+    values (q.id, name, cron, first, coalesce(priority, 0), coalesce(group_key, ''), key, dedup_key, headers, payload, coalesce(skip_overlap, false))
     on conflict on constraint _schedule_pkey do update set cron = excluded.cron, priority = excluded.priority, group_key = excluded.group_key, key = excluded.key, dedup_key = excluded.dedup_key,
-        headers = excluded.headers, payload = excluded.payload,
+        headers = excluded.headers, payload = excluded.payload, skip_overlap = excluded.skip_overlap,
         next = case when s.cron = excluded.cron then s.next else excluded.next end
     returning s.next into first;
     return first;
 end $$;
 
-comment on function schedule_bytes is 'Makes or changes a periodic job: one is enqueued at every time that cron describes, unless dedup_key makes it a duplicate. Errors: 42P01, 22023 for a cron text that makes no sense or a time that never comes, 23514 for a value over its limit.';
+comment on function schedule_bytes is 'Makes or changes a periodic job: one is enqueued at every time that cron describes, unless dedup_key makes it a duplicate. With skip_overlap a time is left out while the schedule''s last job has not ended. A paused schedule stays paused. Errors: 42P01, 22023 for a cron text that makes no sense or a time that never comes, 23514 for a value over its limit.';
 
 create or replace function schedule(queue text, name text, cron text, payload text, key text default null, group_key text default '',
-                         priority int default 0, headers jsonb default null, dedup_key text default null, kind text default null) returns timestamptz
+                         priority int default 0, headers jsonb default null, dedup_key text default null, kind text default null,
+                         skip_overlap boolean default false) returns timestamptz
 language sql set search_path from current as $$
-    select schedule_bytes(queue, name, cron, convert_to(payload, 'UTF8'), key, group_key, priority, headers, dedup_key, kind)
+    select schedule_bytes(queue, name, cron, convert_to(payload, 'UTF8'), key, group_key, priority, headers, dedup_key, kind, skip_overlap)
 $$;
 
-comment on function schedule(text, text, text, text, text, text, int, jsonb, text, text) is 'Makes or changes a periodic job whose payload is text, as UTF-8. Otherwise it is like schedule_bytes.';
+comment on function schedule(text, text, text, text, text, text, int, jsonb, text, text, boolean) is 'Makes or changes a periodic job whose payload is text, as UTF-8. Otherwise it is like schedule_bytes.';
 
 create or replace function schedule(queue text, name text, cron text, payload jsonb, key text default null, group_key text default '',
-                         priority int default 0, headers jsonb default null, dedup_key text default null, kind text default null) returns timestamptz
+                         priority int default 0, headers jsonb default null, dedup_key text default null, kind text default null,
+                         skip_overlap boolean default false) returns timestamptz
 language sql set search_path from current as $$
-    select schedule_bytes(queue, name, cron, convert_to(payload::text, 'UTF8'), key, group_key, priority, headers, dedup_key, kind)
+    select schedule_bytes(queue, name, cron, convert_to(payload::text, 'UTF8'), key, group_key, priority, headers, dedup_key, kind, skip_overlap)
 $$;
 
-comment on function schedule(text, text, text, jsonb, text, text, int, jsonb, text, text) is 'Makes or changes a periodic job whose payload is JSON, as UTF-8. Otherwise it is like schedule_bytes.';
+comment on function schedule(text, text, text, jsonb, text, text, int, jsonb, text, text, boolean) is 'Makes or changes a periodic job whose payload is JSON, as UTF-8. Otherwise it is like schedule_bytes.';
 
-create or replace function unschedule(queue text, name text) returns void
-language plpgsql set search_path from current as $$
+-- _schedule_named locks a schedule until the transaction ends and returns it, or raises 42P01 or 42704.
+create or replace function _schedule_named(queue text, name text) returns _schedule
+language plpgsql volatile set search_path from current as $$
 declare
-    q _queue := _queue_named(queue);
+    q constant _queue := _queue_named(queue);
+    s _schedule;
 begin
-    delete from _schedule s where s.queue = q.id and s.name = unschedule.name;
+    select * into s from _schedule x where x.queue = q.id and x.name = _schedule_named.name for update;
     if not found then
         raise exception 'the queue % has no schedule %', quote_literal(queue), coalesce(quote_literal(name), 'null')
         using errcode = '42704', hint = 'list them with: penstock schedule list ' || quote_literal(queue);
     end if;
+    return s;
+end $$;
+
+create or replace function unschedule(queue text, name text) returns void
+language plpgsql set search_path from current as $$
+declare
+    s constant _schedule := _schedule_named(queue, name);
+begin
+    delete from _schedule x where x.queue = s.queue and x.name = s.name;
 end $$;
 
 comment on function unschedule is 'Ends a periodic job. Errors: 42P01, 42704 if there is none of the name.';
+
+create or replace function pause_schedule(queue text, name text) returns void
+language plpgsql set search_path from current as $$
+declare
+    s constant _schedule := _schedule_named(queue, name);
+begin
+    update _schedule x set paused = true where x.queue = s.queue and x.name = s.name;
+end $$;
+
+comment on function pause_schedule is 'Pauses a periodic job: none is enqueued until resume_schedule. Errors: 42P01, 42704 if there is none of the name.';
+
+create or replace function resume_schedule(queue text, name text) returns timestamptz
+language plpgsql set search_path from current as $$
+declare
+    s constant _schedule := _schedule_named(queue, name);
+    first timestamptz := s.next;
+begin
+    if s.paused then
+        update _schedule x set paused = false, next = greatest(x.next, _cron_next(x.cron, clock_timestamp())) where x.queue = s.queue and x.name = s.name
+        returning x.next into first;
+    end if;
+    return first;
+end $$;
+
+comment on function resume_schedule is 'Ends the pause of a periodic job and returns its next time: no job makes up for the times that have passed. Errors: 42P01, 42704 if there is none of the name.';
+
+create or replace function run_schedule(queue text, name text) returns bigint
+language sql set search_path from current as $$
+    select _run_schedule(queue, _schedule_named(queue, name))
+$$;
+
+comment on function run_schedule is 'Enqueues the job of a schedule now, also while it is paused or its last job has not ended, and returns the job''s id. Its next time stays. Errors: 42P01, 42704 if there is none of the name.';
+
+-- _run_schedule enqueues the job of a schedule, which the caller has locked, and notes it as the last one.
+create or replace function _run_schedule(queue text, s _schedule) returns bigint
+language plpgsql volatile set search_path from current as $$
+declare
+    made constant bigint := enqueue_bytes(queue, s.payload, s.key, s.group_key, s.priority, null, s.dedup_key, s.headers);
+begin
+    update _schedule x set last_job = made, last_group = s.group_key, last_priority = s.priority where x.queue = s.queue and x.name = s.name;
+    return made;
+end $$;
+
+-- _overlaps says whether the last job of a schedule has not ended. It looks for a ready job in its group and priority, as the
+-- ring has no index of ids, and for one that came back by its id. One statement locks all segments before it takes its
+-- snapshot, so that it finds a job that moves meanwhile.
+create or replace function _overlaps(queue text, s _schedule) returns boolean
+language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+    there boolean;
+begin
+    execute format($sql$
+        select exists (select from %1$s t where t.group_key = $2 and t.priority = $3 and t.seq = $4 and t.id is null)
+            or exists (select from %1$s t where t.id = $4)
+            or exists (select from _scheduled w where w.queue = $1 and w.id = $4)
+            or exists (select from _lease l where l.queue = $1 and (l.id = $4
+                or exists (select from unnest(l.jobs) j where j.id = $4 and get_bit(l.done, (j.lease >> 1 & 255)::int) = 0)))$sql$, _q(queue))
+       into there using s.queue, s.last_group, s.last_priority, s.last_job;
+    return there;
+end $$;
+
+create or replace function schedules(queue text)
+returns table (name text, cron text, next timestamptz, paused boolean, skip_overlap boolean, last_job bigint, kind text, key text, group_key text, priority smallint, headers jsonb, dedup_key text, payload bytea)
+language sql stable set search_path from current as $$
+    select s.name, s.cron, s.next, s.paused, s.skip_overlap, s.last_job, coalesce(s.headers ->> 'penstock-kind', ''), s.key, s.group_key, s.priority, s.headers, s.dedup_key, s.payload
+      from _schedule s where s.queue = (_queue_named(schedules.queue)).id order by s.name collate "C"
+$$;
+
+comment on function schedules is 'Lists the periodic jobs of a queue, by name, with the time at which each runs next and the id of the last job that it has made. Error: 42P01.';

@@ -431,6 +431,11 @@ create table penstock._schedule (
     dedup_key text,
     headers jsonb,
     payload bytea not null,
+    paused boolean not null default false,
+    skip_overlap boolean not null default false,
+    last_job bigint,
+    last_group text,
+    last_priority smallint,
     CHECK ((octet_length(dedup_key) <= 256)),
     CHECK ((octet_length(group_key) <= 256)),
     CHECK ((jsonb_typeof(headers) = 'object'::text)),
@@ -814,6 +819,7 @@ RETURN pg_advisory_xact_lock(1885695585, (of_subscription)::integer);
 -- function cancel(queue text, ids bigint[]): schema/functions/queue_by_name.sql, everybody may execute it
 -- function pause_queue(name text): schema/functions/queue_by_name.sql, everybody may execute it
 -- function resume_queue(name text): schema/functions/queue_by_name.sql, everybody may execute it
+-- function dead_jobs(queue text, most integer, after bigint): schema/functions/queue_by_name.sql, everybody may execute it
 -- function retry_dead_jobs(queue text, ids bigint[]): schema/functions/queue_by_name.sql, everybody may execute it
 -- function discard_dead_jobs(queue text, ids bigint[]): schema/functions/queue_by_name.sql, everybody may execute it
 -- function queue_status(queue text): schema/functions/queue_by_name.sql, everybody may execute it
@@ -901,10 +907,17 @@ end $function$;
 -- function _next_run(queue integer, name text): schema/functions/schedules.sql
 -- function _cron_field(field text, lo integer, hi integer, names text[]): schema/functions/schedules.sql
 -- function _cron_next(cron text, after timestamp with time zone): schema/functions/schedules.sql
--- function schedule_bytes(queue text, name text, cron text, payload bytea, key text, group_key text, priority integer, headers jsonb, dedup_key text, kind text): schema/functions/schedules.sql
--- function schedule(queue text, name text, cron text, payload jsonb, key text, group_key text, priority integer, headers jsonb, dedup_key text, kind text): schema/functions/schedules.sql
--- function schedule(queue text, name text, cron text, payload text, key text, group_key text, priority integer, headers jsonb, dedup_key text, kind text): schema/functions/schedules.sql
+-- function schedule_bytes(queue text, name text, cron text, payload bytea, key text, group_key text, priority integer, headers jsonb, dedup_key text, kind text, skip_overlap boolean): schema/functions/schedules.sql
+-- function schedule(queue text, name text, cron text, payload jsonb, key text, group_key text, priority integer, headers jsonb, dedup_key text, kind text, skip_overlap boolean): schema/functions/schedules.sql
+-- function schedule(queue text, name text, cron text, payload text, key text, group_key text, priority integer, headers jsonb, dedup_key text, kind text, skip_overlap boolean): schema/functions/schedules.sql
+-- function _schedule_named(queue text, name text): schema/functions/schedules.sql
 -- function unschedule(queue text, name text): schema/functions/schedules.sql
+-- function pause_schedule(queue text, name text): schema/functions/schedules.sql
+-- function resume_schedule(queue text, name text): schema/functions/schedules.sql
+-- function run_schedule(queue text, name text): schema/functions/schedules.sql
+-- function _run_schedule(queue text, s penstock._schedule): schema/functions/schedules.sql
+-- function _overlaps(queue text, s penstock._schedule): schema/functions/schedules.sql
+-- function schedules(queue text): schema/functions/schedules.sql
 -- function _job_in(segment text, lifo boolean, known tid): schema/functions/queue_ring.sql
 -- function _writers_in(segment text): schema/functions/queue_ring.sql
 -- function _still_in(segment text, writers text[]): schema/functions/queue_ring.sql

@@ -19,7 +19,7 @@ import (
 func ScheduleCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "schedule",
-		Short: "Set, list and drop periodic jobs",
+		Short: "Set, pause, run, list and drop periodic jobs",
 		Long: `A schedule enqueues a job again and again, at times that a cron text describes, in UTC
 or a time zone. It is kept in the database: one job is enqueued each time, however many
 workers run. If none ran for a while, one job is enqueued for all missed times.
@@ -27,13 +27,14 @@ workers run. If none ran for a while, one job is enqueued for all missed times.
   penstock schedule set reports nightly --cron '30 4 * * *' '{"days":1}'
   penstock schedule list reports`,
 	}
-	return terminal.Group(cmd, scheduleSetCommand(a), scheduleListCommand(a), scheduleDropCommand(a))
+	return terminal.Group(cmd, scheduleSetCommand(a), schedulePauseCommand(a, true), schedulePauseCommand(a, false), scheduleRunCommand(a), scheduleListCommand(a), scheduleDropCommand(a))
 }
 
 func scheduleSetCommand(a *cli.App) *cobra.Command {
 	var (
 		f      jobFlags
 		cron   string
+		skip   bool
 		asJSON bool
 	)
 	cmd := &cobra.Command{
@@ -54,10 +55,16 @@ none are enqueued.
 With --dedup-key no job is enqueued if the queue had one with that key within its
 window, also one that an application has enqueued. For example, give a digest that a
 user asks for the key of the hourly one, and it is not sent twice. penstock queue set
---dedup-window says how long the window is.`,
+--dedup-window says how long the window is.
+
+With --skip-overlap no job is enqueued at a time at which the last one of the schedule
+has not ended. It may be ready, run, or wait to be tried again. A dead letter has ended.
+
+A paused schedule that is set again stays paused.`,
 		Example: `  penstock schedule set reports nightly --cron '30 4 * * *' '{"days":1}'
   penstock schedule set mails digest --cron @hourly --key digest --priority 5
   penstock schedule set mails digest --cron @hourly --dedup-key digest
+  penstock schedule set stock sync --cron '*/5 * * * *' --skip-overlap
   penstock schedule set reports weekly --cron '0 6 * * 1' - < parameters.json`,
 		Args: terminal.Args(cobra.RangeArgs(2, 3)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -81,7 +88,7 @@ user asks for the key of the hourly one, and it is not sent twice. penstock queu
 			if err != nil {
 				return err
 			}
-			if err := store.SetSchedule(ctx, penstock.Schedule{Queue: args[0], Name: args[1], Cron: cron, Job: job}); err != nil {
+			if err := store.SetSchedule(ctx, penstock.Schedule{Queue: args[0], Name: args[1], Cron: cron, Job: job, SkipOverlap: skip}); err != nil {
 				return about.Queue(err, fmt.Sprintf("setting schedule %q of queue %q", args[1], args[0]), args[0])
 			}
 			return showSchedule(ctx, a, store, args[0], args[1], asJSON)
@@ -89,8 +96,86 @@ user asks for the key of the hourly one, and it is not sent twice. penstock queu
 	}
 	f.add(cmd.Flags())
 	cmd.Flags().StringVar(&cron, "cron", "", "`times` in UTC, or in a zone as in TZ=Europe/Berlin: five fields, or @hourly, @daily, @weekly, @monthly, @yearly")
+	cmd.Flags().BoolVar(&skip, "skip-overlap", false, "enqueue no job while the last one of the schedule has not ended")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "the schedule as one JSON line")
 	return cmd
+}
+
+func schedulePauseCommand(a *cli.App, pause bool) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "pause QUEUE NAME",
+		Short: "Pause a periodic job",
+		Long: `Pause a periodic job: none is enqueued until penstock schedule resume. Jobs that it has
+enqueued run. To pause all jobs of a queue, use penstock queue pause.`,
+		Example: `  penstock schedule pause reports nightly`,
+	}
+	doing := "pausing"
+	if !pause {
+		doing = "resuming"
+		cmd.Use, cmd.Short, cmd.Example = "resume QUEUE NAME", "End the pause of a periodic job", `  penstock schedule resume reports nightly
+  penstock schedule resume reports nightly --json`
+		cmd.Long = `End the pause of a periodic job. It runs next at the first time that has not passed: no
+job makes up for times within the pause.`
+	}
+	cmd.Args = terminal.Exactly("QUEUE", "NAME")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx := cmd.Context()
+		store, err := a.OpenQueues(ctx)
+		if err != nil {
+			return err
+		}
+		if pause {
+			err = store.PauseSchedule(ctx, args[0], args[1])
+		} else {
+			err = store.ResumeSchedule(ctx, args[0], args[1])
+		}
+		if err != nil {
+			return aboutSchedule(err, doing, args)
+		}
+		return showSchedule(ctx, a, store, args[0], args[1], asJSON)
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "the schedule as one JSON line")
+	return cmd
+}
+
+func scheduleRunCommand(a *cli.App) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "run QUEUE NAME",
+		Short: "Enqueue a periodic job now",
+		Long: `Enqueue the job of a schedule now, also while the schedule is paused or its last job has
+not ended. The schedule's next time stays. It prints the job's id.`,
+		Example: `  penstock schedule run reports nightly`,
+		Args:    terminal.Exactly("QUEUE", "NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			store, err := a.OpenQueues(ctx)
+			if err != nil {
+				return err
+			}
+			made, err := store.RunSchedule(ctx, args[0], args[1])
+			if err != nil {
+				return aboutSchedule(err, "running", args)
+			}
+			how := "enqueued"
+			if made.Deduplicated {
+				how = "not enqueued: its dedup key belongs to this one"
+			}
+			return a.Tell(asJSON, map[string]any{"queue": args[0], "name": args[1], "id": made.ID, "deduplicated": made.Deduplicated},
+				"Job %d of %s: %s.\n", made.ID, shell.Visible(args[0]), how)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "the job's id as one JSON line")
+	return cmd
+}
+
+// aboutSchedule names the action and the schedule in an error.
+func aboutSchedule(err error, doing string, args []string) error {
+	if errors.Is(err, penstock.ErrNoSchedule) {
+		return fmt.Errorf("schedule %q of queue %q: %w", args[1], args[0], penstock.ErrNoSchedule)
+	}
+	return about.Queue(err, fmt.Sprintf("%s schedule %q of queue %q", doing, args[1], args[0]), args[0])
 }
 
 func scheduleListCommand(a *cli.App) *cobra.Command {
@@ -127,13 +212,35 @@ func scheduleListCommand(a *cli.App) *cobra.Command {
 }
 
 func scheduleTable(a *cli.App, schedules []penstock.Schedule) error {
-	list := terminal.NewTable(a.Stdout, terminal.Cut("NAME", 24), terminal.Cut("CRON", 24), terminal.Left("NEXT (UTC)"),
+	list := terminal.NewTable(a.Stdout, terminal.Cut("NAME", 24), terminal.Cut("CRON", 24), terminal.Left("NEXT (UTC)"), terminal.Right("LAST JOB"), terminal.Left("OVERLAP"),
 		terminal.Cut("KIND", 16), terminal.Cut("KEY", 16), terminal.Cut("DEDUP KEY", 16), terminal.Cut("GROUP", 16), terminal.Right("PRIORITY"), terminal.Cut("PAYLOAD", 32))
 	for i := range schedules {
 		s := &schedules[i]
-		list.Row(s.Name, s.Cron, utc(s.Next), s.Job.Kind, s.Job.Key, s.Job.DedupKey, s.Job.Group, fmt.Sprint(s.Job.Priority), string(s.Job.Payload))
+		list.Row(s.Name, s.Cron, nextOf(s), lastJob(s), overlap(s), s.Job.Kind, s.Job.Key, s.Job.DedupKey, s.Job.Group, fmt.Sprint(s.Job.Priority), string(s.Job.Payload))
 	}
 	return list.Flush()
+}
+
+// nextOf is when a schedule runs next.
+func nextOf(s *penstock.Schedule) string {
+	if s.Paused {
+		return "paused"
+	}
+	return utc(s.Next)
+}
+
+func lastJob(s *penstock.Schedule) string {
+	if s.LastJob == 0 {
+		return ""
+	}
+	return fmt.Sprint(s.LastJob)
+}
+
+func overlap(s *penstock.Schedule) string {
+	if s.SkipOverlap {
+		return "skip"
+	}
+	return ""
 }
 
 func utc(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") }
@@ -152,12 +259,8 @@ func scheduleDropCommand(a *cli.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = store.DropSchedule(ctx, args[0], args[1])
-			if errors.Is(err, penstock.ErrNoSchedule) {
-				return fmt.Errorf("schedule %q of queue %q: %w", args[1], args[0], penstock.ErrNoSchedule)
-			}
-			if err != nil {
-				return about.Queue(err, "dropping the schedule", args[0])
+			if err = store.DropSchedule(ctx, args[0], args[1]); err != nil {
+				return aboutSchedule(err, "dropping", args)
 			}
 			return a.Tell(asJSON, map[string]any{"queue": args[0], "name": args[1]}, "Schedule %s of %s is gone.\n", shell.Visible(args[1]), shell.Visible(args[0]))
 		},
@@ -168,27 +271,30 @@ func scheduleDropCommand(a *cli.App) *cobra.Command {
 
 // scheduleJSON is a schedule for programs.
 type scheduleJSON struct {
-	Queue    string            `json:"queue"`
-	Name     string            `json:"name"`
-	Cron     string            `json:"cron"`
-	Next     time.Time         `json:"next"`
-	Kind     string            `json:"kind"`
-	Key      string            `json:"key"`
-	DedupKey string            `json:"dedup_key"`
-	Group    string            `json:"group"`
-	Priority int               `json:"priority"`
-	Headers  map[string]string `json:"headers,omitempty"`
+	Queue       string            `json:"queue"`
+	Name        string            `json:"name"`
+	Cron        string            `json:"cron"`
+	Next        time.Time         `json:"next"`
+	Paused      bool              `json:"paused"`
+	SkipOverlap bool              `json:"skip_overlap"`
+	LastJob     int64             `json:"last_job,omitempty"`
+	Kind        string            `json:"kind"`
+	Key         string            `json:"key"`
+	DedupKey    string            `json:"dedup_key"`
+	Group       string            `json:"group"`
+	Priority    int               `json:"priority"`
+	Headers     map[string]string `json:"headers,omitempty"`
 	cli.PayloadJSON
 }
 
 func scheduleForPrograms(s *penstock.Schedule) any {
 	return &scheduleJSON{
-		Queue: s.Queue, Name: s.Name, Cron: s.Cron, Next: s.Next.UTC(),
+		Queue: s.Queue, Name: s.Name, Cron: s.Cron, Next: s.Next.UTC(), Paused: s.Paused, SkipOverlap: s.SkipOverlap, LastJob: s.LastJob,
 		Kind: s.Job.Kind, Key: s.Job.Key, DedupKey: s.Job.DedupKey, Group: s.Job.Group, Priority: s.Job.Priority, Headers: s.Job.Headers, PayloadJSON: cli.PayloadFor(s.Job.Payload),
 	}
 }
 
-// showSchedule prints a schedule that was set.
+// showSchedule prints a schedule that was set, paused or resumed.
 func showSchedule(ctx context.Context, a *cli.App, store scheduleReader, queue, name string, asJSON bool) error {
 	schedules, err := store.Schedules(ctx, queue)
 	if err != nil {
@@ -200,6 +306,9 @@ func showSchedule(ctx context.Context, a *cli.App, store scheduleReader, queue, 
 		case s.Name != name:
 		case asJSON:
 			return json.NewEncoder(a.Stdout).Encode(scheduleForPrograms(s))
+		case s.Paused:
+			fmt.Fprintf(a.Stdout, "Schedule %s of %s is paused: %s ends that.\n", shell.Visible(name), shell.Visible(queue), a.Suggest("penstock schedule resume "+shell.Word(queue)+" "+shell.Word(name)))
+			return nil
 		default:
 			fmt.Fprintf(a.Stdout, "Schedule %s of %s runs next at %s UTC.\n", shell.Visible(name), shell.Visible(queue), utc(s.Next))
 			return nil

@@ -1,0 +1,175 @@
+package queuetest
+
+import (
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
+)
+
+var yearly = penstock.Schedule{Name: "s", Cron: "@yearly", Job: job("s")}
+
+// runs has the time of the schedule s come, and says whether it made a job.
+func (e *env) runs() bool {
+	e.Helper()
+	before, now := e.schedules()[0], time.Now()
+	e.Backdate(e, queue, "s", time.Minute)
+	e.maintain()
+	after := e.schedules()[0]
+	if !after.Paused && after.Next.Before(now) {
+		e.Fatalf("after its time the schedule is next at %s, which has passed", after.Next)
+	}
+	return after.LastJob != before.LastJob
+}
+
+func schedulePause(e *env) {
+	e.schedule(yearly)
+	next := e.schedules()[0].Next
+	e.Must(e.Store.PauseSchedule(e.ctx, queue, "s"), "PauseSchedule")
+	e.Must(e.Store.PauseSchedule(e.ctx, queue, "s"), "a second PauseSchedule")
+	if e.runs() {
+		e.Error("a paused schedule has made a job")
+	}
+	e.schedule(yearly) // as at each start of an application
+	if !e.schedules()[0].Paused || e.runs() {
+		e.Error("SetSchedule ended the pause")
+	}
+	e.Must(e.Store.ResumeSchedule(e.ctx, queue, "s"), "ResumeSchedule")
+	if s := e.schedules()[0]; s.Paused || !s.Next.Equal(next) {
+		e.Errorf("after the pause the schedule is %+v, want the next time %s", s, next)
+	}
+	e.maintain()
+	e.want() // none makes up for the time that passed
+	e.Backdate(e, queue, "s", time.Minute)
+	e.Must(e.Store.ResumeSchedule(e.ctx, queue, "s"), "ResumeSchedule without a pause")
+	e.ack(e.collect("s")...) // it takes away no time that is due
+	for _, one := range []func() error{
+		func() error { return e.Store.PauseSchedule(e.ctx, queue, "none") },
+		func() error { return e.Store.ResumeSchedule(e.ctx, queue, "none") },
+		func() error { _, err := e.Store.RunSchedule(e.ctx, queue, "none"); return err },
+	} {
+		e.MustBe(one(), penstock.ErrNoSchedule, "a schedule that is missing")
+	}
+}
+
+func scheduleRunNow(e *env) {
+	set := yearly
+	set.SkipOverlap = true
+	set.Job = penstock.NewJob{Key: "k", Group: "g", Priority: -3, Kind: "report", Headers: map[string]string{"h": "1"}, Payload: []byte("s"), DedupKey: "d"}
+	e.schedule(set)
+	e.Must(e.Store.PauseSchedule(e.ctx, queue, "s"), "PauseSchedule")
+	next := e.schedules()[0].Next
+	made, err := e.Store.RunSchedule(e.ctx, queue, "s")
+	e.Must(err, "RunSchedule")
+	if s := e.schedules()[0]; made.Deduplicated || s.LastJob != made.ID || !s.Next.Equal(next) || !s.Paused {
+		e.Errorf("RunSchedule returned %+v, and the schedule is %+v", made, s)
+	}
+	again, err := e.Store.RunSchedule(e.ctx, queue, "s")
+	e.Must(err, "RunSchedule of a duplicate")
+	if !again.Deduplicated || again.ID != made.ID {
+		e.Errorf("RunSchedule of a duplicate returned %+v, want the job %d", again, made.ID)
+	}
+	jobs := e.claimAs(driver.Claim{Group: "g", Jobs: 2})
+	e.same(jobs, "s")
+	if j := jobs[0]; j.ID != made.ID || j.Key != "k" || j.Priority != -3 || j.Kind() != "report" || j.Headers["h"] != "1" {
+		e.Errorf("the job is %+v, want what the schedule says", j)
+	}
+	set.Job = job("s") // overlaps the first
+	e.schedule(set)
+	_, err = e.Store.RunSchedule(e.ctx, queue, "s")
+	e.Must(err, "RunSchedule while the last job runs")
+	e.ack(e.want("s")...)
+	e.ack(jobs...)
+}
+
+// A schedule's last job is looked for wherever a job that has not ended can be.
+func scheduleSkips(e *env) {
+	e.schedule(yearly)
+	if !e.runs() || !e.runs() {
+		e.Fatal("without SkipOverlap a schedule has left out a time")
+	}
+	e.ack(e.collect("s", "s")...)
+	set := yearly
+	set.SkipOverlap = true
+	e.schedule(set)
+	if !e.schedules()[0].SkipOverlap {
+		e.Fatal("the schedule has lost SkipOverlap")
+	}
+	skips := func(where string) {
+		e.Helper()
+		if e.runs() {
+			e.Errorf("the schedule has made a job while its last one %s", where)
+		}
+	}
+	if !e.runs() {
+		e.Fatal("the schedule has made no job after its last one had ended")
+	}
+	skips("is ready")
+	set.Job.Priority, set.Job.Group = -5, "elsewhere"
+	e.schedule(set)
+	skips("is ready, of another group and priority")
+	e.schedule(penstock.Schedule{Name: "s", Cron: "@yearly", Job: job("s"), SkipOverlap: true})
+	j := e.want("s")[0]
+	skips("runs")
+	if _, err := e.q.Retry(e.ctx, j.Lease, time.Hour, "no"); err != nil {
+		e.Fatalf("Retry: %v", err)
+	}
+	skips("waits to be tried again")
+	n, err := e.Store.CancelJobs(e.ctx, queue, j.ID)
+	if e.Must(err, "CancelJobs"); n != 1 {
+		e.Errorf("CancelJobs found %d jobs, want 1", n)
+	}
+	if !e.runs() {
+		e.Error("the schedule has made no job after its last one was cancelled")
+	}
+	if r, ok := e.q.(driver.Releaser); ok {
+		held, err := r.Release(e.ctx, 0, e.want("s")[0].Lease)
+		if e.Must(err, "Release"); len(held) != 1 {
+			e.Error("Release has lost the lease")
+		}
+		skips("was released")
+	}
+	j = e.collect("s")[0]
+	e.Must(e.q.DeadLetter(e.ctx, j.Lease, "no"), "DeadLetter")
+	if !e.runs() {
+		e.Error("the schedule has made no job after its last one had become a dead letter")
+	}
+	e.ack(e.collect("s")...)
+	e.want()
+}
+
+// A job may share its lease's row with others that are claimed and acked together.
+func scheduleSkipsAmongMany(e *env) {
+	c, ok := e.q.(driver.AckClaimer)
+	if !ok {
+		e.Skip("jobs are not claimed and acked together")
+	}
+	set := yearly
+	set.SkipOverlap = true
+	e.schedule(set)
+	for range 20 {
+		e.enqueue(job("other"))
+	}
+	if !e.runs() {
+		e.Fatal("the schedule has made no job")
+	}
+	for range 20 {
+		e.enqueue(job("other"))
+	}
+	_, jobs, err := c.AckClaim(e.ctx, []int64{}, driver.Claim{Jobs: 50, Lease: suite.LongLease})
+	if e.Must(err, "AckClaim"); len(jobs) != 41 {
+		e.Fatalf("AckClaim returned %d jobs, want 41", len(jobs))
+	}
+	if e.runs() {
+		e.Error("the schedule has made a job while its last one runs with others")
+	}
+	for i := range jobs {
+		if string(jobs[i].Payload) == "s" {
+			e.ack(jobs[i])
+		}
+	}
+	if !e.runs() {
+		e.Error("the schedule has made no job after its last one had ended, while others run")
+	}
+}

@@ -1,0 +1,1 @@
+select seq from {jobs} where seq = any (array[{job}::bigint])
