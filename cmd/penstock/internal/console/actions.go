@@ -78,6 +78,14 @@ func (c *Console) queueAction(w http.ResponseWriter, r *http.Request) {
 	case "pause", "resume":
 		paused := verb == "pause"
 		c.act(w, r, ofQueue+"/settings", Settings{Paused: &paused}, func(any) (string, string) { return queue, verb + "d" })
+	case "pause-schedule", "resume-schedule", "run-schedule":
+		verb = strings.TrimSuffix(verb, "-schedule")
+		c.act(w, r, ofQueue+"/schedules/"+verb, Named{r.FormValue("name")}, func(answer any) (string, string) {
+			if made, ran := answer.(Enqueued); ran {
+				return queue, fmt.Sprintf("enqueued: job %d", made.ID)
+			}
+			return queue, verb + "d"
+		})
 	case "limits":
 		var s Settings
 		for name, to := range map[string]**int{"max_running": &s.MaxRunning, "max_attempts": &s.MaxAttempts} {

@@ -83,6 +83,9 @@ type (
 	Jobs struct {
 		IDs []int64 `json:"ids"`
 	}
+	Named struct {
+		Name string `json:"name"`
+	}
 	Held struct {
 		Key string `json:"key,omitempty"`
 		ID  string `json:"id,omitempty"`
@@ -192,7 +195,7 @@ var routes = slices.Concat([]route{
 		n, err := store.ReleaseHeld(ctx, admin.HeldQuery{Consumer: call.PathValue("consumer"), Key: b.Key, ID: b.ID})
 		return Count{n}, err
 	}),
-}, deadRoutes(ofQueue), deadRoutes(ofSubscription), tableRoutes())
+}, scheduleRoutes(), deadRoutes(ofQueue), deadRoutes(ofSubscription), tableRoutes())
 
 // deadRoutes are the same routes for jobs and for messages.
 func deadRoutes(of string) []route {

@@ -198,6 +198,8 @@ func TestAnswersAreAsTheDocumentSays(t *testing.T) {
 							number = firstDead(t, s)
 						}
 						body = fmt.Sprintf(`{"numbers": [%d]}`, number)
+					case "pause", "resume", "run":
+						body = `{"name": "report"}`
 					case "cancel":
 						body = `{"ids": [1]}`
 					}
@@ -355,6 +357,8 @@ func TestWhoIsRefused(t *testing.T) {
 		{"r", "GET", "/api/v1/queues/mails/dead?died_before=x", "", 400},
 		{"o", "POST", "/api/v1/queues/mails/dead/retry", `{"eror":"x"}`, 400},
 		{"o", "POST", "/api/v1/queues/mails/dead/retry", `{`, 400},
+		{"r", "POST", "/api/v1/queues/mails/schedules/run", `{"name":"report"}`, 403},
+		{"o", "POST", "/api/v1/queues/mails/schedules/run", `{"name":"none"}`, 404},
 	} {
 		code, text := d.ask(one.token, one.method, one.path, one.body)
 		if code != one.want || strings.HasPrefix(one.path, "/api") && code != 401 && !json.Valid(text) {

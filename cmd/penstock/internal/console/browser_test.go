@@ -148,6 +148,13 @@ func TestInABrowser(t *testing.T) {
 		t.Errorf("after limits were set there are %+v, %v", status, err)
 	}
 
+	click("form[action$=pause-schedule] button", "document.querySelector('.did')?.innerText === 'paused'")
+	click("form[action$=run-schedule] button", "document.querySelector('.did')?.innerText.startsWith('enqueued: job ')")
+	if all, err := s.Schedules(t.Context(), "mails"); err != nil || !all[0].Paused || all[0].LastJob == 0 {
+		t.Errorf("after it was paused and run the schedule is %+v, %v", all, err)
+	}
+	click("form[action$=resume-schedule] button", "document.querySelector('.did')?.innerText === 'resumed'")
+
 	b.Open(d.url + "/outboxes/orders")
 	waits.WithLabelValues("orders", "billing").Observe(0.2)
 	b.Await("document.querySelector('.latency')?.innerText.includes('of 1,') && document.querySelector('svg.waits') !== null")

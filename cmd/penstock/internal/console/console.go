@@ -47,6 +47,9 @@ type (
 		SetQueue(ctx context.Context, name string, s penstock.QueueSettings) error
 		CancelJobs(ctx context.Context, queue string, ids ...int64) (int, error)
 		Schedules(ctx context.Context, queue string) ([]penstock.Schedule, error)
+		PauseSchedule(ctx context.Context, queue, name string) error
+		ResumeSchedule(ctx context.Context, queue, name string) error
+		RunSchedule(ctx context.Context, queue, name string) (penstock.Enqueued, error)
 	}
 	inboxes interface {
 		Inboxes(ctx context.Context) ([]admin.InboxStatus, error)
@@ -318,7 +321,7 @@ func wrong(err error) (int, problem) {
 		return http.StatusBadRequest, p
 	case errors.Is(err, penstock.ErrReplaying):
 		return http.StatusConflict, p
-	case errors.Is(err, penstock.ErrNoOutbox), errors.Is(err, penstock.ErrNoQueue), errors.Is(err, penstock.ErrNoSubscription), errors.Is(err, penstock.ErrNoInbox), errors.Is(err, errNotFound), errors.Is(err, resend.ErrGone):
+	case errors.Is(err, penstock.ErrNoOutbox), errors.Is(err, penstock.ErrNoQueue), errors.Is(err, penstock.ErrNoSubscription), errors.Is(err, penstock.ErrNoSchedule), errors.Is(err, penstock.ErrNoInbox), errors.Is(err, errNotFound), errors.Is(err, resend.ErrGone):
 		return http.StatusNotFound, p
 	case errors.Is(err, context.DeadlineExceeded), pgerror.State(err) == "57014":
 		return http.StatusServiceUnavailable, problem{"the database took too long", "narrow the filter, or see what keeps it busy"}

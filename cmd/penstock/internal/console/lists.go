@@ -119,17 +119,41 @@ func (c *Console) done(ctx context.Context, r *call) (l List[admin.DoneJob], err
 
 // Schedule is a periodic job without its contents.
 type Schedule struct {
-	Name string `json:"name"`
-	Cron string `json:"cron"`
-	Next string `json:"next"`
+	Name        string `json:"name"`
+	Cron        string `json:"cron"`
+	Next        string `json:"next"`
+	Kind        string `json:"kind"`
+	Group       string `json:"group"`
+	Paused      bool   `json:"paused"`
+	SkipOverlap bool   `json:"skip_overlap"`
+	LastJob     int64  `json:"last_job"` // 0: it has made none
 }
 
 func (c *Console) schedules(ctx context.Context, r *call) (l List[Schedule], err error) {
 	found, err := c.o.Store.Schedules(ctx, r.PathValue("queue"))
 	for _, s := range found {
-		l.Items = append(l.Items, Schedule{s.Name, s.Cron, s.Next.UTC().Format("2006-01-02 15:04:05Z")})
+		l.Items = append(l.Items, Schedule{s.Name, s.Cron, s.Next.UTC().Format("2006-01-02 15:04:05Z"), s.Job.Kind, s.Job.Group, s.Paused, s.SkipOverlap, s.LastJob})
 	}
 	return listOf(l.Items, len(l.Items)+1, nil), err
+}
+
+// scheduleRoutes act on one periodic job.
+func scheduleRoutes() []route {
+	act := func(verb, summary string, do func(ctx context.Context, s Store, queue, name string) error) route {
+		return acts(ofQueue+"/schedules/"+verb, summary, func(c *Console, ctx context.Context, call *call, b Named) (Count, error) {
+			return Count{1}, do(ctx, c.o.Store, call.PathValue("queue"), b.Name)
+		})
+	}
+	return []route{
+		act("pause", "Pause a periodic job: none is enqueued until it is resumed", func(ctx context.Context, s Store, queue, name string) error { return s.PauseSchedule(ctx, queue, name) }),
+		act("resume", "End the pause of a periodic job", func(ctx context.Context, s Store, queue, name string) error {
+			return s.ResumeSchedule(ctx, queue, name)
+		}),
+		acts(ofQueue+"/schedules/run", "Enqueue a periodic job now", func(c *Console, ctx context.Context, call *call, b Named) (Enqueued, error) {
+			made, err := c.o.Store.RunSchedule(ctx, call.PathValue("queue"), b.Name)
+			return Enqueued{made.ID}, err
+		}),
+	}
 }
 
 // HeldMessage is a message that an inbox holds back.
