@@ -161,7 +161,7 @@ func TestInboxDocs(t *testing.T) {
 		select penstock.inbox_in_order('billing', '43', 'm5', 'm4', '{}', '');
 		select penstock.inbox_release('billing', key => '43');
 		select penstock.inbox_due('billing', 10)`)
-	r.follow(0,
+	r.follow(1,
 		step{shows: "billing"},
 		step{shows: "m3…42"},
 		step{shows: "traceparent…of m3"},
@@ -171,5 +171,5 @@ func TestInboxDocs(t *testing.T) {
 	clitest.Same(t, "held", r.must("inbox", "held", "billing", "--json"), "")
 
 	again := newReader(t, r.page, sqliteFile(t))
-	again.follow(1, step{shows: "Inbox billing is ready."}, step{shows: "billing…30d"})
+	again.follow(0, step{shows: "Inbox billing is ready."}, step{shows: "billing…30d"})
 }

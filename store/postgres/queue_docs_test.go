@@ -17,6 +17,7 @@ const (
 	queuesPage    = "docs/guides/queues.md"
 	functionsPage = "docs/reference/queues.md"
 	inboxPage     = "docs/guides/inbox.md"
+	inboxesPage   = "docs/reference/inboxes.md"
 )
 
 var docFunction = regexp.MustCompile("(?m)^\\| `([a-z_]+)\\(([a-z_, ]*)\\)` ")
@@ -144,5 +145,5 @@ func TestInboxDocs(t *testing.T) {
 	f.Exec("select penstock.inbox_release('billing', message_id => 'm3')") // as if the time were over
 	wants(columns(blocks[5]), `m3 account 7 {"traceparent": "…"} {"amount": 10} t m2 f`)
 	wants(columns(strings.NewReplacer("'m3'", "'m4'", "'m2'", "'m3'").Replace(blocks[4])), `m4 account 7 {"traceparent": "…"} {"amount": 10} f  f`)
-	f.hasFunctions(inboxPage, 5)
+	f.hasFunctions(inboxesPage, 9)
 }
