@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -88,6 +90,27 @@ func TestOpenSink(t *testing.T) {
 	}
 	if sink, err := new(Sink).Open(quiet); err == nil || sink != nil {
 		t.Errorf("a sink that is not set opened: %v, %v", sink, err)
+	}
+}
+
+// The page of formats says of each sink what arrives.
+func TestPageOfFormats(t *testing.T) {
+	page, err := os.ReadFile("../../docs/reference/formats.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, raw, _ := strings.Cut(string(page), "\n## Raw\n")
+	raw, _, _ = strings.Cut(raw, "\n## ")
+	var rows []string
+	for line := range strings.Lines(raw) {
+		if name, _, row := strings.Cut(strings.TrimPrefix(line, "| "), " |"); row && strings.HasPrefix(line, "| ") {
+			rows = append(rows, strings.NewReplacer("/", "", " ", "", ".0", "").Replace(strings.ToLower(name)))
+		}
+	}
+	for _, name := range SinkNames() {
+		if name != "discard" && !slices.Contains(rows, name) {
+			t.Errorf("the table of raw messages has no row for %s: %q", name, rows)
+		}
 	}
 }
 
