@@ -128,10 +128,16 @@ var (
 	ruled        = regexp.MustCompile(`^[|:\- ]+$`)
 )
 
+// The rows between these comments are a program's, of texts in its output.
+const (
+	writtenBegins = "<!-- make test-engines writes this table -->"
+	writtenEnds   = "<!-- end -->"
+)
+
 // sentences of paragraphs, list items and the cells of tables; headings are none.
 func sentences(lines []line) (all []line) {
 	var paragraph []string
-	begin, last := 0, 0
+	begin, last, written := 0, 0, false
 	flush := func() {
 		all = append(all, split(begin, strings.Join(paragraph, " "))...)
 		paragraph = nil
@@ -142,7 +148,10 @@ func sentences(lines []line) (all []line) {
 			flush() // a block of code stood between
 		}
 		last = l.number
+		written = text == writtenBegins || written && text != writtenEnds
 		switch {
+		case written:
+			flush()
 		case text == "" || strings.HasPrefix(text, "#") || linkTarget.MatchString(text):
 			flush()
 		case strings.HasPrefix(text, "|"):

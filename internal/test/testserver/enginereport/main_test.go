@@ -64,10 +64,10 @@ func TestTable(t *testing.T) {
 		return result{"TestX", []string{"=== RUN   TestX", "    x_test.go:12: " + why, "--- SKIP: TestX (0.00s)"}}
 	}
 	for _, r := range []report{
-		{Server: "RabbitMQ 4.0 4.0.5", Seconds: 30, Passed: []string{"TestA", "TestB"}, Skipped: []result{skipped("too long"), skipped("no a|b; install it"), skipped("too long"), {"TestY", nil}}},
+		{Server: "RabbitMQ 4.0 4.0.5", Seconds: 30, Passed: []string{"TestA", "TestB"}, Skipped: []result{skipped("too long"), skipped("no a|b: set A, or B; install it"), skipped("too long"), {"TestY", nil}}},
 		{Server: "MySQL 9 9.7.4", Seconds: 6},
 		{Server: "RabbitMQ 4.0 4.0.6", Seconds: 60, Failed: []result{{}}, Broken: []string{"?"}},
-		{Server: "RabbitMQ 4.0 4.0.5", Seconds: 30, Passed: []string{"TestA", "TestB"}, Skipped: []result{skipped("too long"), skipped("no a|b; install it"), skipped("too long"), {"TestY", nil}}},
+		{Server: "RabbitMQ 4.0 4.0.5", Seconds: 30, Passed: []string{"TestA", "TestB"}, Skipped: []result{skipped("too long"), skipped("no a|b: set A, or B; install it"), skipped("too long"), {"TestY", nil}}},
 		{Server: "RabbitMQ 4.3 4.3.6", Failed: []result{{Test: "p TestA/B"}, {Test: "p TestA"}, {Test: "p "}, {Test: "q "}}, Broken: []string{"?"}},
 	} {
 		if err := r.addTo(page, "0123456"); err != nil {

@@ -68,7 +68,9 @@ func (r *report) reasons() string {
 		reason := "without a reason"
 		for _, line := range test.Output {
 			if at := place.FindString(line); at != "" {
-				reason, _, _ = strings.Cut(strings.ReplaceAll(line[len(at):], "|", "/"), ";")
+				reason = strings.ReplaceAll(line[len(at):], "|", "/")
+				reason, _, _ = strings.Cut(reason, ";") // what to do about it
+				reason, _, _ = strings.Cut(reason, ": ")
 			}
 		}
 		times[reason]++
