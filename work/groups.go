@@ -14,11 +14,16 @@ const groupsAtOnce = 16
 
 // turns says which group the next claim is from. With several groups it first searches for those
 // with jobs, because waiting for jobs then costs one call, however many groups there are.
+//
+// It is a deficit round robin: in each round a group gets as many jobs as its weight says, in one claim or in several.
+// It keeps nothing for the next round.
 type turns struct {
 	finder driver.GroupFinder // nil: there is one group
 	of     []string           // nil: all
-	last   string             // the group that had the last turn
-	ready  []string           // those with jobs that have not had their turn
+	last   string             // the group that has its turn
+	left   int                // jobs that it may still get
+	unit   int                // jobs for a weight of 1 in this round: 1, or more if all weigh the same
+	ready  []string           // those with jobs that have not had their turn, each as often as it weighs
 
 	looked  time.Duration // how long the last search took
 	brought int           // jobs since then
@@ -34,32 +39,45 @@ func newTurns(q Queue, o *Options) turns {
 	return turns{last: append(of, o.Group)[0]}
 }
 
-// next returns the group whose turn it is and its share of n jobs. If no group has jobs, it returns the last one,
+// next returns the group whose turn it is and how many of n jobs to claim from it. If no group has jobs, it returns the last one,
 // and 0.
 func (t *turns) next(ctx context.Context, n int) (group string, share int, err error) {
 	if t.finder == nil {
 		t.brought, t.more = 0, false
 		return t.last, n, nil
 	}
+	if t.left > 0 {
+		return t.last, min(n, t.left), nil
+	}
 	if len(t.ready) == 0 {
 		start := time.Now()
 		if t.ready, err = t.finder.ReadyGroups(ctx, t.of, t.last, groupsAtOnce); err != nil {
 			return "", 0, err
 		}
-		t.looked, t.brought, t.more = time.Since(start), 0, len(t.ready) == groupsAtOnce
+		groups := len(slices.Compact(slices.Clone(t.ready)))
+		t.looked, t.brought, t.more = time.Since(start), 0, groups == groupsAtOnce
+		t.unit = 1 // small rounds: jobs claimed ahead would be out of proportion
+		if groups == len(t.ready) {
+			t.unit = (n + groups - 1) / max(groups, 1)
+		}
 	}
 	if len(t.ready) == 0 {
 		return t.last, 0, nil
 	}
-	share = (n + len(t.ready) - 1) / len(t.ready)
-	t.last, t.ready = t.ready[0], t.ready[1:]
-	return t.last, share, nil
+	t.last = t.ready[0]
+	for len(t.ready) > 0 && t.ready[0] == t.last {
+		t.left, t.ready = t.left+t.unit, t.ready[1:]
+	}
+	return t.last, min(n, t.left), nil
 }
 
 // took notes how many jobs a claim of a share has brought, and reports whether another claim is
-// worthwhile at once.
+// worthwhile at once. A group without more jobs, or without room for them, has had its turn.
 func (t *turns) took(jobs, share int) bool {
 	t.brought += jobs
 	t.more = t.more || jobs == share
-	return len(t.ready) > 0 || t.more && t.brought > 0
+	if t.left = max(t.left-jobs, 0); jobs < share {
+		t.left = 0
+	}
+	return t.left > 0 || len(t.ready) > 0 || t.more && t.brought > 0
 }

@@ -58,7 +58,7 @@ func (s *Store) DropQueue(ctx context.Context, name string) error {
 
 // SetQueue implements driver.QueueStore. It changes all settings in one transaction.
 func (s *Store) SetQueue(ctx context.Context, name string, set penstock.QueueSettings) error {
-	if err := set.ValidateWithoutRate(); err != nil {
+	if err := set.Validate(); err != nil {
 		return err
 	}
 	if err := s.ready(ctx); err != nil {
@@ -66,8 +66,8 @@ func (s *Store) SetQueue(ctx context.Context, name string, set penstock.QueueSet
 	}
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		if set.Paused == nil || set != (penstock.QueueSettings{Paused: set.Paused}) { // an operator may pause, and not change the others
-			if _, err := tx.Exec(ctx, "select "+s.table("set_queue")+"($1, max_attempts => $2, max_running => $3, dedup_window => $4, keep_done => $5, keep_done_bytes => $6)",
-				name, set.MaxAttempts, set.MaxRunning, set.DedupWindow, set.KeepDone, set.KeepDoneBytes); err != nil {
+			if _, err := tx.Exec(ctx, "select "+s.table("set_queue")+"($1, max_attempts => $2, max_running => $3, dedup_window => $4, keep_done => $5, keep_done_bytes => $6, rate => $7, per => $8, burst => nullif($9, 0))",
+				append([]any{name, set.MaxAttempts, set.MaxRunning, set.DedupWindow, set.KeepDone, set.KeepDoneBytes}, rateArgs(set.Rate)...)...); err != nil {
 				return err
 			}
 		}

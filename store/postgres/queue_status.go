@@ -98,17 +98,21 @@ func scanQueue(row pgx.CollectableRow) (admin.QueueStatus, error) {
 		maxAttempts, maxRunning  int
 		windowMicros, keepMicros int64
 		keepBytes                int64
+		rate                     rateColumns
 		current                  int
 		slots                    []int
 		bytes                    []int64
 	)
-	err := row.Scan(&one.Queue, &lifo, &paused, &maxAttempts, &maxRunning, &windowMicros, &keepMicros, &keepBytes, &one.DoneBytes, &current, &slots, &bytes)
+	err := row.Scan(&one.Queue, &lifo, &paused, &maxAttempts, &maxRunning, &rate.jobs, &rate.perMicros, &rate.burst, &windowMicros, &keepMicros, &keepBytes, &one.DoneBytes, &current, &slots, &bytes)
 	window, keep := time.Duration(windowMicros)*time.Microsecond, time.Duration(keepMicros)*time.Microsecond
 	one.Order = penstock.FIFO
 	if lifo {
 		one.Order = penstock.LIFO
 	}
 	one.QueueSettings = penstock.QueueSettings{Paused: &paused, MaxAttempts: &maxAttempts, MaxRunning: &maxRunning, DedupWindow: &window}
+	if r := rate.rate(); r != (penstock.Rate{}) {
+		one.Rate = &r
+	}
 	if keep > 0 {
 		one.KeepDone, one.KeepDoneBytes = &keep, &keepBytes
 	}
@@ -125,14 +129,20 @@ func (s *Store) QueueGroups(ctx context.Context, queue, after string, most int) 
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
-	rows, err := s.pool.Query(ctx, "select group_key, ready, running, delayed, waiting, dead, extract(epoch from oldest)::float8, more from "+s.table("queue_groups")+"($1, $2, $3)", queue, after, most)
+	rows, err := s.pool.Query(ctx, "select group_key, ready, running, delayed, waiting, dead, extract(epoch from oldest)::float8, more, "+limitColumns+" from "+s.table("queue_groups")+"($1, $2, $3)", queue, after, most)
 	if err != nil {
 		return nil, s.queueError(ctx, queue, err)
 	}
 	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (g admin.GroupStatus, err error) {
-		var age float64
-		err = row.Scan(&g.Group, &g.Ready, &g.Running, &g.Delayed, &g.Waiting, &g.DeadLetters, &age, &g.More)
+		var (
+			age    float64
+			limits limitRow
+		)
+		err = row.Scan(append([]any{&g.Group, &g.Ready, &g.Running, &g.Delayed, &g.Waiting, &g.DeadLetters, &age, &g.More}, limits.columns()...)...)
 		g.OldestAge = time.Duration(age * float64(time.Second))
+		if l := limits.limits(); l != (admin.GroupLimits{}) {
+			g.Limits = &l
+		}
 		return g, err
 	})
 	return all, s.queueError(ctx, queue, err)

@@ -40,9 +40,9 @@ func TestSchemaSize(t *testing.T) {
 		of         string
 		is, atMost int64
 	}{
-		{"a database with an outbox and a queue", whole, 6975},
-		{"a queue", whole - before, 1478},
-		{"the longest function", longest, 263},
+		{"a database with an outbox and a queue", whole, 7554},
+		{"a queue", whole - before, 1502},
+		{"the longest function", longest, 268},
 	} {
 		t.Logf("%s: %d lines", size.of, size.is)
 		if size.is > size.atMost {

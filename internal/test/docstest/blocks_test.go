@@ -67,7 +67,7 @@ var runs = map[string]struct {
 	"docs/guides/inbox.md go":              {1, "cmd/penstock/systemtest TestInboxInGo"},
 	"docs/guides/inbox.md sql":             {6, "store/postgres TestInboxDocs"},
 	"docs/guides/inbox.md python":          {1, "store/postgres TestPythonDocs"},
-	"docs/guides/queues.md sql":            {8, "store/postgres TestQueueDocs"},
+	"docs/guides/queues.md sql":            {9, "store/postgres TestQueueDocs"},
 	"docs/guides/queues.md psql":           {2, "store/postgres TestQueueDocsInPsql"},
 	"docs/guides/queues.md go":             {3, "cmd/penstock/systemtest TestQueuesInGo TestKindsInGo TestStepsInGo"},
 	"docs/guides/queues.md python":         {3, "store/postgres TestPythonDocs"},

@@ -18,6 +18,13 @@ begin
     end if;
     for queue in select q.name from _queue q order by q.id loop
         perform _define(queue);
+        -- What grant_operator and grant_worker give since schema 277.
+        for role in select g.rolname from _callers(_q(format('_%s.cancel', queue))) g loop
+            perform _grant_own(queue, '{set_group,hold_group,group_limits}', role);
+        end loop;
+        for role in select g.rolname from _callers(_q(format('_%s.release', queue))) g loop
+            perform _grant_own(queue, '{hold_group}', role);
+        end loop;
     end loop;
     for inbox in select i.id from _inbox i order by i.id loop
         perform _define_inbox(inbox);
@@ -35,7 +42,7 @@ do $$
 declare
     everybodys constant text[] := '{
         dequeue, deduplicated, enqueue, enqueue_bytes, enqueue_many, enqueue_many_bytes, claim, ack_claim, ack, ack_many, extend, extend_many, release, release_many, retry, dead_letter, cancel, maintain_queue,
-        pause_queue, resume_queue, dead_jobs, retry_dead_jobs, discard_dead_jobs, queue_status, queue_groups, ready_groups, report, done_jobs,
+        pause_queue, resume_queue, dead_jobs, retry_dead_jobs, discard_dead_jobs, queue_status, queue_groups, ready_groups, set_group, hold_group, group_policies, report, done_jobs,
         check_client, inbox, inbox_many, inbox_in_order, inbox_in_order_bytes, inbox_due, inbox_held, inbox_gaps, inbox_release, inbox_discard, maintain_inbox,
         _q, _queue_function, _count_of, _done_of, _read_committed, _refuse_headers, _refuse_job, _validate_message, _with_kind, _lost, _check_functions}'; -- these only look, or call what the caller may
     made regprocedure;

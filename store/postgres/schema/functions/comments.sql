@@ -8,6 +8,9 @@ comment on column _queue.segment_bytes is 'another segment is written to once th
 comment on column _queue.max_attempts is 'a job whose attempt of this number fails is a dead letter';
 comment on column _queue.paused is 'claim and dequeue return no job, see pause_queue';
 comment on column _queue.max_running is 'how many jobs may be claimed at a time; null: no limit';
+comment on column _queue.rate is 'how many jobs may start in the time per; null: no limit';
+comment on column _queue.per is 'see rate';
+comment on column _queue.burst is 'how many jobs may start at once after a pause; null: 1';
 comment on column _queue.dedup_window is 'how long a dedup key stands for the job that came first';
 comment on column _queue.keep_done is 'how long done jobs are kept; null: not at all';
 comment on column _queue.keep_done_bytes is 'how large the done jobs may become; the oldest go first';
@@ -33,6 +36,25 @@ comment on column _pair.again is 'maintenance does not look at the ring before t
 comment on column _pair.writers is 'as in _segment: transactions that may still commit rows into the segment that was left behind';
 comment on column _pair.trouble is 'the error with which its maintenance failed last; null once it has succeeded';
 
+comment on table _group is 'The policies of groups: how many jobs of a group may run and start, and how much it weighs.';
+comment on column _group.queue is 'id in _queue';
+comment on column _group.group_key is 'the group; * stands for each that has no row';
+comment on column _group.max_running is 'how many jobs may be claimed at a time; null: no limit';
+comment on column _group.rate is 'how many jobs may start in the time per; null: no limit';
+comment on column _group.per is 'see rate';
+comment on column _group.burst is 'how many jobs may start at once after a pause; null: 1';
+comment on column _group.weight is 'how often the group comes in a turn of ready_groups; null: 1';
+
+comment on column _group_state.queue is 'id in _queue; below zero it is the state of the queue as a whole, whose group is empty';
+comment on column _group_state.n is 'of a group the row with the highest n is true';
+comment on column _group_state.slot is 'the segment: _group_state_0 or _group_state_1';
+comment on column _group_state.next_at is 'when the next job would start if all were evenly spread at the rate; null: none has started yet';
+comment on column _group_state.held_until is 'no job of the group starts before; null: it is not held';
+comment on column _group_state.reason is 'why the group is held';
+comment on column _group_state.leases is 'the leases of the group up to upto that were held when the row was written: others up to there have ended';
+comment on column _group_state.upto is 'see leases; 0: none is known';
+
+comment on column _lease.counted is 'the queue had a policy or a limit when the job was claimed, or has got one since: by this leases are counted by group';
 comment on column _lease.lease is 'the number that ack, extend and the like take: a value of the sequence _lease_n, and random bits behind it. Of a row of several jobs it is odd: the job in place i has this number + 2 * i';
 comment on column _lease.queue is 'id in _queue; below zero the row holds no job: it is a worker''s report of itself, and lease_until is how long the worker counts as alive without another one';
 comment on column _lease.attempt is 'the number of this attempt, from 1; null in a row of several jobs, as are id, created_at, key, headers, payload and failures';

@@ -43,6 +43,19 @@ end $fn$;
 create or replace function {pause}(paused boolean) returns void
 language sql volatile security definer set search_path = pg_catalog, pg_temp as $fn$ select {schema}._pause({id}, paused) $fn$;
 
+-- {set_group} replaces the policy of a group, see _set_group.
+create or replace function {set_group}(group_key text, max_running int, rate int, per interval, burst int, weight int) returns void
+language sql volatile security definer set search_path = pg_catalog, pg_temp as $fn$ select {schema}._set_group({id}, group_key, max_running, rate, per, burst, weight) $fn$;
+
+-- {hold_group} holds a group, or releases it.
+create or replace function {hold_group}(group_key text, hold_for interval, reason text) returns void
+language sql volatile security definer set search_path = pg_catalog, pg_temp as $fn$ select {schema}._hold_group({id}, group_key, hold_for, reason) $fn$;
+
+-- {group_limits} lists limits of groups, see _group_limits.
+create or replace function {group_limits}(group_keys text[], after text, most int)
+returns table (group_key text, max_running int, rate int, per interval, burst int, weight int, tokens int, held_until timestamptz, reason text)
+language sql volatile security definer set search_path = pg_catalog, pg_temp as $fn$ select * from {schema}._group_limits({id}, group_keys, after, most) $fn$;
+
 -- {cancel} removes jobs wherever they are, see _cancel. A role that may call it looks after the queue: the policy of _dead_job asks for that.
 create or replace function {cancel}(ids bigint[]) returns int
 language sql volatile security definer set search_path = pg_catalog, pg_temp as $fn$ select {schema}._cancel({id}, ids) $fn$;

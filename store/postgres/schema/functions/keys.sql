@@ -84,10 +84,6 @@ declare
     busy   text[];
     last   int;
 begin
-    if flags & {watched} <> 0 and not leasing and (select q.max_running is not null from {schema}._queue q where q.id = {id}) then
-        raise exception 'the queue limits how many jobs run, which dequeue cannot count'
-        using errcode = '0A000', hint = 'use claim, or lift the limit: select set_queue(name, max_running => 0)';
-    end if;
     for p in -16 .. 15 loop
         continue when flags & (1::bigint << (16 + p)) = 0;
         m := {schema}._newest_skip_map({id}, in_group, p::smallint);

@@ -123,20 +123,25 @@ begin
         end if;
     else
         if flags & {watched} <> 0 then
-            most := (select case when q.paused then 0 else q.max_running end from {schema}._queue q where q.id = {id});
+            select a.admitted, a.noting into n, due from {schema}._admit({id}, in_group, n, acks) a;
         end if;
-        if most > 0 then -- one claim at a time, and it counts
-            if not pg_try_advisory_xact_lock({lease_table}::oid::int, {id}) then
-                most := 0;
-            end if;
-            most := most - {schema}._running({id});
-        end if;
-        n := least(n, most);
         if n > 0 then
-            return query
-            insert into {schema}._lease as l ({lease_columns})
-            select {lease_row} from {take_keyed}(n, in_group, true) t
-            returning {leased_job};
+            if flags & {keyed} <> 0 then
+                return query
+                insert into {schema}._lease as l (counted, {lease_columns})
+                select flags & {watched} <> 0, {lease_row} from {take_keyed}(n, in_group, true) t
+                returning {leased_job};
+            else
+                return query
+                insert into {schema}._lease as l (counted, {lease_columns})
+                select true, {lease_row} from {take}(n, in_group, null, false) t
+                returning {leased_job};
+            end if;
+            get diagnostics got = row_count;
+            if due and got > 0 then
+                perform {schema}._admitted({id}, in_group, got);
+            end if;
+            due := false;
         end if;
     end if;
     if acks <> '{}' then

@@ -33,8 +33,14 @@ begin
         perform _refresh(q);
     end if;
     perform setval(done, now_ms);
-    if (q.paused or q.max_running is not null) <> (flags & 25769803776 <> 0) and current_setting('transaction_isolation') = 'read committed' then -- watched, see _queue_flags
-        perform _watch(queue, true);
+    if (flags & 25769803776 <> 0 or q.paused or q.max_running is not null or q.rate is not null or pg_relation_size('_group') > 0) -- watched, see _queue_flags
+       and current_setting('transaction_isolation') = 'read committed' then
+        if _is_watched(q) <> (flags & 25769803776 <> 0) then
+            perform _watch(queue, true);
+        end if;
+        if now_ms / 1000 <> last / 1000 and exists (select from _group g where g.queue = _maintain.queue and g.max_running is not null) then
+            perform _mark_leases(queue);
+        end if;
     end if;
 
     -- A statement opens all that it names, with its indexes: for what is empty none is made.
@@ -308,8 +314,8 @@ exception when sqlstate 'PS002' then
     null;
 end $$;
 
--- _watch raises the flag {watched} if operators have paused or limited the queue, before that commits. Maintenance may
--- lower it once nothing is set. The flag only says that a call that takes jobs has to look at the queue's row, as its
+-- _watch raises the flag {watched} if operators have paused or limited the queue or groups of it, before that commits. Maintenance may
+-- lower it once nothing is set: then leases are not marked any more, and what was noted of groups does not hold. The flag only says that a call that takes jobs has to look at the queue's row, as its
 -- snapshot shows it. The flag is not lowered while an operator sets something, because the operator has the row locked.
 create or replace function _watch(queue int, lowering boolean default false) returns void
 language plpgsql volatile set search_path from current as $$
@@ -323,11 +329,24 @@ begin
         return;
     end if;
     flags := _q(format('_%s.flags', q.name));
-    if q.paused or q.max_running is not null then
-        perform _write_flags(flags, watched);
-    elsif lowering then
+    if not _is_watched(q) and lowering then
+        delete from _group_state s where s.queue in (q.id, -q.id);
         perform _write_flags(flags, 0, watched);
+    elsif pg_sequence_last_value(flags) & watched <> watched and _is_watched(q) then
+        perform _write_flags(flags, watched);
     end if;
+end $$;
+
+-- _await_others waits until the transactions that are open now have ended, up to 0.2 s: they may have read the flag before it was raised.
+create or replace function _await_others() returns void
+language plpgsql volatile set search_path from current as $$
+declare
+    others constant text[] := array(select l.virtualtransaction from pg_locks l where l.locktype = 'virtualxid' and l.granted and l.pid <> pg_backend_pid());
+begin
+    for round in 1 .. 20 loop
+        exit when not exists (select from pg_locks l where l.locktype = 'virtualxid' and l.virtualtransaction = any (others));
+        perform pg_sleep(0.01);
+    end loop;
 end $$;
 
 create or replace function advance_queue(name text, by interval) returns void
@@ -340,6 +359,7 @@ begin
         update _lease l set lease_until = greatest(l.lease_until - by, now) where l.queue = q and l.lease_until < 'infinity';
         update _scheduled d set due = greatest(d.due - by, now) where d.queue = q and d.due < 'infinity';
         update _schedule s set next = s.next - by where s.queue = q;
+        update _group_state s set next_at = s.next_at - by, held_until = s.held_until - by where s.queue in (q, -q);
         if (select x.done_since is not null from _queue x where x.id = q) then
             update _queue x set done_since = array(select s - by from unnest(x.done_since) with ordinality u(s, i) order by u.i) where x.id = q;
             perform setval(turn, pg_sequence_last_value(turn) - 8 * (extract(epoch from by) * 1000)::bigint) from (select _q(format('_%s.done_turn', name))::regclass) t(turn);

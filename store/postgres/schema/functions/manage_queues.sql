@@ -15,7 +15,8 @@ begin
 end $$;
 
 create or replace function set_queue(name text, max_attempts int default null, max_running int default null, dedup_window interval default null,
-                                     keep_done interval default null, keep_done_bytes bigint default null) returns void
+                                     keep_done interval default null, keep_done_bytes bigint default null,
+                                     rate int default null, per interval default null, burst int default null) returns void
 language plpgsql set search_path from current as $$
 declare
     q _queue := _queue_named(name);
@@ -31,6 +32,9 @@ begin
     elsif keep_done_bytes < 1048576 then
         raise exception 'keep_done_bytes is %, expected at least 1048576', keep_done_bytes using errcode = '22023', hint = 'keep_done interval ''0'' keeps nothing';
     end if;
+    if rate <> 0 or rate is null then
+        perform _refuse_rate(rate, per, burst);
+    end if;
     if keep_done is not null then
         perform pg_advisory_xact_lock('_queue'::regclass::oid::int, 0); -- as every call that makes functions
     end if;
@@ -38,7 +42,10 @@ begin
                         max_running  = nullif(coalesce(set_queue.max_running, x.max_running), 0),
                         dedup_window = coalesce(set_queue.dedup_window, x.dedup_window),
                         keep_done    = nullif(coalesce(set_queue.keep_done, x.keep_done), interval '0'),
-                        keep_done_bytes = coalesce(set_queue.keep_done_bytes, x.keep_done_bytes)
+                        keep_done_bytes = coalesce(set_queue.keep_done_bytes, x.keep_done_bytes),
+                        rate         = nullif(coalesce(set_queue.rate, x.rate), 0),
+                        per          = case when set_queue.rate is null then x.per when set_queue.rate > 0 then set_queue.per end,
+                        burst        = case when set_queue.rate is null then x.burst when set_queue.rate > 0 then set_queue.burst end
      where x.id = q.id
     returning x.* into q;
     perform _watch(q.id);
@@ -52,7 +59,7 @@ begin
     end if;
 end $$;
 
-comment on function set_queue is 'Changes settings of a queue; null leaves one as it is, and max_running 0 lifts the limit. keep_done is how long done jobs are kept, within keep_done_bytes; 0 keeps none. Errors: 42P01, 22023.';
+comment on function set_queue is 'Changes settings of a queue; null leaves one as it is, and max_running 0 lifts the limit. At most rate jobs start in per, and burst of them at once; rate 0 lifts that. keep_done is how long done jobs are kept, within keep_done_bytes; 0 keeps none. Errors: 42P01, 22023.';
 
 create or replace function drop_queue(name text) returns void
 language plpgsql set search_path from current set lock_timeout = '50ms' as $$
@@ -80,6 +87,7 @@ begin
             delete from _lease where queue in (q.id, -q.id);
             delete from _scheduled where queue in (q.id, -q.id);
             delete from _dedup where queue = q.id;
+            delete from _group_state where queue in (q.id, -q.id);
             delete from _queue where id = q.id;
             return;
         exception when lock_not_available then
@@ -116,10 +124,10 @@ begin
         grant select on sequence %3$s to %1$I;
         grant execute on function %4$s() to %1$I$ddl$,
         role, current_schema(), _q(format('_%s.maintained', q.name)), _q('dequeue_' || q.name));
-    perform _grant_own(q.name, '{take,claim,ack,ready,extend,report,release,fail,maintain}', role);
+    perform _grant_own(q.name, '{take,claim,ack,ready,extend,report,release,fail,maintain,hold_group}', role);
 end $$;
 
-comment on function grant_worker is 'Lets a role run the jobs of one queue, and do its maintenance. It can neither enqueue nor read jobs that it has not claimed.';
+comment on function grant_worker is 'Lets a role run the jobs of one queue, and do its maintenance. It can hold groups. It can neither enqueue nor read jobs that it has not claimed.';
 
 create or replace function grant_operator(queue text, role name) returns void
 language plpgsql set search_path from current as $$
@@ -132,7 +140,7 @@ begin
         grant select on sequence %3$s to %1$I;
         grant execute on function _segments(text) to %1$I$ddl$,
         role, current_schema(), _q(format('_%s.ring', q.name)));
-    perform _grant_own(q.name, '{pause,cancel,retry_dead,discard_dead,count,count_groups,done_jobs}', role);
+    perform _grant_own(q.name, '{pause,set_group,hold_group,group_limits,cancel,retry_dead,discard_dead,count,count_groups,done_jobs}', role);
 end $$;
 
-comment on function grant_operator is 'Lets a role look after one queue. It sees the queue''s status and its dead letters with their payloads; it can pause and resume the queue, cancel jobs, retry and discard dead letters. It can neither enqueue nor run jobs, nor change settings. It sees the names and settings of other queues.';
+comment on function grant_operator is 'Lets a role look after one queue. It sees the queue''s status and its dead letters with their payloads; it can pause and resume the queue, cancel jobs, retry and discard dead letters. It can set policies of groups, and hold groups. It can neither enqueue nor run jobs, nor change settings of the queue. It sees the names and settings of other queues.';

@@ -4,7 +4,7 @@
 -- that a role may be granted. Every other function exists once and takes a queue (docs/decisions/0011).
 create or replace function _generated() returns text[]
 language sql immutable set search_path from current as $$
-    select '{skip_map,busy,ready,take,take_keyed,scan,enqueue,enqueue_many,flags,claim,ack,extend,report,release,fail,maintain,pause,cancel,retry_dead,discard_dead,count,count_groups,done_jobs}'::text[]
+    select '{skip_map,busy,ready,take,take_keyed,scan,enqueue,enqueue_many,flags,claim,ack,extend,report,release,fail,maintain,pause,set_group,hold_group,group_limits,cancel,retry_dead,discard_dead,count,count_groups,done_jobs}'::text[]
 $$;
 
 -- _define makes a queue's functions, or makes them anew.
@@ -47,6 +47,13 @@ begin
         execute format('grant execute on function %s to %I', made, role);
     end loop;
 end $$;
+
+-- _callers lists the roles that were granted a function, apart from its owner and from all.
+create or replace function _callers(name text) returns table (rolname name)
+language sql stable set search_path from current as $$
+    select r.rolname from pg_proc p cross join lateral aclexplode(p.proacl) a join pg_roles r on r.oid = a.grantee
+     where p.oid = to_regproc(name) and a.grantee <> p.proowner and a.privilege_type = 'EXECUTE'
+$$;
 
 -- _own gives to the owner of the schema's other tables what another role has made of one outbox, queue or inbox, or of the
 -- whole schema if name is null. _rotate, _reclaim and the functions of queues and inboxes run as that owner.

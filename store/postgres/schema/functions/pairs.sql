@@ -1,4 +1,4 @@
--- The rings of two segments that queues share: leases, what is delayed, dedup keys, requests for maintenance. One segment is
+-- The rings of two segments that queues share: leases, what is delayed, dedup keys, states of groups, requests for maintenance. One segment is
 -- written to. When it is full the other one is, and the first stays listed: what looks for a row looks into
 -- it as well. When few rows are left in it they are carried over. When no transaction can commit rows into
 -- it any more it leaves the list, so that overlapping long transactions do not keep it locked. It is
@@ -109,6 +109,8 @@ begin
             ('_lease', '{_lease_0,_lease_1}', pg_sequence_last_value('_lease_slot'), 16777216, 'r.queue > 0 or r.lease_until > clock_timestamp()'),
             ('_scheduled', '{_scheduled_0,_scheduled_1}', pg_sequence_last_value('_scheduled_slot'), 8388608, 'true'),
             ('_maintenance', '{_maintenance_0,_maintenance_1}', pg_sequence_last_value('_maintenance_slot'), 1048576, 'false'),
+            ('_group_state', '{_group_state_0,_group_state_1}', pg_sequence_last_value('_group_state_slot'), 4194304,
+             '(r.next_at > clock_timestamp() or r.held_until > clock_timestamp()) and not exists (select from _group_state s where s.queue = r.queue and s.group_key = r.group_key and s.n > r.n)'),
             ('_dedup', '{_dedup_0,_dedup_1}', pg_sequence_last_value('_dedup_slot'), 16777216,
              'r.at > clock_timestamp() - (select q.dedup_window from _queue q where q.id = r.queue)')) x(ring, segments, state, full_bytes, alive)
           join _pair r on r.name = x.ring

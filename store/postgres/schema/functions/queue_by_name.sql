@@ -306,14 +306,43 @@ end $fn$;
 comment on function ready_groups is 'Lists the groups that have jobs to be taken, among some, or after one by name.';
 
 create or replace function queue_groups(queue text, after text default '', most int default 1000)
-returns table (group_key text, ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest interval, more boolean)
+returns table (group_key text, ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest interval, more boolean,
+               max_running int, rate int, per interval, burst int, weight int, tokens int, held_until timestamptz, reason text)
 language plpgsql volatile as $fn$
 begin
-    return query execute pg_catalog.concat('select g.group_key, g.ready, g.running, g.delayed, g.waiting, g.dead, g.oldest operator(pg_catalog.*) interval ''1 microsecond'', g.more from ',
-                                           {schema}._queue_function(queue, 'count_groups'), '($1, $2) g') using after, most;
+    return query execute pg_catalog.concat('with g as materialized (select * from ', {schema}._queue_function(queue, 'count_groups'), '($1, $2))
+        select g.group_key, g.ready, g.running, g.delayed, g.waiting, g.dead, g.oldest operator(pg_catalog.*) interval ''1 microsecond'', g.more,
+               l.max_running, l.rate, l.per, l.burst, l.weight, l.tokens, l.held_until, l.reason
+          from g left join ', {schema}._queue_function(queue, 'group_limits'), '(array(select g.group_key from g), null, null) l on l.group_key operator(pg_catalog.=) g.group_key
+         order by g.group_key collate "C"') using after, most;
 end $fn$;
 
-comment on function queue_groups is 'Counts the jobs of each group. Of those that are ready or wait it counts up to 1,000; more says there are more.';
+comment on function queue_groups is 'Counts the jobs of each group. Of those that are ready or wait it counts up to 1,000; more says there are more. It also says which limits the group has, how many jobs its rate lets start now (tokens), and until when and why it is held.';
+
+create or replace function set_group(queue text, group_key text, max_running int default null, rate int default null, per interval default null, burst int default null, weight int default null) returns void
+language plpgsql volatile as $fn$
+begin
+    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'set_group'), '($1, $2, $3, $4, $5, $6)') using group_key, max_running, rate, per, burst, weight;
+end $fn$;
+
+comment on function set_group is 'Replaces the policy of a group, or with * that of all groups without one: how many jobs run at a time, how many start in a time, and its weight. Null sets nothing, and a policy that sets nothing is deleted. Errors: 42P01, 22023, 23514.';
+
+create or replace function hold_group(queue text, group_key text, hold_for interval, reason text default null) returns void
+language plpgsql volatile as $fn$
+begin
+    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'hold_group'), '($1, $2, $3)') using group_key, hold_for, reason;
+end $fn$;
+
+comment on function hold_group is 'Lets no job of a group start for a time from now; interval 0 releases it. Errors: 42P01, 22023, 23514.';
+
+create or replace function group_policies(queue text, after text default '', most int default 1000)
+returns table (group_key text, max_running int, rate int, per interval, burst int, weight int, tokens int, held_until timestamptz, reason text)
+language plpgsql volatile as $fn$
+begin
+    return query execute pg_catalog.concat('select * from ', {schema}._queue_function(queue, 'group_limits'), '(null, $1, $2)') using after, most;
+end $fn$;
+
+comment on function group_policies is 'Lists the groups that have a policy or are held, after one by name.';
 
 create or replace function done_jobs(queue text, most int default 100, before text default null)
 returns table (id bigint, kind text, key text, group_key text, priority smallint, attempt int, created_at timestamptz, claimed_at timestamptz, finished_at timestamptz, worker text, failures jsonb, report jsonb, "position" text)

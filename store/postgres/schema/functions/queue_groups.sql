@@ -4,7 +4,8 @@ insert into _template (kind, name, body) select 'queue', 'group', $$
 
 -- {ready} lists up to most groups that have jobs in the ring, of in_groups or, if that is null, of all. They come in the
 -- order of their bytes, those behind a group first. claiming: for a caller that is going to claim. Nothing is ready for
--- it while the queue is paused, or while max_running jobs run: {claim} counts them likewise.
+-- it while the queue is paused, or while max_running jobs run: {claim} counts them likewise. The same holds for each group, and
+-- one with a weight comes as many times.
 --
 -- From one group to the next it goes by skip maps and the index. Jobs between two groups that have skip maps are alive, or were
 -- never taken. Of a group that has one it reads only the ranges in which jobs may be. So it steps over nothing that was taken, and
@@ -18,9 +19,9 @@ declare
     priorities constant smallint[] := array(select p from generate_series(-16, 15) p where flags & (1::bigint << (16 + p)) <> 0);
     listed     constant text[] := array(select distinct x collate "C" from unnest(in_groups) x where x is not null order by 1);
     skip_map_slot  constant smallint := pg_sequence_last_value({skip_map_slot});
+    watched    boolean := false;
     slots      smallint[];
     here       smallint;
-    room       int;
     upto       text;
     part       text[];
     found      text[] := '{}';
@@ -30,10 +31,8 @@ begin
     end if;
     if claiming then
         {maintain_if_due}
-        if flags & {watched} <> 0 then
-            room := (select case when q.paused then 0 else q.max_running end from {schema}._queue q where q.id = {id});
-        end if;
-        if room is not null and room <= {schema}._running({id}) then
+        watched := flags & {watched} <> 0;
+        if watched and not {schema}._queue_open({id}) then
             return;
         end if;
     end if;
@@ -56,7 +55,7 @@ begin
                      where in_groups is null and (upto is null or g.group_key < upto) and coalesce(b.group_key, m.group_key) is not null)
                 select g.group_key from g
                  where case when upto is null then g.group_key > behind else g.group_key <= upto end
-                   and (not g.mapped or exists (
+                   and case when g.mapped and not exists (
                         select from unnest(priorities) p(priority)
                           left join lateral (
                                 select k.lo, k.hi, k.pending from {schema}._skip_map k
@@ -69,14 +68,19 @@ begin
                             or exists (
                                 select from unnest(coalesce(k.lo, '{0}'), coalesce(k.hi, '{9223372036854775806}')) r(lo, hi) cross join lateral (
                                     select from {segment} t
-                                     where t.group_key = g.group_key and t.priority = p.priority and t.seq >= r.lo and t.seq <= r.hi limit 1) t)))
+                                     where t.group_key = g.group_key and t.priority = p.priority and t.seq >= r.lo and t.seq <= r.hi limit 1) t)) then false
+                       when watched then {schema}._group_open({id}, g.group_key) else true end
                  limit most);
 {end}
         end loop;
         found := found || array(select distinct x collate "C" from unnest(part) x order by 1 limit most - cardinality(found));
         exit when cardinality(found) >= most;
     end loop;
-    return query select unnest(found);
+    if watched then
+        return query select {schema}._weighted({id}, found);
+    else
+        return query select unnest(found);
+    end if;
 end $fn$;
 
 $$;

@@ -109,7 +109,6 @@ begin
                     (1, 'slots', '{schema}._listed_slots({id}, {lifo}, {ring})'),
                     (1, 'maintain_if_due', _maintain_if_due()),
                     (1, 'maintain_if_due, leasing', replace(_maintain_if_due(), '(queue) values ({id})', '(queue, until) values ({id}, until)')),
-                    (3, 'lease_table', quote_literal(_q('_lease'::text)) || '::regclass'),
                     (1, 'listed lease', '{schema}._listed({lease_slot})'),
                     (1, 'listed scheduled', '{schema}._listed({scheduled_slot})'),
                     (3, 'dequeue', _q('dequeue_' || queue)),
@@ -117,7 +116,7 @@ begin
                     -- The bits of the register of flags. Bit 16 + p: there are jobs of priority p.
                     (1, 'plain', '65536'), -- of priority 0 only, and nothing else
                     (1, 'keyed', '4294967296'), -- there may be jobs with keys
-                    (1, 'watched', '25769803776'), -- an operator may have paused the queue or limited how many run: its row says so
+                    (1, 'watched', '25769803776'), -- an operator may have paused or limited the queue or groups of it: see _admit
                     (3, 'name', quote_literal(queue)),
                     (3, 'queue', _q(queue)),
                     (3, 'schema', quote_ident(current_schema())),

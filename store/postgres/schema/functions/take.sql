@@ -133,7 +133,7 @@ create or replace function {take}(n int, in_group text, due boolean default null
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off
 set jit = off set plan_cache_mode = force_generic_plan as $fn$
 declare
-    flags constant bigint := pg_sequence_last_value({flags});
+    flags constant bigint := pg_sequence_last_value({flags}) & case when upkeep then -1 else ~{watched} end; -- a claim has asked _admit
     p     int := 0;
     m     record;
     here  smallint;
@@ -181,9 +181,9 @@ begin
     due := coalesce(due, random() < case when n < 16 then n::float8 / '64' else '0.125' end);
     if todo > 0 and flags <> {plain} then
         p := -16;
-        if flags & {watched} <> 0 and (select q.paused from {schema}._queue q where q.id = {id}) then
+        if flags & {watched} <> 0 and not {schema}._may_dequeue({id}, in_group) then
             todo := 0;
-        elsif flags & ({keyed} | {watched}) <> 0 then
+        elsif flags & {keyed} <> 0 then
             return query select t.* from {take_keyed}(n, in_group, false) t;
             todo := 0;
         end if;

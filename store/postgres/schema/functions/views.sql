@@ -16,7 +16,7 @@ $$;
 
 -- _queue_flags returns the flags that say what a call that takes jobs has to look at. priorities: jobs of these may be
 -- there (bit 16 + p of the register). keyed: jobs with keys may be there (bit 32). watched: the queue's row says that
--- it is paused or limits what runs (bits 33 and 34).
+-- it is paused or limits what runs, or groups have policies or are held (bits 33 and 34).
 create or replace function _queue_flags(queue text, out priorities smallint[], out keyed boolean, out watched boolean)
 language sql volatile set search_path from current as $$
     select array(select p from generate_series(-16, 15) p where flags & (1::bigint << (16 + p)) <> 0), flags & 4294967296 <> 0, flags & 25769803776 <> 0
@@ -72,7 +72,7 @@ comment on column queue_internals.priorities is 'jobs of these priorities may be
 
 comment on column queue_internals.keyed is 'jobs with keys may be there: claims look for those that must wait';
 
-comment on column queue_internals.watched is 'the row of the queue says that it is paused, or limits how many jobs run';
+comment on column queue_internals.watched is 'the row of the queue says that it is paused, or limits how many jobs run; or a group has a policy or is held';
 
 comment on column queue_internals.last_seq is 'last number that a job was given';
 

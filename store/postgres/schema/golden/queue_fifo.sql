@@ -342,7 +342,7 @@ CREATE OR REPLACE FUNCTION penstock."_mails.take"(n integer, in_group text, due 
  SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
-    flags constant bigint := pg_sequence_last_value('penstock."_mails.flags"'::pg_catalog.regclass);
+    flags constant bigint := pg_sequence_last_value('penstock."_mails.flags"'::pg_catalog.regclass) & case when upkeep then -1 else ~25769803776 end; -- a claim has asked _admit
     p     int := 0;
     m     record;
     here  smallint;
@@ -408,9 +408,9 @@ end if;
     due := coalesce(due, random() < case when n < 16 then n::float8 / '64' else '0.125' end);
     if todo > 0 and flags <> 65536 then
         p := -16;
-        if flags & 25769803776 <> 0 and (select q.paused from penstock._queue q where q.id = 1) then
+        if flags & 25769803776 <> 0 and not penstock._may_dequeue(1, in_group) then
             todo := 0;
-        elsif flags & (4294967296 | 25769803776) <> 0 then
+        elsif flags & 4294967296 <> 0 then
             return query select t.* from penstock."_mails.take_keyed"(n, in_group, false) t;
             todo := 0;
         end if;
@@ -772,20 +772,25 @@ end if;
         end if;
     else
         if flags & 25769803776 <> 0 then
-            most := (select case when q.paused then 0 else q.max_running end from penstock._queue q where q.id = 1);
+            select a.admitted, a.noting into n, due from penstock._admit(1, in_group, n, acks) a;
         end if;
-        if most > 0 then -- one claim at a time, and it counts
-            if not pg_try_advisory_xact_lock('penstock._lease'::regclass::oid::int, 1) then
-                most := 0;
-            end if;
-            most := most - penstock._running(1);
-        end if;
-        n := least(n, most);
         if n > 0 then
-            return query
-            insert into penstock._lease as l (queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-            select 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_mails.take_keyed"(n, in_group, true) t
-            returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
+            if flags & 4294967296 <> 0 then
+                return query
+                insert into penstock._lease as l (counted, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+                select flags & 25769803776 <> 0, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_mails.take_keyed"(n, in_group, true) t
+                returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
+            else
+                return query
+                insert into penstock._lease as l (counted, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+                select true, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_mails.take"(n, in_group, null, false) t
+                returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
+            end if;
+            get diagnostics got = row_count;
+            if due and got > 0 then
+                perform penstock._admitted(1, in_group, got);
+            end if;
+            due := false;
         end if;
     end if;
     if acks <> '{}' then
@@ -891,10 +896,6 @@ declare
     busy   text[];
     last   int;
 begin
-    if flags & 25769803776 <> 0 and not leasing and (select q.max_running is not null from penstock._queue q where q.id = 1) then
-        raise exception 'the queue limits how many jobs run, which dequeue cannot count'
-        using errcode = '0A000', hint = 'use claim, or lift the limit: select set_queue(name, max_running => 0)';
-    end if;
     for p in -16 .. 15 loop
         continue when flags & (1::bigint << (16 + p)) = 0;
         m := penstock._newest_skip_map(1, in_group, p::smallint);
@@ -1318,10 +1319,10 @@ end $function$;
 
 -- ready lists up to most groups that have jobs in the ring, of in_groups or, if that is null, of all. They come in the order of
 -- their bytes, those behind a group first. claiming: for a caller that is going to claim. Nothing is ready for it while the queue
--- is paused, or while max_running jobs run: claim counts them likewise. From one group to the next it goes by skip maps and the
--- index. Jobs between two groups that have skip maps are alive, or were never taken. Of a group that has one it reads only the
--- ranges in which jobs may be. So it steps over nothing that was taken, and costs some probes for each group that jobs were taken
--- from.
+-- is paused, or while max_running jobs run: claim counts them likewise. The same holds for each group, and one with a weight
+-- comes as many times. From one group to the next it goes by skip maps and the index. Jobs between two groups that have skip maps
+-- are alive, or were never taken. Of a group that has one it reads only the ranges in which jobs may be. So it steps over nothing
+-- that was taken, and costs some probes for each group that jobs were taken from.
 CREATE OR REPLACE FUNCTION penstock."_mails.ready"(in_groups text[], behind text, most integer, claiming boolean DEFAULT true)
  RETURNS SETOF text
  LANGUAGE plpgsql
@@ -1340,9 +1341,9 @@ declare
     priorities constant smallint[] := array(select p from generate_series(-16, 15) p where flags & (1::bigint << (16 + p)) <> 0);
     listed     constant text[] := array(select distinct x collate "C" from unnest(in_groups) x where x is not null order by 1);
     skip_map_slot  constant smallint := pg_sequence_last_value('penstock._skip_map_slot'::pg_catalog.regclass);
+    watched    boolean := false;
     slots      smallint[];
     here       smallint;
-    room       int;
     upto       text;
     part       text[];
     found      text[] := '{}';
@@ -1356,10 +1357,8 @@ begin
        and pg_catalog.current_setting('transaction_isolation') operator(pg_catalog.=) 'read committed' then
         insert into penstock._maintenance (queue) values (1);
     end if;
-        if flags & 25769803776 <> 0 then
-            room := (select case when q.paused then 0 else q.max_running end from penstock._queue q where q.id = 1);
-        end if;
-        if room is not null and room <= penstock._running(1) then
+        watched := flags & 25769803776 <> 0;
+        if watched and not penstock._queue_open(1) then
             return;
         end if;
     end if;
@@ -1382,7 +1381,7 @@ if here operator(pg_catalog.<) 1 then
                      where in_groups is null and (upto is null or g.group_key < upto) and coalesce(b.group_key, m.group_key) is not null)
                 select g.group_key from g
                  where case when upto is null then g.group_key > behind else g.group_key <= upto end
-                   and (not g.mapped or exists (
+                   and case when g.mapped and not exists (
                         select from unnest(priorities) p(priority)
                           left join lateral (
                                 select k.lo, k.hi, k.pending from penstock._skip_map k
@@ -1395,7 +1394,8 @@ if here operator(pg_catalog.<) 1 then
                             or exists (
                                 select from unnest(coalesce(k.lo, '{0}'), coalesce(k.hi, '{9223372036854775806}')) r(lo, hi) cross join lateral (
                                     select from penstock."_mails.0" t
-                                     where t.group_key = g.group_key and t.priority = p.priority and t.seq >= r.lo and t.seq <= r.hi limit 1) t)))
+                                     where t.group_key = g.group_key and t.priority = p.priority and t.seq >= r.lo and t.seq <= r.hi limit 1) t)) then false
+                       when watched then penstock._group_open(1, g.group_key) else true end
                  limit most);
 elsif here operator(pg_catalog.<) 2 then
             part := part || array(
@@ -1411,7 +1411,7 @@ elsif here operator(pg_catalog.<) 2 then
                      where in_groups is null and (upto is null or g.group_key < upto) and coalesce(b.group_key, m.group_key) is not null)
                 select g.group_key from g
                  where case when upto is null then g.group_key > behind else g.group_key <= upto end
-                   and (not g.mapped or exists (
+                   and case when g.mapped and not exists (
                         select from unnest(priorities) p(priority)
                           left join lateral (
                                 select k.lo, k.hi, k.pending from penstock._skip_map k
@@ -1424,7 +1424,8 @@ elsif here operator(pg_catalog.<) 2 then
                             or exists (
                                 select from unnest(coalesce(k.lo, '{0}'), coalesce(k.hi, '{9223372036854775806}')) r(lo, hi) cross join lateral (
                                     select from penstock."_mails.1" t
-                                     where t.group_key = g.group_key and t.priority = p.priority and t.seq >= r.lo and t.seq <= r.hi limit 1) t)))
+                                     where t.group_key = g.group_key and t.priority = p.priority and t.seq >= r.lo and t.seq <= r.hi limit 1) t)) then false
+                       when watched then penstock._group_open(1, g.group_key) else true end
                  limit most);
 else
             part := part || array(
@@ -1440,7 +1441,7 @@ else
                      where in_groups is null and (upto is null or g.group_key < upto) and coalesce(b.group_key, m.group_key) is not null)
                 select g.group_key from g
                  where case when upto is null then g.group_key > behind else g.group_key <= upto end
-                   and (not g.mapped or exists (
+                   and case when g.mapped and not exists (
                         select from unnest(priorities) p(priority)
                           left join lateral (
                                 select k.lo, k.hi, k.pending from penstock._skip_map k
@@ -1453,14 +1454,19 @@ else
                             or exists (
                                 select from unnest(coalesce(k.lo, '{0}'), coalesce(k.hi, '{9223372036854775806}')) r(lo, hi) cross join lateral (
                                     select from penstock."_mails.2" t
-                                     where t.group_key = g.group_key and t.priority = p.priority and t.seq >= r.lo and t.seq <= r.hi limit 1) t)))
+                                     where t.group_key = g.group_key and t.priority = p.priority and t.seq >= r.lo and t.seq <= r.hi limit 1) t)) then false
+                       when watched then penstock._group_open(1, g.group_key) else true end
                  limit most);
 end if;
         end loop;
         found := found || array(select distinct x collate "C" from unnest(part) x order by 1 limit most - cardinality(found));
         exit when cardinality(found) >= most;
     end loop;
-    return query select unnest(found);
+    if watched then
+        return query select penstock._weighted(1, found);
+    else
+        return query select unnest(found);
+    end if;
 end $function$;
 
 -- maintain does the maintenance of the queue at once, see _maintain.
@@ -1532,3 +1538,27 @@ CREATE OR REPLACE FUNCTION penstock."_mails.done_jobs"(most integer, before text
  SECURITY DEFINER
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$ select penstock._done_jobs(1, most, before, ids) $function$;
+
+-- set_group replaces the policy of a group, see _set_group.
+CREATE OR REPLACE FUNCTION penstock."_mails.set_group"(group_key text, max_running integer, rate integer, per interval, burst integer, weight integer)
+ RETURNS void
+ LANGUAGE sql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$ select penstock._set_group(1, group_key, max_running, rate, per, burst, weight) $function$;
+
+-- hold_group holds a group, or releases it.
+CREATE OR REPLACE FUNCTION penstock."_mails.hold_group"(group_key text, hold_for interval, reason text)
+ RETURNS void
+ LANGUAGE sql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$ select penstock._hold_group(1, group_key, hold_for, reason) $function$;
+
+-- group_limits lists limits of groups, see _group_limits.
+CREATE OR REPLACE FUNCTION penstock."_mails.group_limits"(group_keys text[], after text, most integer)
+ RETURNS TABLE(group_key text, max_running integer, rate integer, per interval, burst integer, weight integer, tokens integer, held_until timestamp with time zone, reason text)
+ LANGUAGE sql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$ select * from penstock._group_limits(1, group_keys, after, most) $function$;

@@ -214,6 +214,57 @@ create table penstock._functions (
 );
 alter table penstock._functions replica identity full;
 
+create table penstock._group (
+    queue integer not null,
+    max_running integer,
+    rate integer,
+    per interval,
+    burst integer,
+    weight integer,
+    group_key text collate "C" not null,
+    CHECK ((burst > 0)),
+    CHECK ((octet_length(group_key) <= 256)),
+    CHECK ((max_running > 0)),
+    PRIMARY KEY (queue, group_key),
+    FOREIGN KEY (queue) REFERENCES penstock._queue(id) ON DELETE CASCADE,
+    CHECK ((rate > 0)),
+    CHECK (((weight >= 1) AND (weight <= 100)))
+);
+comment on column penstock._group.queue is 'id in _queue';
+comment on column penstock._group.max_running is 'how many jobs may be claimed at a time; null: no limit';
+comment on column penstock._group.rate is 'how many jobs may start in the time per; null: no limit';
+comment on column penstock._group.per is 'see rate';
+comment on column penstock._group.burst is 'how many jobs may start at once after a pause; null: 1';
+comment on column penstock._group.weight is 'how often the group comes in a turn of ready_groups; null: 1';
+comment on column penstock._group.group_key is 'the group; * stands for each that has no row';
+
+create table penstock._group_state (
+    queue integer not null,
+    n bigint not null default nextval('penstock._group_state_n'::regclass),
+    next_at timestamp with time zone,
+    held_until timestamp with time zone,
+    upto bigint not null default 0,
+    slot smallint not null default ((pg_sequence_last_value('penstock._group_state_slot'::regclass) % (2)::bigint))::smallint,
+    group_key text collate "C" not null,
+    reason text,
+    leases bigint[] not null default '{}'::bigint[]
+) partition by LIST (slot);
+CREATE INDEX _group_state_queue_group_key_n_idx ON ONLY penstock._group_state USING btree (queue, group_key, n);
+comment on column penstock._group_state.queue is 'id in _queue; below zero it is the state of the queue as a whole, whose group is empty';
+comment on column penstock._group_state.n is 'of a group the row with the highest n is true';
+comment on column penstock._group_state.next_at is 'when the next job would start if all were evenly spread at the rate; null: none has started yet';
+comment on column penstock._group_state.held_until is 'no job of the group starts before; null: it is not held';
+comment on column penstock._group_state.upto is 'see leases; 0: none is known';
+comment on column penstock._group_state.slot is 'the segment: _group_state_0 or _group_state_1';
+comment on column penstock._group_state.reason is 'why the group is held';
+comment on column penstock._group_state.leases is 'the leases of the group up to upto that were held when the row was written: others up to there have ended';
+
+create table penstock._group_state_0 partition of penstock._group_state FOR VALUES IN ('0') with (autovacuum_enabled=false);
+alter table penstock._group_state_0 replica identity full;
+
+create table penstock._group_state_1 partition of penstock._group_state FOR VALUES IN ('1') with (autovacuum_enabled=false);
+alter table penstock._group_state_1 replica identity full;
+
 create table penstock._inbox (
     id integer generated always as identity,
     consumer text not null,
@@ -242,9 +293,11 @@ create table penstock._lease (
     done bit(256),
     jobs penstock._claimed[],
     claimed_at timestamp with time zone,
-    report jsonb
+    report jsonb,
+    counted boolean
 ) partition by LIST (slot);
 alter table penstock._lease alter column jobs set storage external;
+CREATE INDEX _lease_queue_group_key_lease_idx ON ONLY penstock._lease USING btree (queue, group_key, lease) WHERE counted;
 CREATE INDEX _lease_queue_key_idx ON ONLY penstock._lease USING btree (queue, key) WHERE (key IS NOT NULL);
 CREATE INDEX _lease_queue_lease_until_idx ON ONLY penstock._lease USING btree (queue, lease_until);
 comment on column penstock._lease.lease is 'the number that ack, extend and the like take: a value of the sequence _lease_n, and random bits behind it. Of a row of several jobs it is odd: the job in place i has this number + 2 * i';
@@ -260,6 +313,7 @@ comment on column penstock._lease.done is 'of a row of several jobs: a bit for e
 comment on column penstock._lease.jobs is 'the jobs of one claim, also those that are done; null: a row of one job';
 comment on column penstock._lease.claimed_at is 'when the jobs were claimed; null in a queue that keeps no done jobs';
 comment on column penstock._lease.report is 'the last report of its worker';
+comment on column penstock._lease.counted is 'the queue had a policy or a limit when the job was claimed, or has got one since: by this leases are counted by group';
 
 create table penstock._lease_0 partition of penstock._lease FOR VALUES IN ('0') with (autovacuum_enabled=false, toast.autovacuum_enabled=false);
 CREATE UNIQUE INDEX _lease_0_lease ON penstock._lease_0 USING btree (lease);
@@ -372,6 +426,9 @@ create table penstock._queue (
     keep_done interval,
     keep_done_bytes bigint not null default 1073741824,
     done_since timestamp with time zone[],
+    rate integer,
+    per interval,
+    burst integer,
     CHECK ((dedup_window > '00:00:00'::interval)),
     CHECK ((max_attempts > 0)),
     CHECK ((max_running > 0)),
@@ -390,6 +447,9 @@ comment on column penstock._queue.dedup_window is 'how long a dedup key stands f
 comment on column penstock._queue.keep_done is 'how long done jobs are kept; null: not at all';
 comment on column penstock._queue.keep_done_bytes is 'how large the done jobs may become; the oldest go first';
 comment on column penstock._queue.done_since is 'since when each segment of the done jobs has been written to, by slot; null: the queue has never kept any';
+comment on column penstock._queue.rate is 'how many jobs may start in the time per; null: no limit';
+comment on column penstock._queue.per is 'see rate';
+comment on column penstock._queue.burst is 'how many jobs may start at once after a pause; null: 1';
 
 create table penstock._replay (
     id bigint generated always as identity,
@@ -565,6 +625,8 @@ create sequence penstock._adopt_n;
 create sequence penstock._cursor_n;
 create sequence penstock._cursor_slot minvalue 0 maxvalue 1; -- holds 0
 create sequence penstock._dedup_slot minvalue 0 maxvalue 3; -- holds 0
+create sequence penstock._group_state_n;
+create sequence penstock._group_state_slot minvalue 0 maxvalue 3; -- holds 0
 create sequence penstock._lease_n;
 create sequence penstock._lease_slot minvalue 0 maxvalue 3; -- holds 0
 create sequence penstock._maintenance_slot minvalue 0 maxvalue 3; -- holds 0
@@ -671,7 +733,7 @@ comment on column penstock.queue_internals.segment_bytes is 'size of each segmen
 comment on column penstock.queue_internals.trouble is 'why the maintenance of a segment failed last';
 comment on column penstock.queue_internals.priorities is 'jobs of these priorities may be there';
 comment on column penstock.queue_internals.keyed is 'jobs with keys may be there: claims look for those that must wait';
-comment on column penstock.queue_internals.watched is 'the row of the queue says that it is paused, or limits how many jobs run';
+comment on column penstock.queue_internals.watched is 'the row of the queue says that it is paused, or limits how many jobs run; or a group has a policy or is held';
 comment on column penstock.queue_internals.last_seq is 'last number that a job was given';
 comment on column penstock.queue_internals.fast_path is 'how jobs are found: at the position, which each call moves; as the first free one from there; without moving it, while few jobs wait; or by the skip map';
 comment on column penstock.queue_internals.fast_path_slot is 'in which segment the position is';
@@ -825,6 +887,9 @@ RETURN pg_advisory_xact_lock(1885695585, (of_subscription)::integer);
 -- function queue_status(queue text): schema/functions/queue_by_name.sql, everybody may execute it
 -- function ready_groups(queue text, group_keys text[], behind text, most integer): schema/functions/queue_by_name.sql, everybody may execute it
 -- function queue_groups(queue text, after text, most integer): schema/functions/queue_by_name.sql, everybody may execute it
+-- function set_group(queue text, group_key text, max_running integer, rate integer, per interval, burst integer, weight integer): schema/functions/queue_by_name.sql, everybody may execute it
+-- function hold_group(queue text, group_key text, hold_for interval, reason text): schema/functions/queue_by_name.sql, everybody may execute it
+-- function group_policies(queue text, after text, most integer): schema/functions/queue_by_name.sql, everybody may execute it
 -- function done_jobs(queue text, most integer, before text): schema/functions/queue_by_name.sql, everybody may execute it
 -- function maintain_queue(name text): schema/functions/queue_by_name.sql, everybody may execute it
 -- function _place(queue integer, seq regclass, payloads bytea[], keys text[], group_keys text[], priorities integer[], not_befores timestamp with time zone[], dedup_keys text[], headers jsonb[], OUT ids bigint[], OUT known boolean[], OUT at timestamp with time zone): schema/functions/enqueue.sql
@@ -903,6 +968,7 @@ end $function$;
 -- function _maintain_at_commit(): schema/functions/maintenance.sql
 -- function _write_flags(flags regclass, raised bigint, lowered bigint): schema/functions/maintenance.sql
 -- function _watch(queue integer, lowering boolean): schema/functions/maintenance.sql
+-- function _await_others(): schema/functions/maintenance.sql
 -- function advance_queue(name text, by interval): schema/functions/maintenance.sql
 -- function _next_run(queue integer, name text): schema/functions/schedules.sql
 -- function _cron_field(field text, lo integer, hi integer, names text[]): schema/functions/schedules.sql
@@ -981,7 +1047,7 @@ RETURN CASE pg_sequence_last_value(register) WHEN 0 THEN '{0}'::integer[] WHEN 1
 -- function _count_jobs(queue integer, OUT ready bigint, OUT running bigint, OUT delayed bigint, OUT waiting bigint, OUT dead bigint, OUT oldest bigint): schema/functions/operate_jobs.sql
 -- function _count_some(queue integer, most integer): schema/functions/operate_jobs.sql
 -- function _queue_named(queue text): schema/functions/manage_queues.sql
--- function set_queue(name text, max_attempts integer, max_running integer, dedup_window interval, keep_done interval, keep_done_bytes bigint): schema/functions/manage_queues.sql
+-- function set_queue(name text, max_attempts integer, max_running integer, dedup_window interval, keep_done interval, keep_done_bytes bigint, rate integer, per interval, burst integer): schema/functions/manage_queues.sql
 -- function drop_queue(name text): schema/functions/manage_queues.sql
 -- function grant_enqueuer(queue text, role name): schema/functions/manage_queues.sql
 -- function grant_worker(queue text, role name): schema/functions/manage_queues.sql
@@ -1031,6 +1097,7 @@ end $function$;
 -- function _own_functions(queue text): schema/functions/own_functions.sql
 -- function _functions_of_queue(queue text): schema/functions/own_functions.sql
 -- function _grant_own(queue text, names text[], role name): schema/functions/own_functions.sql
+-- function _callers(name text): schema/functions/own_functions.sql
 -- function _own(name text): schema/functions/own_functions.sql
 -- function _qualified(body text): schema/functions/0_templates.sql
 -- function _maintain_if_due(): schema/functions/queue_text.sql
@@ -1045,6 +1112,24 @@ end $function$;
 -- function _functions_of(queue text): schema/functions/hashes.sql
 -- function _is_of(name text, queue text): schema/functions/hashes.sql
 -- function _check_functions(queue text, OUT files text, OUT changed text[]): schema/functions/hashes.sql, everybody may execute it
+-- function _admit(queue integer, in_group text, n integer, acks bigint[], OUT admitted integer, OUT noting boolean): schema/functions/groups.sql
+-- function _admitted(queue integer, in_group text, started integer): schema/functions/groups.sql
+-- function _after_starts(next_at timestamp with time zone, rate integer, per interval, burst integer, started integer): schema/functions/groups.sql
+-- function _count_group(queue integer, in_group text, leases bigint[], upto bigint, acks bigint[], OUT running integer, OUT live bigint[]): schema/functions/groups.sql
+-- function _group_limits(queue integer, group_keys text[], after text, most integer): schema/functions/groups.sql
+-- function _group_open(queue integer, in_group text): schema/functions/groups.sql
+-- function _hold_group(queue integer, in_group text, hold_for interval, reason text): schema/functions/groups.sql
+-- function _is_watched(q penstock._queue): schema/functions/groups.sql
+-- function _lock_group(queue integer, in_group text): schema/functions/groups.sql
+-- function _mark_leases(queue integer): schema/functions/groups.sql
+-- function _may_dequeue(queue integer, in_group text): schema/functions/groups.sql
+-- function _policy(queue integer, in_group text): schema/functions/groups.sql
+-- function _queue_open(queue integer): schema/functions/groups.sql
+-- function _refuse_rate(rate integer, per interval, burst integer): schema/functions/groups.sql
+-- function _set_group(queue integer, in_group text, max_running integer, rate integer, per interval, burst integer, weight integer): schema/functions/groups.sql
+-- function _state_of(queue integer, in_group text): schema/functions/groups.sql
+-- function _tokens(next_at timestamp with time zone, rate integer, per interval, burst integer): schema/functions/groups.sql
+-- function _weighted(queue integer, group_keys text[]): schema/functions/groups.sql
 
 -- Notes that a consumer receives a message, and says whether it is the first time. The note commits or rolls back with the
 -- consumer's transaction. Errors: 42P01, 22023, 23514.

@@ -1,0 +1,108 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
+)
+
+var _ driver.GroupStore = (*Store)(nil)
+
+// SetGroup implements driver.GroupStore. An operator's privileges are enough.
+func (s *Store) SetGroup(ctx context.Context, queue string, p penstock.GroupPolicy) error {
+	if err := p.Validate(); err != nil {
+		return err
+	}
+	rate := &p.Rate
+	if *rate == (penstock.Rate{}) {
+		rate = nil
+	}
+	args := append([]any{queue, p.Group, p.MaxRunning, p.Weight}, rateArgs(rate)...)
+	return s.onQueue(ctx, queue, "select "+s.table("set_group")+"($1, $2, max_running => nullif($3, 0), weight => nullif($4, 0), rate => $5, per => $6, burst => nullif($7, 0))", args...)
+}
+
+// HoldGroup implements driver.GroupStore. A worker's privileges are enough.
+func (s *Store) HoldGroup(ctx context.Context, queue, group string, d time.Duration, reason string) error {
+	if err := penstock.ValidateHold(group, d, reason); err != nil {
+		return err
+	}
+	if d > 0 {
+		d = atLeastOne(d)
+	}
+	return s.onQueue(ctx, queue, "select "+s.table("hold_group")+"($1, $2, $3, nullif($4, ''))", queue, group, d, reason)
+}
+
+// GroupPolicies implements driver.GroupStore.
+func (s *Store) GroupPolicies(ctx context.Context, queue, after string, most int) ([]admin.GroupPolicy, error) {
+	if err := admin.ValidateLimit(most); err != nil {
+		return nil, err
+	}
+	if err := s.ready(ctx); err != nil {
+		return nil, err
+	}
+	rows, err := s.pool.Query(ctx, "select group_key, "+limitColumns+" from "+s.table("group_policies")+"($1, $2, $3)", queue, after, most)
+	if err != nil {
+		return nil, s.queueError(ctx, queue, err)
+	}
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (p admin.GroupPolicy, err error) {
+		var limits limitRow
+		err = row.Scan(append([]any{&p.Group}, limits.columns()...)...)
+		l := limits.limits()
+		p.MaxRunning, p.Rate, p.Weight, p.Hold = l.MaxRunning, l.Rate, l.Weight, l.Hold
+		return p, err
+	})
+	return all, s.queueError(ctx, queue, err)
+}
+
+// rateArgs are rate, per and burst as set_queue and set_group take them: null leaves a queue's as it is, 0 lifts it.
+func rateArgs(r *penstock.Rate) []any {
+	if r == nil {
+		return []any{nil, nil, 0}
+	}
+	if r.Jobs == 0 {
+		return []any{0, nil, 0}
+	}
+	return []any{r.Jobs, r.Per, r.Burst}
+}
+
+// rateColumns are a rate in the database: null where there is none.
+type rateColumns struct {
+	jobs, burst *int
+	perMicros   *int64
+}
+
+func (r rateColumns) rate() (rate penstock.Rate) {
+	if r.jobs != nil && r.perMicros != nil {
+		rate.Jobs, rate.Per = *r.jobs, time.Duration(*r.perMicros)*time.Microsecond
+	}
+	if r.burst != nil {
+		rate.Burst = *r.burst
+	}
+	return rate
+}
+
+// limitColumns are the columns of a limitRow.
+const limitColumns = "coalesce(max_running, 0), rate, (extract(epoch from per) * 1000000)::bigint, burst, coalesce(weight, 0), coalesce(tokens, 0), held_until, coalesce(reason, '')"
+
+type limitRow struct {
+	of    admin.GroupLimits
+	rate  rateColumns
+	until *time.Time
+}
+
+func (l *limitRow) columns() []any {
+	return []any{&l.of.MaxRunning, &l.rate.jobs, &l.rate.perMicros, &l.rate.burst, &l.of.Weight, &l.of.Tokens, &l.until, &l.of.Reason}
+}
+
+func (l *limitRow) limits() admin.GroupLimits {
+	l.of.Rate = l.rate.rate()
+	if l.until != nil {
+		l.of.Until = *l.until
+	}
+	return l.of
+}

@@ -1,0 +1,369 @@
+-- Policies of groups: how many jobs may be claimed from one now. A queue without any pays nothing: claims come here if the
+-- flag {watched} is raised.
+--
+-- How many jobs of a group run is counted, from leases. So there is nothing to give back, and a worker that dies leaves nothing
+-- behind. Claims of a group that has a limit or a rate take turns, by a lock that they hold until they commit: each sees the
+-- leases of the one before.
+
+-- _policy is what a group's own row of _group says, or that of *.
+create or replace function _policy(queue int, in_group text) returns _group
+language plpgsql volatile set search_path from current as $$
+declare
+    g _group;
+begin
+    select * into g from _group x where x.queue = _policy.queue and x.group_key = in_group;
+    if not found then
+        select * into g from _group x where x.queue = _policy.queue and x.group_key = '*';
+    end if;
+    return g;
+end $$;
+
+-- _state_of returns the newest state of a group. A state of a queue as a whole is that of the group '' under the queue's negative number.
+create or replace function _state_of(queue int, in_group text) returns _group_state
+language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+    s     _group_state;
+    other _group_state;
+    leaf  int;
+begin
+    foreach leaf in array _listed('_group_state_slot') loop
+        if leaf = 0 then
+            select * into other from _group_state_0 x where x.queue = _state_of.queue and x.group_key = in_group order by x.n desc limit 1;
+        else
+            select * into other from _group_state_1 x where x.queue = _state_of.queue and x.group_key = in_group order by x.n desc limit 1;
+        end if;
+        if s.n is null or other.n > s.n then
+            s := other;
+        end if;
+    end loop;
+    return s;
+end $$;
+
+-- _lock_group takes the lock under which a group's jobs are admitted. It waits for 20 ms, and only in a transaction that
+-- has changed nothing: another one may wait for this one.
+create or replace function _lock_group(queue int, in_group text) returns boolean
+language plpgsql volatile set search_path from current as $$
+begin
+    for round in 1 .. 20 loop
+        if pg_try_advisory_xact_lock(hashtextextended(in_group, 2199023255552 + queue)) then
+            return true;
+        end if;
+        exit when pg_current_xact_id_if_assigned() is not null;
+        perform pg_sleep(0.0001 * round);
+    end loop;
+    return false;
+end $$;
+
+-- _tokens returns how many jobs a rate lets start now (GCRA). next_at is when the next one would start if they were evenly spread; it is ahead
+-- of the clock by at most burst intervals. After a clock was set back it is further ahead, which counts as that much: so the wait is one
+-- interval at most.
+create or replace function _tokens(next_at timestamptz, rate int, per interval, burst int) returns int
+language plpgsql volatile set search_path from current as $$
+declare
+    every constant float8 := extract(epoch from per) / rate;
+    ahead constant float8 := coalesce(least(greatest(extract(epoch from next_at - clock_timestamp()), 0), coalesce(burst, 1) * every), 0);
+begin
+    return floor((coalesce(burst, 1) * every - ahead) / every + 1e-9);
+end $$;
+
+-- _after_starts returns the next state's next_at, after some jobs have started.
+create or replace function _after_starts(next_at timestamptz, rate int, per interval, burst int, started int) returns timestamptz
+language plpgsql volatile set search_path from current as $$
+declare
+    now   constant timestamptz := clock_timestamp();
+    every constant interval := per / rate::float8;
+begin
+    return greatest(least(coalesce(next_at, now), now + coalesce(burst, 1) * every), now) + started * every;
+end $$;
+
+-- _count_group counts the running jobs of a group, but for those that the leases acks end, and lists their leases. Of leases up to upto, all
+-- that can be there are those listed. So dead entries of the index are not walked again and again, also while a snapshot is pinned.
+create or replace function _count_group(queue int, in_group text, leases bigint[], upto bigint, acks bigint[], out running int, out live bigint[])
+language plpgsql volatile set search_path from current
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+    jobs int;
+    part bigint[];
+    leaf int;
+begin
+    running := 0;
+    live := '{}';
+    acks := coalesce(acks, '{}');
+    foreach leaf in array _listed('_lease_slot') loop
+        for known in 0 .. 1 loop
+            continue when known = 1 and cardinality(leases) is not distinct from 0;
+            if leaf = 0 and known = 0 then
+                select coalesce(sum(case when l.jobs is null then (l.lease <> all (acks))::int else 256 - bit_count(l.done) end), 0), array_agg(l.lease) into jobs, part
+                  from _lease_0 l where l.queue = _count_group.queue and l.group_key = in_group and l.counted and l.lease > coalesce(upto, 0);
+            elsif leaf = 0 then
+                select coalesce(sum(case when l.jobs is null then (l.lease <> all (acks))::int else 256 - bit_count(l.done) end), 0), array_agg(l.lease) into jobs, part
+                  from _lease_0 l where l.lease = any (leases) and l.queue + 0 = _count_group.queue;
+            elsif known = 0 then
+                select coalesce(sum(case when l.jobs is null then (l.lease <> all (acks))::int else 256 - bit_count(l.done) end), 0), array_agg(l.lease) into jobs, part
+                  from _lease_1 l where l.queue = _count_group.queue and l.group_key = in_group and l.counted and l.lease > coalesce(upto, 0);
+            else
+                select coalesce(sum(case when l.jobs is null then (l.lease <> all (acks))::int else 256 - bit_count(l.done) end), 0), array_agg(l.lease) into jobs, part
+                  from _lease_1 l where l.lease = any (leases) and l.queue + 0 = _count_group.queue;
+            end if;
+            running := running + jobs;
+            live := live || coalesce(part, '{}');
+        end loop;
+    end loop;
+end $$;
+
+-- _admit says how many of n jobs a claim may take from a group, and whether it calls _admitted afterwards. acks are leases that the
+-- same transaction ends. It writes nothing, so that the claim can move a skip map's bound.
+create or replace function _admit(queue int, in_group text, n int, acks bigint[], out admitted int, out noting boolean)
+language plpgsql volatile set search_path from current as $$
+declare
+    q _queue;
+    g _group;
+    s _group_state;
+begin
+    select * into q from _queue x where x.id = _admit.queue;
+    admitted := case when q.paused then 0 else n end;
+    noting := false;
+    if admitted > 0 and (q.max_running is not null or q.rate is not null) then -- one claim at a time, and it counts
+        if not pg_try_advisory_xact_lock('_lease'::regclass::oid::int, queue) then
+            admitted := 0;
+            return;
+        end if;
+        if q.max_running is not null then
+            admitted := least(admitted, q.max_running - _running(queue));
+        end if;
+        if q.rate is not null then
+            noting := true;
+            s := _state_of(-queue, '');
+            admitted := least(admitted, _tokens(s.next_at, q.rate, q.per, q.burst));
+        end if;
+    end if;
+    if admitted > 0 then
+        g := _policy(queue, in_group);
+        if g.max_running is not null or g.rate is not null then
+            if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
+                raise exception 'a claim from a group with a limit needs the isolation level read committed, this transaction is %', current_setting('transaction_isolation')
+                using errcode = '25001', hint = 'it does not see which jobs others have claimed since it began; begin it with: begin isolation level read committed';
+            end if;
+            if not _lock_group(queue, in_group) then
+                admitted := 0;
+                return;
+            end if;
+        end if;
+        s := _state_of(queue, in_group);
+        if s.held_until > clock_timestamp() then
+            admitted := 0;
+        end if;
+        if admitted > 0 and g.rate is not null then
+            noting := true;
+            admitted := least(admitted, _tokens(s.next_at, g.rate, g.per, g.burst));
+        end if;
+        if admitted > 0 and g.max_running is not null then
+            noting := noting or random() < 0.03;
+            admitted := least(admitted, g.max_running - (_count_group(queue, in_group, s.leases, s.upto, acks)).running);
+        end if;
+    end if;
+    admitted := greatest(admitted, 0);
+end $$;
+
+-- _admitted writes down that jobs of a group were claimed.
+create or replace function _admitted(queue int, in_group text, started int) returns void
+language plpgsql volatile set search_path from current as $$
+declare
+    q _queue;
+    g constant _group := _policy(queue, in_group);
+    s _group_state;
+begin
+    select * into q from _queue x where x.id = _admitted.queue;
+    if q.rate is not null then
+        s := _state_of(-queue, '');
+        insert into _group_state (queue, group_key, next_at) values (-queue, '', _after_starts(s.next_at, q.rate, q.per, q.burst, started));
+    end if;
+    if g.rate is not null or g.max_running is not null then
+        s := _state_of(queue, in_group);
+        s.leases := coalesce(s.leases, '{}');
+        if g.rate is not null then
+            s.next_at := _after_starts(s.next_at, g.rate, g.per, g.burst, started);
+        end if;
+        if g.max_running is not null then
+            s.leases := (_count_group(queue, in_group, s.leases, s.upto, null)).live;
+            s.upto := (pg_sequence_last_value('_lease_n') << 20) | 1048575; -- the lock is held: leases of the group that come later have a higher number
+        end if;
+        insert into _group_state (queue, group_key, next_at, held_until, reason, leases, upto)
+        values (queue, in_group, s.next_at, s.held_until, s.reason, s.leases, coalesce(s.upto, 0));
+    end if;
+end $$;
+
+-- _queue_open says whether anything may be claimed from a queue now, whatever the group. It locks nothing.
+create or replace function _queue_open(queue int) returns boolean
+language plpgsql volatile set search_path from current as $$
+declare
+    q _queue;
+    s _group_state;
+begin
+    select * into q from _queue x where x.id = _queue_open.queue;
+    if q.paused or q.max_running <= _running(queue) then
+        return false;
+    end if;
+    if q.rate is not null then
+        s := _state_of(-queue, '');
+        return _tokens(s.next_at, q.rate, q.per, q.burst) > 0;
+    end if;
+    return true;
+end $$;
+
+-- _group_open says whether anything may be claimed from a group now. It locks nothing.
+create or replace function _group_open(queue int, in_group text) returns boolean
+language plpgsql volatile set search_path from current as $$
+declare
+    g constant _group := _policy(queue, in_group);
+    s constant _group_state := _state_of(queue, in_group);
+begin
+    return (s.held_until > clock_timestamp()) is not true
+       and case when g.rate is null then true else _tokens(s.next_at, g.rate, g.per, g.burst) > 0 end
+       and case when g.max_running is null then true else (_count_group(queue, in_group, s.leases, s.upto, null)).running < g.max_running end;
+end $$;
+
+-- _weighted repeats each group as often as it weighs.
+create or replace function _weighted(queue int, group_keys text[]) returns setof text
+language sql volatile set search_path from current as $$
+    select k.group_key
+      from unnest(group_keys) with ordinality k(group_key, i)
+      left join _group g on g.queue = _weighted.queue and g.group_key = k.group_key
+      left join _group d on d.queue = _weighted.queue and d.group_key = '*'
+     cross join lateral generate_series(1, case when g.queue is null then coalesce(d.weight, 1) else coalesce(g.weight, 1) end)
+     order by k.i
+$$;
+
+-- _may_dequeue says whether jobs of a group may be dequeued. A dequeue has no lease, so it cannot be counted.
+create or replace function _may_dequeue(queue int, in_group text) returns boolean
+language plpgsql volatile set search_path from current as $$
+declare
+    q _queue;
+    g constant _group := _policy(queue, in_group);
+begin
+    select * into q from _queue x where x.id = _may_dequeue.queue;
+    if q.paused then
+        return false;
+    elsif q.max_running is not null or q.rate is not null then
+        raise exception 'the queue limits how many jobs run, which dequeue cannot count'
+        using errcode = '0A000', hint = 'use claim, or lift the limit: select set_queue(name, max_running => 0, rate => 0)';
+    elsif g.max_running is not null or g.rate is not null then
+        raise exception 'the group limits how many jobs run, which dequeue cannot count'
+        using errcode = '0A000', hint = 'use claim, or lift the limit with set_group';
+    end if;
+    return ((_state_of(queue, in_group)).held_until > clock_timestamp()) is not true;
+end $$;
+
+-- _refuse_rate raises an error for a rate that is not possible.
+create or replace function _refuse_rate(rate int, per interval, burst int) returns void
+language plpgsql immutable set search_path from current as $$
+begin
+    if rate is null and (per is not null or burst is not null) or rate not between 1 and 1000000 then
+        raise exception 'the rate is %, expected 1 to 1000000', coalesce(rate::text, 'null') using errcode = '22023', hint = 'for example rate => 60, per => interval ''1 minute''';
+    elsif rate is not null and (per between interval '1 ms' and interval '366 days') is not true then
+        raise exception 'per is %, expected a millisecond to 366 days', coalesce(per::text, 'null') using errcode = '22023', hint = 'for example interval ''1 s''';
+    elsif extract(epoch from per) * 1000000 < rate then
+        raise exception 'the rate is % in %, expected at most one job a microsecond', rate, per using errcode = '22023', hint = 'use a lower rate, or none';
+    elsif burst not between 1 and 1000000 then
+        raise exception 'burst is %, expected 1 to 1000000', burst using errcode = '22023', hint = 'null means 1';
+    end if;
+end $$;
+
+-- _set_group replaces the policy of a group.
+create or replace function _set_group(queue int, in_group text, max_running int, rate int, per interval, burst int, weight int) returns void
+language plpgsql volatile set search_path from current as $$
+declare
+    raised boolean;
+begin
+    if (octet_length(in_group) <= 256) is not true then
+        raise exception 'the group has % bytes, the limit is 256', coalesce(octet_length(in_group)::text, 'null') using errcode = '23514', hint = 'use a shorter name, or * for all groups without a policy';
+    elsif max_running < 1 then
+        raise exception 'max_running is %, expected at least 1', max_running using errcode = '22023', hint = 'null means no limit; hold_group stops a group';
+    elsif weight not between 1 and 100 then
+        raise exception 'the weight is %, expected 1 to 100', weight using errcode = '22023', hint = 'null means 1';
+    end if;
+    perform _refuse_rate(rate, per, burst);
+    perform from _queue x where x.id = _set_group.queue for no key update; -- the flag is not lowered meanwhile
+    raised := (_queue_flags((select x.name from _queue x where x.id = _set_group.queue))).watched;
+    delete from _group g where g.queue = _set_group.queue and g.group_key = in_group;
+    if num_nonnulls(max_running, rate, weight) = 0 then
+        return;
+    end if;
+    insert into _group (queue, group_key, max_running, rate, per, burst, weight) values (queue, in_group, max_running, rate, per, burst, weight);
+    perform _watch(queue);
+    if max_running is not null then
+        if not raised then
+            perform _await_others();
+        end if;
+        perform _mark_leases(queue);
+    end if;
+end $$;
+
+-- _hold_group holds a group from now, or releases it.
+create or replace function _hold_group(queue int, in_group text, hold_for interval, reason text) returns void
+language plpgsql volatile set search_path from current as $$
+declare
+    s _group_state;
+begin
+    if in_group = '*' then
+        raise exception 'the group is *, which stands for all groups' using errcode = '22023', hint = 'hold one group, or pause the queue';
+    elsif (octet_length(in_group) <= 256) is not true then
+        raise exception 'the group has % bytes, the limit is 256', coalesce(octet_length(in_group)::text, 'null') using errcode = '23514', hint = 'give the name of a group';
+    elsif (hold_for between interval '0' and interval '1000 years') is not true then
+        raise exception 'hold_for is %, expected nothing to 1000 years', coalesce(hold_for::text, 'null') using errcode = '22023', hint = 'it is counted from now; interval ''0'' releases the group';
+    elsif octet_length(reason) > 1024 then
+        raise exception 'the reason has % bytes, the limit is 1024', octet_length(reason) using errcode = '23514', hint = 'use a shorter one';
+    end if;
+    perform from _queue x where x.id = _hold_group.queue for no key update; -- the flag is not lowered meanwhile
+    perform pg_advisory_xact_lock(hashtextextended(in_group, 2199023255552 + queue)); -- see _lock_group
+    s := _state_of(queue, in_group);
+    if hold_for > interval '0' or s.held_until > clock_timestamp() then
+        insert into _group_state (queue, group_key, next_at, held_until, reason, leases, upto)
+        values (queue, in_group, s.next_at, case when hold_for > interval '0' then clock_timestamp() + hold_for end, case when hold_for > interval '0' then reason end,
+                coalesce(s.leases, '{}'), coalesce(s.upto, 0));
+        perform _watch(queue);
+    end if;
+end $$;
+
+-- _mark_leases marks the leases of a queue that were claimed before it had policies, so that _count_group finds them. One that
+-- another transaction has locked, or has not committed, is left to the maintenance.
+create or replace function _mark_leases(queue int) returns void
+language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+begin
+    for leaf in 0 .. 1 loop
+        execute format('update _lease_%1$s l set counted = true where l.ctid = any (array(
+                            select x.ctid from _lease_%1$s x where x.queue = $1 and x.counted is null for update skip locked)) and l.counted is null', leaf) using queue;
+    end loop;
+end $$;
+
+-- _is_watched says whether a claim has to look at the row of a queue, or at its groups.
+create or replace function _is_watched(q _queue) returns boolean
+language plpgsql volatile set search_path from current as $$
+begin
+    return q.paused or q.max_running is not null or q.rate is not null
+        or exists (select from _group g where g.queue = q.id)
+        or exists (select from _group_state s where s.queue = q.id and s.held_until > clock_timestamp());
+end $$;
+
+-- _group_limits lists the limits of groups, which are a group's own or those of *. If group_keys is null it lists instead up to most groups after
+-- one that have a policy or are held, with their own limits.
+create or replace function _group_limits(queue int, group_keys text[], after text, most int)
+returns table (group_key text, max_running int, rate int, per interval, burst int, weight int, tokens int, held_until timestamptz, reason text)
+language sql volatile set search_path from current as $$
+    with held as (
+        select * from (select distinct on (s.group_key) s.* from _group_state s where s.queue = _group_limits.queue order by s.group_key, s.n desc) s
+         where s.held_until > clock_timestamp() and group_keys is null),
+    named as (
+        select unnest(group_keys) collate "C" as group_key
+        union select g.group_key from _group g where g.queue = _group_limits.queue and group_keys is null
+        union select h.group_key from held h)
+    select n.group_key, g.max_running, g.rate, g.per, g.burst, g.weight, case when g.rate is not null then _tokens(s.next_at, g.rate, g.per, g.burst) end,
+           case when s.held_until > clock_timestamp() then s.held_until end, case when s.held_until > clock_timestamp() then s.reason end
+      from (select * from named n where after is null or n.group_key > after or after = '' order by n.group_key limit most) n
+     cross join lateral _state_of(_group_limits.queue, n.group_key) s
+      left join lateral (
+        select x.* from _group x where x.queue = _group_limits.queue and (x.group_key = n.group_key or x.group_key = '*' and group_keys is not null)
+         order by x.group_key = n.group_key desc limit 1) g on true
+     where g.queue is not null or s.held_until > clock_timestamp()
+     order by n.group_key
+$$;
