@@ -59,7 +59,10 @@ func TestConsoleDocs(t *testing.T) {
 	}
 	token := strings.Repeat("0f", 32) // as openssl prints it
 	said := "http://" + cli.ConsoleListen
-	commands, requests := r.commands(0, 3), r.commands(1, 5)
+	commands := r.commands(0, 3)
+	api := *r
+	api.page = "docs/reference/console-api.md"
+	requests := api.commands(0, 5)
 
 	delete(r.env, "PENSTOCK_DATABASE_URL")
 	r.run(commands[0], step{with: []string{"--console", "--console=127.0.0.1:0"}, more: []string{"--limit", "5"}, while: func(run *running) {
@@ -223,7 +226,7 @@ func TestEnginesDocs(t *testing.T) {
 	plain := testserver.Database(t, testserver.PostgresURL(t))
 	broker := testserver.RabbitMQURL(t)
 	kind, arrived := brokerQueue(t)
-	r := newReader(t, "docs/reference/engines.md", sqliteFile(t))
+	r := newReader(t, "docs/guides/other-databases.md", sqliteFile(t))
 	yugabyte := []string{"postgres://yugabyte@db:5433/shop", plain}
 	r.follow(0, step{with: yugabyte, shows: "were created"}, step{with: yugabyte, shows: "Outbox orders is ready."})
 	clitest.Same(t, "outboxes", must(t, "outbox", "list", "--database-url", plain, "--profile", "portable"), "orders\n")
