@@ -34,7 +34,7 @@ func reporter(ctx context.Context) (*jobContext, driver.Reporter, error) {
 	}
 	q, ok := job.queue.(driver.Reporter)
 	if !ok {
-		return nil, nil, penstock.WithHint(errors.New("this queue keeps no reports"), "a queue in PostgreSQL does")
+		return nil, nil, penstock.WithHint(errors.New("this queue keeps no reports"), "a queue in PostgreSQL or SQLite does")
 	}
 	return job, q, nil
 }

@@ -281,6 +281,10 @@ func (q remoteQueue) DeadLetter(ctx context.Context, lease int64, reason string)
 	return q.call(ctx, "dead_letter", args{"lease": conformance.ID(lease), "error": strings.ToValidUTF8(reason, "\uFFFD")}, nil)
 }
 
+func (q remoteQueue) Report(ctx context.Context, lease int64, report []byte) error {
+	return q.call(ctx, "report", args{"lease": conformance.ID(lease), "report": string(report)}, nil)
+}
+
 func (q remoteQueue) Maintain(ctx context.Context) error { return q.call(ctx, "maintain", args{}, nil) }
 
 // work is work.Run, by the client's worker.

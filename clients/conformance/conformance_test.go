@@ -199,7 +199,7 @@ func TestQueues(t *testing.T) {
 				},
 				Features: queuetest.Features{ConcurrentWriters: true, Release: true},
 				Only:     queuetest.ByAClient,
-				Groups:   []string{"Claim", "Tx", "Key", "Lease", "Retry", "Delay", "Dedup", "Input", "Content", "Kind", "Work"},
+				Groups:   []string{"Claim", "Tx", "Key", "Lease", "Retry", "Delay", "Dedup", "Input", "Content", "Kind", "Report", "Work"},
 			})
 		})
 	}

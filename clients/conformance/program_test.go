@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os/exec"
 	"path/filepath"
 	"sync"
@@ -273,7 +274,19 @@ func (w *remoteWorker) call(ctx context.Context, e conformance.Event) (err error
 			err = &work.PanicError{Value: r}
 		}
 	}()
-	return w.handler(ctx, e.Tx, e.Job.Job())
+	return w.handler(context.WithValue(ctx, callKey{}, func(with args) (s conformance.Stepped, err error) {
+		with["call"] = e.Call
+		return s, known(w.p.call(ctx, "step", with, &s))
+	}), e.Tx, e.Job.Job())
+}
+
+type callKey struct{}
+
+// step runs a step of the job that the program's handler has.
+func step(ctx context.Context, name, result string, more args) (conformance.Stepped, error) {
+	with := args{"name": name, "result": result}
+	maps.Copy(with, more)
+	return ctx.Value(callKey{}).(func(args) (conformance.Stepped, error))(with)
 }
 
 // errUnreadable makes the handler in the program throw an error without a text.

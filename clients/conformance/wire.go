@@ -83,6 +83,7 @@ type Job struct {
 	CreatedAt  time.Time         `json:"created_at"`
 	Headers    map[string]string `json:"headers,omitempty"`
 	Payload    []byte            `json:"payload"`
+	Report     string            `json:"report,omitempty"`
 	Lease      ID                `json:"lease"`
 	LeaseUntil time.Time         `json:"lease_until"`
 }
@@ -90,7 +91,7 @@ type Job struct {
 // OfJob converts a job that a queue returns.
 func OfJob(j penstock.Job) Job {
 	return Job{ID: ID(j.ID), Kind: j.Kind(), Key: j.Key, GroupKey: j.Group, Priority: j.Priority, Attempt: j.Attempt, CreatedAt: j.CreatedAt.UTC(),
-		Headers: j.Headers, Payload: append([]byte{}, j.Payload...), Lease: ID(j.Lease), LeaseUntil: j.LeaseUntil.UTC()}
+		Headers: j.Headers, Payload: append([]byte{}, j.Payload...), Report: string(j.Report), Lease: ID(j.Lease), LeaseUntil: j.LeaseUntil.UTC()}
 }
 
 // Job is the reverse. A kind that differs from the job's header takes its place, so that a test sees it.
@@ -105,14 +106,24 @@ func (j Job) Job() penstock.Job {
 	if len(j.Headers) == 0 {
 		j.Headers = nil
 	}
-	return penstock.Job{ID: int64(j.ID), Key: j.Key, Group: j.GroupKey, Priority: j.Priority, Attempt: j.Attempt, CreatedAt: j.CreatedAt,
+	made := penstock.Job{ID: int64(j.ID), Key: j.Key, Group: j.GroupKey, Priority: j.Priority, Attempt: j.Attempt, CreatedAt: j.CreatedAt,
 		Headers: j.Headers, Payload: j.Payload, Lease: int64(j.Lease), LeaseUntil: j.LeaseUntil}
+	if j.Report != "" {
+		made.Report = []byte(j.Report)
+	}
+	return made
 }
 
 // Claimed is the result of a claim.
 type Claimed struct {
 	Jobs  []Job `json:"jobs"`
 	Acked []ID  `json:"acked"`
+}
+
+// Stepped is the result of a step, and whether it ran.
+type Stepped struct {
+	Ran    bool   `json:"ran"`
+	Result string `json:"result"`
 }
 
 // Error is why a request failed: the database's error, or the field that no database could carry.

@@ -62,6 +62,9 @@ type request struct {
 	Call       string                `json:"call"`
 	Outcome    string                `json:"outcome"`
 	Reason     string                `json:"reason"`
+	Report     string                `json:"report"`
+	Name       string                `json:"name"`
+	Result     string                `json:"result"`
 }
 
 func (r *request) after(missing time.Duration) time.Duration {
@@ -164,9 +167,11 @@ func (p *program) do(ctx context.Context, r *request) (any, error) {
 		return map[string]string{"db": p.keep(&p.dbs, &db{store, r.URL, r.Schema})}, nil
 	case "outcome":
 		if c, ok := p.calls.LoadAndDelete(r.Call); ok {
-			c.(chan *request) <- r
+			c.(*call).outcome <- r
 		}
 		return nil, nil
+	case "step":
+		return p.step(r)
 	case "stop":
 		w, err := open[*worker](&p.workers, r.Worker)
 		if err != nil {
@@ -269,6 +274,8 @@ func (p *program) onDB(ctx context.Context, d *db, r *request) (any, error) {
 		return map[string]bool{"dead": dead}, err
 	case "dead_letter":
 		return nil, q.DeadLetter(ctx, int64(r.Lease), r.Error)
+	case "report":
+		return nil, q.Report(ctx, int64(r.Lease), []byte(r.Report))
 	case "maintain":
 		return nil, q.Maintain(ctx)
 	case "work":

@@ -9,6 +9,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver of the kind database/sql
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/postgres"
 )
 
@@ -17,6 +18,7 @@ type tx interface {
 	publish(ctx context.Context, outbox string, msgs ...penstock.Message) error
 	enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error)
 	first(ctx context.Context, consumer, id string) (bool, error)
+	reporter(queue string) driver.Reporter
 	execute(ctx context.Context, sql string) ([][]*string, error)
 	end(ctx context.Context, commit bool) error
 }
@@ -57,6 +59,8 @@ func (t pgxTx) enqueue(ctx context.Context, queue string, jobs ...penstock.NewJo
 func (t pgxTx) first(ctx context.Context, consumer, id string) (bool, error) {
 	return t.store.Inbox(consumer).First(ctx, t.Tx, id)
 }
+
+func (t pgxTx) reporter(queue string) driver.Reporter { return t.store.Queue(queue).Reporter(t.Tx) }
 
 func (t pgxTx) execute(ctx context.Context, sql string) ([][]*string, error) {
 	rows, err := t.Query(ctx, sql, pgx.QueryExecModeSimpleProtocol)
@@ -101,6 +105,8 @@ func (t sqlTx) enqueue(ctx context.Context, queue string, jobs ...penstock.NewJo
 func (t sqlTx) first(ctx context.Context, consumer, id string) (bool, error) {
 	return t.store.Inbox(consumer).FirstSQL(ctx, t.Tx, id)
 }
+
+func (t sqlTx) reporter(queue string) driver.Reporter { return t.store.Queue(queue).ReporterSQL(t.Tx) }
 
 func (t sqlTx) execute(ctx context.Context, sql string) ([][]*string, error) {
 	all := [][]*string{}

@@ -19,6 +19,35 @@ type worker struct {
 	err    error
 }
 
+// call is a call of a handler.
+type call struct {
+	ctx     context.Context
+	queue   string
+	outcome chan *request
+}
+
+// step runs a step of the job that a handler has, within a transaction if the request names one.
+func (p *program) step(r *request) (any, error) {
+	c, err := open[*call](&p.calls, r.Call)
+	if err != nil {
+		return nil, err
+	}
+	var made conformance.Stepped
+	fn := func(context.Context) (string, error) {
+		made.Ran = true
+		return r.Result, nil
+	}
+	if r.Tx == "" {
+		made.Result, err = work.Step(c.ctx, r.Name, fn)
+		return made, err
+	}
+	t, err := open[tx](&p.txs, r.Tx)
+	if err == nil {
+		made.Result, err = work.StepTx(c.ctx, t.reporter(c.queue), r.Name, fn)
+	}
+	return made, err
+}
+
 func (p *program) work(d *db, r *request) (name string) {
 	o := work.Options{Concurrency: r.Parallel, Batch: r.Batch, Lease: ms(r.LeaseMS), Group: r.GroupKey, Worker: r.WorkerName, DrainTimeout: ms(r.DrainMS)}
 	ctx, cancel := context.WithCancel(p.ctx)
@@ -30,19 +59,19 @@ func (p *program) work(d *db, r *request) (name string) {
 			w.err = postgres.WorkTx(ctx, d.Store, r.Queue, func(ctx context.Context, tx pgx.Tx, job penstock.Job) error {
 				given := p.keep(&p.txs, pgxTx{tx, d.Store})
 				defer p.txs.Delete(given)
-				return p.ask(ctx, name, given, job)
+				return p.ask(ctx, name, r.Queue, given, job)
 			}, o)
 			return
 		}
-		w.err = work.Run(ctx, d.Queue(r.Queue), func(ctx context.Context, job penstock.Job) error { return p.ask(ctx, name, "", job) }, o)
+		w.err = work.Run(ctx, d.Queue(r.Queue), func(ctx context.Context, job penstock.Job) error { return p.ask(ctx, name, r.Queue, "", job) }, o)
 	}()
 	return name
 }
 
 // ask is the handler. The harness decides how the job ends.
-func (p *program) ask(ctx context.Context, worker, tx string, job penstock.Job) error {
+func (p *program) ask(ctx context.Context, worker, queue, tx string, job penstock.Job) error {
 	outcome := make(chan *request, 1)
-	call := p.keep(&p.calls, outcome)
+	call := p.keep(&p.calls, &call{ctx, queue, outcome})
 	wire := conformance.OfJob(job)
 	p.write(conformance.Event{Event: "job", Worker: worker, Call: call, Tx: tx, Job: &wire})
 	select {

@@ -14,6 +14,7 @@ type History struct {
 	Attempt  int                `json:"attempts"`       // how many it has had: more than Failures, of which only the latest are kept
 	Since    time.Time          `json:"since,omitzero"` // of the first failure, zero if there was none
 	Failures []penstock.Failure `json:"failures,omitempty"`
+	Report   json.RawMessage    `json:"report,omitempty"` // of a job: what its attempts reported, on SQLite
 }
 
 // And adds the failures of a verdict.

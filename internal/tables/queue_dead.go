@@ -3,6 +3,7 @@ package tables
 import (
 	"context"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/penstock/penstock/admin"
@@ -26,10 +27,13 @@ func (s *Queues) deadJobs(ctx context.Context, on Runner, row *QueueRow, q admin
 	b.Rows(func(scan Scan) error {
 		var d admin.DeadJob
 		var h pg.History
-		var headers, failures []byte
+		var headers, failures, report []byte
 		j := &d.Job
-		if err := scan(&j.ID, &j.Group, &j.Priority, &j.CreatedAt, &j.Key, &headers, &j.Payload, &j.Attempt, &failures, &d.At); err != nil {
+		if err := scan(&j.ID, &j.Group, &j.Priority, &j.CreatedAt, &j.Key, &headers, &j.Payload, &j.Attempt, &failures, &d.At, &report); err != nil {
 			return err
+		}
+		if len(report) > 0 {
+			j.Report = slices.Clone(report)
 		}
 		j.Headers, j.CreatedAt, d.At = Headers(headers), j.CreatedAt.UTC(), d.At.UTC()
 		h.Parse(failures)

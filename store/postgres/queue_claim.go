@@ -157,15 +157,38 @@ func (r reporterTx) Report(ctx context.Context, lease int64, report []byte) erro
 	return r.q.reportOn(ctx, r.tx, lease, report)
 }
 
+// ReporterSQL is Reporter for database/sql.
+func (q *Queue) ReporterSQL(tx SQLTx) driver.Reporter { return reporterSQL{q, tx} }
+
+type reporterSQL struct {
+	q  *Queue
+	tx SQLTx
+}
+
+func (r reporterSQL) Report(ctx context.Context, lease int64, report []byte) error {
+	if err := validReport(report); err != nil {
+		return err
+	}
+	_, err := r.tx.ExecContext(ctx, r.q.report, r.q.name, lease, string(report))
+	return r.q.failed(ctx, err)
+}
+
 func (q *Queue) reportOn(ctx context.Context, on querier, lease int64, report []byte) error {
+	if err := validReport(report); err != nil {
+		return err
+	}
+	_, err := on.Exec(ctx, q.report, q.name, lease, report)
+	return q.failed(ctx, err)
+}
+
+func validReport(report []byte) error {
 	if len(report) > penstock.MaxReportBytes {
 		return &penstock.FieldError{Field: "report", Problem: fmt.Sprintf("has %d bytes, the limit is %d", len(report), penstock.MaxReportBytes), Hint: "store it elsewhere and report a reference"}
 	}
 	if !json.Valid(report) { // none at all would take back the report before
 		return &penstock.FieldError{Field: "report", Problem: "is no JSON", Hint: "write a number, a text in quotes, or an object"}
 	}
-	_, err := on.Exec(ctx, q.report, q.name, lease, report)
-	return q.failed(ctx, err)
+	return nil
 }
 
 // Maintain implements driver.Queue.

@@ -130,8 +130,12 @@ func (s *Store) Running(ctx context.Context, queue string, most int) (all []doct
 		for rows.Next() {
 			var r doctor.Running
 			var until int64
-			if err := rows.Scan(&r.Queue, &r.ID, &r.Lease, &r.Worker, &r.Attempt, &until); err != nil {
+			var report *string
+			if err := rows.Scan(&r.Queue, &r.ID, &r.Lease, &r.Worker, &r.Attempt, &until, &report); err != nil {
 				return errors.Join(err, rows.Close())
+			}
+			if report != nil {
+				r.Report = []byte(*report)
 			}
 			r.Expired, r.Held = now.Sub(time.UnixMicro(until)), max(now.Sub(time.UnixMicro(r.Lease)), 1)
 			all = append(all, r)

@@ -114,6 +114,10 @@ type businessTx struct {
 	store *sqlite.Store
 }
 
+func (b businessTx) Reporter(queue string) driver.Reporter {
+	return b.store.Queue(queue).Reporter(b.tx)
+}
+
 func (b businessTx) Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
 	return b.store.Outbox(outbox).PublishTx(ctx, b.tx, msgs...)
 }

@@ -63,7 +63,8 @@ func claim(ctx context.Context, tx onTx, row *tables.QueueRow, c driver.Claim, r
 		if err := scan(&priority, &rank, &seq, &j.ID, &createdAt, &j.Key, &head, &j.Payload, &past); err != nil {
 			return err
 		}
-		j.Priority, j.Attempt, j.CreatedAt, j.Headers = int(priority), readHistory(past).Attempt+1, time.UnixMilli(createdAt).UTC(), tables.Headers([]byte(head))
+		h := readHistory(past)
+		j.Priority, j.Attempt, j.CreatedAt, j.Headers, j.Report = int(priority), h.Attempt+1, time.UnixMilli(createdAt).UTC(), tables.Headers([]byte(head)), h.Report
 		page, leases = append(page, tables.Claimed{Job: j}), append(leases, [2]int64{seq, int64(j.Attempt)})
 		if j.Key != "" {
 			keys = append(keys, [3]any{seq, j.Key, j.ID})

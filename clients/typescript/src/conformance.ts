@@ -9,7 +9,7 @@ import knex from 'knex'
 import { CompiledQuery, Kysely, PostgresDialect } from 'kysely'
 import pg from 'pg'
 import postgres from 'postgres'
-import { FieldError, Penstock, cancelled, deadLetter, retry, snooze, sqlState, type Job, type LeaseLostError, type Message, type NewJob, type Queryable, type Verdict } from './index.js'
+import { FieldError, Penstock, cancelled, deadLetter, retry, snooze, sqlState, step, type Job, type LeaseLostError, type Message, type NewJob, type Queryable, type Verdict } from './index.js'
 
 interface Kind {
   /** Runs fn in a transaction on a separate connection, which is closed afterwards. */
@@ -85,7 +85,7 @@ const kinds: Record<string, Kind> = {
 }
 
 type Transaction = { penstock: Penstock, kind: string, tx: any, last: Promise<unknown>, end?: (commit: boolean) => Promise<void> }
-type Call = { end: (verdict: () => Verdict) => void }
+type Call = { job: Job, end: (verdict: () => Verdict) => void }
 
 const databases = new Map<string, { url: string, pool: pg.Pool, penstock: Penstock }>()
 const transactions = new Map<string, Transaction>()
@@ -106,7 +106,7 @@ const newJobOf = (j: any): NewJob => ({ ...j, payload: payloadOf(j), groupKey: j
 const leasesOf = (leases: string[] | null | undefined) => (leases ?? []).map(BigInt)
 const toJSON = (j: Job) => ({
   id: `${j.id}`, kind: j.kind, key: j.key, group_key: j.groupKey, priority: j.priority, attempt: j.attempt, created_at: j.createdAt.toISOString(), headers: j.headers,
-  payload: j.payload.toString('base64'), lease: `${j.lease}`, lease_until: j.leaseUntil.toISOString(),
+  payload: j.payload.toString('base64'), report: j.report === undefined ? '' : JSON.stringify(j.report), lease: `${j.lease}`, lease_until: j.leaseUntil.toISOString(),
 })
 const text = (v: unknown) => v == null ? null : Buffer.isBuffer(v) ? `\\x${v.toString('hex')}` : v instanceof Date ? v.toISOString() : typeof v === 'object' ? JSON.stringify(v) : String(v)
 const queueOf = (r: any) => {
@@ -192,6 +192,16 @@ const ops: Record<string, (r: any) => unknown> = {
   release: async r => (await queueOf(r).release(leasesOf(r.leases), r.after_ms ?? 0)).map(String),
   retry: async r => ({ dead: !await queueOf(r).retry(BigInt(r.lease), r.after_ms ?? undefined, r.error ?? '') }),
   dead_letter: r => queueOf(r).deadLetter(BigInt(r.lease), r.error ?? '').then(() => null),
+  report: r => queueOf(r).report(BigInt(r.lease), JSON.parse(r.report)).then(() => null),
+  async step({ call, name, result, tx }) {
+    let ran = false
+    const { job } = found(calls, call)
+    const got = await step(job, name, () => {
+      ran = true
+      return result as string
+    }, tx && found(transactions, tx).tx as Queryable)
+    return { ran, result: got }
+  },
   maintain: r => queueOf(r).maintain().then(() => null),
   work(r) {
     const { pool, penstock } = found(databases, r.db)
@@ -204,7 +214,7 @@ const ops: Record<string, (r: any) => unknown> = {
     }
     const ask = (job: Job, signal: AbortSignal, tx?: string) => new Promise<Verdict>((resolve, reject) => {
       const call = name()
-      calls.set(call, { end: verdict => {
+      calls.set(call, { job, end: verdict => {
         calls.delete(call)
         new Promise<Verdict>(decided => decided(verdict())).then(resolve, reject)
       } })

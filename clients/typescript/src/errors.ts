@@ -2,7 +2,7 @@
 import { sqlState } from './database.js'
 
 /** The version of the schema that this client was written for. An older one lacks functions that it calls. */
-export const schemaVersion = 270
+export const schemaVersion = 273
 
 /** VersionError: the database is not migrated, or this client does not support its version. */
 export class VersionError extends Error {

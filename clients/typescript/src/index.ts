@@ -1,7 +1,7 @@
 export { Penstock } from './penstock.js'
 export { NotFoundError, VersionError, schemaVersion } from './errors.js'
 export { Enqueued } from './statements.js'
-export { Job, LeaseLostError, Outcome, Queue, StoppingError, cancelled, deadLetter, retry, snooze } from './job.js'
+export { Job, LeaseLostError, Outcome, Queue, StoppingError, cancelled, deadLetter, report, retry, snooze, step } from './job.js'
 export { Writer, type Pending, type WriterOptions } from './writer.js'
 export { FieldError, type Message, type NewJob, type Payload } from './values.js'
 export { sqlState, type Execute, type Queryable, type Tx } from './database.js'

@@ -1,7 +1,7 @@
 // A job, how a handler may end it, and the statements that a worker sends.
 import { executor, type Execute, type Queryable, type Value } from './database.js'
 import { explained } from './errors.js'
-import { array, headerKind, interval, quoted, FieldError } from './values.js'
+import { array, headerKind, headerReport, interval, memberSteps, quoted, textOf, FieldError } from './values.js'
 
 /** Job is a claimed job. The worker has it until its lease ends. */
 export class Job {
@@ -17,12 +17,14 @@ export class Job {
   readonly createdAt: Date
   readonly headers: Readonly<Record<string, string>>
   readonly payload: Buffer
+  /** What the last attempt that reported has reported; undefined if none has. The results of steps are in its member penstock-steps. */
+  readonly report: unknown
   /** The token of this claim, 0 of a job that was dequeued. */
   readonly lease: bigint
   readonly leaseUntil: Date
 
   /** @internal */
-  constructor(row: readonly Value[]) {
+  constructor(row: readonly Value[], queue?: Queue) {
     const [id, key, groupKey, priority, attempt, createdAt, headers, payload, lease, leaseUntil] = row
     this.id = BigInt(id!)
     this.key = key ?? ''
@@ -33,6 +35,12 @@ export class Job {
     // Some drivers are configured to parse what looks like JSON.
     this.headers = typeof headers === 'string' ? JSON.parse(headers) : headers ?? {}
     this.kind = this.headers[headerKind] ?? ''
+    if (headerReport in this.headers) {
+      const { [headerReport]: report, ...rest } = this.headers
+      this.headers = rest // they may be copied to another job, which has no report
+      this.report = JSON.parse(report!)
+    }
+    if (queue) queues.set(this, queue)
     this.payload = Buffer.from(payload!, 'hex')
     this.lease = BigInt(lease ?? 0)
     this.leaseUntil = new Date(Number(leaseUntil ?? 0))
@@ -52,6 +60,52 @@ export class Job {
   json<T = unknown>(): T {
     return JSON.parse(this.text()) as T
   }
+}
+
+const queues = new WeakMap<Job, Queue>()
+const returned = new WeakMap<Job, Map<string, unknown>>()
+
+/** queueOf is the queue that a job was claimed from; with tx, its calls are in that transaction. */
+function queueOf(job: Job, tx?: Queryable): Queue {
+  const queue = queues.get(job)
+  if (!queue) throw new FieldError('job', 'was not claimed: a report needs its lease')
+  return tx ? queue.on(tx) : queue
+}
+
+/**
+ * report replaces the report of a job that runs: its progress, or its result. The results of its steps stay. With tx it takes effect if that
+ * commits. value is kept as JSON of up to 64 KiB, for the next attempt as job.report. It must be an object if the job has steps.
+ */
+export async function report(job: Job, value: unknown, tx?: Queryable): Promise<void> {
+  await queueOf(job, tx).report(job.lease, value)
+}
+
+/**
+ * step runs a part of a job that is not to run again once it has returned: a later attempt gets the result, which is kept with the job as
+ * JSON. An error is not kept. The name is different for each step of a job.
+ *
+ * If the process dies after fn has returned, and before its result is written, fn runs again. With tx the result is written in that
+ * transaction, and the step has run if it commits: then what fn writes with tx takes effect once.
+ */
+export async function step<T>(job: Job, name: string, fn: () => T | Promise<T>, tx?: Queryable): Promise<T> {
+  const queue = queueOf(job, tx)
+  if (!name) throw new FieldError('step', 'has no name: give each step of a job a different one')
+  textOf('step', name, 100)
+  let results = returned.get(job)
+  if (!results) {
+    const kept = job.report && typeof job.report === 'object' ? (job.report as Record<string, object>)[memberSteps] : undefined
+    returned.set(job, results = new Map(Object.entries(kept ?? {})))
+  }
+  if (results.has(name)) return results.get(name) as T
+  const result = await fn()
+  try {
+    await queue.report(job.lease, { [memberSteps]: { [name]: result ?? null } })
+  } catch (err) {
+    if (err instanceof Error) err.message = `the result of step ${JSON.stringify(name)}: ${err.message}`
+    throw err
+  }
+  if (!tx) results.set(name, result)
+  return result
 }
 
 /** Outcome of a handler that is not simply done. Return it, or throw it. */
@@ -96,9 +150,14 @@ const jobColumns = `id::text, key, group_key, priority::text, attempt::text, (ex
 export class Queue {
   readonly #execute: Execute
   readonly #schema: string
-  constructor(db: Queryable, readonly name: string, schema: string) {
+  constructor(db: Queryable, readonly name: string, readonly schema: string) {
     this.#execute = executor(db)
     this.#schema = quoted(schema)
+  }
+
+  /** The same queue, whose calls are in a transaction. */
+  on(tx: Queryable): Queue {
+    return new Queue(tx, this.name, this.schema)
   }
 
   async #rows(text: string, ...values: Value[]): Promise<Value[][]> {
@@ -118,7 +177,7 @@ export class Queue {
     const call = acks ? 'ack_claim($1::text, $6::text::bigint[]' : 'claim($1::text'
     const rows = await this.#rows(`${jobColumns}, lease::text, (extract(epoch from lease_until) * 1000)::text as until
       from penstock.${call}, $2::text::int, $3::text::interval, $4::text, $5::text)`, ...values, ...acks ? [array(acks)] : [])
-    return { jobs: rows.filter(([id]) => id !== null).map(row => new Job(row)), acked: rows.filter(([id]) => id === null).map(row => BigInt(row[8]!)) }
+    return { jobs: rows.filter(([id]) => id !== null).map(row => new Job(row, this)), acked: rows.filter(([id]) => id === null).map(row => BigInt(row[8]!)) }
   }
 
   /** Takes jobs within the caller's transaction. They are removed by its commit, and come back after its rollback. They have no lease. */
@@ -160,6 +219,13 @@ export class Queue {
   /** Makes a job a dead letter. Fails with PS001 if the lease is lost. */
   async deadLetter(lease: bigint, error: string): Promise<void> {
     await this.#rows('penstock.dead_letter($1::text, $2::text::bigint, $3::text)::text', String(lease), storable(error))
+  }
+
+  /** Replaces the report of a job that runs, but for the results of its steps: see report and step. Fails with PS001 if the lease is lost. */
+  async report(lease: bigint, value: unknown): Promise<void> {
+    const text = JSON.stringify(value)
+    if (text === undefined) throw new FieldError('report', 'is not JSON')
+    await this.#rows('penstock.report($1::text, $2::text::bigint, $3::text::jsonb)::text', String(lease), text)
   }
 
   /** Does the queue's housekeeping. Call it about twice a second while a worker runs. */

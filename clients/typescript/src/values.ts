@@ -48,6 +48,10 @@ const maxKind = 100
 
 /** The header that carries the kind of a job. */
 export const headerKind = 'penstock-kind'
+/** The header that carries the report of an earlier attempt. */
+export const headerReport = 'penstock-report'
+/** The member of a report that holds the results of steps. */
+export const memberSteps = 'penstock-steps'
 
 export function bytesOf(payload: Payload): Buffer {
   let bytes: Buffer

@@ -1,4 +1,4 @@
-select d.seq, d.group_key, d.priority, d.created_at, coalesce(d.key, ''), d.headers, d.payload, d.attempts, d.failures, d.died_at
+select d.seq, d.group_key, d.priority, d.created_at, coalesce(d.key, ''), d.headers, d.payload, d.attempts, d.failures, d.died_at, ''
   from {schema}.dead_jobs d
  where d.queue_id = {queue}
    and ({all} or {d.seq in ids})

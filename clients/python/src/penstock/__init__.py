@@ -24,6 +24,7 @@ from ._model import (
     SchemaError,
     Snooze,
 )
+from ._steps import report, step
 from ._worker import Handler, TxHandler, Worker, work, work_tx
 
 __version__ = "0.1.0"
@@ -62,6 +63,8 @@ __all__ = [
     "inbox",
     "publish",
     "publish_many",
+    "report",
+    "step",
     "work",
     "work_tx",
 ]

@@ -17,7 +17,13 @@ LIMITS = {"id": 256, "key": 1024, "topic": 1024, "group_key": 256, "dedup_key": 
 HEADER_KIND = "penstock-kind"
 """The header that carries the kind of a job. A message that becomes a job may carry it as well."""
 
-SCHEMA_VERSION = 270
+HEADER_REPORT = "penstock-report"
+"""The header that carries the report of an earlier attempt."""
+
+MEMBER_STEPS = "penstock-steps"
+"""The member of a report that holds the results of steps."""
+
+SCHEMA_VERSION = 273
 """The version of the database's schema that this client was written for. An older one lacks functions that it calls."""
 
 
@@ -92,7 +98,8 @@ class Enqueued:
 
 @dataclass
 class Job:
-    """A claimed job. `aborted` is None, or says why its handler should stop: lease_lost or stopping."""
+    """A claimed job. `aborted` is None, or says why its handler should stop: lease_lost or stopping. `report` is what the last attempt that reported has
+    reported, or None; the results of its steps are in the member penstock-steps."""
 
     id: int
     key: str | None
@@ -105,7 +112,11 @@ class Job:
     lease: int
     lease_until: datetime
     aborted: str | None = None
+    report: Any = None
     _listeners: list[Callable[[str], None]] = field(default_factory=list, repr=False, compare=False)
+    _home: tuple[Any, str] | None = field(default=None, repr=False, compare=False)  # the statements, and the queue
+    _call: Callable[[Any], Any] | None = field(default=None, repr=False, compare=False)  # sends a statement as the worker that has the job
+    _steps: dict[str, Any] | None = field(default=None, repr=False, compare=False)  # results by name, once they were asked for
 
     @property
     def kind(self) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterable, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any, TypeVar
 
-from ._model import SCHEMA_VERSION, Encoder, Enqueued, Job, Message, NewJob, NotFoundError, SchemaError, job_row, message_row, text
+from ._model import HEADER_REPORT, SCHEMA_VERSION, Encoder, Enqueued, Job, Message, NewJob, NotFoundError, SchemaError, job_row, message_row, text
 
 T = TypeVar("T")
 Rows = Sequence[Sequence[Any]]
@@ -97,7 +97,8 @@ class Postgres:
             f" cast(${at + 3} as text), cast(${at + 4} as text))",
             [*values, n, seconds(lease), group_key, worker],
         )
-        return [int(row[8]) for row in rows if row[0] is None], [job(row) for row in rows if row[0] is not None]
+        home = self, queue
+        return [int(row[8]) for row in rows if row[0] is None], [job(row, home) for row in rows if row[0] is not None]
 
     def dequeue(self, queue: str, n: int = 1, group_key: str = "") -> Op[list[Job]]:
         columns = JOB_COLUMNS.replace("lease,", "0,").replace("lease_until", "created_at")
@@ -143,6 +144,10 @@ class Postgres:
     def heartbeat(self, queue: str, report: dict[str, Any]) -> Op[None]:
         """Says that a worker lives; lease 0 stands for the worker itself."""
         yield f"select {self.schema}.report(cast($1 as text), 0, cast(cast($2 as text) as jsonb))", [queue, json.dumps(report)]
+
+    def report(self, queue: str, lease: int, report: str) -> Op[None]:
+        """Replaces the report of a running job, but for the results of its steps. It is JSON."""
+        yield f"select {self.schema}.report(cast($1 as text), cast($2 as bigint), cast(cast($3 as text) as jsonb))", [queue, lease, report]
 
     def maintain(self, queue: str) -> Op[None]:
         yield f"select {self.schema}.maintain_queue(cast($1 as text))", [queue]
@@ -244,9 +249,12 @@ def at_epoch(us: int) -> datetime:
     return EPOCH + timedelta(microseconds=int(us))
 
 
-def job(row: Sequence[Any]) -> Job:
+def job(row: Sequence[Any], home: tuple[Postgres, str] | None = None) -> Job:
     headers = {name: value if isinstance(value, str) else json.dumps(value) for name, value in json.loads(row[6]).items()} if row[6] else {}
-    return Job(int(row[0]), row[1], row[2], row[3], row[4], at_epoch(row[5]), headers, bytes(row[7]), int(row[8]), at_epoch(row[9]))
+    made = Job(int(row[0]), row[1], row[2], row[3], row[4], at_epoch(row[5]), headers, bytes(row[7]), int(row[8]), at_epoch(row[9]), _home=home)
+    if HEADER_REPORT in headers:  # they may be copied to another job, which has no report
+        made.report = json.loads(headers.pop(HEADER_REPORT))
+    return made
 
 
 def sqlite_table(prefix: str, name: str) -> str:

@@ -68,6 +68,7 @@ class Worker:
         self.over = threading.Event()  # everything is written, or given up
         self.failed: BaseException | None = None
         self.lines: list[Line] = []
+        self.reports, self.reporting = Line(db), threading.Lock()  # of all handlers, opened by the first that reports
 
     def stop(self) -> None:
         self.stops.put(None)
@@ -76,6 +77,7 @@ class Worker:
         """Returns once everything is drained. Raises an error if another attempt would not help, if handlers exceed the drain time, or if the ends of some
         jobs could not be written."""
         writer_line, *others = self.lines = [Line(self.db, self.changes) for _ in range(3)]
+        self.lines.append(self.reports)
         writer_line.call(self.desk.sql.check())  # and an unreachable database is reported at once
         self.desk.starts()
         writer = threading.Thread(target=self._write, args=(writer_line,), daemon=True, name="penstock claim")
@@ -106,6 +108,8 @@ class Worker:
             self.changes.notify_all()
         writer.join(self.o.drain_timeout + 1)
         self.over.set()
+        if self.reporting.acquire(timeout=1):
+            self.reports.close()
         with self.jobs:
             left = len(self.desk.held)
         if self.failed is not None:
@@ -236,6 +240,10 @@ class Worker:
             except Exception as e:
                 log.debug("cannot send a heartbeat: %s", e)
 
+    def _report(self, op: Op[None]) -> None:
+        with self.reporting:
+            self.reports.call(op)
+
     def _handle(self) -> None:
         while True:
             with self.jobs:
@@ -243,6 +251,7 @@ class Worker:
                     if self.desk.stopping:
                         return
                     self.jobs.wait()
+            task.job._call = self._report
             start = monotonic()
             how: object
             try:

@@ -14,10 +14,11 @@ from ._buffer import Gathered
 from ._connect import Database, autocommit_async, close_async, connect_async, cut, transaction_async
 from ._desk import CALL_TIMEOUT, MAINTAIN_EVERY, SETTLED, Desk, Options, Task, growing, log, monotonic, permanent
 from ._kinds import by_kind
-from ._model import Aborted, Encoder, Enqueued, Error, Job, Message, NewJob, Outcome, Payload
+from ._model import MEMBER_STEPS, Aborted, Encoder, Enqueued, Error, Job, Message, NewJob, Outcome, Payload
 from ._seam import Transaction, run_async
 from ._signals import stopped_by_signals
 from ._sql import Op, Postgres
+from ._steps import calling, naming, reporting, results
 
 T = TypeVar("T")
 Handler = Callable[[Job], Awaitable[object]]
@@ -51,6 +52,33 @@ async def enqueue(
 async def enqueue_many(tx: Transaction, queue: str, jobs: Iterable[NewJob], *, schema: str = "penstock", encoder: Encoder = None) -> list[Enqueued]:
     """Enqueues jobs with one statement, and returns a result for each, in the given order."""
     return await run_async(tx, Postgres(schema, encoder).enqueue(queue, jobs))
+
+
+async def report(job: Job, value: object, *, tx: Transaction | None = None) -> None:
+    """`penstock.report` for asyncio."""
+    await _call(job, reporting(job, value), tx)
+
+
+async def step(job: Job, name: str, fn: Callable[[], Awaitable[T]], *, tx: Transaction | None = None) -> T:
+    """`penstock.step` of a coroutine function."""
+    done = results(job, name)
+    if name in done:
+        return done[name]  # type: ignore[no-any-return]
+    result = await fn()
+    with naming(name):
+        await _call(job, reporting(job, {MEMBER_STEPS: {name: result}}), tx)
+    if tx is None:
+        done[name] = result
+    return result
+
+
+async def _call(job: Job, op: Op[None], tx: Transaction | None) -> None:
+    if tx is not None:
+        await run_async(tx, op)
+        return
+    made = calling(job)(op)
+    if inspect.isawaitable(made):
+        await made
 
 
 async def check(tx: Transaction, *, schema: str = "penstock") -> int:
@@ -149,6 +177,7 @@ class Worker:
         self.running: dict[int, asyncio.Task[object]] = {}
         self.loops: set[asyncio.Task[None]] = set()
         self.failed: BaseException | None = None
+        self.reports, self.reporting = Line(db), asyncio.Lock()  # of all handlers, opened by the first that reports
 
     def stop(self) -> None:
         self.halt.set()
@@ -185,6 +214,7 @@ class Worker:
             task.cancel()
         await asyncio.gather(writer, *others, return_exceptions=True)
         await line.close()
+        await self.reports.close()
         if self.failed is not None:
             raise self.failed
         if busy:
@@ -313,7 +343,12 @@ class Worker:
         while task := self.desk.begin():
             self.running[task.job.lease] = asyncio.ensure_future(self._handle(task))
 
+    async def _report(self, op: Op[None]) -> None:
+        async with self.reporting:
+            await self.reports.call(op)
+
     async def _handle(self, task: Task) -> None:
+        task.job._call = self._report
         start = monotonic()
         how: object
         try:
@@ -382,4 +417,4 @@ async def work_tx(db: Database, queue: str, handler: TxHandlers, *, signals: boo
         await close_all()
 
 
-__all__ = ["Buffer", "Worker", "check", "enqueue", "enqueue_many", "inbox", "publish", "publish_many", "work", "work_tx"]
+__all__ = ["Buffer", "Worker", "check", "enqueue", "enqueue_many", "inbox", "publish", "publish_many", "report", "step", "work", "work_tx"]

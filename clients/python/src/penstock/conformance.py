@@ -75,6 +75,7 @@ def job_line(j: penstock.Job) -> Request:
         "created_at": when(j.created_at),
         "headers": j.headers,
         "payload": base64.b64encode(j.payload).decode(),
+        "report": "" if j.report is None else json.dumps(j.report),
         "lease": str(j.lease),
         "lease_until": when(j.lease_until),
     }
@@ -137,6 +138,9 @@ class SyncTx(Tx):
         module = penstock.inbox if name == "first" else penstock
         return getattr(module, name)(self.tx, *args, schema=self.schema)
 
+    def step(self, job: penstock.Job, name: str, fn: Any, _: Any) -> Any:
+        return penstock.step(job, name, fn, tx=self.tx)
+
 
 class AsyncTx(Tx):
     def __init__(self, loop: Loop, tx: Any, schema: str, end: Callable[[str], Any] | None = None):
@@ -162,6 +166,9 @@ class AsyncTx(Tx):
     def call(self, name: str, *args: Any) -> Any:
         module: Any = aio.inbox if name == "first" else aio
         return self.loop.do(getattr(module, name)(self.tx, *args, schema=self.schema))
+
+    def step(self, job: penstock.Job, name: str, _: Any, fn: Any) -> Any:
+        return self.loop.do(aio.step(job, name, fn, tx=self.tx))
 
 
 def sqlalchemy_url(url: str) -> str:
@@ -275,8 +282,8 @@ class Database:
 class Call:
     """A handler that waits for instructions of the harness."""
 
-    def __init__(self) -> None:
-        self.said: queue.SimpleQueue[object] = queue.SimpleQueue()
+    def __init__(self, job: penstock.Job) -> None:
+        self.job, self.said = job, queue.SimpleQueue[object]()
 
 
 class Unreadable(Exception):  # noqa: N818
@@ -387,6 +394,28 @@ class Program:
         db = self.dbs[r["db"]]
         return db.call(db.sql.dead_letter(r["queue"], int(r["lease"]), r.get("error") or ""))
 
+    def report(self, r: Request) -> object:
+        db = self.dbs[r["db"]]
+        return db.call(db.sql.report(r["queue"], int(r["lease"]), r["report"]))
+
+    def step(self, r: Request) -> object:
+        job, ran = self.calls[r["call"]].job, []
+
+        def fn() -> str:
+            ran.append(True)
+            return str(r["result"])
+
+        async def afn() -> str:
+            return fn()
+
+        if r.get("tx"):
+            result = self.txs[r["tx"]].step(job, r["name"], fn, afn)
+        elif job._call and asyncio.iscoroutinefunction(job._call):
+            result = self.loop.do(aio.step(job, r["name"], afn))
+        else:
+            result = penstock.step(job, r["name"], fn)
+        return {"ran": bool(ran), "result": result}
+
     def maintain(self, r: Request) -> object:
         db = self.dbs[r["db"]]
         return db.call(db.sql.maintain(r["queue"]))
@@ -421,7 +450,7 @@ class Program:
     # Workers
 
     def _event(self, worker: str, job: penstock.Job, tx: Any) -> tuple[str, Call, str | None]:
-        name, call, held = str(next(numbers)), Call(), None
+        name, call, held = str(next(numbers)), Call(job), None
         self.calls[name] = call
         if tx is not None:
             held = str(next(numbers))

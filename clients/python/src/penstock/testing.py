@@ -132,6 +132,7 @@ def run_one(tx: Transaction, queue: str, handler: Handlers | App | None = None, 
     _, jobs = run(tx, desk.sql.claim(queue, 1, desk.o.lease, group_key, "test"))
     if not jobs:
         raise NoJobError(f"there is no job to run in {queue!r}")
+    jobs[0]._call = lambda op: run(tx, op)
     how: object
     try:
         strangers = MET.setdefault((schema, queue), Met(queue, desk.o))

@@ -4,8 +4,11 @@ import java.nio.charset.StandardCharsets;
 import java.time.Instant;
 import java.time.temporal.ChronoUnit;
 import java.util.Collections;
+import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.concurrent.Callable;
+import java.util.function.Consumer;
 
 /** A claimed job. */
 public final class Job {
@@ -21,11 +24,17 @@ public final class Job {
     static final String HEADERS = "case when headers is not null then array(select unnest(array[h.key, h.value]) from jsonb_each_text(headers) h) end";
     static final String COLUMNS = "id, key, group_key, priority, attempt, cast(extract(epoch from created_at) * 1000000 as bigint), " + HEADERS + ", payload";
 
+    private static final int MAX_STEP = 100;
+
     private final Object[] row;
+    private final String queue;
+    private Map<String, String> steps; // results by name, once one is asked for
     volatile Aborted aborted;
+    volatile Consumer<Consumer<Queue>> caller; // calls the queue as the worker that runs the job
 
     /** The columns, and the lease and its end if it has one. */
-    Job(Object[] row) {
+    Job(String queue, Object[] row) {
+        this.queue = queue;
         this.row = row;
     }
 
@@ -63,7 +72,89 @@ public final class Job {
     }
 
     public Map<String, String> headers() {
-        return headers(row[6]);
+        Map<String, String> all = headers(row[6]);
+        if (!all.containsKey(Penstock.HEADER_REPORT)) {
+            return all;
+        }
+        Map<String, String> others = new LinkedHashMap<>(all); // they may be copied to another job, which has no report
+        others.remove(Penstock.HEADER_REPORT);
+        return Collections.unmodifiableMap(others);
+    }
+
+    /** What the last attempt that reported has reported, as JSON, or null. The results of its steps are in the member penstock-steps. */
+    public String report() {
+        return headers(row[6]).get(Penstock.HEADER_REPORT);
+    }
+
+    /**
+     * Replaces the report of this job, which runs: its progress, or its result. The results of its steps stay. The next attempt has it. It is JSON
+     * of up to 64 KiB, an object if the job has steps. Throws a LeaseLostException.
+     */
+    public void report(String json) {
+        call(null, q -> q.report(lease(), json));
+    }
+
+    /** The same, in a transaction. */
+    public void report(Penstock tx, String json) {
+        call(tx, q -> q.report(lease(), json));
+    }
+
+    /**
+     * Runs a part of the job that is not to run again once it has returned: a later attempt gets the result, which is kept with the job. An
+     * exception is not kept. The name is different for each step of a job.
+     *
+     * If the process dies after the part has returned, and before its result is written, it runs again.
+     */
+    public String step(String name, Callable<String> part) throws Exception {
+        return step(null, name, part);
+    }
+
+    /** The same, with a result that is written in a transaction. If that commits, the step has run. So what it writes there takes effect once. */
+    public String step(Penstock tx, String name, Callable<String> part) throws Exception {
+        if (Values.text("step", name, MAX_STEP) == null) {
+            throw new FieldException("step", "has no name (give each step of a job a different one)");
+        }
+        Map<String, String> done = steps(tx);
+        synchronized (done) {
+            if (done.containsKey(name)) {
+                return done.get(name);
+            }
+        }
+        String result = part.call();
+        try {
+            call(tx, q -> q.step(lease(), name, result));
+        } catch (LeaseLostException e) {
+            throw e;
+        } catch (PenstockException e) {
+            throw new PenstockException("the result of step " + name + ": " + e.getMessage(), e.getCause());
+        }
+        if (tx == null) {
+            synchronized (done) {
+                done.put(name, result);
+            }
+        }
+        return result;
+    }
+
+    private synchronized Map<String, String> steps(Penstock tx) {
+        if (steps == null) {
+            Map<String, String> kept = new HashMap<>();
+            if (report() != null) {
+                call(tx, q -> kept.putAll(q.steps(report())));
+            }
+            steps = kept;
+        }
+        return steps;
+    }
+
+    private void call(Penstock tx, Consumer<Queue> statement) {
+        if (tx != null) {
+            statement.accept(tx.queue(queue));
+        } else if (caller != null) {
+            caller.accept(statement);
+        } else {
+            throw new FieldException("job", "is not run by a worker (give the transaction)");
+        }
     }
 
     public byte[] payload() {

@@ -14,9 +14,11 @@ import javax.sql.DataSource;
  */
 public final class Penstock {
     /** The version of the schema that this client was written for. An older one lacks functions that it calls. */
-    public static final long SCHEMA_VERSION = 270;
+    public static final long SCHEMA_VERSION = 273;
     /** The header that carries the kind of a job. A message that becomes a job may carry it as well. */
     public static final String HEADER_KIND = "penstock-kind";
+    /** The header that carries the report of an earlier attempt. */
+    static final String HEADER_REPORT = "penstock-report";
 
     private final Execute execute;
     private final DataSource dataSource;

@@ -4,7 +4,9 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collection;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 
 /** The statements of workers, for your own loops and for transactions that end jobs. */
 public final class Queue {
@@ -39,7 +41,7 @@ public final class Queue {
             if (row[0] == null) {
                 acked.add((Long) row[8]);
             } else {
-                jobs.add(new Job(row));
+                jobs.add(new Job(name, row));
             }
         }
         return new Claimed(jobs, acked);
@@ -47,7 +49,7 @@ public final class Queue {
 
     /** Takes jobs within the caller's transaction. They are removed by its commit, and come back after its rollback. They have no lease. */
     public List<Job> dequeue(int n, String groupKey) {
-        return call("select " + Job.COLUMNS, "dequeue", "int, text", n, groupKey).stream().map(Job::new).toList();
+        return call("select " + Job.COLUMNS, "dequeue", "int, text", n, groupKey).stream().map(row -> new Job(name, row)).toList();
     }
 
     /** Ends jobs that are done. Returns the leases that were held, as extend and release do. */
@@ -80,6 +82,26 @@ public final class Queue {
         call("select", "dead_letter", "bigint, text", lease, Values.storable(error));
     }
 
+    /** Replaces the report of a job that runs, but for the results of its steps. It is JSON. Throws a LeaseLostException. */
+    public void report(long lease, String json) {
+        call("select", "report", "bigint, jsonb", lease, json);
+    }
+
+    /** Adds the result of a step to the report of a job that runs. */
+    void step(long lease, String step, String result) {
+        penstock.rows("select " + penstock.quotedSchema() + ".report(cast(? as text), cast(? as bigint), jsonb_build_object('penstock-steps', jsonb_build_object(cast(? as text), cast(? as text))))",
+            name, lease, step, result);
+    }
+
+    /** The results of steps in a report. */
+    Map<String, String> steps(String report) {
+        Map<String, String> results = new HashMap<>();
+        for (Object[] row : penstock.rows("select s.key, s.value from jsonb_each_text(cast(cast(? as text) as jsonb) -> 'penstock-steps') s", report)) {
+            results.put((String) row[0], (String) row[1]);
+        }
+        return results;
+    }
+
     /** Does the queue's housekeeping. Call it about twice a second while a worker runs. */
     public void maintain() {
         call("select", "maintain_queue", "");
@@ -97,7 +119,7 @@ public final class Queue {
     private List<Object[]> call(String select, String function, String types, Object... more) {
         StringBuilder text = new StringBuilder(select).append(select.equals("select") ? " " : " from ").append(penstock.quotedSchema()).append('.').append(function).append("(cast(? as text)");
         for (String type : types.isEmpty() ? new String[0] : types.split(", ")) {
-            text.append(type.equals("interval") ? ", cast(cast(? as text) as interval)" : ", cast(? as " + type + ")");
+            text.append(type.equals("interval") || type.equals("jsonb") ? ", cast(cast(? as text) as " + type + ")" : ", cast(? as " + type + ")");
         }
         List<Object> values = new ArrayList<>(Arrays.asList(more));
         values.add(0, name);

@@ -57,6 +57,7 @@ public final class Testing {
         if (jobs.isEmpty()) {
             throw new AssertionError("there is no job to run in " + queue);
         }
+        jobs.get(0).caller = reports -> { }; // it has no lease
         try {
             return new Ran(jobs.get(0), Objects.requireNonNullElse(handler.handle(jobs.get(0)), Outcome.done()));
         } catch (Exception e) {

@@ -15,6 +15,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.Consumer;
 import javax.sql.DataSource;
 
 /**
@@ -46,6 +47,7 @@ public final class Worker implements AutoCloseable {
     private final ReentrantLock lock = new ReentrantLock(); // guards the desk
     private final Condition changed = lock.newCondition();
     private final Desk desk;
+    private final Consumer<Consumer<Queue>> caller = this::call; // of handlers that report
     private ExecutorService threads;
     private volatile boolean working;
 
@@ -316,6 +318,7 @@ public final class Worker implements AutoCloseable {
             Task current = task;
             long start = System.nanoTime();
             Throwable how;
+            current.job.caller = caller;
             try {
                 if (locked(() -> beginsIn(current, Thread.currentThread()))) {
                     how = handler.handle(task.job);
@@ -327,6 +330,18 @@ public final class Worker implements AutoCloseable {
             }
             Throwable result = how;
             task = locked(() -> ended(current, result, start));
+        }
+    }
+
+    private void call(Consumer<Queue> statement) {
+        Line line = new Line(penstock, dataSource, queue);
+        try {
+            line.call(q -> {
+                statement.accept(q);
+                return null;
+            });
+        } finally {
+            line.close();
         }
     }
 

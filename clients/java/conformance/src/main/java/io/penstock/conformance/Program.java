@@ -55,6 +55,7 @@ public final class Program {
     private final Map<String, Transaction> transactions = new ConcurrentHashMap<>();
     private final Map<String, Worker> workers = new ConcurrentHashMap<>();
     private final Map<String, CompletableFuture<Outcome>> calls = new ConcurrentHashMap<>();
+    private final Map<String, Job> running = new ConcurrentHashMap<>(); // by call
     private final ExecutorService threads = Executors.newCachedThreadPool(task -> {
         Thread thread = new Thread(task);
         thread.setDaemon(true);
@@ -166,6 +167,19 @@ public final class Program {
             queue(r).deadLetter(Long.parseLong(text(r, "lease", "")), text(r, "error", ""));
             return null;
         });
+        ops.put("report", r -> {
+            queue(r).report(Long.parseLong(text(r, "lease", "")), text(r, "report", ""));
+            return null;
+        });
+        ops.put("step", r -> {
+            Job job = found(running, text(r, "call", ""));
+            boolean[] ran = {false};
+            String result = job.step(has(r, "tx") ? tx(r).penstock() : null, text(r, "name", ""), () -> {
+                ran[0] = true;
+                return text(r, "result", "");
+            });
+            return Map.of("ran", ran[0], "result", result);
+        });
         ops.put("maintain", r -> {
             queue(r).maintain();
             return null;
@@ -235,6 +249,7 @@ public final class Program {
         String name = name();
         CompletableFuture<Outcome> call = new CompletableFuture<>();
         calls.put(name, call);
+        running.put(name, job);
         Map<String, Object> event = new LinkedHashMap<>(Map.of("event", "job", "worker", worker, "call", name, "job", json(job)));
         if (tx != null) {
             event.put("tx", tx);
@@ -250,6 +265,8 @@ public final class Program {
             throw e;
         } catch (ExecutionException e) {
             throw e.getCause() == UNREADABLE ? new Unreadable() : (Exception) e.getCause();
+        } finally {
+            running.remove(name);
         }
     }
 
@@ -382,6 +399,7 @@ public final class Program {
         job.put("created_at", j.createdAt().toString());
         job.put("headers", j.headers());
         job.put("payload", Base64.getEncoder().encodeToString(j.payload()));
+        job.put("report", j.report());
         job.put("lease", Long.toString(j.lease()));
         job.put("lease_until", j.leaseUntil().toString());
         return job;
