@@ -55,15 +55,18 @@ begin
 end $$;
 
 -- _tokens returns how many jobs a rate lets start now (GCRA). next_at is when the next one would start if they were evenly spread; it is ahead
--- of the clock by at most burst intervals. After a clock was set back it is further ahead, which counts as that much: so the wait is one
--- interval at most.
+-- of the clock by at most burst intervals. After a clock was set back it can be further ahead. If the next job would wait for
+-- longer than per it starts at once, and the next state goes by the new time.
 create or replace function _tokens(next_at timestamptz, rate int, per interval, burst int) returns int
 language plpgsql volatile set search_path from current as $$
 declare
     every constant float8 := extract(epoch from per) / rate;
-    ahead constant float8 := coalesce(least(greatest(extract(epoch from next_at - clock_timestamp()), 0), coalesce(burst, 1) * every), 0);
+    room  constant float8 := coalesce(burst, 1) * every - coalesce(greatest(extract(epoch from next_at - clock_timestamp()), 0), 0);
 begin
-    return floor((coalesce(burst, 1) * every - ahead) / every + 1e-9);
+    if every - room > extract(epoch from per) + 0.001 then
+        return 1;
+    end if;
+    return greatest(floor(room / every + 1e-9), 0);
 end $$;
 
 -- _after_starts returns the next state's next_at, after some jobs have started.
@@ -73,7 +76,7 @@ declare
     now   constant timestamptz := clock_timestamp();
     every constant interval := per / rate::float8;
 begin
-    return greatest(least(coalesce(next_at, now), now + coalesce(burst, 1) * every), now) + started * every;
+    return greatest(least(coalesce(next_at, now), now + (coalesce(burst, 1) - 1) * every), now) + started * every;
 end $$;
 
 -- _count_group counts the running jobs of a group, but for those that the leases acks end, and lists their leases. Of leases up to upto, all

@@ -1,0 +1,255 @@
+package postgres_test
+
+import (
+	"cmp"
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock/internal/test/suite"
+	"github.com/penstock/penstock/internal/test/testseed"
+)
+
+// A group that admits nothing is in no other's way: whatever it holds, a search for groups and a claim of another group read as much.
+func TestFullGroupCostsNothing(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.Exec("select penstock.set_group('q', 'full', max_running => 1), penstock.set_group('q', 'rated', rate => 1, per => '1 day'), penstock.hold_group('q', 'held', '1 day')")
+	add := func(n int) {
+		f.Exec("select penstock.enqueue_many('q', array_fill('x'::text, array[3 * $1::int]), group_keys => array(select g from generate_series(1, $1::int), unnest('{full,rated,held}'::text[]) g))", n)
+	}
+	add(3)
+	for _, group := range []string{"full", "rated"} {
+		if got := f.claimOn(f.Conn, 2, group); len(got) != 1 {
+			t.Fatalf("%d jobs of the group %s run", len(got), group)
+		}
+	}
+	measure := func() (reads [2]int64) {
+		f.Exec("select penstock.enqueue('q', 'x', group_key => 'other')")
+		f.wantText("other", "select string_agg(g, ' ') from penstock.ready_groups('q') g")
+		f.Exec(`select setval('penstock."_q.maintained"', (extract(epoch from clock_timestamp()) * 1000 + 100)::bigint)`) // none meanwhile
+		reads[0] = f.reads("select penstock.ready_groups('q')")
+		reads[1] = f.reads("select penstock.ack_many('q', array(select lease from penstock.claim('q', 1, group_key => 'other')))")
+		return reads
+	}
+	few := measure()
+	add(testseed.Steps(3000))
+	many := measure()
+	for i, what := range []string{"a search", "a claim"} {
+		if many[i] > few[i]+20 {
+			t.Errorf("%s read %d entries with few jobs in groups that admit none, and %d with many", what, few[i], many[i])
+		}
+	}
+}
+
+// While a snapshot keeps every dead row, a claim of a group with limit and rate reads as much after thousands of others.
+func TestAdmissionStaysFlat(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.pin()
+	f.Exec("select penstock.set_group('q', 'a', max_running => 3, rate => 1000000, per => '1 s', burst => 1000000), penstock.set_group('q', 'b', max_running => 3)")
+	for _, group := range []string{"a", "b"} {
+		f.Exec("select penstock.enqueue_many('q', array_fill('x'::text, array[$1::int]), group_keys => array_fill($2::text, array[$1::int]))", 4000, group)
+		stays := f.claimOn(f.Conn, 1, group)[0] // one that is busy for long
+		round := func() int64 {
+			var reads int64
+			for range 100 {
+				tx := f.begin(f.Conn)
+				reads += f.readsIn(tx, "select penstock._admit(q.id, $1, 1, null), penstock._group_open(q.id, $1) from penstock._queue q where q.name = 'q'", group)
+				f.Must(tx.Rollback(f.Ctx))
+				f.Exec("select penstock.ack_many('q', array(select lease from penstock.claim('q', 1, group_key => $1)))", group)
+			}
+			return reads / 100
+		}
+		first := round()
+		var last int64
+		for range 10 {
+			last = round()
+		}
+		t.Logf("%s: %d, then %d entries", group, first, last)
+		if last > first+first/10+100 { // up to a hundred claims since the state was written last
+			t.Errorf("an admission to the group %s read %d entries at first, and %d after a thousand others", group, first, last)
+		}
+		f.wantText(fmt.Sprint(stays.lease), "select string_agg(lease::text, ' ') from penstock._lease where group_key = $1", group)
+	}
+}
+
+// A claim that began before the first limit of a group was set, and commits afterwards, is counted soon.
+func TestLeasesFromBeforeALimit(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.Exec("select penstock.enqueue_many('q', array_fill('x'::text, array[30]), group_keys => array_fill('a'::text, array[30]))")
+	tx := f.begin(f.Connect())
+	if got := f.claimOn(tx, 2, "a"); len(got) != 2 {
+		t.Fatal("no jobs")
+	}
+	f.Exec("select count(*) from penstock.ack_claim('q', '{}', 10, group_key => 'a')") // in one row
+	f.Exec("select penstock.set_group('q', 'a', max_running => 13)")
+	f.Must(tx.Commit(f.Ctx))
+	f.Exec(`select setval('penstock."_q.maintained"', 0)`)
+	f.maintain()
+	f.Eventually("all are counted", func() bool {
+		f.maintain()
+		return f.Number("select count(*) from penstock._lease where counted is null") == 0
+	})
+	if got := f.claimOn(f.Conn, 5, "a"); len(got) != 1 {
+		t.Errorf("12 ran of 13 that may, and %d were claimed", len(got))
+	}
+	f.Exec("select penstock.set_group('q', 'a')")
+	f.Eventually("the flag is lowered, and what was noted is forgotten", func() bool {
+		f.maintain()
+		return f.Number("select watched::int from penstock.queue_internals") == 0 && f.Number("select count(*) from penstock._group_state") == 0
+	})
+}
+
+// A clock that was far ahead has noted starts in what is the future now. They hold a group up for one interval, not until then.
+func TestRateAfterAClockWasSetBack(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.Exec("select penstock.set_group('q', 'a', rate => 10, per => '1 s', burst => 5), penstock.enqueue('q', 'x', group_key => 'a')")
+	f.Exec("insert into penstock._group_state (queue, group_key, next_at) select id, 'a', now() + interval '1 year' from penstock._queue")
+	f.Eventually("a job starts", func() bool { return len(f.claimOn(f.Conn, 1, "a")) == 1 })
+	f.wantText("true", "select (next_at < now() + interval '1 minute')::text from penstock._group_state order by n desc limit 1")
+}
+
+// Holds and rates outlive turns of the ring that they are in, and the ring stays small.
+func TestGroupStatesAreCarriedOver(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.pin()
+	f.Exec("select penstock.set_group('q', 'rated', rate => 1, per => '1 day'), penstock.enqueue('q', 'x', group_key => 'rated'), penstock.enqueue('q', 'x', group_key => 'rated')")
+	if got := f.claimOn(f.Conn, 2, "rated"); len(got) != 1 {
+		t.Fatalf("%d jobs have started", len(got))
+	}
+	alive := f.text(`select substring(prosrc from '\(r\.next_at.*s\.n > r\.n\)') from pg_proc where proname = '_reclaim_pairs'`)
+	f.Exec("select penstock.hold_group('q', 'held', '1 day', 'first')")
+	for round := range 5 {
+		f.Exec("select penstock.hold_group('q', 'held', '1 day', 'round ' || $1::int), penstock.hold_group('q', 'short', '1 day')", round)
+		f.Exec("select penstock.hold_group('q', 'short', '0')")
+		f.Exec("select penstock.hold_group('q', 'g' || i, '1 ms') from generate_series(1, 1000) i")
+		for range 5 {
+			f.Exec("update penstock._pair set again = null")
+			f.Exec("select penstock._reclaim_pair('_group_state', 65536, $1)", alive)
+		}
+		f.wantText(fmt.Sprintf("held round %d", round), "select string_agg(group_key || ' ' || reason, ', ') from penstock.group_policies('q') where held_until > now() + interval '1 h'")
+		if got := f.claimOn(f.Conn, 2, "rated"); len(got) != 0 {
+			t.Errorf("after %d turns the rate let %d more start", round, len(got))
+		}
+	}
+	if size := f.pairSize("_group_state"); size > 1<<20 {
+		t.Errorf("the ring has %d bytes", size)
+	}
+}
+
+// Who may do it: an operator sets and holds, a worker holds, an enqueuer neither.
+func TestWhoSetsPolicies(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	const set, hold, list = "select penstock.set_group('q', 'a', weight => 2)", "select penstock.hold_group('q', 'a', '1 s')", "select * from penstock.group_policies('q')"
+	for _, c := range []struct {
+		grant           string
+		allowed, denied []string
+	}{
+		{"grant_operator", []string{set, hold, list, "select * from penstock.queue_groups('q')"}, []string{"select * from penstock._group", "insert into penstock._group_state (queue, group_key) values (1, '')"}},
+		{"grant_worker", []string{hold}, []string{set, list}},
+		{"grant_enqueuer", nil, []string{set, hold, list}},
+	} {
+		name, asRole := f.role()
+		f.Exec("select penstock."+c.grant+"('q', $1)", name)
+		f.wantMay(asRole, c.allowed, c.denied)
+	}
+}
+
+// Random claims, ends, deaths and limits of several sessions at once. No job starts while as many as may run hold leases, by the
+// database's own order: a claim notes how many run in the transaction that holds the group's lock.
+func TestLimitsWalk(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	env := suite.NewEnv(t)
+	groups := []string{"", "a", "b"}
+	const limit = 4
+	f.Exec("select penstock.set_group('q', '*', max_running => $1)", limit)
+	jobs := testseed.Steps(300)
+	f.Exec("select penstock.enqueue_many('q', array_fill('x'::text, array[$1::int]), group_keys => array(select ($2::text[])[1 + i % 3] from generate_series(1, $1::int) i))", jobs, groups)
+	f.Exec("select penstock.set_queue('q', max_attempts => 1000000)")
+	left := func(conn *pgx.Conn) (n int) {
+		f.Must(conn.QueryRow(f.Ctx, "select (select count(*) from penstock.q) + (select count(*) from penstock._scheduled) + (select count(*) from penstock._lease)").Scan(&n))
+		return n
+	}
+	const workers = 4
+	conns := make([]*pgx.Conn, workers)
+	for i := range conns {
+		conns[i] = f.Connect()
+	}
+	f.Must(suite.Concurrently(workers, func(i int) error {
+		random, conn := env.Random(i), conns[i]
+		for step := 0; ; step++ {
+			if step%20 == 0 && left(conn) == 0 {
+				return nil
+			}
+			group := groups[random.IntN(len(groups))]
+			var ids []int64
+			err := pgx.BeginFunc(f.Ctx, conn, func(tx pgx.Tx) error {
+				n, over := 1+random.IntN(3), 0
+				rows, err := tx.Query(f.Ctx, "select lease from penstock.claim('q', $1, '1 h', $2, 'w')", n, group)
+				if err != nil {
+					return err
+				}
+				if ids, err = pgx.CollectRows(rows, pgx.RowTo[int64]); err != nil || len(ids) == 0 {
+					return err
+				}
+				if err := tx.QueryRow(f.Ctx, "select count(*) from penstock._lease where group_key = $1", group).Scan(&over); err != nil {
+					return err
+				}
+				if over > limit {
+					return fmt.Errorf("%d jobs of the group %q run, %d may", over, group, limit)
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			if len(ids) > 0 {
+				switch random.IntN(6) {
+				case 0: // its worker dies, and the lease ends
+					_, err = conn.Exec(f.Ctx, "select penstock.extend_many('q', $1, '1 ms')", ids)
+				case 1:
+					_, err = conn.Exec(f.Ctx, "select penstock.release_many('q', $1)", ids)
+				case 2:
+					_, err = conn.Exec(f.Ctx, "select penstock.retry('q', l, '0') from unnest($1::bigint[]) l", ids)
+				default:
+					_, err = conn.Exec(f.Ctx, "select penstock.ack_many('q', $1)", ids)
+				}
+			}
+			if err == nil && step%5 == 0 {
+				_, err = conn.Exec(f.Ctx, "select penstock.maintain_queue('q')")
+			}
+			if err := cmp.Or(err, f.Ctx.Err()); err != nil {
+				return err
+			}
+		}
+	}))
+}
+
+// The jobs that a call ends make room for those that it claims: a worker with as many slots as the limit needs one call for both.
+func TestAcksMakeRoomInTheSameCall(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.Exec("select penstock.set_group('q', 'a', max_running => 2), penstock.enqueue_many('q', array_fill('x'::text, array[6]), group_keys => array_fill('a'::text, array[6]))")
+	held := f.claimOn(f.Conn, 3, "a")
+	for range 2 {
+		var more []leased
+		rows, err := f.Conn.Query(f.Ctx, "select coalesce(id, 0), lease from penstock.ack_claim('q', $1, 3, group_key => 'a') where id is not null", []int64{held[0].lease, held[1].lease})
+		f.Must(err)
+		more, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (l leased, err error) {
+			err = row.Scan(&l.id, &l.lease)
+			return l, err
+		})
+		f.Must(err)
+		if len(more) != 2 {
+			t.Fatalf("a call that ended two of two jobs that may run brought %d", len(more))
+		}
+		held = more
+	}
+}
