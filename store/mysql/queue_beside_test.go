@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -204,5 +207,27 @@ func TestClaimsOfKeysTakeTurns(t *testing.T) {
 	}
 	if len(got) != 2 || got[0] != ids[0] || got[1] != ids[1] {
 		t.Errorf("claimed the jobs %d, want the first two", got)
+	}
+}
+
+// MySQL takes no lock of a list in JSON, so such a statement names the tables that it locks. MariaDB does not mind either way, and the
+// tests of every day run on it alone.
+func TestListsAreNotLocked(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("sql/*.sql")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d statements, %v", len(files), err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for statement := range strings.SplitSeq(string(text), ";\n") {
+			locks := strings.Contains(statement, "for update") || strings.Contains(statement, "in share mode")
+			if locks && strings.Contains(statement, "json_table(") && !strings.Contains(statement, "for update /*!80001 of ") {
+				t.Errorf("%s: write for update /*!80001 of TABLE */", file)
+			}
+		}
 	}
 }
