@@ -1,10 +1,8 @@
 package penstock
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"strings"
 	"time"
 )
@@ -18,9 +16,6 @@ const (
 	MinPriority = -16
 	MaxPriority = 15
 )
-
-// HeaderKind is the header that carries the kind of a job. A message that becomes a job may carry it as well.
-const HeaderKind = "penstock-kind"
 
 // MemberSteps is the member of a report that holds the results of steps by their names, see work.Step.
 const MemberSteps = "penstock-steps"
@@ -47,18 +42,29 @@ type NewJob struct {
 	// DedupKey: within the queue's deduplication window, a second job with the same key
 	// is not enqueued. Empty means no deduplication.
 	DedupKey string
+	// UniqueKey: the queue has at most one job with it that has not ended, see OnConflict. It is the job's key as well, so Key
+	// is empty or the same. Empty means that the job is not unique.
+	UniqueKey string
+	// OnConflict says what happens if the queue has such a job. Default OnConflictIgnore.
+	OnConflict OnConflict
+	// DebounceMax limits how long OnConflictDebounce puts a job off, from when it was first enqueued. 0 means no limit.
+	DebounceMax time.Duration
+	// MaxAttempts is after how many attempts the job becomes a dead letter. 0 means as many as the queue's.
+	MaxAttempts int
+	// Timeout is how long an attempt may take, at least a millisecond: the handler's context ends then. 0 means as long as the
+	// handler's timeout says.
+	Timeout time.Duration
+	// Deadline is when the job is worth nothing any more: from then on no attempt begins, and the job ends as expired. It is not a
+	// dead letter. Zero means never.
+	Deadline time.Time
 	Headers  map[string]string
 }
 
 // Validate returns a *FieldError for the first field that a store could not carry.
 // Every store calls it before it writes.
 func (j *NewJob) Validate() error {
-	header := j.Headers[HeaderKind]
-	if err := ValidateKind(cmp.Or(j.Kind, header)); err != nil {
+	if err := j.validateOptions(); err != nil {
 		return err
-	}
-	if j.Kind != "" && header != "" && header != j.Kind {
-		return &FieldError{Field: "kind", Problem: fmt.Sprintf("is %q, and the header %s says %q", j.Kind, HeaderKind, header), Hint: "give one of them"}
 	}
 	carried := Message{Key: j.Key, Headers: j.AllHeaders(), Payload: j.Payload}
 	if err := carried.Validate(); err != nil {
@@ -79,17 +85,6 @@ func (j *NewJob) Validate() error {
 	return nil
 }
 
-// AllHeaders returns the headers that a store writes: Headers, and the kind. It changes neither.
-func (j *NewJob) AllHeaders() map[string]string {
-	if j.Kind == "" {
-		return j.Headers
-	}
-	all := make(map[string]string, len(j.Headers)+1)
-	maps.Copy(all, j.Headers)
-	all[HeaderKind] = j.Kind
-	return all
-}
-
 // ValidateKind returns a *FieldError for a kind that no job can have. The empty kind is that of jobs without one.
 func ValidateKind(kind string) error {
 	if err := ValidateText("kind", kind, MaxKindBytes); err != nil {
@@ -103,9 +98,9 @@ func ValidateKind(kind string) error {
 
 // Enqueued is the result of enqueueing a NewJob.
 type Enqueued struct {
-	// ID is the id of the job. For a duplicate it is the id of the first job.
+	// ID is the id of the job. For a duplicate it is the id of the job that was there.
 	ID int64
-	// Deduplicated: nothing was written, because the queue had a job with its DedupKey.
+	// Deduplicated: no job was added, because the queue had one with its DedupKey or UniqueKey.
 	Deduplicated bool
 }
 
@@ -127,9 +122,6 @@ type Job struct {
 	// LeaseUntil is when the lease ends at the earliest. If the claim also did maintenance, it ends a little later.
 	LeaseUntil time.Time
 }
-
-// Kind says which handler takes the job. It is ” for a job without a kind.
-func (j Job) Kind() string { return j.Headers[HeaderKind] }
 
 // QueueOrder is the order in which jobs of one priority run.
 type QueueOrder string

@@ -2,6 +2,7 @@ package penstock_test
 
 import (
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -34,8 +35,41 @@ func TestNewJobValidate(t *testing.T) {
 		{"priority", penstock.NewJob{Priority: penstock.MaxPriority + 1}},
 		{"headers", penstock.NewJob{Headers: map[string]string{"": "x"}}},
 		{"not before", penstock.NewJob{NotBefore: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}},
+		{"", penstock.NewJob{UniqueKey: "u", Key: "u", OnConflict: penstock.OnConflictDebounce, DebounceMax: time.Second, MaxAttempts: 1, Timeout: time.Millisecond, Deadline: time.Now()}},
+		{"max attempts", penstock.NewJob{MaxAttempts: 1e9}},
+		{"max attempts", penstock.NewJob{MaxAttempts: 2, Headers: map[string]string{penstock.HeaderMaxAttempts: "3"}}},
+		{"timeout", penstock.NewJob{Timeout: -time.Second}},
+		{"timeout", penstock.NewJob{Headers: map[string]string{penstock.HeaderTimeout: "0.0"}}},
+		{"debounce max", penstock.NewJob{UniqueKey: "u", OnConflict: penstock.OnConflictReplace, DebounceMax: time.Second}},
+		{"deadline", penstock.NewJob{Deadline: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}},
+		{"deadline", penstock.NewJob{Headers: map[string]string{penstock.HeaderDeadline: "2026-11-27T17:00:00.1234567Z"}}},
 	} {
 		wantField(t, c.job.Validate(), c.field)
+	}
+}
+
+// Options become headers, and are read from them.
+func TestNewJobOptionsAreHeaders(t *testing.T) {
+	j := penstock.NewJob{
+		Kind: "k", UniqueKey: "u", OnConflict: penstock.OnConflictDebounce, DebounceMax: time.Minute, MaxAttempts: 3, Timeout: 1500 * time.Millisecond,
+		Deadline: time.Date(2026, 11, 27, 17, 0, 0, 120_000_000, time.FixedZone("", 3600)), Headers: map[string]string{"h": "1"},
+	}
+	headers := j.AllHeaders()
+	want := map[string]string{"h": "1", "penstock-kind": "k", "penstock-unique-key": "u", "penstock-on-conflict": "debounce", "penstock-debounce-max": "60", "penstock-max-attempts": "3", "penstock-timeout": "1.5", "penstock-deadline": "2026-11-27T16:00:00.12Z"}
+	if !maps.Equal(headers, want) || len(j.Headers) != 1 {
+		t.Errorf("the headers are %v, want %v", headers, want)
+	}
+	read := penstock.NewJob{Headers: headers}
+	read.ReadHeaders()
+	if read.Kind != j.Kind || read.UniqueKey != j.UniqueKey || read.OnConflict != j.OnConflict || read.DebounceMax != j.DebounceMax || read.MaxAttempts != j.MaxAttempts || read.Timeout != j.Timeout || !read.Deadline.Equal(j.Deadline) {
+		t.Errorf("read %+v, want %+v", read, j)
+	}
+	if err := read.Validate(); err != nil {
+		t.Error(err)
+	}
+	job := penstock.Job{Headers: headers}
+	if job.MaxAttempts() != 3 || job.Timeout() != j.Timeout || !job.Deadline().Equal(j.Deadline) {
+		t.Errorf("the job has %d, %s, %s", job.MaxAttempts(), job.Timeout(), job.Deadline())
 	}
 }
 

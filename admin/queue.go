@@ -61,6 +61,8 @@ type QueueStatus struct {
 	Waiting int64 `json:"waiting"`
 	// DeadLetters counts the queue's dead letters.
 	DeadLetters int64 `json:"dead_letters"`
+	// Expired counts the jobs that have ended because their deadline had passed, since the queue was created.
+	Expired int64 `json:"expired"`
 	// OldestAge is the age of the oldest ready job; 0 if there is none.
 	OldestAge time.Duration `json:"oldest_age_ns"`
 	// AtLeast names the figures that were not counted to their end, by their names in JSON.

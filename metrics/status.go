@@ -120,6 +120,7 @@ var (
 	ofQueue   = []value[admin.QueueStatus]{
 		gaugeOf(desc("queue_oldest_ready_age_seconds", "The age of the oldest ready job; 0 without one.", "queue"), func(q *admin.QueueStatus) float64 { return q.OldestAge.Seconds() }),
 		gaugeOf(desc("queue_dead_letters", "Dead letters that are kept.", "queue"), func(q *admin.QueueStatus) float64 { return float64(q.DeadLetters) }),
+		{desc("queue_expired_total", "Jobs that ended because their deadline had passed, since the queue was created.", "queue"), prometheus.CounterValue, func(q *admin.QueueStatus) float64 { return float64(q.Expired) }},
 		gaugeOf(desc("queue_paused", "Whether the queue is paused.", "queue"), func(q *admin.QueueStatus) float64 { return one(q.Paused != nil && *q.Paused) }),
 		gaugeOf(desc("queue_done_bytes", "What kept jobs that are done take on disk.", "queue"), func(q *admin.QueueStatus) float64 { return float64(q.DoneBytes) }),
 		gaugeOf(desc("queue_bytes", "Size of the queue's own tables on disk, with indexes.", "queue"), func(q *admin.QueueStatus) float64 { return float64(q.Bytes) }),

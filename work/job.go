@@ -93,7 +93,15 @@ func (w *worker) call(ctx context.Context, job penstock.Job) (err error) {
 			err = panicError(r, panicStack(debug.Stack()))
 		}
 	}()
-	err = w.handle(ctx, job)
+	timeout, deadline := job.Timeout(), job.Deadline()
+	switch {
+	case !deadline.IsZero() && !time.Now().Before(deadline): // it was claimed ahead, or before a pause of the process
+		err = Snooze(time.Second) // a claim then ends it as expired, by the database's clock
+	case timeout > 0:
+		err = within(ctx, timeout, w.handle, job)
+	default:
+		err = w.handle(ctx, job)
+	}
 	read(err)
 	return err
 }

@@ -152,28 +152,38 @@ func isNoHandler(err error) bool {
 	return is
 }
 
-// Timeout is middleware: the handler's context ends after d, and a handler that then returns an error has failed for that reason.
+// Timeout is middleware: the handler's context ends after d, and a handler that then returns an error has failed for that reason. A job
+// with a timeout has that one instead.
 func Timeout(d time.Duration) func(Handler) Handler {
-	over := fmt.Errorf("the job ran longer than its timeout of %s", d)
 	return func(h Handler) Handler {
 		return func(ctx context.Context, job penstock.Job) error {
-			ctx, cancel := context.WithTimeoutCause(ctx, d, over)
-			defer cancel()
-			err := h(ctx, job)
-			if errors.Is(err, context.DeadlineExceeded) && context.Cause(ctx) == over {
-				return fmt.Errorf("%w: %w", over, err)
+			if job.Timeout() > 0 { // the worker sees to it
+				return h(ctx, job)
 			}
-			return err
+			return within(ctx, d, h, job)
 		}
 	}
 }
 
-// MaxAttempts is middleware: a job whose nth attempt fails is a dead letter. A queue whose own limit is lower keeps that.
+// within runs a handler whose context ends after d.
+func within(ctx context.Context, d time.Duration, h Handler, job penstock.Job) error {
+	over := fmt.Errorf("the job ran longer than its timeout of %s", d)
+	ctx, cancel := context.WithTimeoutCause(ctx, d, over)
+	defer cancel()
+	err := h(ctx, job)
+	if errors.Is(err, context.DeadlineExceeded) && context.Cause(ctx) == over {
+		return fmt.Errorf("%w: %w", over, err)
+	}
+	return err
+}
+
+// MaxAttempts is middleware: a job whose nth attempt fails is a dead letter. A queue whose own limit is lower keeps that, and a job with
+// max_attempts has that limit instead.
 func MaxAttempts(n int) func(Handler) Handler {
 	return func(h Handler) Handler {
 		return func(ctx context.Context, job penstock.Job) error {
 			err := h(ctx, job)
-			if job.Attempt >= n && failed(ctx, err) {
+			if job.Attempt >= n && job.MaxAttempts() == 0 && failed(ctx, err) {
 				return penstock.Permanent(err)
 			}
 			return err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -13,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -267,6 +269,38 @@ func TestMuxOptions(t *testing.T) {
 		})(t.Context(), penstock.Job{})
 		if time.Since(start) != time.Minute || err == nil || !strings.HasPrefix(err.Error(), "the job ran longer than its timeout of 1m0s") {
 			t.Errorf("after %s: %v", time.Since(start), err)
+		}
+	})
+}
+
+// A job's own limits come before those of its handler, with and without a Mux.
+func TestJobLimits(t *testing.T) {
+	own := map[string]string{penstock.HeaderTimeout: "2", penstock.HeaderMaxAttempts: "5"}
+	bad := errors.New("bad")
+	if err := work.MaxAttempts(1)(func(context.Context, penstock.Job) error { return bad })(t.Context(), penstock.Job{Attempt: 1, Headers: own}); err != bad {
+		t.Errorf("the handler's limit of attempts counts: got %v", err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		q := newFakeQueue(3)
+		q.waiting[0].Headers = own
+		q.waiting[1].Headers = map[string]string{penstock.HeaderDeadline: time.Now().Add(-time.Second).UTC().Format(time.RFC3339)}
+		var mu sync.Mutex
+		ran := map[int64]time.Duration{}
+		ctx, stop := context.WithCancel(t.Context())
+		time.AfterFunc(10*time.Second, stop)
+		err := work.Run(ctx, releasing{q}, work.Timeout(time.Second)(func(ctx context.Context, j penstock.Job) error {
+			start := time.Now()
+			<-ctx.Done()
+			mu.Lock()
+			ran[j.ID] = time.Since(start)
+			mu.Unlock()
+			return nil
+		}), work.Options{Concurrency: 3})
+		if want := map[int64]time.Duration{1: 2 * time.Second, 3: time.Second}; err != nil || !maps.Equal(ran, want) {
+			t.Errorf("jobs ran for %v, %v, want %v", ran, err, want)
+		}
+		if len(q.freed) == 0 || len(q.dead) > 0 {
+			t.Errorf("the job whose deadline had passed was not given back: %v, dead %v", q.freed, q.dead)
 		}
 	})
 }

@@ -62,6 +62,37 @@ func TestEnqueueOne(t *testing.T) {
 	})
 }
 
+// Options of a job by flags and by fields of a line. SQLite refuses those that it does not have.
+func TestEnqueueOptions(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, d *desk) {
+		d.must("queue", "create", "mails")
+		d.cli("enqueue", "mails", "x", "--timeout", "soon").wants(t, terminal.ExitUsage, "--timeout")
+		d.cli("enqueue", "mails", "x", "--deadline", "soon").wants(t, terminal.ExitUsage, `--deadline is "soon": use a time`)
+		d.cli("enqueue", "mails", "x", "--on-conflict", "replace").wants(t, terminal.ExitUsage, "on conflict is given without a unique key")
+		if strings.HasSuffix(t.Name(), "sqlite") {
+			d.cli("enqueue", "mails", "x", "--unique-key", "u").wants(t, terminal.ExitUsage, "unique key is given, and this database's driver does not have it")
+			d.must("enqueue", "mails", "x", "--timeout", "30s")
+			clitest.Same(t, "headers", fmt.Sprint(d.claim("mails", "")[0].Headers), "map[penstock-timeout:30]")
+			return
+		}
+		flags := []string{"--unique-key", "u", "--on-conflict", "debounce", "--debounce-max", "90s", "--max-attempts", "3", "--timeout", "500ms", "--deadline", "2100-01-01T00:00:00Z"}
+		id := strings.TrimSpace(d.must(append([]string{"enqueue", "mails", "a"}, flags...)...))
+		o := d.run(false, `{"payload":"b","unique_key":"u","on_conflict":"debounce","debounce_max":"90s","max_attempts":3,"timeout":"500ms","deadline":"2100-01-01T00:00:00Z"}`, "enqueue", "mails", "--json")
+		clitest.Same(t, "a line", o.stdout, `{"deduplicated":[true],"ids":[`+id+`],"queue":"mails"}`+"\n")
+		jobs := d.claim("mails", "")
+		if len(jobs) != 1 || string(jobs[0].Payload) != "b" {
+			t.Fatalf("got %v", jobs)
+		}
+		clitest.Same(t, "headers", fmt.Sprint(jobs[0].Key, jobs[0].Headers), "umap[penstock-deadline:2100-01-01T00:00:00Z penstock-debounce-max:90 penstock-max-attempts:3 penstock-on-conflict:debounce penstock-timeout:0.5 penstock-unique-key:u]")
+		d.must("enqueue", "mails", "late", "--deadline", "1ms")
+		if jobs := d.claim("mails", ""); len(jobs) > 0 {
+			t.Errorf("%v was claimed after its deadline", jobs)
+		}
+		clitest.Same(t, "expired", fmt.Sprint(d.queue("mails").Expired), "1")
+	})
+}
+
 func TestEnqueueLines(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, d *desk) {

@@ -89,7 +89,7 @@ func (b *Buffer[O, Q]) Enqueue(queue Q, name string, jobs []penstock.NewJob, ask
 		j.Payload, j.Headers = bytes.Clone(j.Payload), maps.Clone(j.Headers)
 		g := b.group(name, "", true)
 		g.Queue, g.Jobs, g.pending = queue, append(g.Jobs, j), append(g.pending, p)
-		b.once = b.once || j.DedupKey != ""
+		b.once = b.once || j.Deduplicates()
 	}
 	return p, nil
 }

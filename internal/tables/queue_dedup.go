@@ -36,10 +36,33 @@ func (d *Dedup) Made(jobs []penstock.NewJob, known map[string]int64, made []pens
 	}
 }
 
+// ValidateJob also refuses what a store of plain tables cannot keep to.
+func ValidateJob(j *penstock.NewJob) error {
+	if err := j.Validate(); err != nil {
+		return err
+	}
+	all := *j
+	if len(j.Headers) > 0 {
+		all.ReadHeaders()
+	}
+	field := ""
+	switch {
+	case all.UniqueKey != "":
+		field = "unique key"
+	case all.MaxAttempts != 0:
+		field = "max attempts"
+	case !all.Deadline.IsZero():
+		field = "deadline"
+	default:
+		return nil
+	}
+	return &penstock.FieldError{Field: field, Problem: "is given, and this database's driver does not have it", Hint: "leave it out, or use PostgreSQL"}
+}
+
 // HasDedup: a job has a DedupKey. Each is validated.
 func HasDedup(jobs []penstock.NewJob) (dedup bool, err error) {
 	for i := range jobs {
-		if err := jobs[i].Validate(); err != nil {
+		if err := ValidateJob(&jobs[i]); err != nil {
 			return false, fmt.Errorf("job %d of %d: %w", i+1, len(jobs), err)
 		}
 		dedup = dedup || jobs[i].DedupKey != ""

@@ -1,6 +1,7 @@
 package tables
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -12,7 +13,7 @@ import (
 
 // SetSchedule implements driver.QueueStore. If it changes a schedule and not its times, jobs that were due stay due.
 func (s *Queues) SetSchedule(ctx context.Context, sch penstock.Schedule) error {
-	if err := sch.Validate(); err != nil {
+	if err := cmp.Or(sch.Validate(), ValidateJob(&sch.Job)); err != nil {
 		return err
 	}
 	next, err := cron.Next(sch.Cron, time.Now())
@@ -119,7 +120,7 @@ func (s *Queues) readSchedules(ctx context.Context, on Runner, q *QueueRow, whic
 		}
 		sch.Next = sch.Next.UTC()
 		err := json.Unmarshal(job, &sch.Job)
-		sch.Job.Kind = sch.Job.Headers[penstock.HeaderKind]
+		sch.Job.ReadHeaders()
 		all = append(all, sch)
 		return err
 	}, "select name, cron, next, job, paused, skip_overlap, last_job from {schema}.schedules where queue_id = {queue} "+which, q.Args(args))

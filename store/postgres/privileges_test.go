@@ -155,7 +155,7 @@ func told(results []*pgconn.Result, err error) string {
 }
 
 // everybodys functions may succeed wherever they are aimed: they look at their arguments.
-var everybodys = []string{"penstock._q", "penstock._read_committed", "penstock._refuse_headers", "penstock._refuse_job", "penstock._validate_message", "penstock._with_kind", "penstock.deduplicated", "penstock._check_functions"}
+var everybodys = []string{"penstock._q", "penstock._read_committed", "penstock._refuse_headers", "penstock._refuse_job", "penstock._validate_message", "penstock._with_options", "penstock._refuse_options", "penstock._deadline", "penstock.deduplicated", "penstock._check_functions"}
 
 // part is what a role plays: what it is granted of the first of each, a relay of all
 // outboxes.

@@ -22,7 +22,7 @@ const (
 
 var docFunction = regexp.MustCompile("(?m)^\\| `([a-z_]+)\\(([a-z_, ]*)\\)` ")
 
-// The statements of docs/guides/queues.md run, one after the other, and its functions and those of docs/reference/queues.md take the
+// The statements of docs/guides/queues.md and docs/reference/queues.md run, one after the other, and their functions take the
 // arguments that they name.
 func TestQueueDocs(t *testing.T) {
 	t.Parallel()
@@ -33,6 +33,12 @@ func TestQueueDocs(t *testing.T) {
 			t.Errorf("%s: %v", b, err)
 		}
 	}
+	id := f.Number("select coalesce(max(seq), 0) from penstock.mails")
+	for _, b := range docblock.Of(t, functionsPage, "sql") {
+		f.Exec(b, pgx.QueryExecModeSimpleProtocol)
+	}
+	f.wantText("report:42 1", "select key || ' ' || count(*) from penstock._scheduled where key = 'report:42' group by key") // three calls, put off at last
+	f.wantText("1", "select count(*)::text from penstock.mails where seq > $1 and headers ->> 'penstock-timeout' = '10' and headers ->> 'penstock-max-attempts' = '3'", id)
 	f.hasFunctions(queuesPage, 3)
 	f.hasFunctions(functionsPage, 27)
 }

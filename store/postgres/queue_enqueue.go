@@ -21,7 +21,7 @@ type Queue struct {
 	enqueue     string // one job, which costs less than an array of one
 	enqueueMany string
 	manyOf      string // the function's name
-	// The same for jobs with dedup keys, and the name of the function that returns the result of these.
+	// The same for jobs with dedup keys or unique keys, and the name of the function that returns the result of these.
 	enqueueOnce     string
 	enqueueManyOnce string
 	deduplicated    string
@@ -104,7 +104,7 @@ func (q *Queue) callFor(jobs []penstock.NewJob) (string, []any, error) {
 		j := &jobs[0]
 		headers, err := encodeHeaders(j.AllHeaders())
 		query := q.enqueue
-		if j.DedupKey != "" {
+		if j.Deduplicates() {
 			query = q.enqueueOnce
 		}
 		return query, []any{notNil(j.Payload), orNull(j.Key), j.Group, j.Priority, orNullTime(j.NotBefore), orNull(j.DedupKey), headers}, err
@@ -116,7 +116,7 @@ func (q *Queue) callFor(jobs []penstock.NewJob) (string, []any, error) {
 		}
 	}
 	query := q.enqueueMany
-	if c.dedupKeys != nil {
+	if c.deduplicates {
 		query = q.enqueueManyOnce
 	}
 	return query, []any{c.payloads, c.keys, c.groups, c.priorities, c.notBefores, c.dedupKeys, c.headers}, nil
@@ -131,6 +131,7 @@ type jobColumns struct {
 	priorities      []int32
 	notBefores      []*time.Time
 	headers         []*string
+	deduplicates    bool // one of them does
 }
 
 func (c *jobColumns) add(j *penstock.NewJob, most int) error {
@@ -145,6 +146,7 @@ func (c *jobColumns) add(j *penstock.NewJob, most int) error {
 	put(&c.priorities, at, most, int32(j.Priority), j.Priority != 0)
 	put(&c.notBefores, at, most, orNullTime(j.NotBefore), !j.NotBefore.IsZero())
 	put(&c.dedupKeys, at, most, orNull(j.DedupKey), j.DedupKey != "")
+	c.deduplicates = c.deduplicates || j.Deduplicates()
 	put(&c.headers, at, most, headers, headers != nil)
 	return nil
 }
@@ -194,7 +196,7 @@ func (q *Queue) valuesOf(jobs []penstock.NewJob) (string, []any, error) {
 	args := make([]any, 0, len(jobs)*columns)
 	var query strings.Builder
 	told := "false"
-	if slices.ContainsFunc(jobs, func(j penstock.NewJob) bool { return j.DedupKey != "" }) {
+	if slices.ContainsFunc(jobs, func(j penstock.NewJob) bool { return j.Deduplicates() }) {
 		told = q.deduplicated + "(e.n)"
 	}
 	query.WriteString("select e.id, " + told + " from (select " +

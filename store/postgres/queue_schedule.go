@@ -87,7 +87,7 @@ func (s *Store) Schedules(ctx context.Context, queue string) ([]penstock.Schedul
 		one.Next = one.Next.UTC()
 		if len(headers) > 0 {
 			j.Headers, err = decodeHeaders(headers)
-			j.Kind = j.Headers[penstock.HeaderKind]
+			j.ReadHeaders()
 		}
 		return one, err
 	})

@@ -154,7 +154,7 @@ func (s *Store) countJobs(ctx context.Context, q querier, queues []admin.QueueSt
 	for i := range queues {
 		names[i] = queues[i].Queue
 	}
-	rows, err := q.Query(ctx, "select c.n[1], c.n[2], c.n[3], c.n[4], c.n[5], c.n[6], coalesce(c.n[7], 0) = 1 "+
+	rows, err := q.Query(ctx, "select c.n[1], c.n[2], c.n[3], c.n[4], c.n[5], c.n[6], coalesce(c.n[7], 0) = 1, c.n[8] "+
 		"from unnest($1::text[]) with ordinality n(name, i) cross join lateral "+s.table("_count_of")+"(n.name, nullif($2, 0)) c(n) order by n.i", names, most)
 	if err != nil {
 		return err
@@ -166,7 +166,7 @@ func (s *Store) countJobs(ctx context.Context, q querier, queues []admin.QueueSt
 			age  int64
 			more bool
 		)
-		if err := rows.Scan(&of.Ready, &of.Running, &of.Delayed, &of.Waiting, &of.DeadLetters, &age, &more); err != nil {
+		if err := rows.Scan(&of.Ready, &of.Running, &of.Delayed, &of.Waiting, &of.DeadLetters, &age, &more, &of.Expired); err != nil {
 			return err
 		}
 		of.OldestAge = time.Duration(age) * time.Microsecond

@@ -39,7 +39,7 @@ func (q *Queue) EnqueueTx(ctx context.Context, tx Tx, jobs ...penstock.NewJob) (
 
 func validJobs(jobs []penstock.NewJob) error {
 	for i := range jobs {
-		if err := jobs[i].Validate(); err != nil {
+		if err := tables.ValidateJob(&jobs[i]); err != nil {
 			return fmt.Errorf("job %d of %d: %w", i+1, len(jobs), err)
 		}
 	}

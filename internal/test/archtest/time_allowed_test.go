@@ -28,6 +28,8 @@ var timeAllowed = map[string]string{
 	"sink/nats/stuck_test.go TestStuckWrite":                              "as cancelIsPrompt; and Close ends whenever its context does",
 	"store/mysql/galera_test.go runsOneAtATime":                           "the jobs' work",
 	"store/postgres/adopt/model_test.go pause":                            "a writer's random pause",
+	"internal/test/queuetest/unique.go uniqueAtOnce":                      "the jobs' work, and a pause after a claim of nothing",
+	"internal/test/queuetest/unique.go uniqueRollback":                    "only a store that does not wait sees the difference",
 	"internal/test/queuetest/work.go workStops":                           "the jobs' work",
 	"internal/test/storetest/lease.go settleRacesTakeover":                "a race at a random moment: either may win",
 	"internal/test/storetest/lease.go contenders":                         "random pauses: no message is settled by two, however they fall",

@@ -73,6 +73,7 @@ var runs = map[string]struct {
 	"docs/guides/queues.md go":             {3, "cmd/penstock/systemtest TestQueuesInGo TestKindsInGo TestStepsInGo"},
 	"docs/guides/queues.md python":         {3, "store/postgres TestPythonDocs"},
 	"docs/guides/queues.md js":             {1, "store/postgres TestNodeDocs"},
+	"docs/reference/queues.md sql":         {2, "store/postgres TestQueueDocs"},
 	"docs/operations/restore.md sh":        {1, "store/postgres TestRestoreDocsInAShell"},
 	"docs/operations/restore.md sql":       {2, "store/postgres TestRestoreDocs"},
 	"docs/reference/configuration.md yaml": {10, "cmd/penstock/internal/config TestReference"},

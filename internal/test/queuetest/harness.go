@@ -63,6 +63,10 @@ type Features struct {
 	Release bool
 	// Reads: Instance.Reads is given.
 	Reads bool
+	// Options: jobs may have MaxAttempts and Deadline. Where false, they are refused.
+	Options bool
+	// Unique: jobs may have a UniqueKey. Where false, it is refused.
+	Unique bool
 	// WorkTx: Instance.WorkTx is given.
 	WorkTx bool
 	// Forward: Instance.Forwarder and Disturb are given, and the store also has outboxes.

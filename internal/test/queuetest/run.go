@@ -59,6 +59,8 @@ var groups = []group{
 	{"Input", inputCases},
 	{"Content", contentCases},
 	{"Kind", kindCases},
+	{"Options", optionCases},
+	{"Unique", uniqueCases},
 	{"Queue", queueCases},
 	{"Status", statusCases},
 	{"Groups", groupCases},

@@ -27,8 +27,9 @@ begin
     insert into _segment (queue, slot, turn) values (made, 0, 0);
     execute format('create sequence %s', seq_name);
     -- Sequences used as registers, see create_outbox. fast_path, next and, in LIFO order, top: where a job can be found
-    -- without a scan, see {scan}. next counts where jobs have keys, see {take_keyed}. maintained: when that was done last, in ms. seen: see _idle_for.
-    foreach register in array '{ring,flags,seen,fast_path,next,maintained}' || case ordering when 'lifo' then '{top}' else '{}'::text[] end loop
+    -- without a scan, see {scan}. next counts where jobs have keys, see {take_keyed}. maintained: when that was done last, in ms. seen: see _idle_for. expired: how many
+    -- jobs ended because their deadline had passed.
+    foreach register in array '{ring,flags,seen,fast_path,next,maintained,expired}' || case ordering when 'lifo' then '{top}' else '{}'::text[] end loop
         register := _q(format('_%s.%s', name, register));
         execute format('create sequence %s minvalue 0', register);
         perform setval(register, 0);

@@ -42,17 +42,82 @@ begin
     elsif jsonb_typeof(headers) <> 'object' or octet_length(headers::text) > 65536 then
         perform _refuse_headers(headers);
     end if;
+    if headers ?| '{penstock-unique-key,penstock-on-conflict,penstock-debounce-max,penstock-max-attempts,penstock-timeout,penstock-deadline}' then
+        perform _refuse_options(headers, key);
+    end if;
 end $$;
 
--- _with_kind returns the headers of a job of a kind, which they carry.
-create or replace function _with_kind(headers jsonb, kind text) returns jsonb
-language plpgsql immutable set search_path from current as $$
+-- _refuse_options is the part of _refuse_job for the headers that carry options of a job. Whether there is a twin of a unique key is not
+-- looked at here: a job also comes back to its queue by an INSERT.
+create or replace function _refuse_options(headers jsonb, key text) returns void
+language plpgsql stable set search_path from current as $$
+declare
+    name text;
+    seconds constant text := '^(?=.*[1-9])[0-9]{1,9}([.][0-9]{1,6})?$';
 begin
-    if nullif(headers ->> 'penstock-kind', '') <> nullif(kind, '') then
-        raise exception 'the kind is %, and the header penstock-kind says %', quote_literal(kind), quote_literal(headers ->> 'penstock-kind')
-        using errcode = '23514', hint = 'give one of them';
+    if headers ->> 'penstock-unique-key' <> key is not false and headers ->> 'penstock-unique-key' is not null then
+        raise exception 'the unique_key is %, and the key is %', quote_literal(headers ->> 'penstock-unique-key'), coalesce(quote_literal(key), 'null')
+        using errcode = '23514', hint = 'a unique job has its unique_key as key: leave the key out, or in an INSERT give both';
+    elsif headers ->> 'penstock-unique-key' = '' then
+        raise exception 'the unique_key is empty' using errcode = '23514', hint = 'leave it out for a job that is not unique';
+    elsif headers ->> 'penstock-on-conflict' not in ('ignore', 'replace', 'debounce') then
+        raise exception 'on_conflict is %', quote_literal(left(headers ->> 'penstock-on-conflict', 100)) using errcode = '23514', hint = 'use ignore, replace or debounce';
+    elsif headers ? 'penstock-on-conflict' and not headers ? 'penstock-unique-key' then
+        raise exception 'on_conflict is given without a unique_key' using errcode = '23514', hint = 'give both';
+    elsif headers ? 'penstock-debounce-max' and headers ->> 'penstock-on-conflict' is distinct from 'debounce' then
+        raise exception 'debounce_max is given and on_conflict is not debounce' using errcode = '23514', hint = 'set on_conflict to debounce, or leave it out';
+    elsif headers ->> 'penstock-max-attempts' !~ '^[1-9][0-9]{0,8}$' then
+        raise exception 'max_attempts is %', quote_literal(left(headers ->> 'penstock-max-attempts', 100)) using errcode = '23514', hint = 'use a number from 1 to 999999999';
     end if;
-    return case when kind <> '' then coalesce(headers, '{}') || jsonb_build_object('penstock-kind', kind) else headers end;
+    foreach name in array '{penstock-debounce-max,penstock-timeout}'::text[] loop
+        if headers ->> name !~ seconds then
+            raise exception '% is %', replace(substr(name, 10), '-', '_'), quote_literal(left(headers ->> name, 100)) using errcode = '23514', hint = 'use a positive interval, in the header seconds, for example 0.5';
+        end if;
+    end loop;
+    if headers ? 'penstock-deadline' then
+        begin
+            if _deadline(headers) is not null then
+                return;
+            end if;
+        exception when datetime_field_overflow or invalid_datetime_format then
+            null;
+        end;
+        raise exception 'the deadline is %', coalesce(quote_literal(left(headers ->> 'penstock-deadline', 100)), 'null')
+        using errcode = '23514', hint = 'use a time, in the header as RFC 3339 in UTC, for example 2026-11-27T17:00:00Z';
+    end if;
+end $$;
+
+-- _deadline returns when a job ends as expired, null if it never does.
+create or replace function _deadline(headers jsonb) returns timestamptz
+language sql stable set search_path from current as $$
+    select case when headers ->> 'penstock-deadline' ~ '^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,6})?Z$' then (headers ->> 'penstock-deadline')::timestamptz end
+$$;
+
+-- _max_attempts returns after how many attempts a job is a dead letter: its own limit, or the queue's.
+create or replace function _max_attempts(headers jsonb, of_queue int) returns int
+language sql immutable set search_path from current as $$
+    select case when headers ->> 'penstock-max-attempts' ~ '^[1-9][0-9]{0,8}$' then (headers ->> 'penstock-max-attempts')::int else of_queue end
+$$;
+
+-- _with_options returns the headers of a job with those that carry its options.
+create or replace function _with_options(headers jsonb, kind text, unique_key text, on_conflict text, debounce_max interval, max_attempts int, timeout interval, deadline timestamptz) returns jsonb
+language plpgsql stable set search_path from current as $$
+declare
+    o record;
+begin
+    for o in select * from (values
+                ('kind', nullif(kind, '')), ('unique_key', unique_key), ('on_conflict', on_conflict), ('debounce_max', trim_scale(extract(epoch from debounce_max))::text), ('max_attempts', max_attempts::text),
+                ('timeout', trim_scale(extract(epoch from timeout))::text),
+                ('deadline', to_char(deadline at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))) v(name, value) where v.value is not null
+    loop
+        o.name := 'penstock-' || replace(o.name, '_', '-');
+        if nullif(headers ->> o.name, '') <> o.value then
+            raise exception 'the % is %, and the header % says %', replace(substr(o.name, 10), '-', '_'), quote_literal(o.value), o.name, quote_literal(headers ->> o.name)
+            using errcode = '23514', hint = 'give one of them';
+        end if;
+        headers := coalesce(headers, '{}') || jsonb_build_object(o.name, o.value);
+    end loop;
+    return headers;
 end $$;
 
 -- _lost raises the error for a lease that is not there any more. It returns a time so that it fits into an expression.
@@ -63,7 +128,7 @@ begin
     using errcode = 'PS001', hint = 'it has ended, or the job was settled or cancelled: extend leases while a job runs, or claim with a longer one';
 end $$;
 
--- _hold_keys locks dedup_keys until the transaction ends, so that another enqueue with one of them looks for the job
+-- _hold_keys locks dedup_keys and unique_keys until the transaction ends, so that another enqueue with one of them looks for the job
 -- only after that. A key has its own lock and, shared, one of the 1,024 of its queue. The server's locks are few: a
 -- transaction with more than a hundred keys takes from the next call on only the latter, and not shared. Without
 -- waiting, it may return false, and hold some.
@@ -74,7 +139,7 @@ declare
     k    record;
 begin
     if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
-        raise exception 'a dedup_key needs the isolation level read committed, this transaction is %', current_setting('transaction_isolation')
+        raise exception 'a dedup_key or unique_key needs the isolation level read committed, this transaction is %', current_setting('transaction_isolation')
         using errcode = '25001', hint = 'it does not see what others have enqueued since it began; begin it with: begin isolation level read committed';
     end if;
     if waiting then

@@ -39,7 +39,7 @@ begin
     return yes;
 end $fn$;
 
--- {take_keyed} is {take} where jobs have keys. The transaction that takes a job of a key holds the
+-- {take_keyed} is {take} where jobs have keys or deadlines. The transaction that takes a job of a key holds the
 -- key's lock until its end, and has a lease from then on. So a statement that begins with the lock
 -- held sees whether one runs, and whether one with a smaller id must still run. Jobs that must wait
 -- are moved to _scheduled, at the cost of one move each.
@@ -82,6 +82,8 @@ declare
     chosen bigint[];
     run    bigint[];
     busy   text[];
+    gone   int;
+    ended  int := 0;    -- jobs whose deadline had passed
     last   int;
 begin
     for p in -16 .. 15 loop
@@ -141,6 +143,15 @@ begin
                 at := at + 1;
                 pos := {start};
                 continue;
+            end if;
+            if flags & {dated} <> 0 and ended < 5000 then
+                gone := {schema}._end_late({id}, {name}, here, ctids, seqs);
+                if gone > 0 then
+                    ended := ended + gone;
+                    most := least(2 * most, 500);
+                    pos := before;
+                    continue;
+                end if;
             end if;
             seen := seen + got;
             pos := upto;
@@ -226,7 +237,7 @@ begin
                 end if;
             end if;
         end loop;
-        if moved - had >= 64 then -- much is gone: the next call makes a skip map, which turn says
+        if moved - had >= 64 or ended >= 64 then -- much is gone: the next call makes a skip map, which turn says
             insert into {schema}._skip_map (queue, base, seen, xid, turn, priority, group_key, lo, hi, pending, slots)
             values ({id}, m.base, m.seen, m.xid, -1, p, in_group, m.lo, m.hi, m.pending, list);
         end if;
@@ -235,6 +246,27 @@ begin
 end $fn$;
 
 $$;
+
+-- _end_late deletes and counts those of some jobs in a segment whose deadline has passed, and returns how many these were. It waits for no row.
+create or replace function _end_late(queue int, name text, slot int, ctids tid[], seqs bigint[]) returns int
+language plpgsql volatile set search_path from current set enable_seqscan = off as $$
+declare
+    gone int;
+    keys text[];
+begin
+    execute format($sql$
+        with d as (
+            delete from %1$s t
+             where t.ctid = any (array(
+                select t.ctid from %1$s t where t.ctid = any ($1) and t.seq = any ($2) and _deadline(t.headers) <= clock_timestamp() for update skip locked))
+            returning t.key)
+        select count(nextval($3)), array_agg(distinct d.key) filter (where d.key is not null) from d$sql$, _q(format('_%s.%s', name, slot)))
+       into gone, keys using ctids, seqs, _q(format('_%s.expired', name))::regclass;
+    if keys is not null then
+        perform _promote(queue, keys);
+    end if;
+    return gone;
+end $$;
 
 -- _promote makes the next job of each key ready, if it only waits for its key. It leaves a key that another transaction
 -- has locked to the maintenance, which is then due at once. That transaction may be putting off jobs of the key that

@@ -100,7 +100,7 @@ begin
     end if;
     if path is not null or n = 0 then
         null; -- all that was asked for
-    elsif flags & ({keyed} | {watched}) = 0 then
+    elsif flags & ({keyed} | {watched} | {dated}) = 0 then
         if pg_current_xact_id_if_assigned() is not null then
             came := null; -- jobs that this transaction took may come back, and it does not see them
         elsif came is not null then -- from a backlog few go by the skip map, each over all that was taken since it was made
@@ -126,7 +126,7 @@ begin
             select a.admitted, a.noting into n, due from {schema}._admit({id}, in_group, n, acks) a;
         end if;
         if n > 0 then
-            if flags & {keyed} <> 0 then
+            if flags & ({keyed} | {dated}) <> 0 then
                 return query
                 insert into {schema}._lease as l (counted, {lease_columns})
                 select flags & {watched} <> 0, {lease_row} from {take_keyed}(n, in_group, true) t

@@ -63,9 +63,9 @@ begin
     if last - now_ms > 10800000 then -- as cron does: a clock that is set back further than that was wrong before
         perform _next_run(x.queue, x.name) from _schedule x where x.queue = _maintain.queue;
     end if;
-    if pg_relation_size('_schedule') > 0 then -- whose dedup_key a transaction has that has not ended comes with a later call
+    if pg_relation_size('_schedule') > 0 then -- whose dedup_key or unique_key a transaction has that has not ended comes with a later call
         for s in select * from _schedule x where x.queue = _maintain.queue and x.next <= upto and not x.paused for update skip locked loop
-            continue when s.dedup_key is not null and not _hold_keys(queue, array[s.dedup_key], false);
+            continue when (s.dedup_key is not null or s.headers ? 'penstock-unique-key') and not _hold_keys(queue, array[s.dedup_key, s.headers ->> 'penstock-unique-key'], false);
             if not (s.skip_overlap and _overlaps(q.name, s)) then
                 perform _run_schedule(q.name, s);
             end if;
@@ -108,10 +108,10 @@ begin
                   from e left join lateral (select j.* from unnest(e.jobs) j where get_bit(e.done, (j.lease >> 1 & 255)::int) = 0) j on true),
             again as (
                 insert into %s (id, attempt, created_at, priority, group_key, key, headers, payload, failures)
-                select f.id, f.attempt, f.created_at, f.priority, f.group_key, f.key, f.headers, f.payload, f.history from noted f where f.attempt < $4),
+                select f.id, f.attempt, f.created_at, f.priority, f.group_key, f.key, f.headers, f.payload, f.history from noted f where f.attempt < _max_attempts(f.headers, $4)),
             dead as (
                 insert into _dead_job (queue, id, attempt, created_at, priority, group_key, key, headers, payload, failures)
-                select $1, f.id, f.attempt, f.created_at, f.priority, f.group_key, f.key, f.headers, f.payload, f.history from noted f where f.attempt >= $4)
+                select $1, f.id, f.attempt, f.created_at, f.priority, f.group_key, f.key, f.headers, f.payload, f.history from noted f where f.attempt >= _max_attempts(f.headers, $4))
             select count(*), array_agg(distinct f.key) filter (where f.key is not null), max(f.lease_until) - interval '1 microsecond' from noted f$sql$, _q(queue.name))
            into got, keys, since using queue.id, since, upto, queue.max_attempts; -- the next round reads none of these again
         if keys is not null then

@@ -21,26 +21,36 @@ begin
 end $$;
 
 -- _count returns the counts of _count_jobs as an array; if most is given, those of _count_some, which reads less.
+-- The last one is how many jobs have expired so far.
 create or replace function _count(queue int, most int) returns bigint[]
 language plpgsql volatile set search_path from current as $$
 declare
-    c record;
+    expired constant bigint := (select _register(q.name, 'expired') from _queue q where q.id = queue);
+    c       record;
 begin
     if most is not null then
-        return _count_some(queue, most);
+        return _count_some(queue, most) || expired;
     end if;
     select * into c from _count_jobs(queue);
-    return array[c.ready, c.running, c.delayed, c.waiting, c.dead, c.oldest];
+    return array[c.ready, c.running, c.delayed, c.waiting, c.dead, c.oldest, 0, expired];
 end $$;
 
--- _retry_dead_jobs has dead letters run again. One that the queue refuses, written by hand, say, stays what it is, and
--- the others run; if it refuses all the error is raised.
+-- _retry_dead_jobs has dead letters run again. One that the queue refuses stays what it is, and the others run; if it refuses all
+-- the error is raised. It may have been written by hand, or another job that has not ended has its unique_key.
 create or replace function _retry_dead_jobs(queue int, ids bigint[]) returns bigint
 language plpgsql volatile set search_path from current as $$
 declare
     half constant int := cardinality(ids) / 2;
     many bigint;
+    twin record;
 begin
+    for twin in select r.* from _refused_letters(queue, ids) r loop
+        ids := array_remove(ids, twin.id);
+    end loop;
+    if twin.id is not null and not exists (select from _dead_job d where d.queue = _retry_dead_jobs.queue and d.id = any (ids)) then
+        raise exception 'the dead letter % cannot run again: job % has the same unique_key, %, and has not ended', twin.id, twin.twin, quote_literal(twin.key)
+        using errcode = '23505', hint = 'discard the dead letter, or retry it once that job has ended';
+    end if;
     execute format($sql$
         with d as (delete from _dead_job d where d.queue = $1 and d.id = any ($2) returning d.*)
         insert into %s (id, attempt, created_at, priority, group_key, key, headers, payload, failures)

@@ -19,56 +19,74 @@ begin
 end $fn$;
 
 create or replace function enqueue_bytes(queue text, payload bytea, key text default null, group_key text default '', priority int default 0,
-                        not_before timestamptz default null, dedup_key text default null, headers jsonb default null, kind text default null) returns bigint
+                        not_before timestamptz default null, dedup_key text default null, headers jsonb default null, kind text default null,
+                        unique_key text default null, on_conflict text default null, debounce_max interval default null,
+                        max_attempts int default null, timeout interval default null, deadline timestamptz default null) returns bigint
 language plpgsql volatile as $fn$
 declare
     made bigint;
 begin
     execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'enqueue'), '($1, $2, $3, $4, $5, $6, $7)')
        into made using payload, key, group_key, priority, not_before, dedup_key,
-                       case when kind operator(pg_catalog.<>) '' then {schema}._with_kind(headers, kind) else headers end;
+                       case when kind operator(pg_catalog.<>) '' or pg_catalog.num_nonnulls(unique_key, on_conflict, debounce_max, max_attempts, timeout, deadline) operator(pg_catalog.>) 0
+                            then {schema}._with_options(headers, kind, unique_key, on_conflict, debounce_max, max_attempts, timeout, deadline) else headers end;
     return made;
 end $fn$;
 
-comment on function enqueue_bytes is 'Writes one job and returns its id; of a duplicate (dedup_key), the id of the first job. The kind says which handler takes it, and is its header penstock-kind. Errors: 42P01 for an unknown queue, 23514 for a value over its limit, 22023 for a payload that is null.';
+comment on function enqueue_bytes is 'Writes one job and returns its id; of a duplicate (dedup_key, unique_key), the id of the job that was there. The kind says which handler takes it, and is its header penstock-kind; other options are headers as well. Errors: 42P01 for an unknown queue, 23514 for a value over its limit, 22023 for a payload that is null.';
 
 create or replace function enqueue_many_bytes(queue text, payloads bytea[], keys text[] default null, group_keys text[] default null, priorities int[] default null,
-                             not_befores timestamptz[] default null, dedup_keys text[] default null, headers jsonb[] default null, kinds text[] default null) returns setof bigint
+                             not_befores timestamptz[] default null, dedup_keys text[] default null, headers jsonb[] default null, kinds text[] default null,
+                             unique_keys text[] default null, on_conflict text default null, debounce_max interval default null,
+                             max_attempts int default null, timeout interval default null, deadline timestamptz default null) returns setof bigint
 language plpgsql volatile as $fn$
+declare
+    many constant int := coalesce(pg_catalog.cardinality(payloads), 0);
 begin
     return query execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'enqueue_many'), '($1, $2, $3, $4, $5, $6, $7)')
                    using payloads, keys, group_keys, priorities, not_befores, dedup_keys,
-                         case when kinds is null then headers -- where they differ in length, none are as many as the payloads
-                              else array(select {schema}._with_kind(j.header, j.kind) from rows from (pg_catalog.unnest(headers), pg_catalog.unnest(kinds)) with ordinality j(header, kind, i)
-                                          where coalesce(pg_catalog.cardinality(headers), pg_catalog.cardinality(kinds)) operator(pg_catalog.=) pg_catalog.cardinality(kinds) order by j.i) end;
+                         case when pg_catalog.num_nonnulls(kinds, unique_keys, on_conflict, debounce_max, max_attempts, timeout, deadline) operator(pg_catalog.=) 0 then headers
+                              -- none, where they differ in length, so that the queue's function refuses them
+                              else array(select {schema}._with_options(j.header, j.kind, j.unique_key, case when j.unique_key is not null then on_conflict end, case when j.unique_key is not null then debounce_max end,
+                                                                       max_attempts, timeout, deadline)
+                                           from rows from (pg_catalog.generate_series(1, many), pg_catalog.unnest(headers), pg_catalog.unnest(kinds), pg_catalog.unnest(unique_keys)) j(i, header, kind, unique_key)
+                                          order by j.i limit case when coalesce(pg_catalog.cardinality(headers), many) operator(pg_catalog.=) many and coalesce(pg_catalog.cardinality(kinds), many) operator(pg_catalog.=) many
+                                                                       and coalesce(pg_catalog.cardinality(unique_keys), many) operator(pg_catalog.=) many then many
+                                                                  else 0 end) end;
 end $fn$;
 
-comment on function enqueue_many_bytes is 'Writes a job for each payload, in their order, and returns the ids. An array that is null stands for the default.';
+comment on function enqueue_many_bytes is 'Writes a job for each payload, in their order, and returns the ids. An array that is null stands for the default. The options that are not arrays are the same for each job.';
 
 create or replace function enqueue(queue text, payload text, key text default null, group_key text default '', priority int default 0,
-                        not_before timestamptz default null, dedup_key text default null, headers jsonb default null, kind text default null) returns bigint
+                        not_before timestamptz default null, dedup_key text default null, headers jsonb default null, kind text default null,
+                        unique_key text default null, on_conflict text default null, debounce_max interval default null,
+                        max_attempts int default null, timeout interval default null, deadline timestamptz default null) returns bigint
 language plpgsql volatile as $fn$
 begin
-    return {schema}.enqueue_bytes(queue, pg_catalog.convert_to(payload, 'UTF8'), key, group_key, priority, not_before, dedup_key, headers, kind);
+    return {schema}.enqueue_bytes(queue, pg_catalog.convert_to(payload, 'UTF8'), key, group_key, priority, not_before, dedup_key, headers, kind, unique_key, on_conflict, debounce_max, max_attempts, timeout, deadline);
 end $fn$;
 
-comment on function enqueue(text, text, text, text, int, timestamptz, text, jsonb, text) is 'Writes one job whose payload is text, as UTF-8, and returns its id. Otherwise it is like enqueue_bytes.';
+comment on function enqueue(text, text, text, text, int, timestamptz, text, jsonb, text, text, text, interval, int, interval, timestamptz) is 'Writes one job whose payload is text, as UTF-8, and returns its id. Otherwise it is like enqueue_bytes.';
 
 create or replace function enqueue(queue text, payload jsonb, key text default null, group_key text default '', priority int default 0,
-                        not_before timestamptz default null, dedup_key text default null, headers jsonb default null, kind text default null) returns bigint
+                        not_before timestamptz default null, dedup_key text default null, headers jsonb default null, kind text default null,
+                        unique_key text default null, on_conflict text default null, debounce_max interval default null,
+                        max_attempts int default null, timeout interval default null, deadline timestamptz default null) returns bigint
 language plpgsql volatile as $fn$
 begin
-    return {schema}.enqueue_bytes(queue, pg_catalog.convert_to(payload::pg_catalog.text, 'UTF8'), key, group_key, priority, not_before, dedup_key, headers, kind);
+    return {schema}.enqueue_bytes(queue, pg_catalog.convert_to(payload::pg_catalog.text, 'UTF8'), key, group_key, priority, not_before, dedup_key, headers, kind, unique_key, on_conflict, debounce_max, max_attempts, timeout, deadline);
 end $fn$;
 
-comment on function enqueue(text, jsonb, text, text, int, timestamptz, text, jsonb, text) is 'Writes one job whose payload is JSON, as UTF-8, and returns its id. Otherwise it is like enqueue_bytes.';
+comment on function enqueue(text, jsonb, text, text, int, timestamptz, text, jsonb, text, text, text, interval, int, interval, timestamptz) is 'Writes one job whose payload is JSON, as UTF-8, and returns its id. Otherwise it is like enqueue_bytes.';
 
 create or replace function enqueue_many(queue text, payloads text[], keys text[] default null, group_keys text[] default null, priorities int[] default null,
-                             not_befores timestamptz[] default null, dedup_keys text[] default null, headers jsonb[] default null, kinds text[] default null) returns setof bigint
+                             not_befores timestamptz[] default null, dedup_keys text[] default null, headers jsonb[] default null, kinds text[] default null,
+                             unique_keys text[] default null, on_conflict text default null, debounce_max interval default null,
+                             max_attempts int default null, timeout interval default null, deadline timestamptz default null) returns setof bigint
 language plpgsql volatile as $fn$
 begin
     return query select {schema}.enqueue_many_bytes(queue, array(select pg_catalog.convert_to(p.payload, 'UTF8') from pg_catalog.unnest(payloads) with ordinality p(payload, i) order by p.i),
-                                                keys, group_keys, priorities, not_befores, dedup_keys, headers, kinds);
+                                                keys, group_keys, priorities, not_befores, dedup_keys, headers, kinds, unique_keys, on_conflict, debounce_max, max_attempts, timeout, deadline);
 end $fn$;
 
 comment on function enqueue_many is 'Writes a job for each text, as UTF-8, in their order, and returns the ids. Otherwise it is like enqueue_many_bytes.';
@@ -81,7 +99,7 @@ language sql volatile as $fn$
      where told.it operator(pg_catalog.<>) ''
 $fn$;
 
-comment on function deduplicated is 'Tells whether the nth job of this transaction''s last enqueue was not written, because there was one with its dedup_key. Null if that enqueue had no dedup_key, or was in another transaction.';
+comment on function deduplicated is 'Tells whether the nth job of this transaction''s last enqueue was not written, because there was one with its dedup_key or unique_key. Null if that enqueue had neither, or was in another transaction.';
 
 create or replace function dequeue(queue text, n int default 1, group_key text default '') returns setof job
 language plpgsql volatile as $fn$
@@ -290,12 +308,12 @@ end $fn$;
 
 comment on function discard_dead_jobs is 'Removes dead letters, and returns how many.';
 
-create or replace function queue_status(queue text) returns table (ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest interval)
+create or replace function queue_status(queue text) returns table (ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest interval, expired bigint)
 language sql volatile as $fn$
-    select c.n[1], c.n[2], c.n[3], c.n[4], c.n[5], c.n[6] operator(pg_catalog.*) interval '1 microsecond' from {schema}._count_of(queue, null) c(n)
+    select c.n[1], c.n[2], c.n[3], c.n[4], c.n[5], c.n[6] operator(pg_catalog.*) interval '1 microsecond', c.n[8] from {schema}._count_of(queue, null) c(n)
 $fn$;
 
-comment on function queue_status is 'Counts a queue''s jobs by where they are, and says how old the oldest ready one is.';
+comment on function queue_status is 'Counts a queue''s jobs by where they are, and says how old the oldest ready one is. Jobs that have expired are counted from the queue''s creation on.';
 
 create or replace function ready_groups(queue text, group_keys text[] default null, behind text default '', most int default 100) returns setof text
 language plpgsql volatile as $fn$

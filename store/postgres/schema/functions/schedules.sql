@@ -116,8 +116,8 @@ declare
     q     _queue := _queue_named(queue);
     first timestamptz := _cron_next(cron, clock_timestamp());
 begin
-    headers := case when kind <> '' then _with_kind(headers, kind) else headers end;
-    perform _refuse_job(payload, key, group_key, priority, headers, dedup_key),
+    headers := _with_options(headers, kind, null, null, null, null, null, null);
+    perform _refuse_job(payload, coalesce(key, headers ->> 'penstock-unique-key'), group_key, priority, headers, dedup_key),
             case when getdatabaseencoding() not in ('UTF8', 'SQL_ASCII') then convert_to(concat(key, group_key, dedup_key, headers), 'UTF8') end; -- see _readable
     if (octet_length(name) between 1 and 128) is not true then
         raise exception 'the schedule''s name has % bytes, expected 1 to 128', coalesce(octet_length(name), 0) using errcode = '23514', hint = 'use a shorter one';

@@ -208,7 +208,7 @@ begin
     if l.report is not null then
         l.headers := _with_report(l.headers, l.report);
     end if;
-    if final or l.attempt >= q.max_attempts then
+    if final or l.attempt >= _max_attempts(l.headers, q.max_attempts) then
         insert into _dead_job (queue, id, attempt, created_at, priority, group_key, key, headers, payload, failures)
         values (q.id, l.id, l.attempt, l.created_at, l.priority, l.group_key, l.key, l.headers, l.payload, l.failures);
         if l.key is not null then

@@ -183,7 +183,7 @@ begin
         p := -16;
         if flags & {watched} <> 0 and not {schema}._may_dequeue({id}, in_group) then
             todo := 0;
-        elsif flags & {keyed} <> 0 then
+        elsif flags & ({keyed} | {dated}) <> 0 then
             return query select t.* from {take_keyed}(n, in_group, false) t;
             todo := 0;
         end if;

@@ -39,6 +39,7 @@ CREATE INDEX "_mails.2_key_id_seq_idx" ON penstock."_mails.2" USING btree (key, 
 CREATE INDEX "_mails.2_xid_idx" ON penstock."_mails.2" USING btree (xid);
 alter table penstock."_mails.2" replica identity using index penstock."_mails.2_group_key_priority_seq_idx";
 
+create sequence penstock."_mails.expired" minvalue 0; -- holds 0
 create sequence penstock."_mails.fast_path" minvalue 0; -- holds 0
 create sequence penstock."_mails.flags" minvalue 0; -- holds 65536
 create sequence penstock."_mails.maintained" minvalue 0; -- holds 0
@@ -48,7 +49,7 @@ create sequence penstock."_mails.seen" minvalue 0; -- holds 0
 create sequence penstock."_mails.seq";
 
 -- enqueue writes one job and returns its id; of a duplicate, the first one's. Mostly it is one expression and a plain INSERT, at
--- which the queue's trigger looks; without a search_path, as dequeue_NAME. _place handles a delay and a dedup key.
+-- which the queue's trigger looks; without a search_path, as dequeue_NAME. _place handles a delay, a dedup key and a unique key.
 CREATE OR REPLACE FUNCTION penstock."_mails.enqueue"(payload bytea, key text, group_key text, priority integer, not_before timestamp with time zone, dedup_key text, headers jsonb)
  RETURNS bigint
  LANGUAGE plpgsql
@@ -58,12 +59,13 @@ declare
     made   bigint;
     placed record;
 begin
-    if not_before is null and dedup_key is null and coalesce(priority, 0) operator(pg_catalog.>=) '-16' and coalesce(priority, 0) operator(pg_catalog.<=) '15'
+    if not_before is null and dedup_key is null and headers operator(pg_catalog.->>) 'penstock-unique-key' is null and coalesce(priority, 0) operator(pg_catalog.>=) '-16' and coalesce(priority, 0) operator(pg_catalog.<=) '15'
        and coalesce(pg_catalog.current_setting('penstock.deduplicated_0', true), '') operator(pg_catalog.=) '' then
         insert into penstock.mails (key, group_key, priority, headers, payload)
         values (key, coalesce(group_key, ''), coalesce(priority, 0), headers, payload) returning seq into made;
         return made;
     end if;
+    key := coalesce(key, headers operator(pg_catalog.->>) 'penstock-unique-key');
     select x.* into placed from penstock._place(1, 'penstock."_mails.seq"'::pg_catalog.regclass, array[payload], array[key], array[group_key], array[priority], array[not_before], array[dedup_key], array[headers]) x;
     if not placed.known[1] and (not_before operator(pg_catalog.>) placed.at) is not true then
         insert into penstock.mails (seq, key, group_key, priority, headers, payload)
@@ -73,7 +75,7 @@ begin
 end $function$;
 
 -- enqueue_many writes a job for each payload and returns their ids in order. It writes them with one INSERT. _place handles
--- delays and dedup keys before that.
+-- delays, dedup keys and unique keys before that.
 CREATE OR REPLACE FUNCTION penstock."_mails.enqueue_many"(payloads bytea[], keys text[], group_keys text[], priorities integer[], not_befores timestamp with time zone[], dedup_keys text[], headers jsonb[])
  RETURNS SETOF bigint
  LANGUAGE plpgsql
@@ -82,13 +84,20 @@ CREATE OR REPLACE FUNCTION penstock."_mails.enqueue_many"(payloads bytea[], keys
 AS $function$
 declare
     many   constant int := coalesce(cardinality(payloads), 0);
+    one    boolean := false; -- has a unique key
     placed record;
 begin
     if coalesce(cardinality(keys), many) <> many or coalesce(cardinality(group_keys), many) <> many or coalesce(cardinality(priorities), many) <> many
        or coalesce(cardinality(not_befores), many) <> many or coalesce(cardinality(dedup_keys), many) <> many or coalesce(cardinality(headers), many) <> many then
         raise exception 'the arrays differ in length' using errcode = '22023', hint = 'give each as many elements as payloads, or null instead of the array';
     end if;
-    if array_remove(not_befores, null) <> '{}' or array_remove(dedup_keys, null) <> '{}' or current_setting('penstock.deduplicated_0', true) <> '' then
+    if headers is not null then
+        one := exists (select from unnest(headers) h where h ->> 'penstock-unique-key' is not null);
+        if one then
+            keys := array(select coalesce(j.key, j.header ->> 'penstock-unique-key') from rows from (unnest(keys), unnest(headers)) with ordinality j(key, header, n) order by j.n);
+        end if;
+    end if;
+    if one or array_remove(not_befores, null) <> '{}' or array_remove(dedup_keys, null) <> '{}' or current_setting('penstock.deduplicated_0', true) <> '' then
         select * into placed from penstock._place(1, 'penstock."_mails.seq"'::pg_catalog.regclass, payloads, keys, group_keys, priorities, not_befores, dedup_keys, headers);
         insert into penstock.mails (seq, key, group_key, priority, headers, payload)
         select j.id, j.key, coalesce(j.group_key, ''), coalesce(j.priority, 0), j.headers, j.payload
@@ -107,7 +116,7 @@ begin
     returning seq;
 end $function$;
 
--- flags raises flags, see _validate_job: those up to keyed.
+-- flags raises flags, see _validate_job: those up to keyed, and dated.
 CREATE OR REPLACE FUNCTION penstock."_mails.flags"(wanted bigint)
  RETURNS void
  LANGUAGE plpgsql
@@ -115,7 +124,7 @@ CREATE OR REPLACE FUNCTION penstock."_mails.flags"(wanted bigint)
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
 begin
-    perform penstock._write_flags('penstock."_mails.flags"'::pg_catalog.regclass, wanted & (4294967296 * 2 - 1));
+    perform penstock._write_flags('penstock."_mails.flags"'::pg_catalog.regclass, wanted & (4294967296 * 2 - 1 | 34359738368));
 end $function$;
 
 -- dequeue_NAME takes the next job of the group '' of the queue NAME: what dequeue does by default, a sixth cheaper, because no
@@ -410,7 +419,7 @@ end if;
         p := -16;
         if flags & 25769803776 <> 0 and not penstock._may_dequeue(1, in_group) then
             todo := 0;
-        elsif flags & 4294967296 <> 0 then
+        elsif flags & (4294967296 | 34359738368) <> 0 then
             return query select t.* from penstock."_mails.take_keyed"(n, in_group, false) t;
             todo := 0;
         end if;
@@ -735,7 +744,7 @@ end if;
     end if;
     if path is not null or n = 0 then
         null; -- all that was asked for
-    elsif flags & (4294967296 | 25769803776) = 0 then
+    elsif flags & (4294967296 | 25769803776 | 34359738368) = 0 then
         if pg_current_xact_id_if_assigned() is not null then
             came := null; -- jobs that this transaction took may come back, and it does not see them
         elsif came is not null then -- from a backlog few go by the skip map, each over all that was taken since it was made
@@ -775,7 +784,7 @@ end if;
             select a.admitted, a.noting into n, due from penstock._admit(1, in_group, n, acks) a;
         end if;
         if n > 0 then
-            if flags & 4294967296 <> 0 then
+            if flags & (4294967296 | 34359738368) <> 0 then
                 return query
                 insert into penstock._lease as l (counted, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
                 select flags & 25769803776 <> 0, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_mails.take_keyed"(n, in_group, true) t
@@ -846,11 +855,11 @@ end if;
     end if;
 end $function$;
 
--- take_keyed is take where jobs have keys. The transaction that takes a job of a key holds the key's lock until its end, and has
--- a lease from then on. So a statement that begins with the lock held sees whether one runs, and whether one with a smaller id
--- must still run. Jobs that must wait are moved to _scheduled, at the cost of one move each. Of a priority it reads a thousand
--- jobs from the first one on, and then four thousand from another place, and on from the first thousand behind the last. next
--- counts the places, as no job with a key is found by it. They are multiples of the golden ratio, modulo 1, and the segments
+-- take_keyed is take where jobs have keys or deadlines. The transaction that takes a job of a key holds the key's lock until its
+-- end, and has a lease from then on. So a statement that begins with the lock held sees whether one runs, and whether one with a
+-- smaller id must still run. Jobs that must wait are moved to _scheduled, at the cost of one move each. Of a priority it reads a
+-- thousand jobs from the first one on, and then four thousand from another place, and on from the first thousand behind the last.
+-- next counts the places, as no job with a key is found by it. They are multiples of the golden ratio, modulo 1, and the segments
 -- those of the root of two. So they are spread evenly, also for a caller that makes every second or third call.
 CREATE OR REPLACE FUNCTION penstock."_mails.take_keyed"(n integer, in_group text, leasing boolean)
  RETURNS SETOF penstock.mails
@@ -894,6 +903,8 @@ declare
     chosen bigint[];
     run    bigint[];
     busy   text[];
+    gone   int;
+    ended  int := 0;    -- jobs whose deadline had passed
     last   int;
 begin
     for p in -16 .. 15 loop
@@ -971,6 +982,15 @@ end if;
                 at := at + 1;
                 pos := -1;
                 continue;
+            end if;
+            if flags & 34359738368 <> 0 and ended < 5000 then
+                gone := penstock._end_late(1, 'mails', here, ctids, seqs);
+                if gone > 0 then
+                    ended := ended + gone;
+                    most := least(2 * most, 500);
+                    pos := before;
+                    continue;
+                end if;
             end if;
             seen := seen + got;
             pos := upto;
@@ -1096,7 +1116,7 @@ end if;
                 end if;
             end if;
         end loop;
-        if moved - had >= 64 then -- much is gone: the next call makes a skip map, which turn says
+        if moved - had >= 64 or ended >= 64 then -- much is gone: the next call makes a skip map, which turn says
             insert into penstock._skip_map (queue, base, seen, xid, turn, priority, group_key, lo, hi, pending, slots)
             values (1, m.base, m.seen, m.xid, -1, p, in_group, m.lo, m.hi, m.pending, list);
         end if;

@@ -12,6 +12,15 @@ create type penstock._claimed as (
     failures jsonb
 );
 
+create type penstock._unique_job as (
+    id bigint,
+    key text,
+    state text,
+    created_at timestamp with time zone,
+    place regclass,
+    at tid
+);
+
 create type penstock.held_message as (
     message_id text,
     key text,
@@ -858,11 +867,11 @@ RETURN pg_advisory_xact_lock(1885695585, (of_subscription)::integer);
 -- function grant_adopt(role name): schema/functions/adopt.sql
 -- function create_queue(name text, ordering text, segments integer, segment_bytes bigint): schema/functions/create_queue.sql
 -- function _queue_function(queue text, name text): schema/functions/queue_by_name.sql, everybody may execute it
--- function enqueue_bytes(queue text, payload bytea, key text, group_key text, priority integer, not_before timestamp with time zone, dedup_key text, headers jsonb, kind text): schema/functions/queue_by_name.sql, everybody may execute it
--- function enqueue_many_bytes(queue text, payloads bytea[], keys text[], group_keys text[], priorities integer[], not_befores timestamp with time zone[], dedup_keys text[], headers jsonb[], kinds text[]): schema/functions/queue_by_name.sql, everybody may execute it
--- function enqueue(queue text, payload jsonb, key text, group_key text, priority integer, not_before timestamp with time zone, dedup_key text, headers jsonb, kind text): schema/functions/queue_by_name.sql, everybody may execute it
--- function enqueue(queue text, payload text, key text, group_key text, priority integer, not_before timestamp with time zone, dedup_key text, headers jsonb, kind text): schema/functions/queue_by_name.sql, everybody may execute it
--- function enqueue_many(queue text, payloads text[], keys text[], group_keys text[], priorities integer[], not_befores timestamp with time zone[], dedup_keys text[], headers jsonb[], kinds text[]): schema/functions/queue_by_name.sql, everybody may execute it
+-- function enqueue_bytes(queue text, payload bytea, key text, group_key text, priority integer, not_before timestamp with time zone, dedup_key text, headers jsonb, kind text, unique_key text, on_conflict text, debounce_max interval, max_attempts integer, timeout interval, deadline timestamp with time zone): schema/functions/queue_by_name.sql, everybody may execute it
+-- function enqueue_many_bytes(queue text, payloads bytea[], keys text[], group_keys text[], priorities integer[], not_befores timestamp with time zone[], dedup_keys text[], headers jsonb[], kinds text[], unique_keys text[], on_conflict text, debounce_max interval, max_attempts integer, timeout interval, deadline timestamp with time zone): schema/functions/queue_by_name.sql, everybody may execute it
+-- function enqueue(queue text, payload jsonb, key text, group_key text, priority integer, not_before timestamp with time zone, dedup_key text, headers jsonb, kind text, unique_key text, on_conflict text, debounce_max interval, max_attempts integer, timeout interval, deadline timestamp with time zone): schema/functions/queue_by_name.sql, everybody may execute it
+-- function enqueue(queue text, payload text, key text, group_key text, priority integer, not_before timestamp with time zone, dedup_key text, headers jsonb, kind text, unique_key text, on_conflict text, debounce_max interval, max_attempts integer, timeout interval, deadline timestamp with time zone): schema/functions/queue_by_name.sql, everybody may execute it
+-- function enqueue_many(queue text, payloads text[], keys text[], group_keys text[], priorities integer[], not_befores timestamp with time zone[], dedup_keys text[], headers jsonb[], kinds text[], unique_keys text[], on_conflict text, debounce_max interval, max_attempts integer, timeout interval, deadline timestamp with time zone): schema/functions/queue_by_name.sql, everybody may execute it
 -- function deduplicated(n bigint): schema/functions/queue_by_name.sql, everybody may execute it
 -- function dequeue(queue text, n integer, group_key text): schema/functions/queue_by_name.sql, everybody may execute it
 -- function claim(queue text, n integer, lease interval, group_key text, worker text): schema/functions/queue_by_name.sql, everybody may execute it
@@ -896,13 +905,17 @@ RETURN pg_advisory_xact_lock(1885695585, (of_subscription)::integer);
 -- function _first_of(queue integer, key text): schema/functions/enqueue.sql
 -- function _failed(failures jsonb, attempt integer, error text): schema/functions/jobs.sql
 -- function _refuse_job(payload bytea, key text, group_key text, priority integer, headers jsonb, dedup_key text): schema/functions/jobs.sql, everybody may execute it
--- function _with_kind(headers jsonb, kind text): schema/functions/jobs.sql, everybody may execute it
+-- function _refuse_options(headers jsonb, key text): schema/functions/jobs.sql, everybody may execute it
+-- function _deadline(headers jsonb): schema/functions/jobs.sql, everybody may execute it
+-- function _max_attempts(headers jsonb, of_queue integer): schema/functions/jobs.sql
+-- function _with_options(headers jsonb, kind text, unique_key text, on_conflict text, debounce_max interval, max_attempts integer, timeout interval, deadline timestamp with time zone): schema/functions/jobs.sql, everybody may execute it
 -- function _lost(lease bigint): schema/functions/jobs.sql, everybody may execute it
 -- function _hold_keys(queue integer, keys text[], waiting boolean): schema/functions/jobs.sql
 
 -- _validate_job is the trigger that validates the rows of a queue, written like _validate_message. Its argument is the name of
 -- the queue's register of flags, which is also that of the function that raises some. Bit 16 + p is for jobs of priority p, bit
--- 32 for jobs with a key. Only a queue's enqueuers may call that. It need not roll back: a flag too many costs a scan.
+-- 32 for jobs with a key, bit 35 for jobs with a deadline. Only a queue's enqueuers may call that. It need not roll back: a flag
+-- too many costs a scan.
 CREATE OR REPLACE FUNCTION penstock._validate_job()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -933,7 +946,8 @@ begin
         end if;
     end if;
     wanted := (1::bigint operator(pg_catalog.<<) (16 operator(pg_catalog.+) new.priority))
-              operator(pg_catalog.|) case when new.key is null then 0 else 4294967296 end;
+              operator(pg_catalog.|) case when new.key is null then 0 else 4294967296 end
+              operator(pg_catalog.|) case when new.headers operator(pg_catalog.->>) 'penstock-deadline' is null then 0 else 34359738368 end;
     if (pg_catalog.pg_sequence_last_value(tg_argv[0]::pg_catalog.regclass) operator(pg_catalog.&) wanted) operator(pg_catalog.<>) wanted then
         execute pg_catalog.format('select %s($1)', tg_argv[0]) using wanted;
     end if;
@@ -957,6 +971,7 @@ end $function$;
 -- function _change_leases(queue integer, leases bigint[], by interval, report jsonb, of_one text, of_all text): schema/functions/settle_leases.sql
 -- function _part(queue integer, leases bigint[], segment integer): schema/functions/settle_leases.sql
 -- function _fail(queue integer, lease bigint, after interval, error text, final boolean): schema/functions/settle_leases.sql
+-- function _end_late(queue integer, name text, slot integer, ctids tid[], seqs bigint[]): schema/functions/keys.sql
 -- function _promote(queue integer, keys text[]): schema/functions/keys.sql
 -- function _maintain(queue integer, first boolean): schema/functions/maintenance.sql
 -- function _expire(queue penstock._queue, since timestamp with time zone, upto timestamp with time zone): schema/functions/maintenance.sql
@@ -1116,6 +1131,7 @@ end $function$;
 -- function _admitted(queue integer, in_group text, started integer): schema/functions/groups.sql
 -- function _after_starts(next_at timestamp with time zone, rate integer, per interval, burst integer, started integer): schema/functions/groups.sql
 -- function _count_group(queue integer, in_group text, leases bigint[], upto bigint, acks bigint[], OUT running integer, OUT live bigint[]): schema/functions/groups.sql
+-- function _enqueue_unique(queue integer, seq regclass, payload bytea, group_key text, priority integer, not_before timestamp with time zone, headers jsonb, OUT id bigint, OUT known boolean): schema/functions/unique.sql
 -- function _group_limits(queue integer, group_keys text[], after text, most integer): schema/functions/groups.sql
 -- function _group_open(queue integer, in_group text): schema/functions/groups.sql
 -- function _hold_group(queue integer, in_group text, hold_for interval, reason text): schema/functions/groups.sql
@@ -1126,9 +1142,11 @@ end $function$;
 -- function _policy(queue integer, in_group text): schema/functions/groups.sql
 -- function _queue_open(queue integer): schema/functions/groups.sql
 -- function _refuse_rate(rate integer, per interval, burst integer): schema/functions/groups.sql
+-- function _refused_letters(queue integer, ids bigint[]): schema/functions/unique.sql
 -- function _set_group(queue integer, in_group text, max_running integer, rate integer, per interval, burst integer, weight integer): schema/functions/groups.sql
 -- function _state_of(queue integer, in_group text): schema/functions/groups.sql
 -- function _tokens(next_at timestamp with time zone, rate integer, per interval, burst integer): schema/functions/groups.sql
+-- function _unended(queue integer, keys text[]): schema/functions/unique.sql
 -- function _weighted(queue integer, group_keys text[]): schema/functions/groups.sql
 
 -- Notes that a consumer receives a message, and says whether it is the first time. The note commits or rolls back with the

@@ -25,6 +25,9 @@ type jobFlags struct {
 	kind, key, group, dedupKey string
 	priority                   int
 	headers                    []string
+	uniqueKey, onConflict      string
+	debounceMax, timeout       cli.Span
+	maxAttempts                int
 }
 
 func (f *jobFlags) add(flags *pflag.FlagSet) {
@@ -33,16 +36,24 @@ func (f *jobFlags) add(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.group, "group", "g", "", "`group`, such as a tenant: ordered by itself")
 	flags.IntVar(&f.priority, "priority", 0, fmt.Sprintf("`number` from %d (first) to %d (last)", penstock.MinPriority, penstock.MaxPriority))
 	flags.StringVar(&f.dedupKey, "dedup-key", "", "do not enqueue it if the queue had a job with this deduplication `key` within its window")
+	flags.StringVar(&f.uniqueKey, "unique-key", "", "`key` of which the queue has one job at most that has not ended; it is the job's key as well")
+	flags.StringVar(&f.onConflict, "on-conflict", "", "`what` to do if the queue has a job with --unique-key: ignore (the default), replace or debounce")
+	flags.Var(&f.debounceMax, "debounce-max", "how long --on-conflict debounce puts a job off at most, from its first enqueue: a `duration`")
+	flags.IntVar(&f.maxAttempts, "max-attempts", 0, "`number` of attempts after which the job is a dead letter, instead of the queue's")
+	flags.Var(&f.timeout, "timeout", "`duration` of an attempt at most, such as 30s")
 	flags.StringArrayVarP(&f.headers, "header", "H", nil, "header as `name=value`; may be repeated")
 }
 
 // read returns the job of flags and payload.
 func (f *jobFlags) read(flags *pflag.FlagSet, payload []byte) (penstock.NewJob, error) {
-	if err := cli.NotEmpty(flags, "kind", "key", "dedup-key"); err != nil {
+	if err := cli.NotEmpty(flags, "kind", "key", "dedup-key", "unique-key", "on-conflict"); err != nil {
 		return penstock.NewJob{}, err
 	}
 	headers, err := cli.ReadHeaders(f.headers)
-	return penstock.NewJob{Payload: payload, Kind: f.kind, Key: f.key, Group: f.group, Priority: f.priority, DedupKey: f.dedupKey, Headers: headers}, err
+	return penstock.NewJob{
+		Payload: payload, Kind: f.kind, Key: f.key, Group: f.group, Priority: f.priority, DedupKey: f.dedupKey, Headers: headers, UniqueKey: f.uniqueKey,
+		OnConflict: penstock.OnConflict(f.onConflict), DebounceMax: time.Duration(f.debounceMax), MaxAttempts: f.maxAttempts, Timeout: time.Duration(f.timeout),
+	}, err
 }
 
 type enqueueFlags struct {
@@ -50,6 +61,7 @@ type enqueueFlags struct {
 	cli.LineFlags
 	delay        cli.Span
 	notBefore    string
+	deadline     string
 	asJSON, once bool
 }
 
@@ -72,10 +84,16 @@ A line is an object with any of these fields:
   delay           run it after this time: 90s, 24h, 7d
   not_before      instead of delay, the time: 2026-11-22T08:00:00Z
   dedup_key       not enqueued if the queue had a job with it within its window
+  unique_key      not enqueued if the queue has a job with it that has not ended
+  on_conflict     what to do then: ignore, replace or debounce
+  debounce_max    how long debounce puts a job off at most: 5m
+  max_attempts    instead of the queue's
+  timeout         how long an attempt may take: 30s
+  deadline        no attempt begins after this time: 2026-11-22T08:00:00Z
   headers         {"name":"value"}
 
 An unknown field is an error, and so is one that is given twice. For a duplicate it
-prints the id of the first job; --json marks duplicates. Delays count by this machine's
+prints the id of the job that was there; --json marks duplicates. Delays count by this machine's
 clock.
 
 Lines are enqueued in batches of --batch, and each batch is one transaction: all
@@ -98,6 +116,8 @@ transaction. It is for trying things, and for scripts.`,
   penstock enqueue mails --kind welcome '{"user":42}'
   penstock enqueue mails --key user-42 --delay 10m 'reminder'
   penstock enqueue mails --dedup-key welcome-42 --not-before '2026-12-01 08:00' 'welcome'
+  penstock enqueue reports --unique-key report-42 --on-conflict replace '{"report":42}'
+  penstock enqueue alerts --deadline 15m --max-attempts 3 --timeout 10s 'door open'
   penstock enqueue reports - --group acme --priority -5 -H content-type=application/pdf < report.pdf
   penstock enqueue thumbnails --file jobs.jsonl --once
   printf '{"key":"%s","payload":"hello"}\n' a b c | penstock enqueue thumbnails --json`,
@@ -134,6 +154,7 @@ func (f *enqueueFlags) add(flags *pflag.FlagSet) {
 	f.jobFlags.add(flags)
 	flags.Var(&f.delay, "delay", "run it after this `duration`, such as 90s, 24h or 7d")
 	flags.StringVar(&f.notBefore, "not-before", "", "run it at this `time` or later: 2026-11-22T08:00:00Z, or \"2026-11-22 08:00\" in local time")
+	flags.StringVar(&f.deadline, "deadline", "", "begin no attempt after this `time`, or duration from now: the job then ends as expired")
 	f.LineFlags.Add(flags)
 	flags.BoolVar(&f.once, "once", false, "skip lines that were enqueued before, within the queue's window")
 	flags.BoolVar(&f.asJSON, "json", false, "the ids of each transaction, and which are of duplicates, as one JSON line")
@@ -152,7 +173,7 @@ func checkEnqueue(a *cli.App, f *enqueueFlags, flags *pflag.FlagSet, one bool) e
 	if one {
 		return nil
 	}
-	for _, name := range []string{"kind", "key", "group", "priority", "header", "delay", "not-before", "dedup-key"} {
+	for _, name := range []string{"kind", "key", "group", "priority", "header", "delay", "not-before", "dedup-key", "unique-key", "on-conflict", "debounce-max", "max-attempts", "timeout", "deadline"} {
 		if flags.Changed(name) {
 			return terminal.Usage(fmt.Errorf("--%s is given without PAYLOAD: give one, - to read it from stdin, or write %s into the JSON lines", name, name))
 		}
@@ -182,6 +203,16 @@ func oneJob(ctx context.Context, a *cli.App, f *enqueueFlags, flags *pflag.FlagS
 			return penstock.NewJob{}, terminal.Usage(fmt.Errorf(`--not-before is %q: use a time such as 2026-11-22T08:00:00Z or "2026-11-22 08:00" (local), or --delay 2h`, f.notBefore))
 		}
 		job.NotBefore = at
+	}
+	if flags.Changed("deadline") {
+		at, ok := cli.ParseTime(f.deadline)
+		if after, err := cli.ParseSpan(f.deadline); err == nil {
+			at, ok = time.Now().Add(after), true
+		}
+		if !ok {
+			return penstock.NewJob{}, terminal.Usage(fmt.Errorf(`--deadline is %q: use a time such as 2026-11-22T08:00:00Z, or a duration such as 15m`, f.deadline))
+		}
+		job.Deadline = at
 	}
 	return job, job.Validate()
 }

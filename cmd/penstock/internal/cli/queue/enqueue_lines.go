@@ -20,6 +20,13 @@ type jobLine struct {
 	NotBefore time.Time         `json:"not_before"`
 	DedupKey  string            `json:"dedup_key"`
 	Headers   map[string]string `json:"headers"`
+
+	UniqueKey   string              `json:"unique_key"`
+	OnConflict  penstock.OnConflict `json:"on_conflict"`
+	DebounceMax string              `json:"debounce_max"`
+	MaxAttempts int                 `json:"max_attempts"`
+	Timeout     string              `json:"timeout"`
+	Deadline    time.Time           `json:"deadline"`
 	lines.PayloadFields
 }
 
@@ -43,19 +50,28 @@ func parseJobLine(line []byte, now time.Time) (penstock.NewJob, error) {
 	if err != nil {
 		return penstock.NewJob{}, err
 	}
+	j := penstock.NewJob{
+		Payload: payload, Kind: l.Kind, Key: l.Key, Group: l.Group, Priority: l.Priority,
+		NotBefore: l.NotBefore, DedupKey: l.DedupKey, Headers: l.Headers,
+		UniqueKey: l.UniqueKey, OnConflict: l.OnConflict, MaxAttempts: l.MaxAttempts, Deadline: l.Deadline,
+	}
+	delay := time.Duration(0)
+	for _, span := range []struct {
+		name, text string
+		to         *time.Duration
+	}{{"delay", l.Delay, &delay}, {"debounce_max", l.DebounceMax, &j.DebounceMax}, {"timeout", l.Timeout, &j.Timeout}} {
+		if span.text == "" {
+			continue
+		}
+		if *span.to, err = cli.ParseSpan(span.text); err != nil {
+			return penstock.NewJob{}, fmt.Errorf("%s is %q: %w", span.name, span.text, err)
+		}
+	}
 	if l.Delay != "" {
 		if !l.NotBefore.IsZero() {
 			return penstock.NewJob{}, errors.New("has both delay and not_before: give one")
 		}
-		delay, err := cli.ParseSpan(l.Delay)
-		if err != nil {
-			return penstock.NewJob{}, fmt.Errorf("delay is %q: %w", l.Delay, err)
-		}
-		l.NotBefore = now.Add(delay)
-	}
-	j := penstock.NewJob{
-		Payload: payload, Kind: l.Kind, Key: l.Key, Group: l.Group, Priority: l.Priority,
-		NotBefore: l.NotBefore, DedupKey: l.DedupKey, Headers: l.Headers,
+		j.NotBefore = now.Add(delay)
 	}
 	return j, j.Validate()
 }

@@ -1,0 +1,194 @@
+package queuetest
+
+import (
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
+)
+
+var optionCases = []testCase{
+	{name: "Unsupported", run: optionsUnsupported},
+	{name: "Bad", run: optionsBad},
+	{name: "Carried", run: optionsCarried, needs: Features{Options: true}},
+	{name: "MaxAttempts", run: jobMaxAttempts, needs: Features{Options: true}},
+	{name: "MaxAttemptsOfALostLease", run: jobMaxAttemptsLost, needs: Features{Options: true}},
+	{name: "DeadlinePassed", run: deadlinePassed, needs: Features{Options: true}},
+	{name: "DeadlinePassedLIFO", run: deadlinePassed, needs: Features{Options: true}, lifo: true},
+	{name: "DeadlineOfAKey", run: deadlineOfAKey, needs: Features{Options: true}},
+	{name: "DeadlineOfARetry", run: deadlineOfARetry, needs: Features{Options: true}},
+	{name: "ManyPassed", run: deadlineMany, needs: Features{Options: true}},
+}
+
+// A store that cannot keep to an option refuses it, and writes nothing.
+func optionsUnsupported(e *env) {
+	for _, c := range []struct {
+		field string
+		has   bool
+		job   penstock.NewJob
+	}{
+		{"unique key", e.features.Unique, penstock.NewJob{UniqueKey: "u"}},
+		{"unique key", e.features.Unique, penstock.NewJob{Key: "u", Headers: map[string]string{penstock.HeaderUniqueKey: "u"}}},
+		{"max attempts", e.features.Options, penstock.NewJob{MaxAttempts: 2}},
+		{"deadline", e.features.Options, penstock.NewJob{Headers: map[string]string{penstock.HeaderDeadline: "2100-01-01T00:00:00Z"}}},
+	} {
+		if c.has {
+			continue
+		}
+		_, err := e.q.Enqueue(e.ctx, job("a"), c.job)
+		e.BadField("Enqueue", err, c.field)
+		e.BadField("SetSchedule", e.Store.SetSchedule(e.ctx, penstock.Schedule{Queue: queue, Name: "s", Cron: "@daily", Job: c.job}), c.field)
+	}
+	e.want()
+}
+
+// An option that is wrong is refused, and nothing is written.
+func optionsBad(e *env) {
+	header := func(name, value string) penstock.NewJob {
+		return penstock.NewJob{Headers: map[string]string{"good": "1", name: value}}
+	}
+	tx := e.begin()
+	for _, b := range []struct {
+		field string
+		job   penstock.NewJob
+	}{
+		{"max attempts", penstock.NewJob{MaxAttempts: -1}},
+		{"max attempts", header(penstock.HeaderMaxAttempts, "many")},
+		{"timeout", penstock.NewJob{Timeout: time.Microsecond}},
+		{"timeout", header(penstock.HeaderTimeout, "1m")},
+		{"deadline", header(penstock.HeaderDeadline, "tomorrow")},
+		{"deadline", header(penstock.HeaderDeadline, "2026-11-27T17:00:00+01:00")},
+		{"deadline", penstock.NewJob{Deadline: time.Now(), NotBefore: time.Now().Add(time.Hour)}},
+		{"unique key", penstock.NewJob{UniqueKey: "u", Key: "k"}},
+		{"unique key", penstock.NewJob{UniqueKey: "a\x00"}},
+		{"on conflict", penstock.NewJob{UniqueKey: "u", OnConflict: "merge"}},
+		{"on conflict", penstock.NewJob{OnConflict: penstock.OnConflictReplace}},
+		{"debounce max", penstock.NewJob{UniqueKey: "u", DebounceMax: time.Second}},
+	} {
+		_, err := tx.Tx.Enqueue(e.ctx, queue, job("with a bad one"), b.job)
+		e.BadField("Enqueue in a transaction with a bad "+b.field, err, b.field)
+	}
+	tx.enqueue(job("still good"))
+	tx.Commit()
+	e.want("still good")
+}
+
+// Options come with the job, whatever else it has, and by a schedule. A header says the same as a field.
+func optionsCarried(e *env) {
+	deadline := time.Now().Add(time.Hour).UTC().Truncate(time.Microsecond)
+	j := penstock.NewJob{Kind: "k", MaxAttempts: 3, Timeout: 1500 * time.Millisecond, Deadline: deadline, Headers: map[string]string{"h": "1"}}
+	want := j.AllHeaders()
+	for i, more := range []penstock.NewJob{{}, {Key: "k"}, {DedupKey: "d"}, {NotBefore: time.Now().Add(-time.Second)}, {Priority: 2}} {
+		one, two := j, penstock.NewJob{Headers: want}
+		one.Key, one.DedupKey, one.NotBefore, one.Priority = more.Key, more.DedupKey, more.NotBefore, more.Priority
+		one.Payload, two.Payload = fmt.Appendf(nil, "%d", i), fmt.Appendf(nil, "%d as headers", i)
+		tx := e.begin()
+		tx.enqueue(one)
+		tx.enqueue(two, job(fmt.Sprint(i, " without")))
+		tx.Commit()
+		for _, got := range e.collect(string(one.Payload), string(two.Payload), fmt.Sprint(i, " without")) {
+			if string(got.Payload) == fmt.Sprint(i, " without") {
+				e.ack(got)
+				continue
+			}
+			if !maps.Equal(got.Headers, want) || got.MaxAttempts() != 3 || got.Timeout() != j.Timeout || !got.Deadline().Equal(deadline) {
+				e.Errorf("the job has the headers %v, want %v", got.Headers, want)
+			}
+			e.ack(got)
+		}
+	}
+	e.schedule(penstock.Schedule{Name: "s", Cron: "@yearly", Job: j})
+	set := e.schedules()[0]
+	if set.Job.MaxAttempts != 3 || set.Job.Timeout != j.Timeout || !set.Job.Deadline.Equal(deadline) {
+		e.Errorf("the schedule has the job %+v", set.Job)
+	}
+	e.schedule(set) // what was read can be set again
+	e.Backdate(e, queue, "s", time.Minute)
+	e.maintain()
+	if got := e.collect("")[0]; !maps.Equal(got.Headers, want) {
+		e.Errorf("the schedule's job has the headers %v, want %v", got.Headers, want)
+	}
+}
+
+// A job's limit of attempts counts, whether the queue's is higher or lower.
+func jobMaxAttempts(e *env) {
+	for _, of := range []int{1, 4} {
+		e.set(penstock.QueueSettings{MaxAttempts: &of})
+		e.enqueue(penstock.NewJob{MaxAttempts: 2, Payload: []byte("a")})
+		e.retry(e.collect("a")[0], 0, "one")
+		dead, err := e.q.Retry(e.ctx, e.collect("a")[0].Lease, 0, "two")
+		if err != nil || !dead {
+			e.Errorf("the second failure of a job with 2 attempts, in a queue with %d: dead %v, %v", of, dead, err)
+		}
+	}
+	if dead := e.deadJobs(admin.DeadJobQuery{}); len(dead) != 2 {
+		e.Errorf("%d dead letters, want 2", len(dead))
+	}
+}
+
+func jobMaxAttemptsLost(e *env) {
+	e.enqueue(penstock.NewJob{MaxAttempts: 1, Payload: []byte("a")}, penstock.NewJob{Payload: []byte("b")})
+	if n := len(e.claimAs(driver.Claim{Jobs: 2, Lease: time.Millisecond})); n != 2 {
+		e.Fatalf("%d jobs", n)
+	}
+	e.collect("b")
+	e.eventually("the job with one attempt is dead", func() bool { return e.status().DeadLetters == 1 })
+}
+
+func passed() time.Time { return time.Now().Add(-time.Second) }
+
+// A job whose deadline has passed never begins, does not become a dead letter, and takes nothing from those behind it. One whose deadline
+// comes later runs.
+func deadlinePassed(e *env) {
+	late := penstock.NewJob{Deadline: passed(), Payload: []byte("late")}
+	delayed := late
+	delayed.NotBefore = late.Deadline.Add(-time.Second)
+	e.enqueue(late, job("a"), delayed, penstock.NewJob{Deadline: time.Now().Add(time.Hour), Payload: []byte("b")}, late)
+	e.ack(e.collect("a", "b")...)
+	e.eventually("nothing is left", func() bool { e.want(); return e.status().Ready == 0 })
+	if s := e.status(); s.Expired != 3 || s.DeadLetters != 0 || s.Running != 0 || s.Delayed != 0 {
+		e.Errorf("the status is %+v, want 3 expired jobs and no other", s)
+	}
+}
+
+// The next job of its key takes the place of one that expires.
+func deadlineOfAKey(e *env) {
+	deadline := time.Now().Add(20 * time.Millisecond)
+	e.enqueue(keyed("k", "a"), penstock.NewJob{Key: "k", Deadline: deadline, Payload: []byte("late")}, keyed("k", "b"))
+	first := e.want("a") // the others wait now
+	e.Eventually("the deadline passes", func() bool { return time.Since(deadline) > 50*time.Millisecond })
+	e.ack(first...)
+	e.ack(e.collect("b")...)
+	if s := e.status(); s.Expired != 1 || s.Waiting != 0 {
+		e.Errorf("the status is %+v, want one expired job", s)
+	}
+}
+
+// Before its deadline a job has attempts, and after it none, though some are left.
+func deadlineOfARetry(e *env) {
+	deadline := time.Now().Add(2 * time.Second)
+	e.enqueue(penstock.NewJob{Deadline: deadline, Payload: []byte("a")})
+	e.retry(e.want("a")[0], 0, "one")
+	e.retry(e.collect("a")[0], time.Until(deadline), "two")
+	e.eventually("the job has expired", func() bool { e.want(); return e.status().Expired == 1 })
+	if s := e.status(); s.DeadLetters != 0 || s.Ready+s.Delayed != 0 {
+		e.Errorf("the status is %+v, want one expired job", s)
+	}
+}
+
+// Thousands that have expired are passed over by few claims.
+func deadlineMany(e *env) {
+	jobs := make([]penstock.NewJob, 3000)
+	for i := range jobs {
+		jobs[i].Deadline = passed()
+	}
+	e.enqueue(jobs...)
+	e.enqueue(job("a"))
+	e.want("a")
+	if s := e.status(); s.Expired != int64(len(jobs)) {
+		e.Errorf("%d expired, want %d", s.Expired, len(jobs))
+	}
+}
