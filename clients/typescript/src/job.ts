@@ -1,7 +1,8 @@
 // A job, how a handler may end it, and the statements that a worker sends.
 import { executor, type Execute, type Queryable, type Value } from './database.js'
 import { explained } from './errors.js'
-import { array, headerKind, headerReport, interval, memberSteps, quoted, textOf, FieldError } from './values.js'
+import { Enqueued } from './statements.js'
+import { array, headerKind, headerReport, interval, jobRow, memberSteps, quoted, textOf, FieldError, type NewJob } from './values.js'
 
 /** Job is a claimed job. The worker has it until its lease ends. */
 export class Job {
@@ -143,10 +144,55 @@ export class StoppingError extends Error {
   override name = 'StoppingError'
 }
 
+/** Schedule is a periodic job of a queue. */
+export interface Schedule {
+  readonly name: string
+  readonly cron: string
+  /** When it runs next, unless it is paused. */
+  readonly next: Date
+  readonly paused: boolean
+  /** Whether it leaves out a time at which its last job has not ended. */
+  readonly skipOverlap: boolean
+  /** The id of the last job that it has made. */
+  readonly lastJob: bigint | undefined
+  readonly kind: string
+  readonly key: string
+  readonly groupKey: string
+  readonly priority: number
+  readonly dedupKey: string
+  readonly headers: Readonly<Record<string, string>>
+  readonly payload: Buffer
+}
+
+/** Failure is an attempt of a job that failed. */
+export interface Failure { readonly attempt: number, readonly at: string, readonly error: string }
+
+/** DeadJob is a dead letter of a queue. */
+export interface DeadJob {
+  readonly id: bigint
+  readonly kind: string
+  readonly key: string
+  readonly groupKey: string
+  readonly priority: number
+  readonly attempt: number
+  readonly createdAt: Date
+  readonly diedAt: Date
+  readonly headers: Readonly<Record<string, string>>
+  readonly payload: Buffer
+  /** Of the last attempt. */
+  readonly error: string
+  /** The last ten. */
+  readonly failures: readonly Failure[]
+}
+
+// Some drivers are configured to parse what looks like JSON.
+const parsed = <T>(json: unknown, otherwise: T): T => (typeof json === 'string' ? JSON.parse(json) as T : json as T | null) ?? otherwise
+const ms = (column: string) => `(extract(epoch from ${column}) * 1000)::text`
+
 const jobColumns = `id::text, key, group_key, priority::text, attempt::text, (extract(epoch from created_at) * 1000)::text as created,
   headers::text, encode(payload, 'hex') as payload`
 
-/** Queue is a queue for workers. Each call is one statement. work does all of this; Queue is for your own loops. */
+/** Queue is a queue for workers' loops of your own, and for those who look after it: its schedules and dead letters. Each call is one statement. */
 export class Queue {
   readonly #execute: Execute
   readonly #schema: string
@@ -226,6 +272,78 @@ export class Queue {
     const text = JSON.stringify(value)
     if (text === undefined) throw new FieldError('report', 'is not JSON')
     await this.#rows('penstock.report($1::text, $2::text::bigint, $3::text::jsonb)::text', String(lease), text)
+  }
+
+  /** Says that a worker lives: penstock.report for lease 0 stands for the worker itself. @internal */
+  async heartbeat(report: object): Promise<void> {
+    await this.#rows('penstock.report($1::text, 0, $2::text::jsonb)::text', JSON.stringify(report))
+  }
+
+  /**
+   * Makes or changes a periodic job, and returns when it runs next. cron has five fields, as in '30 4 * * 1-5', in UTC or in a zone that comes first:
+   * 'TZ=Europe/Berlin 30 4 * * *'. With skipOverlap it enqueues no job while its last one has not ended. A paused schedule stays paused.
+   * As all calls about schedules, it needs the role that owns the schema.
+   */
+  async schedule(name: string, cron: string, job: Omit<NewJob, 'notBefore'>, { skipOverlap = false }: { skipOverlap?: boolean } = {}): Promise<Date> {
+    const [payload, key, groupKey, priority, , dedupKey, headers] = jobRow({ ...job, notBefore: null })
+    const rows = await this.#rows(`${ms('s')} as next from penstock.schedule_bytes($1::text, $2::text, $3::text, $4::text::bytea, key => $5::text, group_key => $6::text,
+      priority => $7::text::int, headers => $8::text::jsonb, dedup_key => $9::text, skip_overlap => $10::text::boolean) s`,
+    name, cron, payload!, key!, groupKey!, priority!, headers!, dedupKey!, String(skipOverlap))
+    return new Date(Number(rows[0]![0]))
+  }
+
+  /** Ends a periodic job. Jobs that it has enqueued stay. Fails with 42704 if there is none of the name, as the next three do. */
+  async unschedule(name: string): Promise<void> {
+    await this.#rows('penstock.unschedule($1::text, $2::text)::text', name)
+  }
+
+  /** Pauses a periodic job: none is enqueued until resumeSchedule. */
+  async pauseSchedule(name: string): Promise<void> {
+    await this.#rows('penstock.pause_schedule($1::text, $2::text)::text', name)
+  }
+
+  /** Ends the pause, and returns when the schedule runs next. No job makes up for times that have passed. */
+  async resumeSchedule(name: string): Promise<Date> {
+    return new Date(Number((await this.#rows(`${ms('s')} as next from penstock.resume_schedule($1::text, $2::text) s`, name))[0]![0]))
+  }
+
+  /** Enqueues the job of a schedule now, also while that is paused or its last job has not ended. */
+  async runSchedule(name: string): Promise<Enqueued> {
+    const rows = await this.#rows('e.id::text, coalesce(penstock.deduplicated(e.n), false)::text as deduplicated from penstock.run_schedule($1::text, $2::text) with ordinality e(id, n)', name)
+    return new Enqueued(BigInt(rows[0]![0]!), rows[0]![1] === 'true')
+  }
+
+  /** Lists the periodic jobs, by name. */
+  async schedules(): Promise<Schedule[]> {
+    const rows = await this.#rows(`name, cron, ${ms('next')} as next, paused::text, skip_overlap::text, last_job::text, kind, key, group_key, priority::text, dedup_key,
+      headers::text, encode(payload, 'hex') as payload from penstock.schedules($1::text)`)
+    return rows.map(([name, cron, next, paused, skip, last, kind, key, groupKey, priority, dedupKey, headers, payload]) => ({
+      name: name!, cron: cron!, next: new Date(Number(next)), paused: paused === 'true', skipOverlap: skip === 'true', lastJob: last === null ? undefined : BigInt(last!),
+      kind: kind!, key: key ?? '', groupKey: groupKey!, priority: Number(priority), dedupKey: dedupKey ?? '', headers: parsed(headers, {}), payload: Buffer.from(payload!, 'hex'),
+    }))
+  }
+
+  /** Lists dead letters by id: up to most, behind the id of one. */
+  async deadJobs({ most = 100, after = 0n }: { most?: number, after?: bigint } = {}): Promise<DeadJob[]> {
+    const rows = await this.#rows(`id::text, key, group_key, priority::text, attempt::text, ${ms('created_at')} as created, ${ms('died_at')} as died, headers::text,
+      encode(payload, 'hex') as payload, error, failures::text from penstock.dead_jobs($1::text, $2::text::int, $3::text::bigint)`, String(most), String(after))
+    return rows.map(([id, key, groupKey, priority, attempt, created, died, json, payload, error, failures]) => {
+      const headers = parsed<Record<string, string>>(json, {})
+      return {
+        id: BigInt(id!), kind: headers[headerKind] ?? '', key: key ?? '', groupKey: groupKey!, priority: Number(priority), attempt: Number(attempt),
+        createdAt: new Date(Number(created)), diedAt: new Date(Number(died)), headers, payload: Buffer.from(payload!, 'hex'), error: error!, failures: parsed<Failure[]>(failures, []),
+      }
+    })
+  }
+
+  /** Puts dead letters back at the end of the queue, with one more attempt at least. Returns how many there were. */
+  async retryDeadJobs(ids: readonly bigint[]): Promise<number> {
+    return Number((await this.#rows('penstock.retry_dead_jobs($1::text, $2::text::bigint[])::text', array(ids)))[0]![0])
+  }
+
+  /** Removes dead letters permanently. Returns how many there were. */
+  async discardDeadJobs(ids: readonly bigint[]): Promise<number> {
+    return Number((await this.#rows('penstock.discard_dead_jobs($1::text, $2::text::bigint[])::text', array(ids)))[0]![0])
   }
 
   /** Does the queue's housekeeping. Call it about twice a second while a worker runs. */

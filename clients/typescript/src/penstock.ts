@@ -62,7 +62,7 @@ export class Penstock {
     return new Writer(executor(tx), this.#schema, options)
   }
 
-  /** A queue for loops of your own. On a pool each call is a separate transaction. */
+  /** A queue for loops of your own, its schedules and its dead letters. On a pool each call is a separate transaction. */
   queue(db: Queryable, name: string): Queue {
     return new Queue(db, name, this.#name)
   }

@@ -2,6 +2,7 @@
 import type { Queryable } from './database.js'
 import { deadLetter, type Job } from './job.js'
 import { Penstock } from './penstock.js'
+import { limited, type Limits } from './limits.js'
 import type { StandardSchemaV1 } from './standard-schema.js'
 import type { Enqueued } from './statements.js'
 import { FieldError, jsonOf, kindOf, textOf, type NewJob } from './values.js'
@@ -11,7 +12,7 @@ import type { TaskHandler, TxTaskHandler, Verdict } from './work.js'
 export type TaskOptions = Omit<NewJob, 'payload' | 'kind'>
 
 /** TaskDefinition is what defineTask takes. */
-export interface TaskDefinition {
+export interface TaskDefinition extends Limits {
   /** The kind of its jobs. */
   name: string
   queue: string
@@ -39,7 +40,7 @@ export interface Task<In, Out = In> {
  */
 export function defineTask<S extends StandardSchemaV1>(definition: TaskDefinition & { schema: S }): Task<StandardSchemaV1.InferInput<S>, StandardSchemaV1.InferOutput<S>>
 export function defineTask<T>(definition: TaskDefinition & { schema?: StandardSchemaV1<T, T> }): Task<T>
-export function defineTask({ name, queue, schema, penstock = new Penstock() }: TaskDefinition & { schema?: StandardSchemaV1 }): Task<unknown> {
+export function defineTask({ name, queue, schema, penstock = new Penstock(), ...limits }: TaskDefinition & { schema?: StandardSchemaV1 }): Task<unknown> {
   if (kindOf(name) === '') throw new FieldError('name', 'is empty: it is the kind of the jobs')
   textOf('queue', queue, 48)
 
@@ -70,8 +71,8 @@ export function defineTask({ name, queue, schema, penstock = new Penstock() }: T
   return {
     name, queue, job,
     enqueue: async (tx, value, options) => penstock.enqueue(tx, queue, await job(value, options)),
-    handle: handler => Object.assign((job: Job, signal: AbortSignal) => reading(job, value => handler(value, job, signal)), { kind: name, queue }),
-    handleTx: handler => Object.assign((tx: Parameters<typeof handler>[0], job: Job, signal: AbortSignal) => reading(job, value => handler(tx, value, job, signal)), { kind: name, queue }),
+    handle: handler => Object.assign(limited((job: Job, signal: AbortSignal) => reading(job, value => handler(value, job, signal)), limits), { kind: name, queue }),
+    handleTx: handler => Object.assign(limited((tx: Parameters<typeof handler>[0], job: Job, signal: AbortSignal) => reading(job, value => handler(tx, value, job, signal)), limits), { kind: name, queue }),
   }
 }
 

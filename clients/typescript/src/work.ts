@@ -2,6 +2,7 @@
 // ended, and gives back what it has not begun when it stops.
 import { hostname } from 'node:os'
 import { sqlState } from './database.js'
+import { clientVersion } from './errors.js'
 import { Job, LeaseLostError, Outcome, Queue, StoppingError, isOutcome } from './job.js'
 import { FieldError, kindOf, textOf } from './values.js'
 import { Backoff, Notice, Outage, type Logger, sleep, timely } from './waits.js'
@@ -86,6 +87,7 @@ export interface WorkOptions {
 
 const callTimeout = 30_000 // ends a call that hangs
 const maintainEvery = 500
+const heartbeatEvery = 30_000
 const strangeAfter = 10_000 // a job that has no handler here comes back for another worker
 const maxMet = 10_000 // bounds the memory of a worker that meets many such jobs; others are not given up meanwhile
 const carryAt = 32 // how many ended jobs make it worthwhile for a claim to carry them
@@ -155,6 +157,10 @@ class Worker {
   pace = 0 // how long a handler takes, about; 0 is not known
   settles = false // handlers end their jobs in their own transactions
   readonly strange = new Set<string>() // kinds without a handler, of which the log has a line
+  readonly begun = new Date()
+  readonly ends = new Map<End, number>() // how many attempts ended so
+  claimedAt: Date | undefined
+  nextHeartbeat = 0
   readonly outage: Outage
   failure: unknown // an error that another attempt cannot cure
 
@@ -187,6 +193,7 @@ class Worker {
     this.over.abort()
     this.acking.notify()
     await Promise.all(loops)
+    if (!this.failure) await this.heartbeat(true)
     if (this.failure) throw this.failure
     this.o.logger.info?.(`penstock: the worker of queue ${this.queue.name} has stopped`)
     if (this.held.size) throw new Error(`how ${this.held.size} jobs ended could not be written in time; they run again when their leases end`)
@@ -228,6 +235,7 @@ class Worker {
       }
       this.begin()
       if (strange.length) this.runs(this.pass(strange))
+      if (jobs.length) this.claimedAt = new Date()
       if (jobs.length === n) pause = 0
       else {
         const wait = jobs.length ? this.o.pollMin : (pause = Math.min(pause * 2 || this.o.pollMin, this.o.pollMax))
@@ -302,7 +310,7 @@ class Worker {
       const returned = await handler(task.job, task.abort.signal)
       verdict = returned === 'settled' || isOutcome(returned) ? returned : undefined
     } catch (err) {
-      verdict = failureOf(err)
+      verdict = outcomeOf(err)
     }
     task.took = now() - start
     this.pace = Math.max(this.pace ? this.pace + (task.took - this.pace) / 8 : task.took, 0.001)
@@ -351,7 +359,7 @@ class Worker {
     const { lease } = task.job
     if (how === 'deadLetter') {
       await this.queue.deadLetter(lease, reason)
-      this.warn(task, `dead letter: ${reason}`)
+      this.warn(task, `dead letter: ${typeof cause === 'string' ? cause : reason}`)
       return 'dead'
     }
     const interrupted = task.abort.signal.reason instanceof StoppingError // it is not the job's fault
@@ -371,10 +379,11 @@ class Worker {
   }
 
   ended(task: Task, end: End, ms: number) {
+    this.ends.set(end, (this.ends.get(end) ?? 0) + 1)
     try {
       this.o.onEnd(task.job, end, ms)
     } catch (err) {
-      this.warn(task, `onEnd has failed: ${failureOf(err).reason}`)
+      this.warn(task, `onEnd has failed: ${outcomeOf(err).reason}`)
     }
   }
 
@@ -480,12 +489,25 @@ class Worker {
       try {
         await timely(this.queue.maintain(), callTimeout)
         backoff.worked()
+        if (now() >= this.nextHeartbeat) await this.heartbeat()
         await sleep(maintainEvery, this.stop.signal)
       } catch (err) {
         if (this.permanent(err)) return
         await backoff.wait("the queue's housekeeping failed", err)
       }
     }
+  }
+
+  /** Says that this worker lives. Only operators see it, so nothing else depends on it. */
+  async heartbeat(stopped = false) {
+    this.nextHeartbeat = now() + spread(heartbeatEvery)
+    const count = (end: End) => this.ends.get(end) ?? 0
+    try {
+      await timely(this.queue.heartbeat({
+        worker: this.o.worker, version: `@penstock/client ${clientVersion}`, started_at: this.begun, concurrency: this.o.concurrency, groups: [this.o.groupKey],
+        running: this.held.size, done: count('done') + count('settled'), failed: count('failed'), dead: count('dead'), claimed_at: this.claimedAt, ...stopped && { stopped },
+      }), callTimeout)
+    } catch {} // the next one is at its usual time
   }
 
   /** Gives back jobs that have not begun, to run at once or after some milliseconds. */
@@ -514,12 +536,13 @@ class Worker {
   }
 
   warn(task: Task, what: string) {
-    this.o.logger.warn(`penstock: queue ${this.queue.name}, job ${task.job.id}, attempt ${task.job.attempt}: ${what}`)
+    const { id, kind, attempt } = task.job
+    this.o.logger.warn(`penstock: queue ${this.queue.name}, job ${id}, ${kind && `kind ${kind}, `}attempt ${attempt}: ${what}`)
   }
 }
 
-/** failureOf reads what a handler has thrown, once. Reading it runs the handler's code, which may throw. */
-function failureOf(thrown: unknown): Outcome {
+/** outcomeOf reads what a handler has thrown, once. Reading it runs the handler's code, which may throw. */
+export function outcomeOf(thrown: unknown): Outcome {
   try {
     if (isOutcome(thrown)) return thrown
     const stack = thrown instanceof Error && thrown.stack ? String(thrown.stack) : undefined

@@ -17,4 +17,5 @@ declare const s3: { getObject(of: { Bucket: string, Key: string }): Promise<{ Bo
 declare function send(mail: { to: string }, options: { signal: AbortSignal }): Promise<void>
 declare function print(order: number): Promise<void>
 declare function remind(name: string): void
+declare const sendWelcome: Handler, sendDigest: Handler
 export const examples = [${examples.map(code => `async () => {\n${code.replace(/^import .*$/gm, '')}}`).join(', ')}]`)

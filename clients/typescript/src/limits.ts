@@ -1,0 +1,44 @@
+// Limits of a handler: attempts, time, and the pause between attempts.
+import { Outcome, StoppingError, isOutcome, type Job } from './job.js'
+import { FieldError } from './values.js'
+import { outcomeOf, type Verdict } from './work.js'
+
+/** Limits of a handler, or of a task. */
+export interface Limits {
+  /** After as many attempts the job is a dead letter, unless the queue's limit comes first. */
+  maxAttempts?: number
+  /** After as many milliseconds the handler's signal aborts. A handler that then throws has failed for that reason. */
+  timeout?: number
+  /** Milliseconds, or a function of the attempt, in place of the queue's backoff. */
+  backoff?: number | ((attempt: number) => number)
+}
+
+/** limited is a handler with limits, to be used like that handler: of work, workTx or a task. */
+export function limited<A extends unknown[]>(handler: (...args: [...A, job: Job, signal: AbortSignal]) => Verdict | Promise<Verdict>, limits: Limits) {
+  const { maxAttempts = Infinity, timeout, backoff } = limits
+  if (!(maxAttempts >= 1)) throw new FieldError('maxAttempts', `is ${maxAttempts}, expected 1 or more`)
+  if (timeout !== undefined && !(timeout >= 1 && timeout <= 2 ** 31 - 1)) throw new FieldError('timeout', `is ${timeout}, expected 1 to ${2 ** 31 - 1} ms`)
+  const run = async (...args: [...A, job: Job, signal: AbortSignal]): Promise<Verdict> => {
+    const job = args.at(-2) as Job
+    const signal = args.at(-1) as AbortSignal
+    const over = new AbortController()
+    const timer = timeout === undefined ? undefined : setTimeout(() => over.abort(new Error(`the job ran longer than its timeout of ${timeout} ms`)), timeout)
+    /** The outcome with the limits, or undefined if they change nothing. */
+    const changed = (how: Outcome): Outcome | undefined => {
+      if (how.how !== 'retry' || signal.reason instanceof StoppingError) return undefined
+      if (job.attempt >= maxAttempts) return Object.assign(new Outcome('deadLetter', undefined, how.reason), { cause: how.cause })
+      if (how.after !== undefined || backoff === undefined) return undefined
+      return Object.assign(new Outcome('retry', typeof backoff === 'function' ? backoff(job.attempt) : backoff, how.reason), { cause: how.cause })
+    }
+    try {
+      const returned = await handler(...[...args.slice(0, -1), timer ? AbortSignal.any([signal, over.signal]) : signal] as [...A, Job, AbortSignal])
+      return isOutcome(returned) ? changed(returned) ?? returned : returned
+    } catch (err) {
+      const thrown: unknown = over.signal.aborted && !signal.aborted && !isOutcome(err) ? over.signal.reason : err
+      throw changed(outcomeOf(thrown)) ?? thrown
+    } finally {
+      clearTimeout(timer)
+    }
+  }
+  return Object.assign(run, handler) // the kind and the queue of a task's handler
+}

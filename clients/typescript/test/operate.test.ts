@@ -1,0 +1,88 @@
+import { expect, test } from 'vitest'
+import { defineTask, limited, retry, type End } from '../src/index.js'
+import { runJob } from '../src/testing.js'
+import { newQueue, penstock, pool, sql, status, until } from './database.js'
+
+test('schedules are made, paused, run and listed', async () => {
+  const queue = penstock.queue(pool, await newQueue())
+  const next = await queue.schedule('nightly', '@yearly', { payload: { days: 1 }, kind: 'digest', key: 'k', groupKey: 'g', priority: -3, dedupKey: 'd', headers: { h: '1' } }, { skipOverlap: true })
+  expect(next.getTime()).toBeGreaterThan(Date.now())
+  expect(await queue.schedules()).toEqual([{
+    name: 'nightly', cron: '@yearly', next, paused: false, skipOverlap: true, lastJob: undefined, kind: 'digest', key: 'k', groupKey: 'g', priority: -3, dedupKey: 'd',
+    headers: { h: '1', 'penstock-kind': 'digest' }, payload: Buffer.from('{"days":1}'),
+  }])
+  await queue.pauseSchedule('nightly')
+  const made = await queue.runSchedule('nightly')
+  expect(made.deduplicated).toBe(false)
+  expect(await queue.runSchedule('nightly')).toEqual({ id: made.id, deduplicated: true })
+  expect((await queue.schedules())[0]).toMatchObject({ paused: true, lastJob: made.id })
+  expect(await queue.resumeSchedule('nightly')).toEqual(next)
+  await queue.schedule('other', '@hourly', { payload: 'x' })
+  expect((await queue.schedules()).map(s => [s.name, s.paused, s.skipOverlap, s.kind])).toEqual([['nightly', false, true, 'digest'], ['other', false, false, '']])
+  await queue.unschedule('nightly')
+  await expect(queue.pauseSchedule('nightly')).rejects.toMatchObject({ code: '42704' })
+  await expect(queue.schedule('bad', '99 * * * *', { payload: '' })).rejects.toMatchObject({ code: '22023' })
+  await expect(queue.schedule('bad', '@daily', { payload: '', priority: 99 })).rejects.toMatchObject({ field: 'priority' })
+})
+
+test('dead letters are listed, retried and discarded', async () => {
+  const name = await newQueue()
+  const queue = penstock.queue(pool, name)
+  await penstock.enqueueMany(pool, name, [1, 2, 3].map(n => ({ payload: `job ${n}`, kind: 'welcome', headers: { n: String(n) } })))
+  for (const { lease, payload } of (await queue.claim({ n: 3 })).jobs) await queue.deadLetter(lease, `no ${payload}`)
+  const first = await queue.deadJobs({ most: 2 })
+  expect(first.map(d => [d.payload.toString(), d.kind, d.headers['n'], d.attempt, d.error, d.failures.length])).toEqual([
+    ['job 1', 'welcome', '1', 1, 'no job 1', 1], ['job 2', 'welcome', '2', 1, 'no job 2', 1]])
+  expect(first[0]!.failures[0]).toMatchObject({ attempt: 1, error: 'no job 1' })
+  expect(first[0]!.diedAt.getTime()).toBeGreaterThanOrEqual(first[0]!.createdAt.getTime())
+  const rest = await queue.deadJobs({ after: first[1]!.id })
+  expect(rest.map(d => d.error)).toEqual(['no job 3'])
+  expect(await queue.retryDeadJobs([first[0]!.id])).toBe(1)
+  expect(await queue.discardDeadJobs(first.map(d => d.id))).toBe(1)
+  expect(await status(name)).toMatchObject({ ready: 1, dead: 1 })
+})
+
+test('a worker is listed while it lives, and says that it has stopped', async () => {
+  const queue = await newQueue()
+  const ended: End[] = []
+  const stop = new AbortController()
+  await penstock.enqueueMany(pool, queue, [{ payload: '' }, { payload: 'bad' }])
+  const worker = penstock.work(pool, queue, job => { if (job.text()) throw new Error('no') }, {
+    signal: stop.signal, worker: 'w', concurrency: 3, logger: { warn() {} }, onEnd: (_, end) => ended.push(end) })
+  const said = async () => (await sql(`select report || jsonb_build_object('worker', worker) from penstock._lease l join penstock._queue q on q.id = -l.queue where q.name = $1 order by l.lease_until desc`, queue))[0]
+  await until('it has said so', async () => !!await said())
+  expect(await said()).toMatchObject({ worker: 'w', version: expect.stringMatching(/^@penstock\/client \d/), concurrency: 3, groups: [''] })
+  await until('both have ended', () => ended.length === 2)
+  stop.abort()
+  await worker
+  expect(await said()).toMatchObject({ stopped: true, running: 0, done: 1, failed: 1, dead: 0, claimed_at: expect.any(String) })
+})
+
+test('a handler with limits fails for good after its attempts, and after its time', async () => {
+  const queue = await newQueue()
+  const lines: string[] = []
+  const ends: End[] = []
+  await penstock.enqueueMany(pool, queue, ['fails', 'asks', 'slow', 'quick'].map(kind => ({ payload: '', kind })))
+  const attempts = new Map<string, number>()
+  const counts = (kind: string) => attempts.set(kind, (attempts.get(kind) ?? 0) + 1)
+  const never = (signal: AbortSignal) => new Promise<void>((_, reject) => signal.addEventListener('abort', () => reject(signal.reason as Error)))
+  const stop = new AbortController()
+  const slow = defineTask<string>({ name: 'slow', queue, maxAttempts: 1, timeout: 20 })
+  await sql('update penstock._queue set max_attempts = 3 where name = $1', queue)
+  const worker = penstock.work(pool, queue, [
+    { fails: limited(job => { counts(job.kind); throw new Error('no') }, { maxAttempts: 2, backoff: n => n }) },
+    { asks: limited(job => { counts(job.kind); return retry(1, 'again') }, { maxAttempts: 2, backoff: 1e9 }) },
+    { slow: limited((job, signal) => (counts(job.kind), never(signal)), { maxAttempts: 1, timeout: 20 }), quick: limited(() => {}, { timeout: 60_000 }) },
+  ], { signal: stop.signal, logger: { warn: line => lines.push(line) }, onEnd: (_, end) => ends.push(end) })
+  await until('all have ended', () => ends.length === 6)
+  stop.abort()
+  await worker
+  expect(Object.fromEntries(attempts)).toEqual({ fails: 2, asks: 2, slow: 1 })
+  expect(ends.sort()).toEqual(['dead', 'dead', 'dead', 'done', 'failed', 'failed'])
+  expect((await penstock.queue(pool, queue).deadJobs()).map(d => [d.kind, d.error.replace(/ \(.*/, '')])).toEqual([
+    ['fails', 'Error: no'], ['asks', 'again'], ['slow', 'Error: the job ran longer than its timeout of 20 ms']])
+  expect(lines.filter(line => line.includes(`queue ${queue}, job `) && /kind fails, attempt [12]: (failed|dead letter): Error: no/.test(line))).toHaveLength(2)
+  await slow.enqueue(pool, '')
+  expect(await runJob(pool, queue, [slow.handle((_, __, signal) => never(signal))]).catch(String)).toMatchObject({ end: 'dead' })
+  for (const limits of [{ maxAttempts: 0 }, { timeout: 0 }, { timeout: 2 ** 31 }]) expect(() => limited(() => {}, limits)).toThrow(/expected 1/)
+})
