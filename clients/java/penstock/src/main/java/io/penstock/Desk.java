@@ -4,10 +4,12 @@ import io.penstock.Outcome.How;
 import io.penstock.WorkOptions.End;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
+import java.time.Instant;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.Deque;
+import java.util.EnumMap;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -51,15 +53,11 @@ final class Desk {
             }
         }
 
-        /** The reason of the failure. Converting what a handler throws to text runs the handler's code, which may throw. */
+        /** Notes the reason of the failure. */
         void failed(Throwable how) {
             this.how = how;
-            try {
-                reason = how instanceof Outcome ? how.getMessage() : how.toString();
-                thrown = how instanceof Outcome ? null : how;
-            } catch (Throwable e) {
-                reason = how.getClass().getName() + ", whose text throws " + e.getClass().getName();
-            }
+            reason = how instanceof Outcome ? how.getMessage() : textOf(how);
+            thrown = how instanceof Outcome ? how.getCause() : how;
         }
 
         String reason() {
@@ -85,6 +83,15 @@ final class Desk {
 
     enum Action { CLAIM, ACK, FAIL, WAIT, END }
 
+    /** An error as text. Converting what a handler throws runs the handler's code, which may throw. */
+    static String textOf(Throwable how) {
+        try {
+            return how.toString();
+        } catch (Throwable e) {
+            return how.getClass().getName() + ", whose text throws " + e.getClass().getName();
+        }
+    }
+
     /** What to do now, how many jobs to claim, or how long to wait. */
     record Due(Action action, int n, long pause) {}
 
@@ -102,6 +109,9 @@ final class Desk {
     private long nextClaim = System.nanoTime();
     private boolean settles; // handlers end their jobs in their own transactions
     private boolean stopping;
+    private final Map<End, Long> ends = new EnumMap<>(End.class); // how many attempts ended so
+    private final Instant started = Instant.now();
+    private Instant claimedAt;
 
     Desk(String queue, WorkOptions options) {
         this.queue = queue;
@@ -180,6 +190,7 @@ final class Desk {
         long now = System.nanoTime();
         if (!jobs.isEmpty()) {
             pause = POLL_MIN;
+            claimedAt = Instant.now();
         }
         // Up to an eighth longer or shorter, to keep workers that started together from polling together.
         nextClaim = jobs.size() == asked ? now : now + pause - pause / 8 + ThreadLocalRandom.current().nextLong(pause / 4 + 1);
@@ -252,11 +263,24 @@ final class Desk {
 
     void finish(Task task, End end) {
         held.remove(task.job.lease());
+        ends.merge(end, 1L, Long::sum);
         try {
             o.onEnd.accept(task.job, end);
         } catch (Throwable e) {
             Worker.LOG.log(Level.WARNING, "onEnd failed", e);
         }
+    }
+
+    /** The JSON that says that this worker lives. */
+    String heartbeat(boolean stopped) {
+        return "{\"worker\": " + Values.json(o.worker) + ", \"version\": \"penstock (Java) " + Penstock.VERSION + "\", \"started_at\": \"" + started + "\", \"concurrency\": " + o.concurrency
+            + ", \"groups\": [" + Values.json(o.groupKey) + "], \"running\": " + held.size() + ", \"done\": " + (count(End.DONE) + count(End.SETTLED))
+            + ", \"failed\": " + count(End.FAILED) + ", \"dead\": " + count(End.DEAD) + (claimedAt == null ? "" : ", \"claimed_at\": \"" + claimedAt + "\"")
+            + (stopped ? ", \"stopped\": true}" : "}");
+    }
+
+    private long count(End end) {
+        return ends.getOrDefault(end, 0L);
     }
 
     // Leases

@@ -15,6 +15,16 @@ public interface Handler {
         return Set.of();
     }
 
+    /** The handler, whose job is a dead letter if its attempt of this number fails. A queue whose own limit is lower keeps that. */
+    static Handler maxAttempts(int attempts, Handler handler) {
+        return Limits.maxAttempts(attempts, handler);
+    }
+
+    /** The handler, whose thread is interrupted after that time. If it then throws, the attempt has failed for that reason. */
+    static Handler timeout(Duration timeout, Handler handler) {
+        return Limits.timeout(timeout, handler);
+    }
+
     /**
      * Gives each job to the handler of its kind, and those without a kind to that of "". A job of another kind is given back for other
      * workers, for about 10 s; no attempt is spent. Once it is older than an hour it becomes a dead letter.

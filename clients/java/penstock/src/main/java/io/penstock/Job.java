@@ -190,12 +190,12 @@ public final class Job {
         return Collections.unmodifiableMap(headers);
     }
 
-    private static Instant time(Object microseconds) {
+    static Instant time(Object microseconds) {
         return Instant.EPOCH.plus((Long) microseconds, ChronoUnit.MICROS);
     }
 
     @Override
     public String toString() {
-        return "job " + id() + ", attempt " + attempt();
+        return "job " + id() + (kind().isEmpty() ? "" : ", kind " + kind()) + ", attempt " + attempt();
     }
 }

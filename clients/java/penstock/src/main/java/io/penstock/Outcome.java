@@ -14,7 +14,11 @@ public final class Outcome extends RuntimeException {
     final Duration after;
 
     private Outcome(How how, Duration after, String reason) {
-        super(reason, null, false, false);
+        this(how, after, reason, null);
+    }
+
+    private Outcome(How how, Duration after, String reason, Throwable cause) {
+        super(reason, cause, false, false);
         if (after != null && after.isNegative()) {
             throw new FieldException("after", "is " + after + ", expected a time that is not negative");
         }
@@ -55,6 +59,11 @@ public final class Outcome extends RuntimeException {
     /** The job becomes a dead letter at once. */
     public static Outcome deadLetter(String reason) {
         return new Outcome(How.DEAD_LETTER, null, reason);
+    }
+
+    /** The same, after an error that the log shows. */
+    static Outcome deadLetter(String reason, Throwable cause) {
+        return new Outcome(How.DEAD_LETTER, null, reason, cause);
     }
 
     /** The job is no longer needed. It ends as if it were done, and is counted separately. */

@@ -14,7 +14,8 @@ import javax.sql.DataSource;
  */
 public final class Penstock {
     /** The version of the schema that this client was written for. An older one lacks functions that it calls. */
-    public static final long SCHEMA_VERSION = 273;
+    public static final long SCHEMA_VERSION = 275;
+    static final String VERSION = "0.1.0";
     /** The header that carries the kind of a job. A message that becomes a job may carry it as well. */
     public static final String HEADER_KIND = "penstock-kind";
     /** The header that carries the report of an earlier attempt. */
@@ -127,7 +128,7 @@ public final class Penstock {
         return new Buffer(this, at);
     }
 
-    /** A queue, for loops of your own. */
+    /** A queue, for loops of your own, and for its schedules and dead letters. */
     public Queue queue(String name) {
         return new Queue(this, name);
     }

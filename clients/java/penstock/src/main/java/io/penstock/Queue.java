@@ -1,6 +1,7 @@
 package io.penstock;
 
 import java.time.Duration;
+import java.time.Instant;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collection;
@@ -8,7 +9,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 
-/** The statements of workers, for your own loops and for transactions that end jobs. */
+/** The statements of workers, for your own loops and for transactions that end jobs, and of those who look after a queue: its schedules and dead letters. */
 public final class Queue {
     private final Penstock penstock;
     private final String name;
@@ -100,6 +101,76 @@ public final class Queue {
             results.put((String) row[0], (String) row[1]);
         }
         return results;
+    }
+
+    /** Says that a worker lives: a report for lease 0 stands for the worker itself. */
+    void heartbeat(String json) {
+        penstock.rows("select " + penstock.quotedSchema() + ".report(cast(? as text), 0, cast(cast(? as text) as jsonb))", name, json);
+    }
+
+    /**
+     * Makes or changes a periodic job, and returns when it runs next. cron has five fields, as in "30 4 * * 1-5", in UTC or in a zone that comes first:
+     * "TZ=Europe/Berlin 30 4 * * *". The job's notBefore does not count. A paused schedule stays paused. As all calls about schedules, it needs the
+     * role that owns the schema.
+     */
+    public Instant schedule(String schedule, String cron, NewJob job) {
+        return schedule(schedule, cron, job, false);
+    }
+
+    /** The same. With skipOverlap no job is enqueued while the last one of the schedule has not ended. */
+    public Instant schedule(String schedule, String cron, NewJob job, boolean skipOverlap) {
+        Object[] j = Values.row(job.notBefore(null));
+        return Job.time(penstock.rows("select cast(extract(epoch from s) * 1000000 as bigint) from " + penstock.quotedSchema() + ".schedule_bytes(cast(? as text), cast(? as text),"
+            + " cast(? as text), cast(? as bytea), key => cast(? as text), group_key => cast(? as text), priority => cast(? as int), headers => cast(cast(? as text) as jsonb),"
+            + " dedup_key => cast(? as text), skip_overlap => cast(? as boolean)) s", name, schedule, cron, j[0], j[1], j[2], j[3], j[6], j[5], skipOverlap).get(0)[0]);
+    }
+
+    /** Ends a periodic job. Jobs that it has enqueued stay. The error has SQLSTATE 42704 if there is none of the name, as with the next three. */
+    public void unschedule(String schedule) {
+        call("select", "unschedule", "text", schedule);
+    }
+
+    /** Pauses a periodic job: none is enqueued until resumeSchedule. */
+    public void pauseSchedule(String schedule) {
+        call("select", "pause_schedule", "text", schedule);
+    }
+
+    /** Ends the pause, and returns when the schedule runs next. No job makes up for times that have passed. */
+    public Instant resumeSchedule(String schedule) {
+        return Job.time(call("select cast(extract(epoch from resume_schedule) * 1000000 as bigint)", "resume_schedule", "text", schedule).get(0)[0]);
+    }
+
+    /** Enqueues the job of a schedule now, also while that is paused or its last job has not ended. */
+    public Enqueued runSchedule(String schedule) {
+        Object[] row = call("select run_schedule, coalesce(" + penstock.quotedSchema() + ".deduplicated(), false)", "run_schedule", "text", schedule).get(0);
+        return new Enqueued((Long) row[0], (Boolean) row[1]);
+    }
+
+    /** The periodic jobs, by name. */
+    public List<Schedule> schedules() {
+        return call("select name, cron, cast(extract(epoch from next) * 1000000 as bigint), paused, skip_overlap, last_job, kind, key, group_key, priority, dedup_key, " + Job.HEADERS
+            + ", payload", "schedules", "").stream().map(r -> new Schedule((String) r[0], (String) r[1], Job.time(r[2]), (Boolean) r[3], (Boolean) r[4], (Long) r[5], (String) r[6],
+                (String) r[7], (String) r[8], ((Number) r[9]).intValue(), (String) r[10], Job.headers(r[11]), (byte[]) r[12])).toList();
+    }
+
+    /** Dead letters by id: up to most, behind the id of one (0: from the first). */
+    public List<DeadJob> deadJobs(int most, long after) {
+        return call("select id, key, group_key, priority, attempt, cast(extract(epoch from created_at) * 1000000 as bigint), cast(extract(epoch from died_at) * 1000000 as bigint), "
+            + Job.HEADERS + ", payload, error", "dead_jobs", "int, bigint", most, after).stream().map(r -> {
+                Map<String, String> headers = Job.headers(r[7]);
+                return new DeadJob((Long) r[0], headers.getOrDefault(Penstock.HEADER_KIND, ""), (String) r[1], (String) r[2], ((Number) r[3]).intValue(), ((Number) r[4]).intValue(),
+                    Job.time(r[5]), Job.time(r[6]), headers, (byte[]) r[8], (String) r[9]);
+            }).toList();
+    }
+
+    /** Puts dead letters back at the end of the queue, with one more attempt at least. Returns how many there were. */
+    public int retryDeadJobs(Collection<Long> ids) {
+        return ((Number) call("select", "retry_dead_jobs", "bigint[]", (Object) ids.toArray(Long[]::new)).get(0)[0]).intValue();
+    }
+
+    /** Removes dead letters permanently. Returns how many there were. */
+    public int discardDeadJobs(Collection<Long> ids) {
+        return ((Number) call("select", "discard_dead_jobs", "bigint[]", (Object) ids.toArray(Long[]::new)).get(0)[0]).intValue();
     }
 
     /** Does the queue's housekeeping. Call it about twice a second while a worker runs. */

@@ -26,6 +26,7 @@ public final class Worker implements AutoCloseable {
     static final Logger LOG = System.getLogger("io.penstock");
     private static final long MS = Desk.MS;
     private static final long MAINTAIN_EVERY = 500 * MS;
+    private static final long HEARTBEAT_EVERY = 30_000 * MS;
     private static final String WRITING = "cannot claim or end jobs";
     private static final String EXTENDING = "cannot extend leases";
     private static final String MAINTAINING = "cannot do the housekeeping";
@@ -153,7 +154,7 @@ public final class Worker implements AutoCloseable {
         threads = handlerThreads();
         Thread writer = thread("penstock claim", () -> write(line));
         thread("penstock extend", this::extend);
-        thread("penstock maintain", this::maintain);
+        Thread maintainer = thread("penstock maintain", this::maintain);
         while (!awaitUninterrupted(halt, Math.min(lease / 10, 1_000 * MS))) {
             lockedRun(desk::expire);
         }
@@ -167,6 +168,7 @@ public final class Worker implements AutoCloseable {
         });
         join(writer, nanos(o.drainTimeout) + 1_000 * MS);
         over.countDown();
+        join(maintainer, 1_000 * MS); // it says that this worker has stopped
         threads.shutdown();
         if (failed != null) {
             throw failed;
@@ -404,6 +406,7 @@ public final class Worker implements AutoCloseable {
     private void maintain() {
         Line line = new Line(penstock, dataSource, queue);
         int failed = 0;
+        long heartbeat = System.nanoTime();
         do {
             try {
                 line.call(q -> {
@@ -412,6 +415,10 @@ public final class Worker implements AutoCloseable {
                 });
                 failed = 0;
                 outage.worked(MAINTAINING);
+                if (System.nanoTime() - heartbeat >= 0) {
+                    heartbeat = System.nanoTime() + ThreadLocalRandom.current().nextLong(HEARTBEAT_EVERY * 7 / 8, HEARTBEAT_EVERY * 9 / 8);
+                    heartbeat(line, false);
+                }
             } catch (RuntimeException e) {
                 if (permanent(e)) {
                     break;
@@ -419,7 +426,24 @@ public final class Worker implements AutoCloseable {
                 backOff(failed++, Long.MAX_VALUE, MAINTAINING, e, halt);
             }
         } while (!awaitUninterrupted(halt, MAINTAIN_EVERY));
+        awaitUninterrupted(over, Long.MAX_VALUE);
+        if (this.failed == null) {
+            heartbeat(line, true);
+        }
         line.close();
+    }
+
+    /** Says that this worker lives, or has stopped. Only operators see it, so nothing else depends on it. */
+    private void heartbeat(Line line, boolean stopped) {
+        String report = locked(() -> desk.heartbeat(stopped));
+        try {
+            line.call(q -> {
+                q.heartbeat(report);
+                return null;
+            });
+        } catch (RuntimeException e) {
+            LOG.log(Level.DEBUG, "cannot send a heartbeat", e);
+        }
     }
 
     // Helpers

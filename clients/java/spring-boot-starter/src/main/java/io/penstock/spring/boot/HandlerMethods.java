@@ -13,6 +13,7 @@ import java.util.Map;
 import org.springframework.aop.framework.autoproxy.AutoProxyUtils;
 import org.springframework.aop.support.AopUtils;
 import org.springframework.beans.factory.config.ConfigurableListableBeanFactory;
+import org.springframework.boot.convert.DurationStyle;
 import org.springframework.core.MethodIntrospector;
 import org.springframework.core.annotation.AnnotatedElementUtils;
 import org.springframework.core.annotation.AnnotationUtils;
@@ -51,10 +52,16 @@ final class HandlerMethods {
                     throw new IllegalStateException("two methods handle kind \"" + how.kind() + "\" of queue " + queue + ": " + other + " and " + method);
                 }
                 Handler handler = handler(bean, type, method);
-                found.computeIfAbsent(queue, q -> new LinkedHashMap<>()).put(how.kind(), how.transactional() ? transactions.around(queue, handler) : handler);
+                found.computeIfAbsent(queue, q -> new LinkedHashMap<>()).put(how.kind(), limited(how, how.transactional() ? transactions.around(queue, handler) : handler));
             });
         }
         return found;
+    }
+
+    private Handler limited(PenstockHandler how, Handler handler) {
+        String timeout = beans.resolveEmbeddedValue(how.timeout());
+        Handler timed = timeout == null || timeout.isEmpty() ? handler : Handler.timeout(DurationStyle.detectAndParse(timeout), handler);
+        return how.maxAttempts() == 0 ? timed : Handler.maxAttempts(how.maxAttempts(), timed);
     }
 
     private Handler handler(String bean, Class<?> type, Method method) {

@@ -21,6 +21,12 @@ public @interface PenstockHandler {
     /** The kind; by default the method takes jobs without a kind. */
     String kind() default "";
 
+    /** A job whose attempt of this number fails is a dead letter, unless the queue's limit comes first. 0: only the queue limits attempts. */
+    int maxAttempts() default 0;
+
+    /** The time after which the method's thread is interrupted, as in "30s" or "PT30S". It may have placeholders. By default it has all the time. */
+    String timeout() default "";
+
     /** Whether the method runs in a transaction of Spring's that also ends the job: its writes in it take effect exactly once. */
     boolean transactional() default false;
 }

@@ -66,6 +66,12 @@ class HandlerTest {
             throw new IllegalStateException("mailbox full");
         }
 
+        @PenstockHandler(queue = "jobs", kind = "slow", maxAttempts = 1, timeout = "20ms")
+        void slow() throws InterruptedException {
+            DONE.add("slow");
+            new java.util.concurrent.CountDownLatch(1).await();
+        }
+
         @PenstockHandler(queue = "jobs", kind = "exact", transactional = true)
         public Outcome exact(byte[] bytes) {
             template.update("insert into audit values (?)", bytes.length);
@@ -97,14 +103,15 @@ class HandlerTest {
             PenstockJson json = application.getBean(PenstockJson.class);
             Welcome ann = new Welcome("ann", 2);
             penstock.enqueueMany("jobs", List.of(json.job(ann).kind("welcome"), json.job(List.of(ann)).kind("many"), NewJob.of("text"), NewJob.of("").kind("fails"),
-                NewJob.of("abc").kind("exact"), NewJob.of("abcd").kind("exact"), NewJob.of("{").kind("welcome"), NewJob.of("last")).stream().map(j -> j.groupKey("eu")).toList());
-            for (String expected : List.of(ann.toString(), "many2", "text", "fails", "exact 3", "exact 4", "last")) { // one at a time, in order
+                NewJob.of("abc").kind("exact"), NewJob.of("abcd").kind("exact"), NewJob.of("{").kind("welcome"), NewJob.of("").kind("slow"), NewJob.of("last")).stream().map(j -> j.groupKey("eu")).toList());
+            for (String expected : List.of(ann.toString(), "many2", "text", "fails", "exact 3", "exact 4", "slow", "last")) { // one at a time, in order
                 assertEquals(expected, DONE.take());
             }
         }
         assertEquals(List.of(3), database.jdbc.queryForList("select id from audit", Integer.class));
         List<String> reasons = database.jdbc.queryForList("select failures::text from penstock._dead_job order by id", String.class);
-        assertEquals(2, reasons.size(), reasons.toString());
+        assertEquals(3, reasons.size(), reasons.toString());
+        assertTrue(reasons.get(2).contains("ran longer than its timeout of PT0.02S"), reasons.toString());
         assertTrue(reasons.get(0).contains("not 3") && reasons.get(1).contains("reading the payload: Unexpected end-of-input"), reasons.toString());
         assertEquals(1, database.jdbc.queryForObject("select count(*) from penstock._scheduled where failures::text like '%\"java.lang.IllegalStateException: mailbox full\"%'", Integer.class));
     }
