@@ -172,6 +172,9 @@ func Run(ctx context.Context, q Queue, h Handler, opts Options) error {
 	if err := opts.Validate(); err != nil {
 		return err
 	}
+	if named, ok := q.(interface{ Name() string }); ok {
+		opts.Logger = opts.Logger.With("queue", named.Name())
+	}
 	w := newWorker(q, h, opts)
 	if _, ok := q.(driver.GroupFinder); !ok && (opts.AllGroups || len(w.turns.of) > 0) {
 		return &penstock.FieldError{Field: "Groups", Problem: "are several, and the queue cannot tell which of them have jobs", Hint: "use a queue that is a GroupFinder, or one Group"}

@@ -25,9 +25,14 @@ type WorkedQueue interface {
 	driver.Releaser
 	driver.AckClaimer
 	driver.GroupFinder
+	// Name is for the log of its workers.
+	Name() string
 }
 
 var _ WorkedQueue = Queue{}
+
+// Name implements WorkedQueue.
+func (q Queue) Name() string { return q.name }
 
 // Enqueue implements driver.Queue.
 func (q Queue) Enqueue(ctx context.Context, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {

@@ -33,6 +33,9 @@ type Queue struct {
 	claim, ready, extend, ack, release, retry, deadLetter, report, maintain string
 }
 
+// Name is for the log of its workers.
+func (q *Queue) Name() string { return q.name }
+
 // Queue returns a queue. It does not check that there is one.
 func (s *Store) Queue(name string) *Queue {
 	own := s.table

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,7 @@ var workCases = []testCase{
 	{name: "CancelledJob", run: workCancelled},
 	{name: "Snooze", run: workSnoozes, needs: Features{Release: true}},
 	{name: "Outcomes", run: workOutcomes},
+	{name: "LogsQueueAndKind", run: workLogs},
 	{name: "TxTakesEffectOnce", run: workTx, needs: Features{WorkTx: true}},
 }
 
@@ -30,7 +32,9 @@ var workCases = []testCase{
 func (e *env) work(h work.Handler, o work.Options) (stop func() error) {
 	e.Helper()
 	q := e.Another(e).DriverQueue(queue)
-	o.Logger = slog.New(slog.DiscardHandler)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
 	ctx, cancel := context.WithCancel(e.ctx)
 	done := make(chan error, 1)
 	run := e.Work
@@ -46,6 +50,36 @@ func (e *env) work(h work.Handler, o work.Options) (stop func() error) {
 	})
 	e.Cleanup(func() { _ = stop() })
 	return stop
+}
+
+// lines are those of a log that have a text, as they come.
+type lines struct {
+	of    string
+	found chan string
+}
+
+func (l lines) Write(line []byte) (int, error) {
+	if strings.Contains(string(line), l.of) {
+		l.found <- string(line)
+	}
+	return len(line), nil
+}
+
+// The line of a failed job names the queue and the kind, so that those of several workers can be told apart.
+func workLogs(e *env) {
+	found := make(chan string, 1)
+	e.enqueue(penstock.NewJob{Kind: "welcome"})
+	stop := e.work(func(context.Context, penstock.Job) error { return penstock.Permanent(errors.New("no such user")) },
+		work.Options{Logger: slog.New(slog.NewTextHandler(lines{"a job failed", found}, nil))})
+	select {
+	case line := <-found:
+		if !strings.Contains(line, " queue="+queue+" ") || !strings.Contains(line, " kind=welcome") {
+			e.Errorf("the line of a failed job is %q, want its queue and its kind", line)
+		}
+	case <-e.ctx.Done():
+		e.Error("no line says that the job failed")
+	}
+	e.Must(stop(), "work")
 }
 
 // logged makes a handler of one that the log checks.

@@ -29,6 +29,7 @@ type worker struct {
 	execution *execution
 	seen      *jobCounts
 	log       *slog.Logger
+	logger    *slog.Logger    // for work.Run, which adds the queue
 	draining  context.Context // ends when no more jobs must be claimed
 	drain     context.CancelFunc
 }
@@ -42,7 +43,7 @@ func (r *Relays) work(cfg *config.Worker) error {
 	if !ok {
 		return errors.New("this database's driver has no queues: use PostgreSQL or SQLite")
 	}
-	w := &worker{Worker: cfg, queue: store.DriverQueue(cfg.Queue), log: r.o.Log.With("queue", cfg.Queue), seen: &jobCounts{Observer: r.o.Metrics.Worker(cfg.Queue, cfg.Kinds...)}}
+	w := &worker{Worker: cfg, queue: store.DriverQueue(cfg.Queue), log: r.o.Log.With("queue", cfg.Queue), logger: r.o.Log, seen: &jobCounts{Observer: r.o.Metrics.Worker(cfg.Queue, cfg.Kinds...)}}
 	w.Concurrency = cmp.Or(w.Concurrency, runtime.GOMAXPROCS(0))
 	w.execution = &execution{queue: cfg.Queue, command: cfg.Exec, timeout: time.Duration(max(cfg.Timeout, 0)), giveBack: giver(w.queue), log: w.log}
 	if cfg.HTTP != "" {
@@ -152,7 +153,7 @@ func (w *worker) handler() work.Handler {
 func (w *worker) options() work.Options {
 	o := work.Options{
 		Concurrency: w.Concurrency, Lease: w.Lease, Groups: w.Groups, AllGroups: w.AllGroups, DrainTimeout: time.Duration(w.DrainTimeout),
-		Observer: w.seen, Logger: w.log,
+		Observer: w.seen, Logger: w.logger,
 	}
 	if o.DrainTimeout <= 0 {
 		o.DrainTimeout = math.MaxInt64 // nothing runs for this long
