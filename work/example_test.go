@@ -162,7 +162,7 @@ func ExampleSnooze() {
 	// attempt 1
 }
 
-// On PostgreSQL a job reports its progress to penstock job show and the console.
+// A job reports its progress, which the console shows.
 func ExampleReport() {
 	ctx := context.Background()
 	store, err := postgres.Open(ctx, os.Getenv("DATABASE_URL"), postgres.Options{})

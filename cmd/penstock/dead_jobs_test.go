@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/terminal"
 )
 
@@ -124,6 +126,32 @@ func TestDeadJobIsShown(t *testing.T) {
 			t.Errorf("got %+v", dead)
 		}
 		d.cli("dead", "show", "mails", "999999").wants(t, terminal.ExitFailure, "mails has no such dead letter: id 999999: penstock dead list")
+	})
+}
+
+func TestDeadJobIsShownWithItsReport(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, d *desk) {
+		d.must("queue", "create", "mails")
+		d.must("enqueue", "mails", "x")
+		q := d.queues().DriverQueue("mails")
+		reporter, ok := q.(driver.Reporter)
+		if !ok {
+			t.Skip("the store keeps no reports")
+		}
+		jobs, err := q.Claim(t.Context(), driver.Claim{Jobs: 1, Lease: time.Hour})
+		if err == nil {
+			err = errors.Join(reporter.Report(t.Context(), jobs[0].Lease, []byte(`{"rows":7}`)), q.DeadLetter(t.Context(), jobs[0].Lease, "no"))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := fmt.Sprint(jobs[0].ID)
+		shown := strings.ReplaceAll(d.must("dead", "show", "mails", id)+d.must("dead", "show", "mails", id, "--json"), ": 7", ":7")
+		clitest.Contains(t, shown, "report    {\"rows\":7}\n", `"report":{"rows":7}`)
+		if strings.Contains(shown, "penstock-report") {
+			t.Errorf("the report is also among the headers: %s", shown)
+		}
 	})
 }
 

@@ -123,6 +123,32 @@ def test_run_one_tries_again(url: str, queue: str) -> None:
         tx.rollback()
 
 
+def test_run_one_with_steps(url: str, queue: str) -> None:
+    charged: list[int] = []
+
+    def handler(job: penstock.Job) -> None:
+        def charge() -> dict[str, int]:
+            charged.append(job.attempt)
+            return {"receipt": 7}
+
+        assert penstock.step(job, "charge", charge) == penstock.step(job, "charge", charge) == {"receipt": 7}
+        if job.attempt == 1:
+            assert job.report is None
+            penstock.report(job, {"rows": 1})
+            raise penstock.Retry(0)
+        assert job.report == {"rows": 1, "penstock-steps": {"charge": {"receipt": 7}}} and job.headers == {"h": "1"}
+        with pytest.raises(penstock.FieldError, match=r"'large'.*not JSON"):
+            penstock.step(job, "large", object)
+
+    with psycopg.connect(url) as tx:
+        penstock.enqueue(tx, queue, "order", headers={"h": "1"})
+        assert [ran.outcome for ran in testing.run_all(tx, queue, handler)] == ["retry", "done"]
+        assert charged == [1]
+        tx.rollback()
+    with pytest.raises(penstock.FieldError, match="was not claimed"):
+        penstock.report(penstock.Job(1, None, "", 0, 1, datetime.now(timezone.utc), {}, b"", 1, datetime.now(timezone.utc)), 1)
+
+
 def test_advance(url: str, db: psycopg.Connection, queue: str) -> None:
     now = datetime.now(timezone.utc)
     penstock.enqueue(db, queue, "in an hour", not_before=now + timedelta(hours=1))

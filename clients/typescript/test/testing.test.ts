@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { retry } from '../src/index.js'
+import { report, retry, step } from '../src/index.js'
 import { advance, requirePublished, runJob } from '../src/testing.js'
 import { newOutbox, newQueue, penstock, pool, status } from './database.js'
 
@@ -51,6 +51,25 @@ test('advance moves what waits for the clock', async () => {
   expect(await status(queue)).toMatchObject({ ready: 0, running: 1, delayed: 2 })
   await advance(pool, queue, day)
   expect(await status(queue)).toMatchObject({ ready: 3, running: 0, delayed: 0 })
+})
+
+test('a step runs once, and a report comes with the next attempt', async () => {
+  const queue = await newQueue()
+  await penstock.enqueue(pool, queue, { payload: 'order', headers: { h: '1' } })
+  let charged = 0
+  const charge = () => ++charged && { receipt: 7 }
+  const first = await runJob(pool, queue, async job => {
+    expect(await step(job, 'charge', charge)).toEqual({ receipt: 7 })
+    expect(await step(job, 'charge', charge)).toEqual({ receipt: 7 })
+    await report(job, { rows: 1 })
+    await expect(step(job, '', charge)).rejects.toThrow('no name')
+    await expect(report(job, 5)).rejects.toThrow('expected an object')
+    return retry(0)
+  })
+  expect(first).toMatchObject({ end: 'failed', job: { report: undefined } })
+  const second = await runJob(pool, queue, async job => { expect(await step(job, 'charge', charge)).toEqual({ receipt: 7 }) })
+  expect(second).toMatchObject({ end: 'done', job: { report: { 'rows': 1, 'penstock-steps': { charge: { receipt: 7 } } }, headers: { h: '1' } } })
+  expect(charged).toBe(1)
 })
 
 test('calls of runJob are one worker: a job without a handler dies as there', async () => {

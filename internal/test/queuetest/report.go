@@ -23,6 +23,7 @@ var reportCases = []testCase{
 	{name: "OfOneAmongMany", run: reportOfOne},
 	{name: "StepsAddUp", run: reportSteps},
 	{name: "Refused", run: reportRefused},
+	{name: "StoreWithoutReports", run: noReports},
 	{name: "LateOneIsLost", run: reportLate},
 	{name: "StepsRunOnce", run: stepsOnce},
 	{name: "StepTakesEffectOnce", run: stepsInTx},
@@ -216,6 +217,27 @@ func reportRefused(e *env) {
 	e.reported("as large as it may be", j, string(large))
 	e.ack(j)
 	e.MustBe(r.Report(e.ctx, j.Lease, []byte("1")), penstock.ErrLeaseLost, "Report of a job that is done")
+}
+
+// noReports: where the store keeps none, a handler's report and step fail and say so, and the step does not run.
+func noReports(e *env) {
+	if _, ok := e.q.(driver.Reporter); ok || e.Work != nil {
+		e.Skip("the store keeps reports")
+	}
+	e.enqueue(job("x"))
+	var done atomic.Bool
+	stop := e.work(func(ctx context.Context, j penstock.Job) error {
+		_, err := work.Step(ctx, "charge", func(context.Context) (int, error) { e.Error("the step ran"); return 0, nil })
+		for _, err := range []error{err, work.Report(ctx, 1)} {
+			if err == nil || !strings.Contains(err.Error(), "keeps no reports") {
+				e.Errorf("got %v, want that the queue keeps no reports", err)
+			}
+		}
+		done.Store(true)
+		return nil
+	}, work.Options{})
+	e.eventually("the job is done", done.Load)
+	e.Must(stop(), "Work")
 }
 
 // reportLate: a process that slept beyond its lease reports nothing, and takes no step of the attempt that runs.

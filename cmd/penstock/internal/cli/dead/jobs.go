@@ -2,6 +2,7 @@ package dead
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -144,6 +145,9 @@ func (d *deadJob) text(full bool, now time.Time) string {
 	out.Line("priority", "%d", j.Priority)
 	out.Times(j.CreatedAt, d.At, now, d.attempts())
 	out.Headers(j.Headers)
+	if j.Report != nil {
+		out.Line("report", "%s", shell.Visible(string(j.Report)))
+	}
 	out.Failures(d.Failures)
 	out.Payload(j.Payload, full)
 	return out.String()
@@ -157,6 +161,7 @@ type deadJobJSON struct {
 	Group        string             `json:"group"`
 	Priority     int                `json:"priority"`
 	Headers      map[string]string  `json:"headers,omitempty"`
+	Report       json.RawMessage    `json:"report,omitempty"`
 	PayloadBytes int                `json:"payload_bytes"`
 	CreatedAt    time.Time          `json:"created_at"`
 	DiedAt       time.Time          `json:"died_at"`
@@ -169,7 +174,7 @@ type deadJobJSON struct {
 func (d *deadJob) json(withPayload bool) any {
 	m := &d.Job
 	j := &deadJobJSON{
-		ID: m.ID, Kind: m.Kind(), Key: m.Key, Group: m.Group, Priority: m.Priority, Headers: m.Headers,
+		ID: m.ID, Kind: m.Kind(), Key: m.Key, Group: m.Group, Priority: m.Priority, Headers: m.Headers, Report: m.Report,
 		PayloadBytes: len(m.Payload), CreatedAt: m.CreatedAt.UTC(), DiedAt: d.At.UTC(), Attempts: d.attempts(),
 		Error: d.Err(), Failures: cli.NotNull(d.Failures),
 	}

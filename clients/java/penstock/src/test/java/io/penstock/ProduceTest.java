@@ -94,6 +94,20 @@ class ProduceTest {
     }
 
     @Test
+    void aStepRunsOnce() {
+        penstock.enqueue("jobs", NewJob.of("x"));
+        int[] charged = {0};
+        Testing.Ran ran = Testing.runOne(penstock, "jobs", job -> {
+            assertEquals("receipt 1", job.step("charge", () -> "receipt " + ++charged[0]));
+            assertEquals("receipt 1", job.step("charge", () -> "receipt " + ++charged[0]));
+            assertEquals("step", assertThrows(FieldException.class, () -> job.step("", () -> "x")).field());
+            job.report("{}");
+            return null;
+        });
+        assertEquals(Outcome.done(), ran.outcome());
+    }
+
+    @Test
     void aBufferWritesInOrderAtSoManyAndAtTheEnd() throws Exception {
         Buffer buffer = penstock.buffer(3);
         for (int i = 0; i < 5; i++) {
