@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -80,6 +81,45 @@ func RunningLimit(s penstock.QueueSettings) string {
 		return "any number"
 	}
 	return terminal.Count(int64(*s.MaxRunning))
+}
+
+// PolicyText describes a policy for people.
+func PolicyText(p penstock.GroupPolicy) string {
+	var parts []string
+	if p.MaxRunning > 0 {
+		parts = append(parts, terminal.Count(int64(p.MaxRunning))+" at a time")
+	}
+	if p.Rate.Jobs > 0 {
+		parts = append(parts, RateText(p.Rate))
+	}
+	if p.Weight > 0 {
+		parts = append(parts, fmt.Sprintf("weight %d", p.Weight))
+	}
+	if len(parts) == 0 {
+		return "no policy"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// RateText describes a rate for people.
+func RateText(r penstock.Rate) string {
+	text := terminal.Count(int64(r.Jobs)) + " in " + SpanText(r.Per)
+	if r.Burst > 1 {
+		text += fmt.Sprintf(", %d at once", r.Burst)
+	}
+	return text
+}
+
+// LimitsText describes the limits of a group for people. It is empty if it has none.
+func LimitsText(l *admin.GroupLimits) string {
+	if l == nil {
+		return ""
+	}
+	text := PolicyText(penstock.GroupPolicy{MaxRunning: l.MaxRunning, Rate: l.Rate, Weight: l.Weight})
+	if !l.Until.IsZero() {
+		text = strings.TrimSuffix("held until "+l.Until.UTC().Format("15:04:05")+" UTC: "+l.Reason, ": ")
+	}
+	return text
 }
 
 // AnyJobs completes "no worker seems to …", if no single group of a queue is known to be left alone.

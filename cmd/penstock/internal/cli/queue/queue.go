@@ -29,7 +29,7 @@ transactions, and workers run each job until it is done.
   penstock work thumbnails --exec './make-thumbnail'
   penstock status`,
 	}
-	return terminal.Group(cmd, createCommand(a), setCommand(a), pauseCommand(a, true), pauseCommand(a, false), listCommand(a), doneCommand(a), grantCommand(a), dropCommand(a))
+	return terminal.Group(cmd, createCommand(a), setCommand(a), pauseCommand(a, true), pauseCommand(a, false), listCommand(a), groupCommand(a), doneCommand(a), grantCommand(a), dropCommand(a))
 }
 
 // uncounted asks only for the settings of a queue: counting its jobs may take longer than the verb.

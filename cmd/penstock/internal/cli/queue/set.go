@@ -22,6 +22,8 @@ import (
 type queueFlags struct {
 	maxAttempts int
 	maxRunning  string
+	rate        string
+	burst       int
 	dedupWindow cli.Span
 	keepDone    string
 	keepBytes   string
@@ -30,6 +32,8 @@ type queueFlags struct {
 func (f *queueFlags) add(flags *pflag.FlagSet) {
 	flags.IntVar(&f.maxAttempts, "max-attempts", 25, "`number` of attempts before a job is a dead letter")
 	flags.StringVar(&f.maxRunning, "max-running", "", "`number` of jobs that may run at a time, in all processes together, or unlimited (the default)")
+	flags.StringVar(&f.rate, "rate", "", "`jobs/duration` that may start, such as 100/1s, or unlimited (the default)")
+	flags.IntVar(&f.burst, "burst", 0, "`number` of jobs that may start at once after a pause (default 1)")
 	flags.Var(&f.dedupWindow, "dedup-window", "`duration` for which a deduplication key counts, such as 10m or 1d (default 1h)")
 	flags.StringVar(&f.keepDone, "keep-done", "", "keep finished jobs for this `duration`, such as 24h or 7d; off, the default, keeps none (PostgreSQL)")
 	flags.StringVar(&f.keepBytes, "keep-done-bytes", "", "keep finished jobs only up to this `size`, such as 512MiB (default 1GiB)")
@@ -48,6 +52,14 @@ func (f *queueFlags) read(flags *pflag.FlagSet) (s penstock.QueueSettings, err e
 		if f.maxRunning != "unlimited" {
 			if *s.MaxRunning, err = strconv.Atoi(f.maxRunning); err != nil || *s.MaxRunning < 1 {
 				return s, terminal.Usage(fmt.Errorf("--max-running is %q: use 1 or more, or unlimited; penstock queue pause NAME lets none run", f.maxRunning))
+			}
+		}
+	}
+	if flags.Changed("rate") || flags.Changed("burst") {
+		s.Rate = new(penstock.Rate)
+		if f.rate != "unlimited" {
+			if *s.Rate, err = parseRate(f.rate, f.burst); err != nil {
+				return s, err
 			}
 		}
 	}
@@ -100,13 +112,15 @@ hold for jobs that are in the queue already.
                   penstock dead
   --max-running   at most this number of jobs is claimed at a time, by all workers
                   together: for an API that cannot handle more
+  --rate          at most this number of jobs starts in this time, evenly spread; with
+                  --burst that many start at once after a pause (PostgreSQL)
   --dedup-window  within this time a second job with the same deduplication key is
                   not enqueued
   --keep-done     for this time jobs are kept after they are done: penstock queue
                   done lists them. --keep-done-bytes limits their size`,
 		Example: `  penstock queue set thumbnails --max-attempts 5
   penstock queue set mails --max-running 3 --dedup-window 1d
-  penstock queue set mails --max-running unlimited
+  penstock queue set mails --max-running unlimited --rate 100/1s
   penstock queue set mails --keep-done 24h`,
 		Args: terminal.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -116,7 +130,7 @@ hold for jobs that are in the queue already.
 				return err
 			}
 			if wanted == (penstock.QueueSettings{}) {
-				return terminal.Misuse(errors.New("nothing to set: give --max-attempts, --max-running, --dedup-window or --keep-done"))
+				return terminal.Misuse(errors.New("nothing to set: give --max-attempts, --max-running, --rate, --dedup-window or --keep-done"))
 			}
 			store, err := a.OpenQueues(ctx)
 			if err != nil {
@@ -187,6 +201,9 @@ func settingsText(s penstock.QueueSettings) string {
 	}
 	if s.MaxRunning != nil {
 		parts = append(parts, cli.RunningLimit(s)+" at a time")
+	}
+	if s.Rate != nil && s.Rate.Jobs > 0 {
+		parts = append(parts, cli.RateText(*s.Rate))
 	}
 	if s.DedupWindow != nil {
 		parts = append(parts, "deduplication for "+cli.SpanText(*s.DedupWindow))

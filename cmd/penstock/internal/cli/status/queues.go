@@ -61,8 +61,15 @@ func sizeText(q *admin.QueueStatus) string {
 
 // groups writes the groups that were asked for.
 func (w *Writer) groups(queues []admin.QueueStatus) {
-	t := w.table(terminal.Cut("QUEUE", 24), terminal.Cut("GROUP", 24), terminal.Right("READY"), terminal.Right("OLDEST"), terminal.Right("RUNNING"),
-		terminal.Right("DELAYED"), terminal.Right("WAITING"), terminal.Right("DEAD"))
+	columns := []terminal.Column{terminal.Cut("QUEUE", 24), terminal.Cut("GROUP", 24), terminal.Right("READY"), terminal.Right("OLDEST"), terminal.Right("RUNNING"),
+		terminal.Right("DELAYED"), terminal.Right("WAITING"), terminal.Right("DEAD")}
+	limited := slices.ContainsFunc(queues, func(q admin.QueueStatus) bool {
+		return slices.ContainsFunc(q.Groups, func(g admin.GroupStatus) bool { return g.Limits != nil })
+	})
+	if limited {
+		columns = append(columns, terminal.Cut("LIMITS", 60))
+	}
+	t := w.table(columns...)
 	any := false
 	for i := range queues {
 		for _, g := range queues[i].Groups {
@@ -74,7 +81,11 @@ func (w *Writer) groups(queues []admin.QueueStatus) {
 			if g.More {
 				ready += "+"
 			}
-			t.Row(queues[i].Queue, g.Group, ready, cli.Age(g.OldestAge), terminal.Count(g.Running), terminal.Count(g.Delayed), terminal.Count(g.Waiting), terminal.Count(g.DeadLetters))
+			row := []string{queues[i].Queue, g.Group, ready, cli.Age(g.OldestAge), terminal.Count(g.Running), terminal.Count(g.Delayed), terminal.Count(g.Waiting), terminal.Count(g.DeadLetters)}
+			if limited {
+				row = append(row, cli.LimitsText(g.Limits))
+			}
+			t.Row(row...)
 		}
 	}
 	if any {

@@ -1,0 +1,211 @@
+package queue
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/cmd/penstock/internal/about"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/shell"
+	"github.com/penstock/penstock/internal/terminal"
+)
+
+func groupCommand(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "group",
+		Short: "Set, hold and list limits of groups",
+		Long: `A group of a queue, such as a tenant, can have a policy. It limits how many of its jobs
+run at a time, and how many start in a time. It also gives the group a weight among
+others. A group can also be held for a while.
+
+  penstock queue group set mails shop-17 --max-running 5 --rate 60/1m
+  penstock queue group hold mails shop-17 5m --reason 'answered 429'
+  penstock queue group list mails`,
+	}
+	return terminal.Group(cmd, groupSetCommand(a), groupHoldCommand(a), groupListCommand(a))
+}
+
+func groupSetCommand(a *cli.App) *cobra.Command {
+	var (
+		p      penstock.GroupPolicy
+		rate   string
+		asJSON bool
+	)
+	cmd := &cobra.Command{
+		Use:   "set QUEUE GROUP",
+		Short: "Set the policy of a group",
+		Long: `Set the policy of a group, in place of the one before. Without a flag the group has no
+policy any more. GROUP '*' stands for each group without a policy.
+
+  --max-running   at most this number of the group's jobs is claimed at a time, by all
+                  workers together
+  --rate          at most this number of jobs starts in this time, evenly spread. For
+                  example, with 60/1m one starts each second
+  --burst         how many may start at once after a pause, 1 unless it is given
+  --weight        a worker for several groups takes this number of jobs in the group's
+                  turn, 1 unless it is given
+
+Jobs that run are left alone. A job that has to wait spends no attempt.`,
+		Example: `  penstock queue group set mails shop-17 --max-running 5
+  penstock queue group set mails shop-18 --rate 60/1m --burst 10 --weight 4
+  penstock queue group set mails '*' --max-running 1
+  penstock queue group set mails shop-17`,
+		Args: terminal.Exactly("QUEUE", "GROUP"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			p.Group = args[1]
+			var err error
+			if p.Rate, err = parseRate(rate, p.Rate.Burst); err != nil {
+				return err
+			}
+			if err := p.Validate(); err != nil {
+				return terminal.Usage(err)
+			}
+			store, err := cli.OpenWith[driver.GroupStore](ctx, a, "policies of groups")
+			if err != nil {
+				return err
+			}
+			if err := store.SetGroup(ctx, args[0], p); err != nil {
+				return about.Queue(err, fmt.Sprintf("setting the policy of group %q of queue %q", args[1], args[0]), args[0])
+			}
+			return a.Tell(asJSON, struct {
+				Queue string `json:"queue"`
+				penstock.GroupPolicy
+			}{args[0], p}, "Group %s of %s: %s.\n", shell.Visible(p.Group), shell.Visible(args[0]), cli.PolicyText(p))
+		},
+	}
+	cmd.Flags().IntVar(&p.MaxRunning, "max-running", 0, "`number` of jobs of the group that may run at a time")
+	cmd.Flags().StringVar(&rate, "rate", "", "`jobs/duration` that may start, such as 60/1m")
+	cmd.Flags().IntVar(&p.Rate.Burst, "burst", 0, "`number` of jobs that may start at once after a pause")
+	cmd.Flags().IntVar(&p.Weight, "weight", 0, "`number` of jobs that a worker takes in the group's turn")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "the policy as one JSON line")
+	return cmd
+}
+
+// parseRate parses 60/1m.
+func parseRate(text string, burst int) (r penstock.Rate, err error) {
+	if text == "" {
+		if burst != 0 {
+			return r, terminal.Usage(errors.New("--burst belongs to a rate: give --rate as well, such as --rate 60/1m"))
+		}
+		return r, nil
+	}
+	jobs, per, ok := strings.Cut(text, "/")
+	if r.Jobs, err = strconv.Atoi(jobs); err == nil && ok {
+		r.Per, err = cli.ParseSpan(per)
+	}
+	if err != nil || !ok || r.Jobs < 1 {
+		return r, terminal.Usage(fmt.Errorf("--rate is %q: give jobs and a time, such as 60/1m", text))
+	}
+	r.Burst = burst
+	return r, nil
+}
+
+func groupHoldCommand(a *cli.App) *cobra.Command {
+	var (
+		reason string
+		asJSON bool
+	)
+	cmd := &cobra.Command{
+		Use:   "hold QUEUE GROUP DURATION",
+		Short: "Let no job of a group start for a while",
+		Long: `Let no job of a group start for a time from now. It replaces an earlier hold, and 0 ends
+that. Jobs that run are left alone. To stop all groups, use penstock queue pause.`,
+		Example: `  penstock queue group hold mails shop-17 5m --reason 'its server answered 429'
+  penstock queue group hold mails shop-17 0`,
+		Args: terminal.Exactly("QUEUE", "GROUP", "DURATION"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			var (
+				d   time.Duration
+				err error
+			)
+			if args[2] != "0" {
+				if d, err = cli.ParseSpan(args[2]); err != nil {
+					return terminal.Usage(fmt.Errorf("the duration is %q: %w, or 0", args[2], err))
+				}
+			}
+			if err := penstock.ValidateHold(args[1], d, reason); err != nil {
+				return terminal.Usage(err)
+			}
+			store, err := cli.OpenWith[driver.GroupStore](ctx, a, "policies of groups")
+			if err != nil {
+				return err
+			}
+			if err := store.HoldGroup(ctx, args[0], args[1], d, reason); err != nil {
+				return about.Queue(err, fmt.Sprintf("holding group %q of queue %q", args[1], args[0]), args[0])
+			}
+			how := "not held"
+			if d > 0 {
+				how = "held for " + cli.SpanText(d)
+			}
+			return a.Tell(asJSON, map[string]any{"queue": args[0], "group": args[1], "for_ns": d, "reason": reason},
+				"Group %s of %s is %s.\n", shell.Visible(args[1]), shell.Visible(args[0]), how)
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "`text` for people")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "the hold as one JSON line")
+	return cmd
+}
+
+func groupListCommand(a *cli.App) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list QUEUE",
+		Short: "List groups with a policy, and those that are held",
+		Long: `List the groups of a queue that have a policy or are held. penstock status --groups shows
+how many jobs each group has.`,
+		Example: `  penstock queue group list mails
+  penstock queue group list mails --json`,
+		Args: terminal.Exactly("QUEUE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			store, err := cli.OpenWith[driver.GroupStore](ctx, a, "policies of groups")
+			if err != nil {
+				return err
+			}
+			var all []admin.GroupPolicy
+			for after := ""; ; after = all[len(all)-1].Group {
+				page, err := store.GroupPolicies(ctx, args[0], after, cli.GroupsAtOnce)
+				if err != nil {
+					return about.Queue(err, fmt.Sprintf("reading the policies of queue %q", args[0]), args[0])
+				}
+				if all = append(all, page...); len(page) < cli.GroupsAtOnce {
+					break
+				}
+			}
+			if asJSON {
+				return cli.JSONLines(a.Stdout, all, func(p *admin.GroupPolicy) any { return p })
+			}
+			if len(all) == 0 {
+				fmt.Fprintf(a.Stdout, "No group of queue %s has a policy or is held: %s sets one.\n", shell.Visible(args[0]), a.Suggest("penstock queue group set "+shell.Word(args[0])+" GROUP --max-running 5"))
+				return nil
+			}
+			list := terminal.NewTable(a.Stdout, terminal.Cut("GROUP", 32), terminal.Right("MAX RUNNING"), terminal.Left("RATE"), terminal.Right("WEIGHT"), terminal.Left("HELD UNTIL (UTC)"), terminal.Cut("REASON", 40))
+			for _, p := range all {
+				running, rate, until := "", "", ""
+				if p.MaxRunning > 0 {
+					running = terminal.Count(int64(p.MaxRunning))
+				}
+				if p.Rate.Jobs > 0 {
+					rate = cli.RateText(p.Rate)
+				}
+				if !p.Until.IsZero() {
+					until = p.Until.UTC().Format("2006-01-02 15:04:05")
+				}
+				list.Row(p.Group, running, rate, fmt.Sprint(max(p.Weight, 1)), until, p.Reason)
+			}
+			return list.Flush()
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON line per group")
+	return cmd
+}
