@@ -105,6 +105,43 @@ def test_enqueue_many_and_duplicates(begin: Begin, db: psycopg.Connection, queue
     assert claimed == [(first.id, None, b"first"), (made[1].id, "k1", b"1"), (made[2].id, "k2", b"2")]
 
 
+def test_unique_and_limits(begin: Begin, db: psycopg.Connection, queue: str) -> None:
+    deadline = datetime(2100, 1, 1, tzinfo=timezone.utc)
+    with begin() as tx:
+        first = penstock.enqueue(tx, queue, "a", unique_key="u", max_attempts=3, timeout=timedelta(seconds=1.5), deadline=deadline)
+        again = penstock.enqueue(tx, queue, "b", unique_key="u")
+        assert (again.id, again.deduplicated, first.deduplicated) == (first.id, True, False)
+        jobs = [penstock.NewJob("c", unique_key="u", on_conflict="debounce", debounce_max=timedelta(minutes=1)), penstock.NewJob("d", unique_key="v")]
+        made = penstock.enqueue_many(tx, queue, jobs)
+    assert [(m.id == first.id, m.deduplicated) for m in made] == [(True, True), (False, False)]
+    options = {"penstock-unique-key": "u", "penstock-on-conflict": "debounce", "penstock-debounce-max": "60"}
+    assert rows(db, "select key, headers, payload from penstock.claim(%s, 10) order by id", queue) == [
+        ("u", options, b"c"), ("v", {"penstock-unique-key": "v"}, b"d")]  # fmt: skip
+    with begin() as tx:
+        penstock.enqueue(tx, queue, "late", deadline=timedelta(seconds=-1))
+        penstock.enqueue(tx, queue, "e", max_attempts=3, timeout=timedelta(seconds=1.5), deadline=deadline)
+    options = {"penstock-max-attempts": "3", "penstock-timeout": "1.5", "penstock-deadline": "2100-01-01T00:00:00.000000Z"}
+    assert rows(db, "select headers from penstock.claim(%s, 10)", queue) == [(options,)]
+    assert rows(db, "select expired from penstock.queue_status(%s)", queue) == [(1,)]
+
+
+def test_bad_options(begin: Begin, queue: str) -> None:
+    bad: list[tuple[str, penstock.NewJob]] = [
+        ("unique_key", penstock.NewJob(unique_key="u", key="k")),
+        ("on_conflict", penstock.NewJob(unique_key="u", on_conflict="merge")),
+        ("on_conflict", penstock.NewJob(on_conflict="replace")),
+        ("debounce_max", penstock.NewJob(unique_key="u", debounce_max=timedelta(seconds=1))),
+        ("max_attempts", penstock.NewJob(max_attempts=0)),
+        ("max_attempts", penstock.NewJob(max_attempts=2, headers={"penstock-max-attempts": "3"})),
+        ("timeout", penstock.NewJob(timeout=timedelta(0))),
+        ("deadline", penstock.NewJob(deadline=datetime(2100, 1, 1))),
+    ]
+    for field, job in bad:
+        with begin() as tx, pytest.raises(penstock.FieldError) as caught:
+            penstock.enqueue_many(tx, queue, [job])
+        assert caught.value.field == field
+
+
 def test_inbox(begin: Begin, consumer: str) -> None:
     with begin() as tx:
         assert penstock.inbox.first(tx, consumer, "m1")

@@ -40,6 +40,18 @@ export interface NewJob {
   /** Within the queue's window, a second job with the same dedupKey is not enqueued. */
   dedupKey?: string | null
   headers?: Readonly<Record<string, string>> | null
+  /** The queue has at most one job with it that has not ended. It is the job's key as well. */
+  uniqueKey?: string | null
+  /** What happens to a job that has it: 'ignore', the default, 'replace' or 'debounce'. */
+  onConflict?: 'ignore' | 'replace' | 'debounce' | null
+  /** How many milliseconds 'debounce' puts a job off at most, from its first enqueue. */
+  debounceMax?: number | null
+  /** After how many attempts it becomes a dead letter, instead of the queue's. */
+  maxAttempts?: number | null
+  /** How many milliseconds an attempt may take. Workers in Go end it then. */
+  timeout?: number | null
+  /** From then on no attempt begins, and the job ends as expired. */
+  deadline?: Date | string | null
 }
 
 const maxPayload = 64 << 20
@@ -48,6 +60,8 @@ const maxKind = 100
 
 /** The header that carries the kind of a job. */
 export const headerKind = 'penstock-kind'
+/** The header that carries the unique key of a job. Each of its options has such a header. */
+export const headerUniqueKey = 'penstock-unique-key'
 /** The header that carries the report of an earlier attempt. */
 export const headerReport = 'penstock-report'
 /** The member of a report that holds the results of steps. */
@@ -121,6 +135,41 @@ function headersWithKind({ kind, headers }: NewJob): NewJob['headers'] {
   return { ...headers, [headerKind]: kind }
 }
 
+function secondsOf(field: string, ms: number | null | undefined): string | null {
+  if (ms == null) return null
+  if (!(ms >= 1 && ms <= 366 * 86_400_000)) throw new FieldError(field, `is ${ms}, expected 1 to ${366 * 86_400_000} milliseconds`)
+  return String(Math.round(ms) / 1000)
+}
+
+/** headersWithOptions are a job's headers, some of which carry its kind and its options. */
+function headersWithOptions(j: NewJob): NewJob['headers'] {
+  const headers = headersWithKind(j)
+  if (j.maxAttempts != null && !(Number.isInteger(j.maxAttempts) && j.maxAttempts >= 1 && j.maxAttempts <= 999_999_999)) throw new FieldError('maxAttempts', `is ${j.maxAttempts}, expected 1 to 999999999`)
+  if (!['ignore', 'replace', 'debounce'].includes(j.onConflict ?? 'ignore')) throw new FieldError('onConflict', `is ${JSON.stringify(j.onConflict)}, expected ignore, replace or debounce`)
+  const deadline = timeOf(j.deadline, 'deadline')
+  const given: [string, string, string | null][] = [
+    ['uniqueKey', headerUniqueKey, orNull('uniqueKey', j.uniqueKey, 1024)],
+    ['onConflict', 'penstock-on-conflict', j.onConflict ?? null],
+    ['debounceMax', 'penstock-debounce-max', secondsOf('debounceMax', j.debounceMax)],
+    ['maxAttempts', 'penstock-max-attempts', j.maxAttempts == null ? null : String(j.maxAttempts)],
+    ['timeout', 'penstock-timeout', secondsOf('timeout', j.timeout)],
+    ['deadline', 'penstock-deadline', deadline === null ? null : new Date(deadline).toISOString()],
+  ]
+  const all: Record<string, string> = { ...headers }
+  let any = false
+  for (const [field, header, value] of given) {
+    if (value === null) continue
+    if (all[header] && all[header] !== value) throw new FieldError(field, `is ${JSON.stringify(value)}, and the header ${header} says ${JSON.stringify(all[header])}: give one of them`)
+    all[header] = value
+    any = true
+  }
+  const unique = all[headerUniqueKey]
+  if (unique && j.key && j.key !== unique) throw new FieldError('uniqueKey', `is ${JSON.stringify(unique)}, and the key is ${JSON.stringify(j.key)}: leave the key out, a unique job has its unique key as key`)
+  if (j.onConflict && !unique) throw new FieldError('onConflict', 'is given without a uniqueKey')
+  if (j.debounceMax != null && all['penstock-on-conflict'] !== 'debounce') throw new FieldError('debounceMax', "is given and onConflict is not 'debounce'")
+  return any ? all : headers
+}
+
 /** messageRow is a message as columns: id, key, topic, headers, payload. */
 export function messageRow(m: Message): Value[] {
   const row = [orNull('id', m.id, 256), orNull('key', m.key, 1024), orNull('topic', m.topic, 1024) ?? '', headersOf(m.headers), hex(bytesOf(m.payload))]
@@ -133,14 +182,14 @@ export function jobRow(j: NewJob): Value[] {
   const priority = j.priority ?? 0
   if (!Number.isInteger(priority) || priority < -16 || priority > 15) throw new FieldError('priority', `is ${priority}, expected -16 (first) to 15 (last)`)
   return [hex(bytesOf(j.payload)), orNull('key', j.key, 1024), orNull('groupKey', j.groupKey, 256) ?? '', String(priority),
-    timeOf(j.notBefore), orNull('dedupKey', j.dedupKey, 256), headersOf(headersWithKind(j))]
+    timeOf(j.notBefore), orNull('dedupKey', j.dedupKey, 256), headersOf(headersWithOptions(j))]
 }
 
-function timeOf(at: NewJob['notBefore']): Value {
+function timeOf(at: NewJob['notBefore'], field = 'notBefore'): string | null {
   if (at == null) return null
   const time = new Date(at)
-  if (Number.isNaN(time.getTime())) throw new FieldError('notBefore', 'is no time')
-  if (time.getUTCFullYear() > 9999) throw new FieldError('notBefore', `is in the year ${time.getUTCFullYear()}, the last one is 9999`)
+  if (Number.isNaN(time.getTime())) throw new FieldError(field, 'is no time')
+  if (time.getUTCFullYear() > 9999) throw new FieldError(field, `is in the year ${time.getUTCFullYear()}, the last one is 9999`)
   if (time.getUTCFullYear() < 1) return '0001-01-01T00:00:00Z'
   return typeof at === 'string' ? at : time.toISOString()
 }

@@ -49,6 +49,32 @@ describe.each(all)('$name', ({ db, begin }) => {
     expect(Math.abs(rest[0]!.createdAt.getTime() - Date.now())).toBeLessThan(3_600_000)
   })
 
+  test('unique jobs, and limits of one job', async () => {
+    const queue = await newQueue()
+    await begin(async tx => {
+      const one = await penstock.enqueue(tx, queue, { payload: 'a', uniqueKey: awkward, maxAttempts: 3, timeout: 1500, deadline: '2100-01-01T00:00:00Z' })
+      const more = await penstock.enqueueMany(tx, queue, [
+        { payload: 'b', uniqueKey: awkward, onConflict: 'debounce', debounceMax: 60_000, maxAttempts: 3, timeout: 1500, deadline: new Date('2100-01-01T00:00:00Z') }, { payload: 'c', uniqueKey: 'v' },
+        { payload: 'late', deadline: new Date(0) },
+      ])
+      expect(more.map(e => e.deduplicated)).toEqual([true, false, false])
+      expect([one.deduplicated, more[0]!.id]).toEqual([false, one.id])
+    })
+    const { jobs } = await penstock.queue(db, queue).claim({ n: 10 })
+    expect(jobs.map(j => [j.key, j.text()])).toEqual([[awkward, 'b'], ['v', 'c']])
+    expect(jobs[0]!.headers).toEqual({
+      'penstock-unique-key': awkward, 'penstock-on-conflict': 'debounce', 'penstock-debounce-max': '60', 'penstock-max-attempts': '3', 'penstock-timeout': '1.5',
+      'penstock-deadline': '2100-01-01T00:00:00.000Z',
+    })
+    for (const [field, job] of [
+      ['uniqueKey', { uniqueKey: 'u', key: 'k' }], ['onConflict', { uniqueKey: 'u', onConflict: 'merge' }], ['onConflict', { onConflict: 'replace' }],
+      ['debounceMax', { uniqueKey: 'u', debounceMax: 1000 }], ['maxAttempts', { maxAttempts: 0 }], ['maxAttempts', { maxAttempts: 2, headers: { 'penstock-max-attempts': '3' } }],
+      ['timeout', { timeout: 0 }], ['deadline', { deadline: 'tomorrow' }],
+    ] as [string, Partial<NewJob>][]) {
+      await expect(penstock.enqueue(db, queue, { payload: '', ...job })).rejects.toMatchObject({ name: 'FieldError', field })
+    }
+  })
+
   test('an inbox knows what it has received', async () => {
     const inbox = penstock.inbox(await newInbox())
     await begin(async tx => {

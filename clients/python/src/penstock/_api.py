@@ -25,10 +25,14 @@ def publish_many(tx: Transaction, outbox: str, messages: Iterable[Message], *, s
 def enqueue(
     tx: Transaction, queue: str, payload: Payload, *, key: str | None = None, group_key: str = "", priority: int = 0,
     not_before: datetime | timedelta | None = None, dedup_key: str | None = None, headers: Mapping[str, str] | None = None, kind: str = "",
-    schema: str = "penstock", encoder: Encoder = None,
+    unique_key: str | None = None, on_conflict: str | None = None, debounce_max: timedelta | None = None, max_attempts: int | None = None,
+    timeout: timedelta | None = None, deadline: datetime | timedelta | None = None, schema: str = "penstock", encoder: Encoder = None,
 ) -> Enqueued:  # fmt: skip
     """Enqueues a job. It can run if the transaction commits, and never if it rolls back. Raises FieldError and NotFoundError."""
-    return enqueue_many(tx, queue, [NewJob(payload, key, group_key, priority, not_before, dedup_key, headers, kind)], schema=schema, encoder=encoder)[0]
+    job = NewJob(
+        payload, key, group_key, priority, not_before, dedup_key, headers, kind, unique_key, on_conflict, debounce_max, max_attempts, timeout, deadline
+    )
+    return enqueue_many(tx, queue, [job], schema=schema, encoder=encoder)[0]
 
 
 def enqueue_many(tx: Transaction, queue: str, jobs: Iterable[NewJob], *, schema: str = "penstock", encoder: Encoder = None) -> list[Enqueued]:

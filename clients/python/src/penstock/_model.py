@@ -17,6 +17,9 @@ LIMITS = {"id": 256, "key": 1024, "topic": 1024, "group_key": 256, "dedup_key": 
 HEADER_KIND = "penstock-kind"
 """The header that carries the kind of a job. A message that becomes a job may carry it as well."""
 
+HEADER_UNIQUE_KEY = "penstock-unique-key"
+"""The header that carries the unique_key of a job. Each option of NewJob has such a header."""
+
 HEADER_REPORT = "penstock-report"
 """The header that carries the report of an earlier attempt."""
 
@@ -85,12 +88,18 @@ class NewJob:
     dedup_key: str | None = None
     headers: Mapping[str, str] | None = None
     kind: str = ""
+    unique_key: str | None = None
+    on_conflict: str | None = None
+    debounce_max: timedelta | None = None
+    max_attempts: int | None = None
+    timeout: timedelta | None = None
+    deadline: datetime | timedelta | None = None
 
 
 @dataclass(frozen=True)
 class Enqueued:
-    """The result of enqueueing a job. `id` stays the same for the job's life. If `deduplicated`, nothing was written, and `id` is that of the first
-    job."""
+    """The result of enqueueing a job. `id` stays the same for the job's life. If `deduplicated`, no job was added, and `id` is that of the job that was
+    there."""
 
     id: int
     deduplicated: bool
@@ -270,6 +279,54 @@ def with_kind(kind: str, headers: Mapping[str, str] | None) -> Mapping[str, str]
     return {**(headers or {}), HEADER_KIND: kind or given}
 
 
+def time_of(name: str, value: datetime | timedelta) -> datetime:
+    at = datetime.now(timezone.utc) + value if isinstance(value, timedelta) else value
+    if not isinstance(at, datetime):
+        raise FieldError(name, f"is a {type(at).__name__}", "give a datetime, or a timedelta from now")
+    if at.tzinfo is None:
+        raise FieldError(name, "has no time zone", "use datetime.now(timezone.utc), for instance")
+    return at
+
+
+def span_of(name: str, value: timedelta | None) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, timedelta) or not timedelta(milliseconds=1) <= value <= timedelta(days=366):
+        raise FieldError(name, f"is {value!r}", "give a timedelta of a millisecond to a year")
+    return f"{value.total_seconds():.6f}".rstrip("0").rstrip(".")
+
+
+def with_options(j: NewJob) -> Mapping[str, str] | None:
+    """The headers of a job, some of which carry its kind and its options. Raises FieldError."""
+    headers = with_kind(j.kind, j.headers)
+    given: dict[str, str | None] = {
+        "unique_key": text("unique_key", j.unique_key, LIMITS["key"]),
+        "on_conflict": j.on_conflict,
+        "debounce_max": span_of("debounce_max", j.debounce_max),
+        "max_attempts": None if j.max_attempts is None else str(j.max_attempts),
+        "timeout": span_of("timeout", j.timeout),
+        "deadline": None if j.deadline is None else time_of("deadline", j.deadline).astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+    }
+    if j.max_attempts is not None and (type(j.max_attempts) is not int or not 1 <= j.max_attempts <= 999_999_999):
+        raise FieldError("max_attempts", f"is {j.max_attempts!r}", "give a number from 1 to 999999999")
+    if j.on_conflict not in (None, "ignore", "replace", "debounce"):
+        raise FieldError("on_conflict", f"is {j.on_conflict!r}", "give ignore, replace or debounce")
+    options = {"penstock-" + name.replace("_", "-"): value for name, value in given.items() if value is not None}
+    merged = {**(headers or {}), **options} if options else headers or {}
+    if j.on_conflict and not merged.get(HEADER_UNIQUE_KEY):
+        raise FieldError("on_conflict", "is given without a unique_key", "give both")
+    if j.debounce_max is not None and merged.get("penstock-on-conflict") != "debounce":
+        raise FieldError("debounce_max", "is given and on_conflict is not debounce", "set on_conflict to debounce, or leave it out")
+    for name, value in options.items():
+        if headers and headers.get(name, value) != value:
+            option = name.removeprefix("penstock-").replace("-", "_")
+            raise FieldError(option, f"is {value!r}, and the header {name} says {headers[name]!r}", "give one of them")
+    if j.key and merged.get(HEADER_UNIQUE_KEY, j.key) != j.key:
+        problem = f"is {merged[HEADER_UNIQUE_KEY]!r}, and the key is {j.key!r}"
+        raise FieldError("unique_key", problem, "leave the key out: a unique job has its unique_key as key")
+    return merged if options else headers
+
+
 Row = tuple[str | None, str | None, str, str | None, bytes]
 
 
@@ -288,11 +345,6 @@ def job_row(j: NewJob, encoder: Encoder = None) -> JobRow:
         raise FieldError("priority", f"is {j.priority}", "use -16 (first) to 15 (last)")
     due = None
     if j.not_before is not None:
-        at = datetime.now(timezone.utc) + j.not_before if isinstance(j.not_before, timedelta) else j.not_before
-        if not isinstance(at, datetime):
-            raise FieldError("not_before", f"is a {type(at).__name__}", "give a datetime, or a timedelta from now")
-        if at.tzinfo is None:
-            raise FieldError("not_before", "has no time zone", "use datetime.now(timezone.utc), for instance")
-        due = at.isoformat()
+        due = time_of("not_before", j.not_before).isoformat()
     group = text("group_key", j.group_key) or ""
-    return encode(j.payload, encoder), text("key", j.key), group, j.priority, due, text("dedup_key", j.dedup_key), headers_text(with_kind(j.kind, j.headers))
+    return encode(j.payload, encoder), text("key", j.key), group, j.priority, due, text("dedup_key", j.dedup_key), headers_text(with_options(j))

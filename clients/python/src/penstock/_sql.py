@@ -13,7 +13,22 @@ from collections.abc import Generator, Iterable, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any, TypeVar
 
-from ._model import HEADER_REPORT, SCHEMA_VERSION, Encoder, Enqueued, Job, Message, NewJob, NotFoundError, SchemaError, job_row, message_row, text
+from ._model import (
+    HEADER_REPORT,
+    HEADER_UNIQUE_KEY,
+    SCHEMA_VERSION,
+    Encoder,
+    Enqueued,
+    FieldError,
+    Job,
+    Message,
+    NewJob,
+    NotFoundError,
+    SchemaError,
+    job_row,
+    message_row,
+    text,
+)
 
 T = TypeVar("T")
 Rows = Sequence[Sequence[Any]]
@@ -65,7 +80,7 @@ class Postgres:
         made = [job_row(j, self.encoder) for j in jobs]
         if not made:
             return []
-        told = f"{self.schema}.deduplicated(e.n)" if any(row[5] for row in made) else "false"
+        told = f"{self.schema}.deduplicated(e.n)" if any(row[5] or HEADER_UNIQUE_KEY in (row[6] or "") for row in made) else "false"
         columns: list[Any] = [list(column) for column in zip(*made, strict=True)]
         for i, nothing in enumerate((None, None, "", 0, None, None, None)):
             if i and all(v == nothing for v in columns[i]):
@@ -179,6 +194,9 @@ class SQLite:
 
     def enqueue(self, queue: str, jobs: Iterable[NewJob]) -> Op[list[Enqueued]]:
         made = [job_row(j, self.encoder) for j in jobs]
+        for name in ("unique_key", "max_attempts", "deadline"):
+            if any(f'"penstock-{name.replace("_", "-")}"' in (row[6] or "") for row in made):
+                raise FieldError(name, "is given, and queues in SQLite do not have it", "leave it out, or use PostgreSQL")
         now = yield (
             "select cast((julianday('now') - 2440587.5) * 86400000000 as integer), id, dedup_window from penstock_queues where name = $1",
             [queue],

@@ -1,11 +1,16 @@
 package io.penstock;
 
+import java.time.Duration;
 import java.time.Instant;
+import java.time.temporal.ChronoUnit;
+import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 
 /**
  * A job to enqueue. The kind says which handler takes it. At most one job of a key runs at a time, in order. Priorities go from -16 (first)
- * to 15 (last). Within the queue's window, a second job with the same dedupKey is not enqueued. docs/guides/queues.md says more.
+ * to 15 (last). Within the queue's window, a second job with the same dedupKey is not enqueued. Other options are headers, which the methods
+ * of their names write. docs/reference/queues.md says more.
  */
 public record NewJob(byte[] payload, String kind, String key, String groupKey, int priority, Instant notBefore, String dedupKey, Map<String, String> headers) {
     public static NewJob of(byte[] payload) {
@@ -42,7 +47,70 @@ public record NewJob(byte[] payload, String kind, String key, String groupKey, i
         return new NewJob(payload, kind, key, groupKey, priority, notBefore, dedupKey, headers);
     }
 
+    /** Headers besides those that other methods have written. */
     public NewJob headers(Map<String, String> headers) {
-        return new NewJob(payload, kind, key, groupKey, priority, notBefore, dedupKey, headers);
+        Map<String, String> all = new LinkedHashMap<>(headers == null ? Map.of() : headers);
+        if (this.headers != null) {
+            this.headers.forEach((name, value) -> {
+                if (OPTIONS.contains(name)) {
+                    all.putIfAbsent(name, value);
+                }
+            });
+        }
+        return new NewJob(payload, kind, key, groupKey, priority, notBefore, dedupKey, headers == null && all.isEmpty() ? null : all);
+    }
+
+    /** The queue has at most one job with it that has not ended. It is the job's key as well. Null or "" for none. */
+    public NewJob uniqueKey(String uniqueKey) {
+        return option(Values.HEADER_UNIQUE_KEY, Values.text("uniqueKey", uniqueKey, 1024));
+    }
+
+    /** What happens to a job that has the uniqueKey: "ignore", the default, "replace" or "debounce". */
+    public NewJob onConflict(String onConflict) {
+        if (onConflict != null && !List.of("ignore", "replace", "debounce").contains(onConflict)) {
+            throw new FieldException("onConflict", "is " + onConflict + ", expected ignore, replace or debounce");
+        }
+        return option(ON_CONFLICT, onConflict);
+    }
+
+    /** How long "debounce" puts a job off at most, from its first enqueue. */
+    public NewJob debounceMax(Duration debounceMax) {
+        return option(DEBOUNCE_MAX, Values.seconds("debounceMax", debounceMax));
+    }
+
+    /** After how many attempts it becomes a dead letter, instead of the queue's. */
+    public NewJob maxAttempts(int maxAttempts) {
+        if (maxAttempts < 1 || maxAttempts > 999_999_999) {
+            throw new FieldException("maxAttempts", "is " + maxAttempts + ", expected 1 to 999999999");
+        }
+        return option(MAX_ATTEMPTS, String.valueOf(maxAttempts));
+    }
+
+    /** How long an attempt may take. Workers in Go end it then. */
+    public NewJob timeout(Duration timeout) {
+        return option(TIMEOUT, Values.seconds("timeout", timeout));
+    }
+
+    /** From then on no attempt begins, and the job ends as expired. */
+    public NewJob deadline(Instant deadline) {
+        String at = deadline == null ? null : Values.time("deadline", deadline.truncatedTo(ChronoUnit.MICROS));
+        return option(DEADLINE, at);
+    }
+
+    private static final String ON_CONFLICT = "penstock-on-conflict";
+    private static final String DEBOUNCE_MAX = "penstock-debounce-max";
+    private static final String MAX_ATTEMPTS = "penstock-max-attempts";
+    private static final String TIMEOUT = "penstock-timeout";
+    private static final String DEADLINE = "penstock-deadline";
+    private static final List<String> OPTIONS = List.of(Values.HEADER_UNIQUE_KEY, ON_CONFLICT, DEBOUNCE_MAX, MAX_ATTEMPTS, TIMEOUT, DEADLINE);
+
+    private NewJob option(String name, String value) {
+        Map<String, String> all = new LinkedHashMap<>(headers == null ? Map.of() : headers);
+        if (value == null || value.isEmpty()) {
+            all.remove(name);
+        } else {
+            all.put(name, value);
+        }
+        return new NewJob(payload, kind, key, groupKey, priority, notBefore, dedupKey, all.isEmpty() ? null : all);
     }
 }

@@ -93,7 +93,8 @@ public final class Penstock {
             return List.of();
         }
         String[] dedupKeys = texts(made, 5);
-        return rows("select e.id, " + (dedupKeys == null ? "false" : "coalesce(" + schema + ".deduplicated(e.n), false)") + " from " + schema
+        boolean unique = made.stream().anyMatch(row -> row[6] != null && ((String) row[6]).contains(Values.HEADER_UNIQUE_KEY));
+        return rows("select e.id, " + (dedupKeys == null && !unique ? "false" : "coalesce(" + schema + ".deduplicated(e.n), false)") + " from " + schema
             + ".enqueue_many_bytes(cast(? as text), cast(? as bytea[]), cast(? as text[]), cast(? as text[]), cast(? as int[]),"
             + " cast(cast(? as text[]) as timestamptz[]), cast(? as text[]), cast(cast(? as text[]) as jsonb[])) with ordinality e(id, n) order by e.n",
             queue, Values.column(made, 0, Values.BYTES, null), texts(made, 1), Values.column(made, 2, Values.TEXTS, ""),

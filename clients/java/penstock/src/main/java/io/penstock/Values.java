@@ -1,5 +1,6 @@
 package io.penstock;
 
+import java.math.BigDecimal;
 import java.nio.CharBuffer;
 import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
@@ -147,11 +148,15 @@ final class Values {
         if (j.priority() < -16 || j.priority() > 15) {
             throw new FieldException("priority", "is " + j.priority() + ", expected -16 (first) to 15 (last)");
         }
+        String unique = j.headers() == null ? null : j.headers().get(HEADER_UNIQUE_KEY);
+        if (unique != null && j.key() != null && !j.key().isEmpty() && !j.key().equals(unique)) {
+            throw new FieldException("uniqueKey", "is " + unique + ", and the key is " + j.key() + ": leave the key out, a unique job has its unique key as key");
+        }
         return new Object[] {payload(j.payload()), text("key", j.key(), 1024), textOrEmpty("groupKey", j.groupKey(), 256), j.priority(),
-            time(j.notBefore()), text("dedupKey", j.dedupKey(), 256), headers(headersWithKind(j))};
+            time("notBefore", j.notBefore()), text("dedupKey", j.dedupKey(), 256), headers(headersWithKind(j))};
     }
 
-    private static String time(Instant at) {
+    static String time(String field, Instant at) {
         if (at == null) {
             return null;
         }
@@ -159,9 +164,22 @@ final class Values {
             return FIRST.toString();
         }
         if (at.isAfter(LAST)) {
-            throw new FieldException("notBefore", "is " + at + ", the last year is 9999");
+            throw new FieldException(field, "is " + at + ", the last year is 9999");
         }
         return at.toString();
+    }
+
+    static final String HEADER_UNIQUE_KEY = "penstock-unique-key";
+
+    /** A time span as a header carries it, to the millisecond. */
+    static String seconds(String field, Duration time) {
+        if (time == null) {
+            return null;
+        }
+        if (time.compareTo(Duration.ofMillis(1)) < 0 || time.compareTo(Duration.ofDays(366)) > 0) {
+            throw new FieldException(field, "is " + time + ", expected a millisecond to a year");
+        }
+        return BigDecimal.valueOf(time.toMillis(), 3).stripTrailingZeros().toPlainString();
     }
 
     /** The array of one column of rows; null if it has only nulls and the given value. */

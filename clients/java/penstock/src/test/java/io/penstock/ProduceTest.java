@@ -75,6 +75,25 @@ class ProduceTest {
     }
 
     @Test
+    void uniqueJobsAndLimitsOfOneJob() {
+        Instant deadline = Instant.parse("2100-01-01T00:00:00Z");
+        NewJob limited = NewJob.of("a").uniqueKey("u").maxAttempts(3).timeout(Duration.ofMillis(1500)).deadline(deadline).headers(Map.of("h", "v"));
+        Enqueued first = penstock.enqueue("jobs", limited);
+        List<Enqueued> more = penstock.enqueueMany("jobs", List.of(NewJob.of("b").uniqueKey("u").onConflict("debounce").debounceMax(Duration.ofMinutes(1)),
+            NewJob.of("late").deadline(Instant.EPOCH)));
+        assertEquals(List.of(false, true, false), List.of(first.deduplicated(), more.get(0).deduplicated(), more.get(1).deduplicated()));
+        assertEquals(first.id(), more.get(0).id());
+        assertEquals(Map.of("h", "v", "penstock-unique-key", "u", "penstock-max-attempts", "3", "penstock-timeout", "1.5", "penstock-deadline", "2100-01-01T00:00:00Z"), limited.headers());
+        Job job = Testing.runOne(penstock, "jobs", j -> null).job();
+        assertEquals(List.of("b", "u", Map.of("penstock-unique-key", "u", "penstock-on-conflict", "debounce", "penstock-debounce-max", "60")), List.of(job.text(), job.key(), job.headers()));
+        assertThrows(AssertionError.class, () -> Testing.runOne(penstock, "jobs", j -> null)); // the other one has expired
+        assertEquals("uniqueKey", assertThrows(FieldException.class, () -> penstock.enqueue("jobs", limited.key("k"))).field());
+        assertEquals("onConflict", assertThrows(FieldException.class, () -> limited.onConflict("merge")).field());
+        assertEquals("maxAttempts", assertThrows(FieldException.class, () -> limited.maxAttempts(0)).field());
+        assertEquals("timeout", assertThrows(FieldException.class, () -> limited.timeout(Duration.ZERO)).field());
+    }
+
+    @Test
     void outcomesAreComparedAndShown() {
         assertEquals(Outcome.snooze(Duration.ofHours(8)), Outcome.snooze(Duration.ofHours(8)));
         assertEquals(Outcome.deadLetter("no").hashCode(), Outcome.deadLetter("no").hashCode());
