@@ -70,6 +70,7 @@ def test_schedules(project: str, conn: psycopg.Connection) -> None:
     """They are made after the queues, in a database of a test too, and changed as the settings say; applying them again moves no time."""
     assert rows(conn, SCHEDULES) == MADE
     conn.execute("update penstock._schedule set next = '2100-01-01'")
+    assert rows(conn, "select name from penstock._schedule where skip_overlap") == [("sums",)]
     assert "made" not in manage("penstock_migrate")
     assert rows(conn, "select distinct extract(year from next)::int from penstock._schedule") == [(2100,)]
     conn.execute("select penstock.unschedule('stacks', 'digest')")

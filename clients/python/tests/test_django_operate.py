@@ -392,6 +392,12 @@ def test_admin_schedules(conn: psycopg.Connection, dead: list[int]) -> None:
     client = client_of(superuser=True)
     page = body(client.get(SCHEDULES))
     assert "nightly" in page and "0 4 * * *" in page and "digest" in page
+    for action, paused in (("pause", True), ("resume", False)):
+        assert f"1 schedule {action}d" in body(post(client, SCHEDULES, action=action, row="emails/a%2Fb"))
+        assert rows(conn, "select paused from penstock._schedule where name = 'a/b'") == [(paused,)]
+    assert "1 schedule run" in body(post(client, SCHEDULES, action="run", row="emails/a%2Fb"))
+    assert rows(conn, "select last_job is null from penstock._schedule where name = 'a/b'") == [(False,)]
+    conn.execute("select penstock.cancel('emails', array[last_job]) from penstock._schedule where name = 'a/b'")
     assert "Drop 1" in body(post(client, SCHEDULES, action="drop", row="emails/a%2Fb"))
     assert "1 schedule dropped" in body(post(client, SCHEDULES, action="drop", row="emails/a%2Fb", sure="1"))
     assert rows(conn, "select name from penstock._schedule order by 1") == [("digest",), ("nightly",), ("sums",)]

@@ -9,6 +9,7 @@ from ._model import (
     SCHEMA_VERSION,
     Aborted,
     Cancelled,
+    DeadJob,
     DeadLetter,
     Enqueued,
     Error,
@@ -21,9 +22,11 @@ from ._model import (
     Outcome,
     Payload,
     Retry,
+    Schedule,
     SchemaError,
     Snooze,
 )
+from ._queue import Queue
 from ._steps import report, step
 from ._worker import Handler, TxHandler, Worker, work, work_tx
 
@@ -35,6 +38,7 @@ __all__ = [
     "App",
     "Buffer",
     "Cancelled",
+    "DeadJob",
     "DeadLetter",
     "Enqueued",
     "Error",
@@ -48,7 +52,9 @@ __all__ = [
     "Options",
     "Outcome",
     "Payload",
+    "Queue",
     "Retry",
+    "Schedule",
     "SchemaError",
     "Snooze",
     "Task",

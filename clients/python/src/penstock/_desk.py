@@ -250,7 +250,7 @@ class Desk:
             task.outcome = "cancelled" if how else "done"
             self.acks.append(task)
         elif task.lost:
-            log.warning("the lease of job %d was lost while it ran; it may run elsewhere", task.job.id)
+            log.warning("the lease of %s was lost while it ran; it may run elsewhere", self.named(task.job))
             self.finish(task, "lost")
         else:
             self.failures.append((task, how, reason_of(how)))
@@ -278,15 +278,20 @@ class Desk:
         if word == "failed" and answer:
             word = "dead"
         if word in ("failed", "dead"):
-            said = ("job %d of queue %s %s in attempt %d: %s", task.job.id, self.queue, word, task.job.attempt, reason)
+            said = ("%s %s in attempt %d: %s", self.named(task.job), word, task.job.attempt, reason)
             error = how.error if isinstance(how, Outcome) else how
-            if error is None:  # the handler chose it
-                log.warning(*said)
-            else:
-                log.error(*said, exc_info=error if isinstance(error, BaseException) else None)
+            raised = error if isinstance(error, BaseException) else None
+            if word == "dead" and error is not None:
+                log.error(*said, exc_info=raised)
+            else:  # another attempt follows, or the handler chose it: one line is enough
+                log.warning(*said, exc_info=raised if log.isEnabledFor(logging.DEBUG) else None)
         if word in ("released", "snoozed") and not answer:
             word = "lost"
         self.finish(task, word)
+
+    def named(self, job: Job) -> str:
+        """A job for the log."""
+        return f"job {job.id}{job.kind and f', kind {job.kind},'} of queue {self.queue}"
 
     def finish(self, task: Task, word: str) -> None:
         self.held.pop(task.job.lease, None)

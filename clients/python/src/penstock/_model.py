@@ -26,7 +26,7 @@ HEADER_REPORT = "penstock-report"
 MEMBER_STEPS = "penstock-steps"
 """The member of a report that holds the results of steps."""
 
-SCHEMA_VERSION = 273
+SCHEMA_VERSION = 275
 """The version of the database's schema that this client was written for. An older one lacks functions that it calls."""
 
 
@@ -103,6 +103,44 @@ class Enqueued:
 
     id: int
     deduplicated: bool
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A periodic job. It runs `next`, unless it is paused. With `skip_overlap` it leaves out a time at which its last job has not ended. `last_job` is the
+    id of the last one that it has made."""
+
+    name: str
+    cron: str
+    next: datetime
+    paused: bool
+    skip_overlap: bool
+    last_job: int | None
+    kind: str
+    key: str | None
+    group_key: str
+    priority: int
+    dedup_key: str | None
+    headers: dict[str, str]
+    payload: bytes
+
+
+@dataclass(frozen=True)
+class DeadJob:
+    """A dead letter, with the error of its last attempt and the last ten failures: each has attempt, at and error."""
+
+    id: int
+    kind: str
+    key: str | None
+    group_key: str
+    priority: int
+    attempt: int
+    created_at: datetime
+    died_at: datetime
+    headers: dict[str, str]
+    payload: bytes
+    error: str
+    failures: list[dict[str, Any]]
 
 
 @dataclass

@@ -197,6 +197,8 @@ def known(e: BaseException) -> BaseException:
         if of_django:
             step += "; in Django name it in settings.PENSTOCK, and run: manage.py penstock_migrate"
         ours = NotFoundError(first, sqlstate=state, hint=step)
+    elif state == "42704":
+        ours = NotFoundError(first, sqlstate=state, hint=hint(e))
     if ours is None:
         return e
     ours.__cause__ = e

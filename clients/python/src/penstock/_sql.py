@@ -14,9 +14,11 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, TypeVar
 
 from ._model import (
+    HEADER_KIND,
     HEADER_REPORT,
     HEADER_UNIQUE_KEY,
     SCHEMA_VERSION,
+    DeadJob,
     Encoder,
     Enqueued,
     FieldError,
@@ -24,6 +26,7 @@ from ._model import (
     Message,
     NewJob,
     NotFoundError,
+    Schedule,
     SchemaError,
     job_row,
     message_row,
@@ -164,6 +167,53 @@ class Postgres:
         """Replaces the report of a running job, but for the results of its steps. It is JSON."""
         yield f"select {self.schema}.report(cast($1 as text), cast($2 as bigint), cast(cast($3 as text) as jsonb))", [queue, lease, report]
 
+    def schedule(self, queue: str, name: str, cron: str, job: NewJob, skip_overlap: bool) -> Op[datetime]:
+        payload, key, group_key, priority, _, dedup_key, headers = job_row(job, self.encoder)
+        rows = yield (
+            f"select cast(extract(epoch from s) * 1000000 as bigint) from {self.schema}.schedule_bytes(cast($1 as text), cast($2 as text), cast($3 as text),"
+            " cast($4 as bytea), key => cast($5 as text), group_key => cast($6 as text), priority => cast($7 as int),"
+            " headers => cast(cast($8 as text) as jsonb), dedup_key => cast($9 as text), skip_overlap => cast($10 as int) = 1) s",
+            [queue, name, cron, payload, key, group_key, priority, headers, dedup_key, int(skip_overlap)],
+        )
+        return at_epoch(rows[0][0])
+
+    def on_schedule(self, function: str, queue: str, name: str) -> Op[None]:
+        yield f"select {self.schema}.{function}(cast($1 as text), cast($2 as text))", [queue, name]
+
+    def run_schedule(self, queue: str, name: str) -> Op[Enqueued]:
+        rows = yield (
+            f"select e.id, coalesce({self.schema}.deduplicated(e.n), false) from {self.schema}.run_schedule(cast($1 as text), cast($2 as text))"
+            " with ordinality e(id, n)",
+            [queue, name],
+        )
+        return Enqueued(int(rows[0][0]), bool(rows[0][1]))
+
+    def schedules(self, queue: str) -> Op[list[Schedule]]:
+        rows = yield (
+            "select name, cron, cast(extract(epoch from next) * 1000000 as bigint), paused, skip_overlap, last_job, kind, key, group_key, priority, dedup_key,"
+            f" cast(headers as text), payload from {self.schema}.schedules(cast($1 as text))",
+            [queue],
+        )
+        return [Schedule(r[0], r[1], at_epoch(r[2]), r[3], r[4], r[5], r[6], r[7], r[8], r[9], r[10], headers_of(r[11]), bytes(r[12])) for r in rows]
+
+    def dead_jobs(self, queue: str, most: int, after: int) -> Op[list[DeadJob]]:
+        rows = yield (
+            "select id, key, group_key, priority, attempt, cast(extract(epoch from created_at) * 1000000 as bigint),"
+            " cast(extract(epoch from died_at) * 1000000 as bigint), cast(headers as text), payload, error, cast(failures as text)"
+            f" from {self.schema}.dead_jobs(cast($1 as text), cast($2 as int), cast($3 as bigint))",
+            [queue, most, after],
+        )
+        found = []
+        for r in rows:
+            headers = headers_of(r[7])
+            times = at_epoch(r[5]), at_epoch(r[6])
+            found.append(DeadJob(r[0], headers.get(HEADER_KIND, ""), r[1], r[2], r[3], r[4], *times, headers, bytes(r[8]), r[9], json.loads(r[10])))
+        return found
+
+    def on_dead_jobs(self, function: str, queue: str, ids: Sequence[int]) -> Op[int]:
+        rows = yield f"select {self.schema}.{function}(cast($1 as text), cast($2 as bigint[]))", [queue, list(ids)]
+        return int(rows[0][0])
+
     def maintain(self, queue: str) -> Op[None]:
         yield f"select {self.schema}.maintain_queue(cast($1 as text))", [queue]
 
@@ -267,8 +317,12 @@ def at_epoch(us: int) -> datetime:
     return EPOCH + timedelta(microseconds=int(us))
 
 
+def headers_of(given: str | None) -> dict[str, str]:
+    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in json.loads(given).items()} if given else {}
+
+
 def job(row: Sequence[Any], home: tuple[Postgres, str] | None = None) -> Job:
-    headers = {name: value if isinstance(value, str) else json.dumps(value) for name, value in json.loads(row[6]).items()} if row[6] else {}
+    headers = headers_of(row[6])
     made = Job(int(row[0]), row[1], row[2], row[3], row[4], at_epoch(row[5]), headers, bytes(row[7]), int(row[8]), at_epoch(row[9]), _home=home)
     if HEADER_REPORT in headers:  # they may be copied to another job, which has no report
         made.report = json.loads(headers.pop(HEADER_REPORT))

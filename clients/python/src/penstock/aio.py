@@ -14,7 +14,7 @@ from ._buffer import Gathered
 from ._connect import Database, autocommit_async, close_async, connect_async, cut, transaction_async
 from ._desk import CALL_TIMEOUT, MAINTAIN_EVERY, SETTLED, Desk, Options, Task, growing, log, monotonic, permanent
 from ._kinds import by_kind
-from ._model import MEMBER_STEPS, Aborted, Encoder, Enqueued, Error, Job, Message, NewJob, Outcome, Payload
+from ._model import MEMBER_STEPS, Aborted, DeadJob, Encoder, Enqueued, Error, Job, Message, NewJob, Outcome, Payload, Schedule
 from ._seam import Transaction, run_async
 from ._signals import stopped_by_signals
 from ._sql import Op, Postgres
@@ -133,6 +133,45 @@ class Buffer:
     async def __aexit__(self, kind: type[BaseException] | None, _e: BaseException | None, _tb: TracebackType | None) -> None:
         if kind is None:
             await self.flush()
+
+
+class Queue:
+    """`penstock.Queue` for asyncio."""
+
+    def __init__(self, tx: Transaction, name: str, *, schema: str = "penstock", encoder: Encoder = None):
+        self.tx, self.name, self._sql = tx, name, Postgres(schema, encoder)
+
+    async def schedule(
+        self, name: str, cron: str, payload: Payload, *, key: str | None = None, group_key: str = "", priority: int = 0, dedup_key: str | None = None,
+        headers: Mapping[str, str] | None = None, kind: str = "", skip_overlap: bool = False,
+    ) -> datetime:  # fmt: skip
+        return await run_async(
+            self.tx, self._sql.schedule(self.name, name, cron, NewJob(payload, key, group_key, priority, None, dedup_key, headers, kind), skip_overlap)
+        )
+
+    async def unschedule(self, name: str) -> None:
+        await run_async(self.tx, self._sql.on_schedule("unschedule", self.name, name))
+
+    async def pause_schedule(self, name: str) -> None:
+        await run_async(self.tx, self._sql.on_schedule("pause_schedule", self.name, name))
+
+    async def resume_schedule(self, name: str) -> None:
+        await run_async(self.tx, self._sql.on_schedule("resume_schedule", self.name, name))
+
+    async def run_schedule(self, name: str) -> Enqueued:
+        return await run_async(self.tx, self._sql.run_schedule(self.name, name))
+
+    async def schedules(self) -> list[Schedule]:
+        return await run_async(self.tx, self._sql.schedules(self.name))
+
+    async def dead_jobs(self, most: int = 100, after: int = 0) -> list[DeadJob]:
+        return await run_async(self.tx, self._sql.dead_jobs(self.name, most, after))
+
+    async def retry_dead_jobs(self, ids: Sequence[int]) -> int:
+        return await run_async(self.tx, self._sql.on_dead_jobs("retry_dead_jobs", self.name, ids))
+
+    async def discard_dead_jobs(self, ids: Sequence[int]) -> int:
+        return await run_async(self.tx, self._sql.on_dead_jobs("discard_dead_jobs", self.name, ids))
 
 
 class Line:

@@ -58,7 +58,7 @@ PENSTOCK = {
     },
     "INBOXES": {"billing": {"keep": "2 days"}},
     "SCHEDULES": {
-        "sums": {"task": "tests.django_app.tasks.add", "cron": "TZ=Europe/Berlin 0 4 * * *", "args": [1], "kwargs": {"b": 2}, "key": "k"},
+        "sums": {"task": "tests.django_app.tasks.add", "cron": "TZ=Europe/Berlin 0 4 * * *", "args": [1], "kwargs": {"b": 2}, "key": "k", "skip_overlap": True},
         "digest": {"queue": "stacks", "cron": "@hourly", "kind": "digest", "payload": {"n": 1}},
     },
 }

@@ -248,11 +248,19 @@ class ScheduleAdmin(Page):
         rows = [
             (
                 f"{quote(s['queue'], safe='')}/{quote(s['name'], safe='')}",
-                [s["queue"], s["name"], s["cron"], s["next"], *(s[n] or "-" for n in ("kind", "key")), s.get("payload", "(bytes)")[:200]],
+                [
+                    s["queue"],
+                    s["name"],
+                    s["cron"],
+                    "paused" if s["paused"] else s["next"],
+                    s.get("last_job", "-"),
+                    *(s[n] or "-" for n in ("kind", "key")),
+                    s.get("payload", "(bytes)")[:200],
+                ],
             )
             for s in operate.schedules()
         ]
-        return {"choosing": table("", "Queue  Schedule  Cron  Next  Kind  Key  Payload", rows), "empty": "There is no schedule."}
+        return {"choosing": table("", "Queue  Schedule  Cron  Next  Last job  Kind  Key  Payload", rows), "empty": "There is no schedule."}
 
     def actions_of(self, request: HttpRequest) -> Any:
         def drop(request: HttpRequest, rows: Sequence[str]) -> HttpResponse | None:
@@ -265,4 +273,19 @@ class ScheduleAdmin(Page):
             messages.success(request, f"{plural(len(rows), 'schedule')} dropped. Jobs that it has enqueued stay.")
             return None
 
-        return {"drop": ("Drop schedules", drop)} if self.has_delete_permission(request) else {}
+        def act(function: str, done: str) -> Any:
+            def do(request: HttpRequest, rows: Sequence[str]) -> None:
+                for row in rows:
+                    queue, _, name = row.partition("/")
+                    operate.on_schedule(function, unquote(queue), unquote(name))
+                self.noted(request, rows, done.capitalize() + ".")
+                messages.success(request, f"{plural(len(rows), 'schedule')} {done}.")
+
+            return do
+
+        found: dict[str, Any] = {}
+        if self.has_change_permission(request):
+            found["pause"] = ("Pause schedules", act("pause_schedule", "paused"))
+            found["resume"] = ("Resume schedules", act("resume_schedule", "resumed"))
+            found["run"] = ("Run schedules now", act("run_schedule", "run"))
+        return found | ({"drop": ("Drop schedules", drop)} if self.has_delete_permission(request) else {})

@@ -48,6 +48,7 @@ OF_A_SCHEDULE: dict[str, tuple[Any, str]] = {
     "group_key": TEXT,
     "priority": NUMBER,
     "dedup_key": TEXT,
+    "skip_overlap": (bool, "True or False"),
 }
 OF_AN_INBOX: dict[str, tuple[Any, str]] = {"keep": TIME}
 
@@ -69,7 +70,7 @@ def check_settings(**_: Any) -> list[Error]:
             if kind is None:
                 near = get_close_matches(str(name), known, 1) or get_close_matches(str(name).upper(), known, 1)
                 error(1, where, f"does not know the key {name!r}", (f"did you mean {near[0]!r}? " if near else "") + f"there are: {', '.join(known)}")
-            elif not isinstance(value, kind) or isinstance(value, bool):
+            elif not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
                 error(2, f"{where}[{name!r}]", f"is {value!r}", f"give {wanted}")
             else:
                 good[name] = value

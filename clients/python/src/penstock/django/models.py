@@ -35,7 +35,7 @@ class Schedule(models.Model):
 
     class Meta:
         managed = False
-        default_permissions = ("view", "delete")
+        default_permissions = ("view", "change", "delete")
 
     def __str__(self) -> str:
         return str(self.name)

@@ -50,7 +50,7 @@ WORKERS = """
 
 SCHEDULES = """
     select q.name, s.name, s.cron, s.next, coalesce(s.headers->>'{kind}', ''), coalesce(s.key, ''), coalesce(s.dedup_key, ''),
-           s.group_key, s.priority, s.payload
+           s.group_key, s.priority, s.paused, s.skip_overlap, s.last_job, s.payload
       from {schema}._schedule s join {schema}._queue q on q.id = s.queue order by q.name collate "C", s.name collate "C\""""
 
 QUEUES = """
@@ -125,12 +125,18 @@ def inboxes() -> list[dict[str, Any]]:
 
 
 def schedules() -> list[dict[str, Any]]:
-    names = ("queue", "name", "cron", "next", "kind", "key", "dedup_key", "group", "priority")
-    return [dict(zip(names, row, strict=False)) | payload_of(bytes(row[9])) for row in rows(SCHEDULES)]
+    names = ("queue", "name", "cron", "next", "kind", "key", "dedup_key", "group", "priority", "paused", "skip_overlap", "last_job")
+    found = [dict(zip(names, row, strict=False)) | payload_of(bytes(row[12])) for row in rows(SCHEDULES)]
+    return [{name: value for name, value in one.items() if name != "last_job" or value} for one in found]
 
 
 def drop_schedule(queue: str, name: str) -> None:
     rows("select {schema}.unschedule(%(queue)s, %(name)s)", {"queue": queue, "name": name})
+
+
+def on_schedule(function: str, queue: str, name: str) -> None:
+    """Calls pause_schedule, resume_schedule or run_schedule."""
+    rows(f"select {{schema}}.{function}(%(queue)s, %(name)s)", {"queue": queue, "name": name})
 
 
 def pause(queue: str, paused: bool) -> None:

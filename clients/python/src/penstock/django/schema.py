@@ -106,7 +106,7 @@ def create_missing(using: str | None = None) -> list[str]:
         known = set(cursor.fetchall())
         for name, options in setting("SCHEDULES").items():
             queue, kind, payload = contents(options)
-            given = {field: options[field] for field in ("key", "group_key", "priority", "dedup_key") if field in options}
+            given = {field: options[field] for field in ("key", "group_key", "priority", "dedup_key", "skip_overlap") if field in options}
             fields = "".join(f", {field} => %s" for field in given)
             cursor.execute(
                 f"select {schema}.schedule_bytes(%s, %s, %s, %s, kind => %s{fields})",

@@ -29,7 +29,7 @@ class Migration(migrations.Migration):
             for name, length, permissions, options in (
                 ("Queue", 48, ("view", "change"), {"verbose_name_plural": "queues and outboxes"}),
                 ("DeadLetter", 200, ("view", "change", "delete"), {}),
-                ("Schedule", 200, ("view", "delete"), {}),
+                ("Schedule", 200, ("view", "change", "delete"), {}),
             )
         ),
     ]

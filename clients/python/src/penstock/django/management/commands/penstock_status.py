@@ -80,7 +80,11 @@ def parts_of(found: dict[str, list[dict[str, Any]]]) -> list[str]:
     )
     add(
         "QUEUE  SCHEDULE  CRON  NEXT (UTC)  KIND",
-        [[visible(x) for x in (q["queue"], s["name"], s["cron"], clock(s["next"]), s["kind"])] for q in found["queues"] for s in q["schedules"]],
+        [
+            [visible(x) for x in (q["queue"], s["name"], s["cron"], "paused" if s["paused"] else clock(s["next"]), s["kind"])]
+            for q in found["queues"]
+            for s in q["schedules"]
+        ],
     )
     add("INBOX OF  KEEPS", [[visible(i["consumer"]), i["keep"]] for i in found["inboxes"]])
     if told := "\n".join(notes(found)):
