@@ -109,6 +109,11 @@ type GroupLimits struct {
 	Hold
 }
 
+// Waits reports whether no job of the group may start for a while, whatever workers there are: it is held or over its rate.
+func (l *GroupLimits) Waits() bool {
+	return l != nil && (!l.Until.IsZero() || l.Rate.Jobs > 0 && l.Tokens == 0)
+}
+
 // Hold says until when no job of a group starts, and why. Until is zero if the group is not held.
 type Hold struct {
 	Until  time.Time `json:"held_until,omitzero"`

@@ -148,7 +148,7 @@ func ReadUntaken(ctx context.Context, store any, queues []admin.QueueStatus, age
 func Untaken(q *admin.QueueStatus, age time.Duration) (of, command string) {
 	var names []string
 	for _, g := range q.Groups {
-		if g.Ready > 0 && g.Running == 0 && g.OldestAge >= age {
+		if g.Ready > 0 && g.Running == 0 && g.OldestAge >= age && !g.Limits.Waits() {
 			names = append(names, g.Group)
 		}
 	}
