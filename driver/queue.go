@@ -199,6 +199,12 @@ type WorkerStore interface {
 	Workers(ctx context.Context, queue string, most int) ([]admin.Worker, error)
 }
 
+// SampleStore is a store that keeps samples of its queues and subscriptions, which workers and relays take while they run.
+type SampleStore interface {
+	// Samples returns those of the last time: those of subscriptions first, then those of queues.
+	Samples(ctx context.Context, last time.Duration) ([]admin.Samples, error)
+}
+
 // HistoryStore is a store that can keep jobs after they were acked: see QueueSettings.KeepDone. It does not keep jobs that
 // were dequeued or cancelled. Dead letters are kept separately.
 type HistoryStore interface {

@@ -94,7 +94,31 @@ func (s *Store) reclaimLogs(ctx context.Context, care *caretaker, now time.Time)
 	if err := s.reclaimParked(ctx, now); err != nil {
 		return err
 	}
-	return s.reclaimCursor(ctx, care, now)
+	if err := s.reclaimCursor(ctx, care, now); err != nil {
+		return err
+	}
+	return s.takeSamples(ctx, now)
+}
+
+// takeSamples has samples taken of all queues and subscriptions, see samples.sql. Where workers run, they have mostly been.
+func (s *Store) takeSamples(ctx context.Context, now time.Time) error {
+	s.mu.Lock()
+	due := !now.Before(s.samplesAfter)
+	if due {
+		s.samplesAfter = now.Add(20 * time.Second)
+	}
+	s.mu.Unlock()
+	if !due {
+		return nil
+	}
+	var more bool
+	err := s.pool.QueryRow(ctx, "select "+s.table("_take_samples")+"()").Scan(&more)
+	if more {
+		s.mu.Lock()
+		s.samplesAfter = now
+		s.mu.Unlock()
+	}
+	return s.explain(err)
 }
 
 // parkedCare remembers the activity of the ring of parked messages. It is the schema's, and

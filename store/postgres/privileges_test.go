@@ -175,9 +175,9 @@ var parts = []part{
 		_orders.slot: select
 		orders: insert (headers id key payload topic)`},
 	{name: "relay", grant: "select penstock.grant_relay('%s')",
-		calls: []string{"penstock._behind", "penstock._head", "penstock._holders", "penstock._reclaim", "penstock._reclaim_cursor", "penstock._reclaim_parked", "penstock._reclaim_parked_keys", "penstock._report_sink", "penstock._rotate", "penstock._segments", "penstock._write_cursor"},
+		calls: []string{"penstock._behind", "penstock._head", "penstock._holders", "penstock._reclaim", "penstock._reclaim_cursor", "penstock._reclaim_parked", "penstock._reclaim_parked_keys", "penstock._report_sink", "penstock._rotate", "penstock._segments", "penstock._subscription_samples", "penstock._take_samples", "penstock._write_cursor"},
 		// It has all outboxes: settles, turns their rings, and knows what they hold.
-		changes: []string{"_cursor", "_parked", "_parked_key", "_subscription", `"_orders.seq.slot"`},
+		changes: []string{"_cursor", "_parked", "_parked_key", "_sample", "_sampling", "_subscription", `"_orders.seq.slot"`},
 		reads:   []string{`"orders.seq"`, "_cursor", "_dead_letter", "_parked", "_parked_key"},
 		privileges: `
 		_cursor: insert select
@@ -212,13 +212,14 @@ var parts = []part{
 		_jobs.ring: select
 		_jobs.seq: usage
 		jobs: insert (group_key headers key payload priority)`},
-	{name: "worker", grant: "select penstock.grant_worker('jobs', '%s')", privileges: `
+	{name: "worker", grant: "select penstock.grant_worker('jobs', '%s')", changes: []string{"_sample", "_sampling"}, privileges: `
 		_jobs.maintained: select`},
 	{name: "operator", grant: "select penstock.grant_operator('jobs', '%s')", calls: []string{"penstock._segments"}, privileges: `
 		_dead_job: select
 		_jobs.ring: select
 		_migration: select
-		_queue: select`},
+		_queue: select
+		_sample: select`},
 	{name: "consumer", grant: "select penstock.grant_consumer('billing', '%s')"},
 	{name: "inbox operator", grant: "select penstock.grant_inbox_operator('billing', '%s')", calls: []string{"penstock._inbox_name", "penstock.inboxes"}, privileges: `
 		_inbox: select

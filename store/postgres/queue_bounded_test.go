@@ -179,6 +179,7 @@ func TestMaintenanceIsRecentFromItsEnd(t *testing.T) {
 func TestSkipMapsOfManyGroupsTurnInPieces(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
+	f.Exec("select penstock.keep_samples('0')") // a sample looks at a thousand groups
 	const lanes = 25000
 	fill := `insert into penstock._skip_map (queue, base, seen, xid, turn, priority, group_key, lo, hi, pending, slots)
 		select q.id, $2, 0, pg_current_xact_id(), -1, 0, 'group ' || i, '{0}', '{9223372036854775806}', '{}', '{0}' from penstock._queue q, generate_series(1, $1::int) i where q.name = 'q'`

@@ -20,7 +20,7 @@ func TestStragglersAmongDeadRows(t *testing.T) {
 		for _, meanwhile := range []string{"time passes", "they go one by one"} {
 			t.Run(fmt.Sprintf("%s/%s", where, meanwhile), func(t *testing.T) {
 				f := newFixture(t, postgres.Options{})
-				f.Exec("select penstock.create_queue('q', 'fifo', 4, $1)", 1<<30)
+				f.Exec("select penstock.create_queue('q', 'fifo', 4, $1), penstock.keep_samples('0')", 1<<30) // a sample searches, less and less often
 				f.Exec("insert into penstock.q (group_key, payload) select 'g', '' from generate_series(1, 100)")
 				f.Exec("insert into penstock.q (payload) select '' from generate_series(1, $1::int)", dead)
 				f.pin()

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -58,6 +59,8 @@ type Store struct {
 	mu     sync.Mutex
 	care   map[string]*caretaker // by outbox
 	parked parkedCare
+
+	samplesAfter time.Time
 }
 
 var _ driver.Store = (*Store)(nil)

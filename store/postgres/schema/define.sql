@@ -12,6 +12,10 @@ begin
         create policy operator on _dead_job for select using (queue in (
             select q.id from _queue q where has_function_privilege(to_regproc(_q(format('_%s.cancel', q.name))), 'execute')));
     end if;
+    if not exists (select from pg_policy p where p.polrelid = '_sample'::regclass and p.polname = 'operator') then
+        create policy operator on _sample for select using (series in (
+            select its.id from _queue its where has_function_privilege(to_regproc(_q(format('_%s.cancel', its.name))), 'execute')));
+    end if;
     if not exists (select from pg_trigger t where t.tgrelid = '_maintenance'::regclass and t.tgname = 'maintenance') then
         create constraint trigger maintenance after insert on _maintenance deferrable initially deferred
         for each row execute function _maintain_at_commit();

@@ -159,6 +159,14 @@ var routes = slices.Concat([]route{
 		})),
 	sharing(reads(ofQueue+"/latency", "How long jobs took from enqueue to start in the last hour, where this process runs them", nil,
 		func(c *Console, _ context.Context, r *call) (Waits, error) { return c.waits(r.PathValue("queue")), nil })),
+	sharing(reads(ofSubscription+"/samples", "What came in and was settled in the last three hours, about once a minute, where the database keeps it", nil,
+		func(c *Console, ctx context.Context, r *call) (admin.Samples, error) {
+			return c.samplesOf(ctx, "", r.PathValue("outbox"), r.PathValue("subscription"))
+		})),
+	sharing(reads(ofQueue+"/samples", "What came in, was done and failed in the last three hours, about once a minute, where the database keeps it", nil,
+		func(c *Console, ctx context.Context, r *call) (admin.Samples, error) {
+			return c.samplesOf(ctx, r.PathValue("queue"), "", "")
+		})),
 	reads(ofSubscription+"/parked", "Parked keys, those due soonest first", []string{"limit"}, (*Console).parked),
 	acts(ofSubscription+"/parked/retry", "Have parked keys tried at once", func(c *Console, ctx context.Context, call *call, b Keys) (Count, error) {
 		if err := named("keys", b.Keys); err != nil {

@@ -37,11 +37,13 @@ func axe(t *testing.T) string {
 // The actions of a person in a browser: watching a workload, filtering, retrying and discarding.
 func TestInABrowser(t *testing.T) {
 	b := startBrowser(t)
-	s, err := postgres.Open(t.Context(), postgrestest.Database(t), postgres.Options{})
+	url := postgrestest.Database(t)
+	s, err := postgres.Open(t.Context(), url, postgres.Options{})
 	must(t, err)
 	must(t, s.Migrate(t.Context()))
 	t.Cleanup(func() { s.Close() })
 	fill(t, s)
+	sampleHours(t, url)
 	waits := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "waits", Help: "h"}, []string{"outbox", "subscription"})
 	d := serveWith(t, s, func(o *console.Options) { o.Waits, o.WaitsEvery = waits, 100*time.Millisecond })
 	check := axe(t)

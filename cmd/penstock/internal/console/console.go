@@ -131,6 +131,7 @@ type Console struct {
 	findings  shared[[]doctor.Finding]
 	inboxes   shared[[]admin.InboxStatus]
 	adopted   shared[[]AdoptedStatus]
+	samples   shared[sampled]
 	answers   answers
 	reading   chan struct{} // this many examinations at a time
 	history   history

@@ -51,7 +51,13 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 		}
 		return map[string]any{"Action": action, "What": strings.ToUpper(what[:1]) + what[1:], "ID": id, "Key": key, "Group": group, "Grouped": what == "job"}
 	},
-	"ring": ring, "width": func(s []admin.SegmentStatus) int { return 20 * len(s) }, "rate": func(r float64) string { return strconv.FormatFloat(r, 'f', 1, 64) }, "jobs": jobsURL, "outbox": outboxURL, "letters": lettersURL, "table": tableURL,
+	"dict": func(pairs ...any) map[string]any {
+		d := map[string]any{}
+		for i := 0; i+1 < len(pairs); i += 2 {
+			d[pairs[i].(string)] = pairs[i+1]
+		}
+		return d
+	}, "ring": ring, "width": func(s []admin.SegmentStatus) int { return 20 * len(s) }, "rate": func(r float64) string { return strconv.FormatFloat(r, 'f', 1, 64) }, "jobs": jobsURL, "outbox": outboxURL, "letters": lettersURL, "table": tableURL,
 }).ParseFS(files, "pages/*.html"))
 
 // page is the data of every template.
@@ -153,6 +159,7 @@ type overviewData struct {
 	Links    map[string]string // to the subjects of findings
 	Unknown  string            // why there are none
 	History  map[string][]float64
+	Trends   map[string]Trend
 }
 
 func (c *Console) overview(ctx context.Context, _ *call) (string, any, error) {
@@ -160,7 +167,7 @@ func (c *Console) overview(ctx context.Context, _ *call) (string, any, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	d := overviewData{Status: s, History: c.history.all(), Links: s.links()}
+	d := overviewData{Status: s, History: c.history.all(), Trends: c.trends(ctx), Links: s.links()}
 	findings, looked, err := c.lastFindings()
 	if d.Looked, d.Looking = looked, looked.IsZero(); err != nil {
 		d.Unknown = err.Error()
@@ -202,6 +209,7 @@ type outboxData struct {
 	HeldUnknown string // why it is unknown
 	Parked      map[string][]admin.ParkedKey
 	Waits       map[string]Waits
+	Trends      map[string]Trend
 	History     map[string][]float64
 }
 
@@ -216,7 +224,7 @@ func (c *Console) outbox(ctx context.Context, r *call) (string, any, error) {
 		return "", nil, s.without("outboxes", penstock.ErrNoOutbox)
 	}
 	_, finds := c.o.Store.(finders)
-	d := outboxData{OutboxStatus: s.Outboxes[i], Finds: finds, Parked: map[string][]admin.ParkedKey{}, Waits: map[string]Waits{}, History: c.history.all()}
+	d := outboxData{OutboxStatus: s.Outboxes[i], Finds: finds, Parked: map[string][]admin.ParkedKey{}, Waits: map[string]Waits{}, Trends: map[string]Trend{}, History: c.history.all()}
 	if store, ok := c.o.Store.(holders); ok {
 		if d.Held, err = store.HeldSegments(ctx); err != nil { // a role that may not read it sees the rest
 			d.HeldUnknown = err.Error()
@@ -225,6 +233,7 @@ func (c *Console) outbox(ctx context.Context, r *call) (string, any, error) {
 	}
 	for _, sub := range d.Subscriptions {
 		d.Waits[sub.Subscription] = c.waits(name + "/" + sub.Subscription)
+		d.Trends[sub.Subscription] = c.trend(ctx, name+"/"+sub.Subscription)
 		if sub.ParkedKeys == 0 {
 			continue
 		}
@@ -242,6 +251,7 @@ type queueData struct {
 	Running   List[Running]
 	Schedules List[Schedule]
 	Waits     Waits
+	Trend     Trend
 	History   map[string][]float64
 }
 
@@ -255,7 +265,7 @@ func (c *Console) queue(ctx context.Context, r *call) (string, any, error) {
 	if i < 0 {
 		return "", nil, s.without("queues", penstock.ErrNoQueue)
 	}
-	d := queueData{QueueStatus: s.Queues[i], Waits: c.waits(name), History: c.history.all()}
+	d := queueData{QueueStatus: s.Queues[i], Waits: c.waits(name), Trend: c.trend(ctx, name), History: c.history.all()}
 	_, d.Finds = c.o.Store.(finders)
 	if d.Groups, err = c.groups(ctx, r); err != nil {
 		return "", nil, err

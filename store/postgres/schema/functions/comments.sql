@@ -36,6 +36,19 @@ comment on column _pair.again is 'maintenance does not look at the ring before t
 comment on column _pair.writers is 'as in _segment: transactions that may still commit rows into the segment that was left behind';
 comment on column _pair.trouble is 'the error with which its maintenance failed last; null once it has succeeded';
 
+comment on table _sampling is 'One row: how samples of queues and subscriptions are taken. keep_samples changes it.';
+comment on column _sampling.keep is 'for how long samples are kept at least; 0: none are taken';
+comment on column _sampling.turned is 'since when the current segment of _sample is written to';
+
+comment on table _sample is 'Figures of each queue and subscription, about once a minute: for charts.';
+comment on column _sample.series is 'an id in _queue; below zero one in _subscription';
+comment on column _sample.arrived is 'the last number that a message or a job was given';
+comment on column _sample.ended is 'messages that were settled, or jobs that were done as workers report them; it grows';
+comment on column _sample.failed is 'attempts at jobs that failed, as workers report them; it grows';
+comment on column _sample.oldest is 'seconds since the oldest unsettled message was written, or the oldest ready job; 0: there is none';
+comment on column _sample.pause is 'how many samples repeat oldest, because the search for it took long';
+comment on column _sample.dead is 'dead letters, counted up to 1,000';
+
 comment on table _group is 'The policies of groups: how many jobs of a group may run and start, and how much it weighs.';
 comment on column _group.queue is 'id in _queue';
 comment on column _group.group_key is 'the group; * stands for each that has no row';

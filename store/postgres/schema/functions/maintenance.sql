@@ -264,6 +264,13 @@ begin
     if q.done_since is not null then
         perform _turn_history(q);
     end if;
+    if _samples_due() then
+        begin
+            perform _take_samples();
+        exception when others then
+            raise warning 'no samples were taken: %', sqlerrm using errcode = sqlstate;
+        end;
+    end if;
 end $$;
 
 -- _maintain_at_commit does a queue's maintenance at the end of a transaction, which must not fail because of it. A row

@@ -136,7 +136,7 @@ declare
 begin
     execute format($ddl$
         grant usage on schema %2$I to %1$I;
-        grant select on table _migration, _queue, _dead_job to %1$I;
+        grant select on table _migration, _queue, _dead_job, _sample to %1$I;
         grant select on sequence %3$s to %1$I;
         grant execute on function _segments(text) to %1$I$ddl$,
         role, current_schema(), _q(format('_%s.ring', q.name)));

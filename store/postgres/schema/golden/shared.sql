@@ -489,6 +489,46 @@ create table penstock._retry (
     FOREIGN KEY (subscription) REFERENCES penstock._subscription(id) ON DELETE CASCADE
 );
 
+create table penstock._sample (
+    series bigint not null,
+    at timestamp with time zone not null default clock_timestamp(),
+    arrived bigint not null,
+    ended bigint not null,
+    failed bigint not null,
+    oldest real not null,
+    dead integer not null,
+    pause smallint not null default 0,
+    slot smallint not null default (pg_sequence_last_value('penstock._sample_slot'::regclass))::smallint
+) partition by LIST (slot);
+CREATE INDEX _sample_series_at_idx ON ONLY penstock._sample USING btree (series, at);
+alter table penstock._sample enable row level security;
+create policy operator on penstock._sample for select using ((series IN ( SELECT its.id
+   FROM penstock._queue its
+  WHERE has_function_privilege((to_regproc(penstock._q(format('_%s.cancel'::text, its.name))))::oid, 'execute'::text))));
+comment on column penstock._sample.series is 'an id in _queue; below zero one in _subscription';
+comment on column penstock._sample.arrived is 'the last number that a message or a job was given';
+comment on column penstock._sample.ended is 'messages that were settled, or jobs that were done as workers report them; it grows';
+comment on column penstock._sample.failed is 'attempts at jobs that failed, as workers report them; it grows';
+comment on column penstock._sample.oldest is 'seconds since the oldest unsettled message was written, or the oldest ready job; 0: there is none';
+comment on column penstock._sample.dead is 'dead letters, counted up to 1,000';
+comment on column penstock._sample.pause is 'how many samples repeat oldest, because the search for it took long';
+
+create table penstock._sample_0 partition of penstock._sample FOR VALUES IN ('0') with (autovacuum_enabled=false);
+alter table penstock._sample_0 replica identity full;
+
+create table penstock._sample_1 partition of penstock._sample FOR VALUES IN ('1') with (autovacuum_enabled=false);
+alter table penstock._sample_1 replica identity full;
+
+create table penstock._sampling (
+    one boolean not null default true,
+    keep interval not null default '03:00:00'::interval,
+    turned timestamp with time zone not null default '1970-01-01 00:00:00+00'::timestamp with time zone,
+    CHECK (one),
+    PRIMARY KEY (one)
+);
+comment on column penstock._sampling.keep is 'for how long samples are kept at least; 0: none are taken';
+comment on column penstock._sampling.turned is 'since when the current segment of _sample is written to';
+
 create table penstock._schedule (
     queue integer not null,
     name text not null,
@@ -643,6 +683,8 @@ create sequence penstock._parked_key_n;
 create sequence penstock._parked_key_slot minvalue 0 maxvalue 1; -- holds 0
 create sequence penstock._parked_p increment by 1048576 minvalue 1048576;
 create sequence penstock._parked_slot minvalue 0 maxvalue 1; -- holds 0
+create sequence penstock._sample_slot minvalue 0 maxvalue 1; -- holds 0
+create sequence penstock._sampled minvalue 0; -- holds 17179869183
 create sequence penstock._scheduled_slot minvalue 0 maxvalue 3; -- holds 0
 create sequence penstock._skip_map_n;
 create sequence penstock._skip_map_slot minvalue 0 maxvalue 1; -- holds 0
@@ -1050,6 +1092,27 @@ RETURN CASE pg_sequence_last_value(register) WHEN 0 THEN '{0}'::integer[] WHEN 1
 -- function _make_history(q penstock._queue): schema/functions/history.sql
 -- function _turn_history(q penstock._queue): schema/functions/history.sql
 -- function _done_jobs(queue integer, most integer, before text, ids bigint[]): schema/functions/history.sql
+
+-- _samples_due says whether a round of samples is to begin or to continue. It has no search_path, so that it costs no call.
+CREATE OR REPLACE FUNCTION penstock._samples_due()
+ RETURNS boolean
+ LANGUAGE sql
+RETURN (pg_sequence_last_value('penstock._sampled'::regclass) IS DISTINCT FROM (((floor((EXTRACT(epoch FROM clock_timestamp()) / (60)::numeric)))::bigint << 34) | '17179869183'::bigint));
+
+-- function _take_samples(): schema/functions/samples.sql
+-- function _turn_samples(): schema/functions/samples.sql
+-- function _sample_queue(q penstock._queue): schema/functions/samples.sql
+
+-- _figure returns a figure of a worker's report, 0 if that has none of the name: any client may have written it.
+CREATE OR REPLACE FUNCTION penstock._figure(report jsonb, name text)
+ RETURNS bigint
+ LANGUAGE sql
+ IMMUTABLE
+RETURN CASE WHEN ((report ->> name) ~ '^\d{1,15}$'::text) THEN ((report ->> name))::bigint ELSE (0)::bigint END;
+
+-- function _sample_subscription(s penstock._subscription): schema/functions/samples.sql
+-- function _subscription_samples(last interval): schema/functions/samples.sql
+-- function keep_samples(keep interval): schema/functions/samples.sql
 -- function _count_groups(queue integer, after text, most integer, upto integer): schema/functions/queue_groups.sql
 -- function _pause(queue integer, paused boolean): schema/functions/operate_jobs.sql
 -- function _discard_dead_jobs(queue integer, ids bigint[]): schema/functions/operate_jobs.sql

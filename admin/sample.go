@@ -1,0 +1,28 @@
+package admin
+
+import "time"
+
+// Samples are figures of a queue, or of a subscription, over time. The database keeps them, about one a minute.
+type Samples struct {
+	Queue        string   `json:"queue,omitempty"`
+	Outbox       string   `json:"outbox,omitempty"`
+	Subscription string   `json:"subscription,omitempty"`
+	Points       []Sample `json:"points"` // the oldest first
+}
+
+// Sample is a point of Samples. In, Out and Failed are totals that grow: the difference of two samples counts what was between them. After a
+// restore a total may be smaller than before.
+type Sample struct {
+	At time.Time `json:"at"`
+	// In counts the numbers that the outbox has given to messages, or the queue to jobs, including those that were rolled back. A job gets
+	// another one whenever it becomes ready again: after a retry, a delay, or a wait for its key.
+	In int64 `json:"in"`
+	// Out counts settled messages, or jobs that were done. Failed counts failed attempts at jobs; of a subscription it is 0. Those of jobs come
+	// from the heartbeats of workers.
+	Out    int64 `json:"out"`
+	Failed int64 `json:"failed"`
+	// Dead is how many dead letters there were, up to 1,000.
+	Dead int64 `json:"dead_letters"`
+	// OldestAge is the age of the oldest message that is not settled, or of the oldest ready job; 0 if there is none.
+	OldestAge time.Duration `json:"oldest_age_ns"`
+}

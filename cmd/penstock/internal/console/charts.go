@@ -1,0 +1,239 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
+)
+
+const (
+	charted  = 3 * time.Hour
+	tabled   = 15 * time.Minute // a row of the table below charts
+	brokenBy = 5                // minutes without a sample, or three times the usual: a line stops there
+	smallBy  = 5 * time.Minute  // of the small lines
+)
+
+// sampled are the samples of all queues and subscriptions, and their trends by queue, or outbox/subscription.
+type sampled struct {
+	all    []admin.Samples
+	trends map[string]Trend
+}
+
+// readSamples reads them at most twice a minute. Without a driver.SampleStore there are none.
+func (c *Console) readSamples(ctx context.Context) (sampled, error) {
+	store, ok := c.o.Store.(driver.SampleStore)
+	if !ok {
+		return sampled{}, nil
+	}
+	return c.samples.get(ctx, func() (s sampled, err error) {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		s.all, err = store.Samples(ctx, charted)
+		s.trends = map[string]Trend{}
+		for _, one := range s.all {
+			name := one.Queue
+			if name == "" {
+				name = one.Outbox + "/" + one.Subscription
+			}
+			s.trends[name] = trendOf(one.Points, time.Now())
+		}
+		return s, err
+	}, seldom)
+}
+
+// samplesOf are those of a queue, or of a subscription.
+func (c *Console) samplesOf(ctx context.Context, queue, outbox, subscription string) (admin.Samples, error) {
+	s, err := c.readSamples(ctx)
+	for _, one := range s.all {
+		if one.Queue == queue && one.Outbox == outbox && one.Subscription == subscription {
+			return one, err
+		}
+	}
+	return admin.Samples{Queue: queue, Outbox: outbox, Subscription: subscription, Points: []admin.Sample{}}, err
+}
+
+// trends are those of all queues and subscriptions. Without them a page shows the rest.
+func (c *Console) trends(ctx context.Context) map[string]Trend {
+	s, err := c.readSamples(ctx)
+	if err != nil {
+		c.o.Logger.Warn("console: cannot read samples", "err", err)
+	}
+	return s.trends
+}
+
+func (c *Console) trend(ctx context.Context, name string) Trend {
+	t := c.trends(ctx)[name]
+	_, t.Kept = c.o.Store.(driver.SampleStore)
+	return t
+}
+
+// Trend is the last hours of a queue or of a subscription.
+type Trend struct {
+	Kept   bool // the database keeps samples
+	steps  []step
+	from   time.Time
+	Latest *step
+}
+
+// step counts between two samples, and has the figures of the second.
+type step struct {
+	At              time.Time
+	minutes         float64
+	in, out, failed int64
+	Dead            int64
+	Oldest          time.Duration
+	broken          bool // no line leads here
+}
+
+func (s step) In() float64     { return float64(s.in) / s.minutes }
+func (s step) Out() float64    { return float64(s.out) / s.minutes }
+func (s step) Failed() float64 { return float64(s.failed) / s.minutes }
+
+func trendOf(points []admin.Sample, now time.Time) Trend {
+	t := Trend{from: now.Add(-charted)}
+	for i := 1; i < len(points); i++ {
+		a, b := points[i-1], points[i]
+		s := step{At: b.At, minutes: b.At.Sub(a.At).Minutes(), Dead: b.Dead, Oldest: b.OldestAge}
+		if s.minutes > 0 && b.At.After(t.from) {
+			s.in, s.out, s.failed = max(b.In-a.In, 0), max(b.Out-a.Out, 0), max(b.Failed-a.Failed, 0)
+			t.steps = append(t.steps, s)
+		}
+	}
+	usual := math.Inf(1)
+	for _, s := range t.steps {
+		usual = min(usual, s.minutes)
+	}
+	for i := range t.steps {
+		t.steps[i].broken = i == 0 || t.steps[i].minutes > max(brokenBy, 3*usual)
+	}
+	if n := len(t.steps); n > 0 {
+		t.Latest = &t.steps[n-1]
+	}
+	return t
+}
+
+// Chart is lines over the last hours, on one scale.
+type Chart struct {
+	Title, Top string
+	Lines      []Line
+}
+
+// Line is a figure over the last hours: Path is of an SVG 360 wide and 80 high.
+type Line struct{ Name, Class, Path, Last, Most string }
+
+// Charts are those of a queue, or of a subscription, which has no failed attempts.
+func (t Trend) Charts(failures bool) []Chart {
+	perMinute := func(v float64) string { return plain(v) + " a minute" }
+	charts := []Chart{t.chart("In and out", perMinute,
+		figure{"in", "in", step.In}, figure{"out", "out", step.Out})}
+	if failures {
+		charts = append(charts, t.chart("Failed attempts", perMinute, figure{"failed", "failed", step.Failed}))
+	}
+	return append(charts,
+		t.chart("Oldest waits for", func(v float64) string { return age(time.Duration(v * float64(time.Second))) }, figure{"oldest", "in", func(s step) float64 { return s.Oldest.Seconds() }}),
+		t.chart("Dead letters", func(v float64) string {
+			if v >= countedUpTo {
+				return grouped(countedUpTo) + "+"
+			}
+			return plain(v)
+		}, figure{"dead letters", "failed", func(s step) float64 { return float64(s.Dead) }}))
+}
+
+type figure struct {
+	name, class string
+	of          func(step) float64
+}
+
+func (t Trend) chart(title string, text func(float64) string, figures ...figure) Chart {
+	top := 0.0
+	for _, s := range t.steps {
+		for _, f := range figures {
+			top = max(top, f.of(s))
+		}
+	}
+	c := Chart{Title: title, Top: text(top)}
+	for _, f := range figures {
+		most := 0.0
+		for _, s := range t.steps {
+			most = max(most, f.of(s))
+		}
+		c.Lines = append(c.Lines, Line{f.name, f.class, t.path(f.of, top, 360, 80), text(f.of(*t.Latest)), text(most)})
+	}
+	return c
+}
+
+// path is a line as an SVG path. A lone point is a short line.
+func (t Trend) path(of func(step) float64, top, width, height float64) string {
+	var out strings.Builder
+	for i, s := range t.steps {
+		x := width * (s.At.Sub(t.from).Seconds() / charted.Seconds())
+		y := height - 1 - (height-2)*of(s)/max(top, math.SmallestNonzeroFloat64)
+		pen := "L"
+		if i == 0 || s.broken {
+			pen = "M"
+		}
+		fmt.Fprintf(&out, "%s%.1f %.1f", pen, min(max(x, 0), width), y)
+		if pen == "M" {
+			out.WriteString("h1")
+		}
+	}
+	return out.String()
+}
+
+// Small are the lines of In and Out, for a cell of a table: 120 wide and 24 high.
+func (t Trend) Small() (lines []Line) {
+	if t.Latest == nil {
+		return nil
+	}
+	last, coarse, top := t.Latest, Trend{from: t.from}, 0.0
+	for _, s := range t.steps {
+		n := len(coarse.steps)
+		if n == 0 || s.broken || !coarse.steps[n-1].At.Truncate(smallBy).Equal(s.At.Truncate(smallBy)) {
+			coarse.steps = append(coarse.steps, s)
+			continue
+		}
+		c := &coarse.steps[n-1]
+		c.At, c.minutes, c.in, c.out = s.At, c.minutes+s.minutes, c.in+s.in, c.out+s.out
+	}
+	for _, s := range coarse.steps {
+		top = max(top, s.In(), s.Out())
+	}
+	return []Line{{Class: "in", Path: coarse.path(step.In, top, 120, 24), Last: plain(last.In())}, {Class: "out", Path: coarse.path(step.Out, top, 120, 24), Last: plain(last.Out())}}
+}
+
+// Row is a quarter of an hour.
+type Row struct {
+	Until           time.Time
+	In, Out, Failed int64
+	Oldest          time.Duration
+	Dead            int64
+}
+
+// Rows are the same figures as the charts, the latest first.
+func (t Trend) Rows() (rows []Row) {
+	for _, s := range t.steps {
+		until := s.At.Truncate(tabled).Add(tabled)
+		if n := len(rows); n == 0 || !rows[n-1].Until.Equal(until) {
+			rows = append(rows, Row{Until: until})
+		}
+		r := &rows[len(rows)-1]
+		r.In, r.Out, r.Failed = r.In+s.in, r.Out+s.out, r.Failed+s.failed
+		r.Oldest, r.Dead = max(r.Oldest, s.Oldest), s.Dead
+	}
+	slices.Reverse(rows)
+	return rows
+}
+
+// plain is a figure for people: small ones with a decimal.
+func plain(v float64) string {
+	if v > 0 && v < 10 && v != math.Trunc(v) {
+		return fmt.Sprintf("%.1f", v)
+	}
+	return grouped(int64(math.Round(v)))
+}

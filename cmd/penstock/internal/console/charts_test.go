@@ -1,0 +1,96 @@
+package console_test
+
+import (
+	"context"
+	"encoding/json"
+	"html"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/store/sqlite"
+)
+
+// withSamples is a store that keeps samples.
+type withSamples struct {
+	store
+	samples []admin.Samples
+}
+
+func (s withSamples) Samples(context.Context, time.Duration) ([]admin.Samples, error) {
+	return s.samples, nil
+}
+
+// sampleHours writes samples of three hours of the queue mails and the subscription billing of orders.
+func sampleHours(t *testing.T, url string) {
+	conn, err := pgx.Connect(t.Context(), url)
+	must(t, err)
+	_, err = conn.Exec(t.Context(), `insert into penstock._sample (series, at, arrived, ended, failed, oldest, dead)
+		select s.id, clock_timestamp() - (180 - i) * interval '1 min', i * 40 + 200 * sin(i / 20.0), i * 39 + 190 * sin((i - 3) / 20.0), case when s.id > 0 then i * 6 + 40 * sin(i / 9.0) else 0 end,
+		       greatest(30 * sin(i / 20.0), 0), i / 6
+		  from (select q.id from penstock._queue q where q.name = 'mails' union all select -b.id from penstock._subscription b where b.outbox = 'orders') s, generate_series(1, 179) i`)
+	must(t, err)
+	must(t, conn.Close(t.Context()))
+}
+
+// The charts have what the samples say: rates between two, no line over a gap, and nothing below zero after a restore.
+func TestCharts(t *testing.T) {
+	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "test.db"), sqlite.Options{})
+	must(t, err)
+	t.Cleanup(func() { s.Close() })
+	must(t, s.Migrate(t.Context()))
+	must(t, s.CreateQueue(t.Context(), "mails", penstock.FIFO))
+	must(t, s.CreateOutbox(t.Context(), "orders"))
+
+	d := serve(t, s)
+	for path, want := range map[string]string{"/queues/mails": "This database keeps no samples: PostgreSQL does.", "/api/v1/queues/mails/samples": `{"queue":"mails","points":[]}`} {
+		if code, text := d.ask("r", "GET", path, ""); code != 200 || !strings.Contains(string(text), want) {
+			t.Errorf("%s: %d, without %q", path, code, want)
+		}
+	}
+	d = serve(t, withSamples{store: s})
+	if _, text := d.ask("r", "GET", "/queues/mails", ""); !strings.Contains(string(text), "No samples yet") {
+		t.Error("without a sample the page does not say so")
+	}
+
+	began := time.Now().UTC().Add(-2 * time.Hour)
+	at := func(minute int, in, out, failed, dead int64) admin.Sample {
+		return admin.Sample{At: began.Add(time.Duration(minute) * time.Minute), In: in, Out: out, Failed: failed, Dead: dead, OldestAge: time.Duration(minute) * time.Second}
+	}
+	d = serve(t, withSamples{s, []admin.Samples{{Queue: "mails", Points: []admin.Sample{
+		at(0, 1000, 500, 7, 0), at(1, 1100, 560, 7, 3), at(2, 1120, 600, 9, 3),
+		at(30, 4000, 3400, 9, 3),                // no worker ran
+		at(31, 5, 2, 1, 0), at(32, 17, 2, 1, 0), // restored
+		at(33, 2017, 2002, 1, 1000), at(33, 1, 1, 1, 1), // twice at one time
+	}}}})
+	code, text := d.ask("r", "GET", "/queues/mails", "")
+	page := html.UnescapeString(string(text))
+	for _, want := range []string{
+		"in: now 2,000 a minute, at most 2,000 a minute, out: now 2,000 a minute, at most 2,000 a minute",
+		"failed: now 0 a minute, at most 2 a minute", "oldest: now 33.0 s, at most 33.0 s", "dead letters: now 1,000+, at most 1,000+",
+		`<td data-label="In">`,
+	} {
+		if code != 200 || !strings.Contains(page, want) {
+			t.Errorf("%d, without %q", code, want)
+		}
+	}
+	in := regexp.MustCompile(`<path class="in" d="([^"]*)"`).FindStringSubmatch(page)
+	if in == nil || strings.Count(in[1], "M") != 2 || strings.Count(in[1], "L") != 4 || strings.Contains(in[1], "-") {
+		t.Errorf("the line of in is %q, want two pieces with six points", in)
+	}
+	var api admin.Samples
+	_, text = d.ask("r", "GET", "/api/v1/queues/mails/samples", "")
+	must(t, json.Unmarshal(text, &api))
+	if len(api.Points) != 8 || api.Points[1].In != 1100 {
+		t.Errorf("the API has %s", text)
+	}
+	if _, text := d.ask("r", "GET", "/", ""); !strings.Contains(string(text), `aria-label="in 2,000, out 2,000 a minute"`) {
+		t.Error("the overview has no line of the queue")
+	}
+}

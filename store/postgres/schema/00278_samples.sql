@@ -1,0 +1,45 @@
+-- Samples: figures of each queue and each subscription, about once a minute, for charts of the last hours.
+
+create sequence _sample_slot minvalue 0 maxvalue 1;
+create sequence _sampled minvalue 0;
+select setval('_sample_slot', 0), setval('_sampled', 17179869183);
+
+-- Insert-only, in a ring of two segments. Once the current one is as old as samples are kept, the other one is truncated
+-- and written to.
+create table _sample (
+    series  bigint not null,  -- the id of a queue, or that of a subscription with a minus
+    at      timestamptz not null default clock_timestamp(),
+    arrived bigint not null,
+    ended   bigint not null,
+    failed  bigint not null,
+    oldest  real not null,
+    dead    integer not null,
+    pause   smallint not null default 0,
+    slot    smallint not null default pg_sequence_last_value('_sample_slot')::smallint
+) partition by list (slot);
+
+create index on _sample (series, at);
+
+alter table _sample enable row level security;
+
+create table _sampling (
+    one    boolean primary key default true check (one),
+    keep   interval not null default '3 hours',
+    turned timestamptz not null default 'epoch' -- since when the current segment is written to
+);
+
+insert into _sampling default values;
+
+do $$
+declare
+    role name;
+begin
+    for slot in 0 .. 1 loop
+        execute format('create table _sample_%1$s partition of _sample for values in (%1$s) with (autovacuum_enabled = false)', slot);
+        execute format('alter table _sample_%s replica identity full', slot); -- for a publication of all tables
+    end loop;
+    for role in select distinct r.rolname from pg_class c cross join aclexplode(c.relacl) a join pg_roles r on r.oid = a.grantee
+                 where c.oid = '_dead_job'::regclass and a.privilege_type = 'SELECT' and a.grantee <> c.relowner loop -- operators
+        execute format('grant select on table _sample to %I', role);
+    end loop;
+end $$;
