@@ -71,6 +71,7 @@ begin
           from pg_class c
          where c.relnamespace = quote_ident(current_schema())::regnamespace and c.relkind in ('r', 'p', 'S', 'v', 'c') and c.relowner <> owner and pg_has_role(c.relowner, 'usage')
            and (_own.name is null or c.relname = _own.name or starts_with(c.relname::text, '_' || _own.name || '.'))
+           and not exists (select from pg_depend d where d.classid = 'pg_class'::regclass and d.objid = c.oid and d.deptype = 'i' and c.relkind = 'S') -- an identity's goes with its table
         union all
         select format('function %s', p.oid::regprocedure)
           from unnest(case when _own.name is null then _functions_of(null) else _functions_of_queue(_own.name) end) f join pg_proc p on p.oid = f
