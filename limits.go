@@ -88,7 +88,7 @@ func (s QueueSettings) ValidateWithoutHistory() error {
 	if s.KeepDone != nil && *s.KeepDone != 0 || s.KeepDoneBytes != nil {
 		return &FieldError{Field: "keep done", Problem: "is not possible in this database", Hint: "jobs that are done are kept in PostgreSQL only; have the handler write the results to keep"}
 	}
-	return s.ValidateWithoutRate()
+	return s.Validate()
 }
 
 // ValidateWithoutRate is Validate for a store that is not a driver.GroupStore.

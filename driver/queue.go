@@ -172,6 +172,13 @@ type GroupStore interface {
 	GroupPolicies(ctx context.Context, queue, after string, most int) ([]admin.GroupPolicy, error)
 }
 
+// GroupHolder is a queue of a GroupStore.
+type GroupHolder interface {
+	// HoldGroup lets no job of a group start for a time from now, as GroupStore.HoldGroup, and does not shorten an earlier hold. A worker
+	// calls it if a handler asks for that.
+	HoldGroup(ctx context.Context, group string, d time.Duration, reason string) error
+}
+
 // Reporter is a queue that keeps a worker's report of a job that it runs: its progress, or its result.
 type Reporter interface {
 	// Report replaces the report of a job, but for the results of its steps. It is JSON of up to MaxReportBytes, with those. The next

@@ -40,13 +40,21 @@ type Round struct {
 	Spare   int           // how many more it may take, of which it withdraws, should others have been first
 	Alone   bool          // it takes turns with all other claims of the queue
 
-	There   bool      // the queue's row is
-	Now     time.Time // of the database, before it looked
-	Expired bool      // leases have ended since Checked
-	Closed  bool      // nothing may be claimed for now
-	Limited bool      // only a claim that is Alone may take jobs
-	Page    []Claimed
-	Whole   bool // Window was for all ranges together, in order of priority
+	Policies bool // it asks for the policies of its group, if the dialect does not always
+	Turned   bool // it takes turns with all other claims of its group
+
+	There       bool      // the queue's row is
+	Now         time.Time // of the database, before it looked
+	Expired     bool      // leases have ended since Checked
+	Closed      bool      // nothing may be claimed for now
+	Limited     bool      // only a claim that is Alone may take jobs
+	Page        []Claimed
+	HasPolicies bool // the queue has policies of groups, and only a claim with Policies may take jobs
+	InTurn      bool // the group is limited, and only a claim that is Turned or Alone may take jobs
+	Started     bool // the group or the queue has a rate, which Start notes
+	RoomInGroup int
+
+	Whole bool // Window was for all ranges together, in order of priority
 
 	seen *Seen
 	at   *look
@@ -57,10 +65,10 @@ func (s *Seen) Round(c driver.Claim, o Options, window int) *Round {
 	at := s.look(c.Group, o)
 	window = min(max(window, c.Jobs+at.blocked+2*at.contended+1), most)
 	spare := min(at.contended, mostSpare)
-	if at.alone {
+	if at.alone || at.inTurn {
 		spare = 0 // none is first, and max_running may leave room for fewer
 	}
-	return &Round{Ranges: at.ranges, Keys: at.keys, Checks: at.checks, Checked: at.checked, Age: at.age, Tried: at.tried, Window: window, Last: window == most, Jobs: c.Jobs, Room: cmp.Or(o.Room, math.MaxInt), Alone: at.alone, Spare: spare, seen: s, at: at}
+	return &Round{Ranges: at.ranges, Keys: at.keys, Checks: at.checks, Checked: at.checked, Age: at.age, Tried: at.tried, Window: window, Last: window == most, Jobs: c.Jobs, Room: cmp.Or(o.Room, math.MaxInt), Alone: at.alone, Policies: at.limits, Turned: at.inTurn, Spare: spare, seen: s, at: at}
 }
 
 // Withdraw: the job's lease was taken back.
@@ -130,6 +138,9 @@ func (s *Seen) Claim(c driver.Claim, o Options, ask func(r *Round) error, expire
 			return jobs, ErrAnew
 		}
 		if s.limit(r.Limited); r.Limited && !r.Alone {
+			continue
+		}
+		if s.group(r) {
 			continue
 		}
 		for _, p := range r.Page {

@@ -32,6 +32,9 @@ type QueueDB interface {
 	// Enqueue enqueues in a separate transaction, EnqueueIn within one.
 	Enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error)
 	EnqueueIn(ctx context.Context, tx Tx, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error)
+	// LimitedGroups are words of the statement "ready_groups" in a queue with policies: a group's weight, the groups that run with the jobs of each,
+	// which running_groups joins, and whether a job of a group may start.
+	LimitedGroups(q *QueueRow) Args
 	// Looks has the store's options that a claim needs.
 	Looks() Options
 	// Round is a round trip of a claim, which begins with giving back jobs of claims whose answers were lost, and with the batch in first. It returns
@@ -143,18 +146,36 @@ func (s *Queues) SetQueue(ctx context.Context, name string, set penstock.QueueSe
 		return err
 	}
 	return s.on.Within(ctx, func(tx Tx) error {
-		there := false
+		row, err := lockQueue(ctx, tx, name)
+		if err != nil {
+			return err
+		}
+		if set.Rate != nil {
+			if err := s.changePolicy(ctx, tx, row, true, "", func(p *policyRow) { p.policy.Rate, p.set = *set.Rate, *set.Rate != penstock.Rate{} }); err != nil {
+				return err
+			}
+		}
 		b := &Batch{}
-		b.Row(&there, "select id from {schema}.queues where name = {name} for update", Args{"name": name}, new(int64))
 		holdTurns(b, name)
 		b.Do(`update {schema}.queues set paused = coalesce({paused}, paused), max_attempts = coalesce({attempts}, max_attempts),
 			max_running = coalesce({running}, max_running), dedup_window = coalesce({window}, dedup_window) where name = {name}`,
 			Args{"name": name, "paused": set.Paused, "attempts": set.MaxAttempts, "running": set.MaxRunning, "window": (*int64)(set.DedupWindow)})
-		if err := tx.Finish(ctx, b); err != nil || there {
-			return err
-		}
-		return NoQueue(name)
+		return tx.Finish(ctx, b)
 	})
+}
+
+// lockQueue locks the row of a queue.
+func lockQueue(ctx context.Context, tx Tx, name string) (*QueueRow, error) {
+	row, there := &QueueRow{Name: name, Seen: NewSeen(false)}, false
+	b := &Batch{}
+	b.Row(&there, "select id from {schema}.queues where name = {name} for update", Args{"name": name}, &row.ID)
+	if err := tx.Run(ctx, b); err != nil {
+		return nil, err
+	}
+	if !there {
+		return nil, NoQueue(name)
+	}
+	return row, nil
 }
 
 // holdTurns, behind the lock of the queue's row, waits for all claims that are under way. None begins until the transaction ends.

@@ -27,6 +27,7 @@ type WorkedQueue interface {
 	driver.GroupFinder
 	// Name is for the log of its workers.
 	Name() string
+	driver.GroupHolder
 }
 
 var _ WorkedQueue = Queue{}
@@ -179,6 +180,11 @@ func (q Queue) Release(ctx context.Context, after time.Duration, leases ...int64
 	return q.settle(ctx, "read_leases", Args{"leases": leases}, func(j *Tried) { j.Back(after) })
 }
 
+// HoldGroup implements driver.GroupHolder.
+func (q Queue) HoldGroup(ctx context.Context, group string, d time.Duration, reason string) error {
+	return q.hold(ctx, q.name, group, d, reason, true)
+}
+
 // Retry implements driver.Queue.
 func (q Queue) Retry(ctx context.Context, lease int64, after time.Duration, reason string) (dead bool, err error) {
 	err = q.one(ctx, lease, func(j *Tried) {
@@ -234,12 +240,12 @@ func (q Queue) Maintain(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var there, expired, scheduled, forgettable bool
+	var there, expired, scheduled, forgettable, policies bool
 	var now time.Time
 	since := row.over.Since(q.on.Looks().Sweep)
 	these := row.Args(Args{"by": time.Now().UTC(), "since": since.UTC()})
 	b := &Batch{}
-	b.Row(&there, "housekeeping", these, &now, &expired, &scheduled, &forgettable)
+	b.Row(&there, "housekeeping", these, &now, &expired, &scheduled, &forgettable, &policies)
 	q.attempts.sweep(b)
 	if err := q.on.Run(ctx, b); err != nil {
 		return err
@@ -260,6 +266,9 @@ func (q Queue) Maintain(ctx context.Context) error {
 	}
 	if err == nil && forgettable {
 		err = q.forgetDedup(ctx, these)
+	}
+	if err == nil && policies && row.forgets() {
+		err = q.forgetPolicies(ctx, row)
 	}
 	if err == nil {
 		since.Found(false, now.Add(-endedMargin))
@@ -285,21 +294,42 @@ func (q Queue) ReadyGroups(ctx context.Context, groups []string, behind string, 
 	if err := admin.ValidateLimit(most); err != nil {
 		return nil, err
 	}
-	fill := func(b *Batch, row *QueueRow) {
-		found = nil
-		b.Do("by_index", nil)
-		b.Rows(All(&found), "ready_groups", row.Args(Args{"all": len(groups) == 0, "groups": groups, "behind": behind, "most": most}))
-	}
-	if !q.on.Looks().Ready {
-		err = q.send(ctx, q.name, fill)
-		return found, err
-	}
-	row, err := q.find(ctx, q.name) // only reads, so that it does not wait for the lock
+	row, err := q.find(ctx, q.name)
 	if err != nil {
 		return nil, err
 	}
-	b := &Batch{}
-	fill(b, row)
-	err = q.orNoQueue(q.on.Run(ctx, b), q.name)
+	args := row.Args(Args{"all": len(groups) == 0, "groups": groups, "behind": behind, "most": most, "weight": SQL("1"), "running_groups": SQL(""), "may_start": SQL("1 = 1")})
+	found, limited, err := q.readyGroups(ctx, args)
+	if len(found) > 0 {
+		row.limited(limited)
+	}
+	if err == nil && limited {
+		found, _, err = q.readyGroups(ctx, args.With(q.on.LimitedGroups(row)))
+	}
 	return found, err
+}
+
+// readyGroups are groups with jobs. limited: the queue has policies, which this may not have asked for.
+func (q Queue) readyGroups(ctx context.Context, args Args) (found []string, limited bool, err error) {
+	fill := func(b *Batch) {
+		found = nil
+		b.Do("by_index", nil)
+		b.Rows(func(scan Scan) error {
+			var group string
+			var weight int
+			err := scan(&group, &weight, &limited)
+			for range weight {
+				found = append(found, group)
+			}
+			return err
+		}, "ready_groups", args)
+	}
+	if q.on.Looks().Ready { // only reads, so that it does not wait for the lock
+		b := &Batch{}
+		fill(b)
+		err = q.on.Run(ctx, b)
+	} else {
+		err = q.on.Send(ctx, fill)
+	}
+	return found, limited, q.orNoQueue(err, q.name)
 }

@@ -2,6 +2,7 @@ package tables
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"math"
 	"slices"
@@ -48,9 +49,10 @@ func (s *Queues) queueStatus(ctx context.Context, name string, most int) (admin.
 	var there, lifo, paused bool
 	var attempts, running int
 	var window time.Duration
+	var whole string
 	b := &Batch{}
-	b.Row(&there, "select id, lifo, paused, max_attempts, max_running, dedup_window from {schema}.queues where name = {name}", Args{"name": name},
-		&q.ID, &lifo, &paused, &attempts, &running, &window)
+	b.Row(&there, `select q.id, q.lifo, q.paused, q.max_attempts, q.max_running, q.dedup_window, coalesce((select p.policy from {schema}.group_policies p where p.queue_id = q.id and p.whole), '')
+		from {schema}.queues q where q.name = {name}`, Args{"name": name}, &q.ID, &lifo, &paused, &attempts, &running, &window, &whole)
 	if err := s.on.Run(ctx, b); err != nil {
 		return st, err
 	}
@@ -62,6 +64,11 @@ func (s *Queues) queueStatus(ctx context.Context, name string, most int) (admin.
 	}
 	q.Seen = NewSeen(lifo)
 	st.QueueSettings = penstock.QueueSettings{Paused: &paused, MaxAttempts: &attempts, MaxRunning: &running, DedupWindow: &window}
+	if whole != "" {
+		var p penstock.GroupPolicy
+		_ = json.Unmarshal([]byte(whole), &p) // one that was written by hand limits nothing
+		st.Rate = &p.Rate
+	}
 	if most < 0 {
 		return st, nil
 	}
@@ -94,7 +101,11 @@ func (s *Queues) QueueGroups(ctx context.Context, name, after string, most int) 
 	if err != nil {
 		return nil, err
 	}
-	return s.groups(ctx, q, after, most, math.MaxInt64)
+	groups, err := s.groups(ctx, q, after, most, math.MaxInt64)
+	if err == nil {
+		err = s.limits(ctx, q, groups)
+	}
+	return groups, err
 }
 
 // groups are those after one, or all; most is 0 for any number. It looks at no more jobs than scan.

@@ -24,6 +24,8 @@ type Options struct {
 	Heads bool
 	// Position: one transaction at a time writes, so that messages committed before another have a lower number. A reader has a Cursor.
 	Position bool
+	// Turns: claims of a group that is limited take turns with each other. Where false they take turns with all claims of the queue.
+	Turns bool
 	// Ready: the dialect is a Waker, which knows where the jobs are that may be had. A claim is one Round without Ranges.
 	Ready bool
 }
@@ -34,6 +36,9 @@ type Seen struct {
 	mu     sync.Mutex
 	groups map[string]*groupSeen
 	free   bool       // claims need not take turns with all others
+	limits bool       // the queue has policies of groups
+	inTurn bool       // the last group was limited: one of which nothing is known is taken for it, too
+	forgot time.Time  // when holds and starts that are over were looked for
 	owed   *time.Time // leases have ended, later than this, which a claim found that had jobs already
 }
 
@@ -45,6 +50,32 @@ func (s *Seen) limit(limited bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.free = !limited
+}
+
+// group notes what a round has seen of the policies of a group, and whether another round must take part in them: this one has taken nothing then.
+func (s *Seen) group(r *Round) (again bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.limits, s.inTurn, r.at.seen.inTurn = r.HasPolicies, r.InTurn, r.InTurn
+	return r.HasPolicies && !r.Policies || r.InTurn && !r.Turned && !r.Alone
+}
+
+// limited notes that the queue has policies of groups, or none.
+func (s *Seen) limited(is bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.limits = is
+}
+
+// forgets: it is time to look for what does not limit any more.
+func (s *Seen) forgets() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	due := time.Since(s.forgot) > time.Minute
+	if due {
+		s.forgot = time.Now()
+	}
+	return due
 }
 
 // sideBySide: claims need not take turns with all others, as far as is known.
@@ -90,6 +121,7 @@ type groupSeen struct {
 	blocked       int             // how many jobs that wait for others of their keys were in the way, when everything was looked at again
 	contended     int             // how many jobs other claims were taking in front of those that this process got, lately
 	keys          map[string]bool // of jobs that wait and are passed over
+	inTurn        bool            // its claims take turns, because it is limited
 	sweeping      time.Duration   // how long it took to look at everything again
 	now, measured time.Time       // the database's clock, and this one's
 }
@@ -117,6 +149,8 @@ type look struct {
 	blocked      int
 	contended    int
 	alone        bool
+	limits       bool
+	inTurn       bool
 	keys         []string
 	ranges       []Range
 	heads        bool
@@ -132,14 +166,14 @@ func (s *Seen) look(group string, o Options) *look {
 		if len(s.groups) > 1000 {
 			clear(s.groups)
 		}
-		g = &groupSeen{}
+		g = &groupSeen{inTurn: s.inTurn}
 		s.groups[group] = g
 	}
 	at, pause := time.Now(), o.LookAgain
 	if !g.found {
 		pause /= 10
 	}
-	l := &look{seen: g, checked: g.checked.UTC(), tried: g.tried.UTC(), margin: o.Margin, age: g.now.Add(at.Sub(g.measured)).Sub(g.checked), blocked: g.blocked, contended: g.contended, alone: !s.free, cut: farFuture, heads: o.Heads, begun: at}
+	l := &look{seen: g, checked: g.checked.UTC(), tried: g.tried.UTC(), margin: o.Margin, age: g.now.Add(at.Sub(g.measured)).Sub(g.checked), blocked: g.blocked, contended: g.contended, alone: !s.free || g.inTurn && !o.Turns, limits: s.limits, inTurn: g.inTurn && o.Turns, cut: farFuture, heads: o.Heads, begun: at}
 	switch {
 	case at.Sub(g.all) > max(o.Sweep, sweepPart*g.sweeping):
 		l.cut, g.all, g.near, l.checked, l.tried, l.age = noTime, at, at, time.Time{}, time.Time{}, 0

@@ -11,12 +11,15 @@ import (
 	"github.com/penstock/penstock/internal/tables"
 )
 
+// micros is the server's time, in microseconds.
+const micros = "timestampdiff(microsecond, timestamp'1970-01-01 00:00:00', utc_timestamp(6))"
+
 // rendered is a statement as it is sent: numbers and times stand in it, and a question mark for a text.
 func (s *Store) rendered(statement string, with tables.Args) (text string, args []any) {
 	if found, ok := statements[statement]; ok {
 		statement = found
 	}
-	text = tables.Render(strings.ReplaceAll(statement, "{blocked}", "("+statements["blocked"]+")"), func(name string) (string, bool) {
+	text = tables.Render(strings.ReplaceAll(tables.Parts(statement, statements, with), "{blocked}", "("+statements["blocked"]+")"), func(name string) (string, bool) {
 		if of, is := strings.CutPrefix(name, "these_"); is {
 			return these(with[of].([]int64)), true
 		}
@@ -36,6 +39,8 @@ func (s *Store) rendered(statement string, with tables.Args) (text string, args 
 			return quoted(s.opts.Schema), true
 		case name == "clock":
 			return "utc_timestamp(6)", true
+		case name == "clock_micros":
+			return micros, true
 		case name == "collate":
 			return "", true
 		default:

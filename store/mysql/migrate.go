@@ -18,7 +18,7 @@ import (
 )
 
 // version of the tables that this program makes.
-const version = 7
+const version = 8
 
 // collided are the errors of statements that make the same thing at the same time: 1213 and 1205 while another one has it
 // locked, 1050 where it has won.
@@ -71,6 +71,7 @@ func (s *Store) engine(ctx context.Context) (clause string, err error) {
 var alterations = []tables.Alteration{
 	{Table: "leases", Column: "second", Statements: []string{"alter table {schema}.leases drop primary key, drop key leases_job, drop key leases_until, add primary key (queue_id, seq), add key leases_lease (lease), add column second bigint not null default 0, add key leases_second (queue_id, second, until)"}},
 	{Table: "queues", Column: "turns", Statements: []string{"alter table {schema}.queues add column turns bigint not null default 0"}},
+	{Table: "queues", Column: "policies", Statements: []string{"alter table {schema}.queues add column policies tinyint not null default 0"}},
 	{Table: "subscriptions", Column: "keeps_settled", Statements: []string{"alter table {schema}.subscriptions change marks keeps_settled boolean not null"}},
 	{Table: "entries", Column: "row_id", Statements: []string{"alter table {schema}.entries add column row_id varbinary(2800), add key entries_replay (subscription_id, state, due), add key entries_row (subscription_id, row_id(700))"}},
 	{Table: "key_heads", Column: "behind", Statements: []string{"alter table {schema}.key_heads add column behind mediumblob"}},

@@ -57,7 +57,7 @@ func (s onTables) JobsBytes(ctx context.Context, queue string) (n int64, err err
 
 // PerQueue implements tables.QueueDB.
 func (s onTables) PerQueue() []string {
-	return []string{"leases", "tries", "dead_jobs", "dedup", "schedules"}
+	return []string{"leases", "tries", "dead_jobs", "dedup", "schedules", "group_policies", "group_starts"}
 }
 
 // EnqueueIn implements tables.QueueDB.

@@ -29,6 +29,14 @@ func (s onTables) Round(ctx context.Context, row *queueRow, c driver.Claim, r *t
 	return leases, s.explain(s.migrated(ctx, err))
 }
 
+// LimitedGroups implements tables.QueueDB.
+func (s onTables) LimitedGroups(row *queueRow) tables.Args {
+	return tables.WithLimits(row, "coalesce(r.n, 0)", func(text string, with tables.Args) string {
+		text, _ = s.rendered(text, with)
+		return text
+	})
+}
+
 // candidate is a row of a claim's page.
 type candidate struct {
 	tables.Claimed
@@ -41,7 +49,7 @@ type candidate struct {
 func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c driver.Claim, r *tables.Round, lost []int64, first *tables.Batch) (leases []int64, err error) {
 	r.Page, r.There, r.Whole = nil, false, true
 	var paused bool
-	var most, running int
+	var most, running, policies int
 	skips, err := s.skips(ctx, t, row)
 	if err != nil {
 		return nil, err
@@ -53,7 +61,7 @@ func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c driver.Clai
 	b.read(func(*sql.Rows) error { return nil }, s.queueSQL(lock, row, nil))
 	b.read(func(rows *sql.Rows) error {
 		r.There = true
-		return rows.Scan(&r.Now, &r.Expired, &paused, &most, &running)
+		return rows.Scan(&r.Now, &r.Expired, &paused, &policies, &most, &running)
 	}, s.queueSQL("queue_state", row, words{"ended": s.askEnded(row, r), "checked": at(r.Checked)}))
 	if len(lost) > 0 {
 		b.put(s.Store, tables.Statement{Text: "end_leases", Args: row.Args(tables.Args{"leases": lost})})
@@ -80,12 +88,20 @@ func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c driver.Clai
 	} else if most > 0 {
 		room = min(room, most-running)
 	}
+	if policies > 0 && room > 0 {
+		limits := &tables.Batch{}
+		r.RoomOf(limits, row, c.Group)
+		if err := (onTx{t, s.Store}).Run(ctx, limits); err != nil {
+			return nil, err
+		}
+		room, r.Closed = min(room, r.RoomInGroup), r.RoomInGroup == 0
+	}
 	order(row, fresh)
 	fresh = fresh[:min(len(fresh), r.Window)]
-	r.Limited = !skips || most > 0 || slices.ContainsFunc(slices.Concat(fresh, tried), func(n candidate) bool { return n.keyed })
+	r.Limited = !skips || most > 0 || policies&tables.OfQueue > 0 || slices.ContainsFunc(slices.Concat(fresh, tried), func(n candidate) bool { return n.keyed })
 	take, chosen := "take", room
 	switch {
-	case !r.Alone && r.Limited:
+	case !r.Alone && (r.Limited || r.InTurn):
 		chosen = 0
 	case !r.Alone && room > 0:
 		take, chosen = "take_beside", r.Window+len(tried) // of those that other claims have not locked as many as there is room for
@@ -104,7 +120,7 @@ func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c driver.Clai
 		r.Page = append(r.Page, p.Claimed)
 	}
 	if len(leases) > 0 {
-		if most > 0 {
+		if most > 0 || r.Started || r.InTurn {
 			b.add(s.queueSQL("update {schema}.queues set turns = turns + 1 where id = {queue}", row, nil))
 		}
 		b.add(s.queueSQL(take, row, words{"taken": strings.TrimPrefix(taken.String(), ","), "lease": c.Lease.Microseconds(), "room": room}), []byte(c.Worker))
@@ -121,6 +137,9 @@ func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c driver.Clai
 			r.Page[places[j.ID]].Job.Headers = tables.Headers(headers)
 			return nil
 		}, s.queueSQL("taken", row, words{"these": these(leases)}))
+	}
+	if r.Started && len(leases) > 0 {
+		b.put(s.Store, tables.Statement{Text: "note_starts", Args: row.Args(tables.Args{"group": c.Group, "leases": leases})})
 	}
 	return leases, t.finish(ctx, b)
 }

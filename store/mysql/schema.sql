@@ -99,7 +99,8 @@ create table if not exists {schema}.queues (
   max_attempts int not null default 25,
   max_running int not null default 0,
   dedup_window bigint not null default 3600000000000, -- nanoseconds
-  turns bigint not null default 0, -- of claims where max_running is set: on Galera two of them write this row, and one is refused
+  policies tinyint not null default 0, -- which the queue has: 1 is of groups, 2 is its rate
+  turns bigint not null default 0, -- of claims where something is limited: on Galera two of them write this row, and one is refused
   unique key queues_name (name)
 ) {engine};
 
@@ -176,6 +177,31 @@ create table if not exists {schema}.schedules (
   skip_overlap boolean not null default false,
   last_job bigint not null default 0, -- 0: it has made none
   primary key (queue_id, name)
+) {engine};
+
+-- The policies of groups, that of all groups that have no other, '*', and the rate of a queue as a whole. policy is a penstock.GroupPolicy, empty of a group that is only
+-- held. By its rate jobs start a pace apart; one may come early by slack, less one pace. Both are nanoseconds, and held_until is microseconds.
+create table if not exists {schema}.group_policies (
+  queue_id bigint not null,
+  whole boolean not null,
+  group_key varbinary(256) not null,
+  policy varbinary(2048) not null,
+  max_running int not null,
+  weight int not null,
+  pace bigint not null,
+  slack bigint not null,
+  held_until bigint not null,
+  reason varbinary(1024) not null,
+  primary key (queue_id, group_key, whole)
+) {engine};
+
+-- When the next job of a group, or of a queue as a whole, may start by its rate, in nanoseconds.
+create table if not exists {schema}.group_starts (
+  queue_id bigint not null,
+  whole boolean not null,
+  group_key varbinary(256) not null,
+  next bigint not null,
+  primary key (queue_id, group_key, whole)
 ) {engine};
 
 create table if not exists {schema}.inboxes (

@@ -14,6 +14,9 @@ import (
 	"github.com/penstock/penstock/internal/tables"
 )
 
+// micros is the server's time, in microseconds.
+const micros = "(extract(epoch from clock_timestamp()) * 1000000)::bigint"
+
 // rendered is a statement as it is sent, with numbered arguments.
 func (s *Store) rendered(statement string, with tables.Args) (text string, args []any) {
 	numbers := map[string]string{}
@@ -33,7 +36,7 @@ func (s *Store) rendered(statement string, with tables.Args) (text string, args 
 		}
 		return numbers[name]
 	}
-	text = strings.ReplaceAll(s.text(statement), "{blocked}", "("+s.text("blocked")+")")
+	text = strings.ReplaceAll(tables.Parts(s.text(statement), s.dialect().statements, with), "{blocked}", "("+s.text("blocked")+")")
 	var fill func(name string) (string, bool)
 	fill = func(name string) (string, bool) {
 		if column, list, is := tables.In(name); is {
@@ -55,6 +58,8 @@ func (s *Store) rendered(statement string, with tables.Args) (text string, args 
 			return pg.Literal(s.schema + ".job_ids"), true
 		case "clock":
 			return "clock_timestamp()", true
+		case "clock_micros":
+			return micros, true
 		}
 		return "", false
 	}

@@ -172,10 +172,13 @@ func (s *Store) ExplainQueue(ctx context.Context, name string) ([]doctor.Stateme
 	if err != nil {
 		return nil, err
 	}
-	group := strings.Join(groups, "")
+	group := ""
+	if len(groups) > 0 {
+		group = groups[0]
+	}
 	seen, want := tables.NewSeen(known.LIFO()), driver.Claim{Group: group, Jobs: explainedJobs}
 	return s.explaining(ctx, name, s.jobsTable(name), func(e *explanation) error {
-		claim := s.queueSQL("claim", known)
+		claim := s.claimSQL(known, known.Round(want, onTables{s}.Looks(), explainedJobs))
 		params := func(r *tables.Round) []any {
 			priorities, after, upto := columns(r.Ranges)
 			return []any{known.ID, group, explainedJobs, time.Minute.Microseconds(), explainer, priorities, after, upto, explainedJobs, false, r.Room, r.Keys, int64(0), r.Checked, r.Tried, r.Alone, r.Spare}

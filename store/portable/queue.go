@@ -63,7 +63,7 @@ func (s onTables) JobsBytes(ctx context.Context, queue string) (int64, error) {
 
 // PerQueue implements tables.QueueDB.
 func (s onTables) PerQueue() []string {
-	return []string{"leases", "tries", "dead_jobs", "dedup", "schedules"}
+	return []string{"leases", "tries", "dead_jobs", "dedup", "schedules", "group_policies", "group_starts"}
 }
 
 // EnqueueIn implements tables.QueueDB.

@@ -2,7 +2,9 @@ package portable
 
 import (
 	"context"
+	"hash/fnv"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -13,7 +15,7 @@ import (
 
 // Looks implements tables.QueueDB.
 func (s onTables) Looks() tables.Options {
-	return tables.Options{Margin: s.opts.Margin, Sweep: s.opts.Sweep, LookAgain: s.opts.LookAgain, Room: s.dialect().resultBytes, Heads: true}
+	return tables.Options{Margin: s.opts.Margin, Sweep: s.opts.Sweep, LookAgain: s.opts.LookAgain, Room: s.dialect().resultBytes, Heads: true, Turns: !s.dialect().takesTurns}
 }
 
 func columns(ranges []tables.Range) (priorities []int16, after, upto []time.Time) {
@@ -30,27 +32,70 @@ const turns = 64
 func (s onTables) Round(ctx context.Context, row *queueRow, c driver.Claim, r *tables.Round, lost []int64, first *tables.Batch) (numbers []int64, err error) {
 	priorities, after, upto := columns(r.Ranges)
 	r.Page, r.There = nil, false
-	b, turn := &tables.Batch{}, "lock_turn"
-	if r.Alone {
-		turn = "lock_queue"
+	b, lock, turn := &tables.Batch{}, "lock_turn", s.turn()
+	if r.Turned {
+		turn = turnOf(c.Group)
 	}
-	b.Row(&r.There, turn, row.Args(tables.Args{"checked": r.Checked, "turn": s.turn()}), &r.Now, &r.Expired, &r.Closed, &r.Limited)
+	if r.Alone {
+		lock = "lock_queue"
+	}
+	b.Row(&r.There, lock, row.Args(tables.Args{"checked": r.Checked, "turn": turn}), &r.Now, &r.Expired, &r.Closed, &r.Limited, &r.HasPolicies)
 	if len(lost) > 0 {
 		b.Do("delete from {schema}.leases where queue_id = {queue} and {claim in lost}", row.Args(tables.Args{"lost": lost}))
 	}
 	*b = append(*b, *first...)
-	sent, claim := s.pgBatch(b), rand.Int64N(1<<53-1<<30)+1 // any reader of JSON also takes the leases' numbers
-	sent.Queue(s.queueSQL("claim", row), row.ID, c.Group, r.Jobs, c.Lease.Microseconds(), c.Worker, priorities, after, upto, r.Window, r.Last, r.Room, r.Keys, claim, r.Checked, r.Tried, r.Alone, r.Spare).
-		Query(func(rows pgx.Rows) error { return readClaimed(rows, c.Group, &r.Page) })
-	if !s.dialect().takesTurns {
-		leases, last := make([]int64, r.Jobs+r.Spare), &tables.Batch{} // each that it may have made
-		for i := range leases {
-			leases[i] = claim + 1 + int64(i)
-		}
-		last.Rows(tables.Each(r.Withdraw), "withdraw", row.Args(tables.Args{"leases": leases, "most": r.Jobs}))
-		sent.QueuedQueries = append(sent.QueuedQueries, s.pgBatch(last).QueuedQueries...)
+	if r.Policies {
+		r.RoomOf(b, row, c.Group)
 	}
-	return []int64{claim}, s.explain(s.migrated(ctx, s.send(ctx, sent)))
+	sent, claim := s.pgBatch(b), rand.Int64N(1<<53-1<<30)+1 // any reader of JSON also takes the leases' numbers
+	sent.Queue(s.claimSQL(row, r), row.ID, c.Group, r.Jobs, c.Lease.Microseconds(), c.Worker, priorities, after, upto, r.Window, r.Last, r.Room, r.Keys, claim, r.Checked, r.Tried, r.Alone, r.Spare).
+		Query(func(rows pgx.Rows) error { return readClaimed(rows, c.Group, &r.Page) })
+	leases, last := make([]int64, r.Jobs+r.Spare), &tables.Batch{} // each that it may have made
+	for i := range leases {
+		leases[i] = claim + 1 + int64(i)
+	}
+	if !s.dialect().takesTurns {
+		last.Rows(tables.Each(r.Withdraw), "withdraw", row.Args(tables.Args{"leases": leases, "most": r.Jobs}))
+	}
+	if r.Policies && (r.Turned || r.Alone) {
+		last.Do("note_starts", row.Args(tables.Args{"group": c.Group, "leases": leases}))
+		last.Do("forget_start", row.Args(tables.Args{"group": c.Group, "whole": false}))
+		last.Do("forget_start", row.Args(tables.Args{"group": "", "whole": true}))
+	}
+	sent.QueuedQueries = append(sent.QueuedQueries, s.pgBatch(last).QueuedQueries...)
+	err = s.explain(s.migrated(ctx, s.send(ctx, sent)))
+	r.Closed = r.Closed || r.RoomInGroup == 0
+	return []int64{claim}, err
+}
+
+// claimSQL is the statement of a round. What it knows of policies is a part of its text, so that other queues have nothing of them.
+func (s *Store) claimSQL(row *queueRow, r *tables.Round) string {
+	known, room := "0", ""
+	switch {
+	case r.Policies && (r.Turned || r.Alone):
+		known, room = "3", ", {room}"
+	case r.Policies:
+		known, room = "3", ", {room_in_turn}"
+	}
+	args := row.Args(tables.Args{"queue": tables.SQL("$1"), "group": tables.SQL("$2"), "policies": tables.SQL(known)})
+	text, _ := s.rendered(strings.Replace(s.text("claim"), "{room_of_group}", room, 1), args)
+	s.planned.Store(text, nil)
+	return text
+}
+
+// turnOf is the turn of all claims of a group that is limited.
+func turnOf(group string) int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(group))
+	return int(h.Sum32() % turns)
+}
+
+// LimitedGroups implements tables.QueueDB.
+func (s onTables) LimitedGroups(row *queueRow) tables.Args {
+	return tables.WithLimits(row, "coalesce(r.n, 0)", func(text string, with tables.Args) string {
+		text, _ = s.rendered(text, with)
+		return text
+	})
 }
 
 func readClaimed(rows pgx.Rows, group string, page *[]tables.Claimed) error {

@@ -126,7 +126,8 @@ create table if not exists {schema}.queues (
   paused boolean not null default false,
   max_attempts integer not null default 25,
   max_running integer not null default 0,
-  dedup_window bigint not null default 3600000000000 -- nanoseconds
+  dedup_window bigint not null default 3600000000000, -- nanoseconds
+  policies smallint not null default 0 -- which the queue has: 1 is of groups, 2 is its rate
 );
 
 create sequence if not exists {schema}.job_ids;
@@ -211,6 +212,33 @@ create table if not exists {schema}.schedules (
   skip_overlap boolean not null default false,
   last_job bigint not null default 0, -- 0: it has made none
   primary key (queue_id, name)
+);
+
+-- The policies of groups, that of all groups that have no other, '*', and the rate of a queue as a whole. policy is a penstock.GroupPolicy, empty of a group that is only
+-- held. By its rate jobs start a pace apart; one may come early by slack, less one pace. Both are nanoseconds, and held_until is microseconds.
+create table if not exists {schema}.group_policies (
+  queue_id bigint not null,
+  whole boolean not null,
+  group_key text{collate} not null,
+  policy text not null,
+  max_running integer not null,
+  weight integer not null,
+  pace bigint not null,
+  slack bigint not null,
+  held_until bigint not null,
+  reason text not null,
+  primary key (queue_id, group_key, whole)
+);
+
+-- When the next job of a group, or of a queue as a whole, may start by its rate, in nanoseconds. The row with the highest number counts: each start inserts one, and
+-- deletes the one before.
+create table if not exists {schema}.group_starts (
+  queue_id bigint not null,
+  whole boolean not null,
+  group_key text not null,
+  n bigint not null,
+  next bigint not null,
+  primary key (queue_id, group_key, whole, n)
 );
 
 create table if not exists {schema}.inboxes (

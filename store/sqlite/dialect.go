@@ -27,6 +27,7 @@ func rendered(statement string, with tables.Args, now time.Time) (text string, a
 	} else {
 		statement = spelled.Replace(statement)
 	}
+	statement = tables.Parts(statement, texts, with)
 	numbers := map[string]string{}
 	text = tables.Render(statement, func(name string) (string, bool) {
 		column, of, list := tables.In(name)
@@ -36,7 +37,7 @@ func rendered(statement string, with tables.Args, now time.Time) (text string, a
 		value, ok := with[of]
 		switch {
 		case ok:
-		case of == "clock":
+		case of == "clock", of == "clock_micros":
 			value = now
 		case of == "collate":
 			return "", true
@@ -117,7 +118,7 @@ func jsonOf(texts []string) string {
 }
 
 // idle are statements of other dialects that have nothing to do here: Judge and triggers delete rows, no answer is lost and no plan forced.
-var idle = map[string]bool{"patient": true, "hold_turns": true, "by_index": true, "give_up": true, "hold_seqs": true, "cancel_leases": true, "cancel_tries": true, "end_tries": true, "end_leases": true, "revive_tries": true, "end_discarded_entries": true}
+var idle = map[string]bool{"patient": true, "hold_turns": true, "by_index": true, "give_up": true, "hold_seqs": true, "cancel_leases": true, "cancel_tries": true, "end_tries": true, "end_leases": true, "revive_tries": true, "forget_start": true, "end_discarded_entries": true}
 
 // onTx is a transaction, the application's or one of ours, for the parts that are the same on all plain tables: one statement at a time. It is one moment.
 type onTx struct {

@@ -76,7 +76,7 @@ func (s onTables) DropJobs(ctx context.Context, tx tables.Tx, q *tables.QueueRow
 
 // PerQueue implements tables.QueueDB.
 func (s onTables) PerQueue() []string {
-	return []string{"keyed", "busy", "ready", "scheduled", "leases", "histories", "dead_jobs", "dedup", "schedules"}
+	return []string{"keyed", "busy", "ready", "scheduled", "leases", "histories", "dead_jobs", "dedup", "schedules", "group_policies", "group_starts"}
 }
 
 // JobsBytes implements tables.QueueDB: the size of the table of jobs in the file, with its index. The small rows about jobs, and dead letters, are in

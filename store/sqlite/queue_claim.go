@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -13,13 +14,30 @@ import (
 type claimable struct {
 	there      bool // the queue is
 	room       int  // how many it may take; 0 of a queue that is paused
+	starts     bool // by a rate
 	ready, due bool // there are jobs that may run, or that have become due for it
 }
 
 func readClaimable(ctx context.Context, on tables.Runner, row *tables.QueueRow, c driver.Claim) (at claimable, err error) {
-	b := &tables.Batch{}
-	b.Row(&at.there, "claimable", row.Args(tables.Args{"group": c.Group, "most": c.Jobs}), &at.room, &at.ready, &at.due)
-	return at, on.Run(ctx, b)
+	b, policies := &tables.Batch{}, 0
+	b.Row(&at.there, "claimable", row.Args(tables.Args{"group": c.Group, "most": c.Jobs}), &at.room, &policies, &at.ready, &at.due)
+	if err := on.Run(ctx, b); err != nil || policies == 0 {
+		return at, err
+	}
+	b, r := &tables.Batch{}, &tables.Round{}
+	r.RoomOf(b, row, c.Group)
+	err = on.Run(ctx, b)
+	at.room, at.starts = min(at.room, r.RoomInGroup), r.Started
+	return at, err
+}
+
+// LimitedGroups implements tables.QueueDB.
+func (s onTables) LimitedGroups(row *tables.QueueRow) tables.Args {
+	now := time.Now()
+	return tables.WithLimits(row, "coalesce((select r.n from running r where r.group_key = g.group_key), 0)", func(text string, with tables.Args) string {
+		text, _ = rendered(text, with.With(tables.Args{"clock_micros": tables.SQL(strconv.FormatInt(now.UnixMicro(), 10))}), now)
+		return text
+	})
 }
 
 // Round implements tables.QueueDB. It reads before it takes the lock, so that waiting workers do not keep producers from writing.
@@ -45,8 +63,16 @@ func (s onTables) Round(ctx context.Context, row *tables.QueueRow, c driver.Clai
 		if r.There = at.there; err != nil || at.room == 0 || !at.ready {
 			return err
 		}
-		r.Page, err = claim(ctx, tx.(onTx), row, c, at.room)
-		return err
+		if r.Page, err = claim(ctx, tx.(onTx), row, c, at.room); err != nil || !at.starts || len(r.Page) == 0 {
+			return err
+		}
+		leases := make([]int64, len(r.Page))
+		for i := range r.Page {
+			leases[i] = r.Page[i].Job.Lease
+		}
+		b := &tables.Batch{}
+		b.Do("note_starts", row.Args(tables.Args{"group": c.Group, "leases": leases}))
+		return tx.Run(ctx, b)
 	})
 }
 

@@ -6,6 +6,7 @@ select utc_timestamp(6),
                     straight_join {schema}.leases l force index (leases_second) on l.queue_id = {queue} and l.second = to_seconds(utc_timestamp(6)) - d.ago
                    where l.until > {since} and l.until <= utc_timestamp(6)),
        exists (select 1 from {schema}.schedules s where s.queue_id = {queue} and s.next <= {by}),
-       exists (select 1 from {schema}.dedup d force index (dedup_at) where d.queue_id = {queue} and d.at > {since} - interval (q.dedup_window div 1000) microsecond and d.at <= utc_timestamp(6) - interval (q.dedup_window div 1000) microsecond)
+       exists (select 1 from {schema}.dedup d force index (dedup_at) where d.queue_id = {queue} and d.at > {since} - interval (q.dedup_window div 1000) microsecond and d.at <= utc_timestamp(6) - interval (q.dedup_window div 1000) microsecond),
+       q.policies > 0
   from {schema}.queues q
  where q.id = {queue}

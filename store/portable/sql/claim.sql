@@ -3,11 +3,12 @@
 -- Jobs that wait may fill what it reads of a range, $9 jobs, or of those to be tried again. Jobs behind these are not taken: there may be jobs that
 -- come first. The last time, $10, it is. No lease ends before $14, and nothing is due before $15. $11 bounds the bytes of the taken jobs, on engines
 -- that need that. Jobs whose rows another claim has locked are passed over. One that was claimed since this statement began has its lease, or is in
--- tries by now, which "withdraw" finds. max_running can be kept by a claim only that takes turns with all others, $16.
+-- tries by now, which "withdraw" finds. max_running can be kept by a claim only that takes turns with all others, $16. So can a rate of the queue. A queue that
+-- has policies gives jobs only to a claim that knows of them, {policies}.
 with room as materialized (
-  select least($3, case when q.paused then 0
+  select least($3{room_of_group}, case when q.paused or q.policies > {policies} then 0
+                        when not $16::boolean and (q.max_running > 0 or q.policies > 1) then 0
                         when q.max_running = 0 then $3
-                        when not $16::boolean then 0
                         else greatest(q.max_running - (select count(*) from {schema}.leases l where l.queue_id = $1 and l.until > least($14, (select clock_timestamp()))), 0) end)::integer as jobs
     from {schema}.queues q
    where q.id = $1

@@ -3,6 +3,7 @@ select {clock},
        exists (select 1 from penstock_leases l where l.queue_id = q.id and l.until <= {clock})
          or exists (select 1 from penstock_scheduled d where d.queue_id = q.id and d.due <= {clock}),
        exists (select 1 from penstock_schedules s where s.queue_id = q.id and s.next <= {by}),
-       exists (select 1 from penstock_dedup d where d.queue_id = q.id and d.at <= {clock} - q.dedup_window / 1000)
+       exists (select 1 from penstock_dedup d where d.queue_id = q.id and d.at <= {clock} - q.dedup_window / 1000),
+       q.policies > 0
   from penstock_queues q
  where q.id = {queue}

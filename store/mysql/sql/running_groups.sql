@@ -1,0 +1,1 @@
+select r.group_key, count(*) as n from {schema}.leases r force index (leases_second) where r.queue_id = {queue} and r.second >= to_seconds(utc_timestamp(6)) and r.until > utc_timestamp(6) group by r.group_key
