@@ -230,6 +230,14 @@ func (w *worker) endFailed(ctx context.Context, t *task, failure error, interrup
 	end := Failed
 	if pause, ok := SnoozeDelay(failure); ok {
 		end, after = Snoozed, pause
+	} else if hold, ok := errors.AsType[holdGroup](failure); ok {
+		held, err := w.holdGroup(ctx, t, hold)
+		if err != nil {
+			return Snoozed, err
+		}
+		if end, after = Snoozed, hold.d; held {
+			after = 0 // with its group
+		}
 	} else if isNoHandler(failure) {
 		end, after = Released, spread(passFor)
 	} else if interrupted { // it is not the job's fault
@@ -247,6 +255,22 @@ func (w *worker) endFailed(ctx context.Context, t *task, failure error, interrup
 		return Dead, err
 	}
 	return Failed, err
+}
+
+// holdGroup holds the group of a job, before the job is given back, and reports whether it is held.
+func (w *worker) holdGroup(ctx context.Context, t *task, hold holdGroup) (held bool, err error) {
+	q, ok := w.q.(driver.GroupHolder)
+	text := strings.ToValidUTF8(strings.ReplaceAll(hold.reason, "\x00", ""), "")
+	text = strings.ToValidUTF8(text[:min(len(text), penstock.MaxReasonBytes)], "")
+	if !ok || hold.d <= 0 || penstock.ValidateHold(t.job.Group, hold.d, text) != nil {
+		return false, nil
+	}
+	if err := q.HoldGroup(ctx, t.job.Group, hold.d, text); err != nil {
+		return false, err
+	}
+	w.log.Warn("a handler holds the group of its job: none of its jobs starts for this time", "group", t.job.Group, "for", hold.d, "reason", text, "job", t.job.ID)
+	w.release(ctx, w.dropGroup(t.job.Group)) // those that were claimed ahead
+	return true, nil
 }
 
 // release gives back jobs that have not begun.

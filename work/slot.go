@@ -2,6 +2,7 @@ package work
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -108,6 +109,21 @@ func (w *worker) take() *task {
 		notify(w.freed)
 	}
 	return t
+}
+
+// dropGroup removes the jobs of a group that have not begun, and returns them.
+func (w *worker) dropGroup(group string) (dropped []*task) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.queued = slices.DeleteFunc(slices.Clone(w.queued), func(t *task) bool {
+		if t.job.Group != group {
+			return false
+		}
+		w.forget(t)
+		dropped = append(dropped, t)
+		return true
+	})
+	return dropped
 }
 
 // dropQueued keeps more jobs from starting and returns those that have not started.

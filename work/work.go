@@ -20,6 +20,7 @@ import (
 //   - an error of class penstock.Permanent: it is a dead letter at once.
 //   - an error of class penstock.RetryAfter: it is tried again after that time.
 //   - Snooze: it runs again after that time, and no attempt is spent.
+//   - HoldGroup: it runs again, no attempt is spent, and no job of its group starts for that time.
 //   - ErrCancelled: it is not needed any more. It ends as if it were done, and is counted separately.
 //   - any other error, and a panic: it is tried again after the queue's own backoff,
 //     until its attempts are used up and it is a dead letter.
@@ -66,6 +67,24 @@ func SnoozeDelay(err error) (time.Duration, bool) {
 }
 
 func (s snooze) Error() string { return "the job is to run again after " + time.Duration(s).String() }
+
+// HoldGroup returns an error with which a handler gives its job back and holds the job's group. For example, a server has answered 429 for one customer,
+// whose jobs are a group. No job of the group starts for that time, in all processes, and no attempt is spent. Jobs that run continue. The reason is for
+// people. In a queue that is not a driver.GroupHolder only this job waits, as with Snooze.
+func HoldGroup(d time.Duration, reason string) error { return holdGroup{d, reason} }
+
+type holdGroup struct {
+	d      time.Duration
+	reason string
+}
+
+func (h holdGroup) Error() string {
+	s := "the group of the job is held for " + h.d.String()
+	if h.reason != "" {
+		s += ": " + h.reason
+	}
+	return s
+}
 
 // Options for Run. The zero value of each field means its default.
 type Options struct {
@@ -135,7 +154,7 @@ const (
 	Lost      End = "lost"      // the lease was lost, whatever the handler returned
 	Settled   End = "settled"   // by the handler: ErrSettled
 	Released  End = "released"  // given back when Run stopped, or because its kind has no handler in this Mux
-	Snoozed   End = "snoozed"   // to run again later; the attempt does not count
+	Snoozed   End = "snoozed"   // to run again later, perhaps with its group held; the attempt does not count
 	Cancelled End = "cancelled" // it is not needed any more
 )
 

@@ -63,6 +63,35 @@ func TestAnswerIsTheVerdict(t *testing.T) {
 	clitest.Same(t, "tried again later, the rest done", fmt.Sprint(d.queue("mails").Delayed), "3")
 }
 
+// An endpoint that has too many requests, and says for how long, gets none of the job's group for that time. No attempt is spent.
+func TestEndpointThatHasTooMany(t *testing.T) {
+	var mu sync.Mutex
+	seen := map[string]int{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		defer mu.Unlock()
+		if seen[string(body)]++; string(body) == "busy" {
+			w.Header().Set("Retry-After", "600")
+			w.WriteHeader(http.StatusTooManyRequests)
+		}
+	}))
+	defer server.Close()
+	d := urlDesk(t, sqliteFile(t))
+	d.must("queue", "create", "mails", "--max-attempts", "1")
+	q := d.queues().DriverQueue("mails")
+	if _, err := q.Enqueue(t.Context(), penstock.NewJob{Group: "busy", Payload: []byte("busy")}, penstock.NewJob{Group: "calm", Payload: []byte("calm")}); err != nil {
+		t.Fatal(err)
+	}
+	o := d.work("mails", func(s *admin.QueueStatus) bool { return s.Ready == 1 && s.Running == 0 }, "--http", server.URL+"#allow_private=true", "--all-groups", "--concurrency", "1")
+	mu.Lock()
+	defer mu.Unlock()
+	groups, err := d.queues().QueueGroups(t.Context(), "mails", "", 10)
+	if err != nil || o.code != terminal.ExitOK || len(groups) != 1 || groups[0].Group != "busy" || groups[0].Limits == nil || !strings.Contains(groups[0].Limits.Reason, "429") || seen["busy"] != 1 || seen["calm"] != 1 {
+		t.Errorf("exit code %d, %v requests, the groups are %+v, %v: %s", o.code, seen, groups, err, o.stderr)
+	}
+}
+
 // An endpoint that is down spends no attempt of a job.
 func TestEndpointThatIsDown(t *testing.T) {
 	server := httptest.NewServer(nil)

@@ -32,8 +32,8 @@ type QueueDB interface {
 	// Enqueue enqueues in a separate transaction, EnqueueIn within one.
 	Enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error)
 	EnqueueIn(ctx context.Context, tx Tx, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error)
-	// LimitedGroups are words of the statement "ready_groups" in a queue with policies: a group's weight, the groups that run with the jobs of each,
-	// which running_groups joins, and whether a job of a group may start.
+	// LimitedGroups are words of the statement "ready_groups" in a queue with policies. "weight" is a group's, "running_groups" joins how many jobs of it
+	// run, and "may_start" is whether a job may.
 	LimitedGroups(q *QueueRow) Args
 	// Looks has the store's options that a claim needs.
 	Looks() Options

@@ -253,8 +253,7 @@ func WithLimits(row *QueueRow, running SQL, rendered func(text string, with Args
 	return words
 }
 
-// limitedGroups are words of the statement "ready_groups" in a queue with policies: a group's weight, which groups run, with the jobs of each, and whether a
-// job of a group may start.
+// limitedGroups are the words of QueueDB.LimitedGroups.
 var limitedGroups = map[string]string{
 	"weight":         "coalesce((select max(i.weight) from {limits}), 1)",
 	"running_groups": " left join ({running_groups}) r on r.group_key = g.group_key",

@@ -37,7 +37,7 @@ type Seen struct {
 	groups map[string]*groupSeen
 	free   bool       // claims need not take turns with all others
 	limits bool       // the queue has policies of groups
-	inTurn bool       // the last group was limited: one of which nothing is known is taken for it, too
+	inTurn bool       // the last group was limited: then a group of which nothing is known is taken for limited
 	forgot time.Time  // when holds and starts that are over were looked for
 	owed   *time.Time // leases have ended, later than this, which a claim found that had jobs already
 }

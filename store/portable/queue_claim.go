@@ -64,11 +64,11 @@ func (s onTables) Round(ctx context.Context, row *queueRow, c driver.Claim, r *t
 	}
 	sent.QueuedQueries = append(sent.QueuedQueries, s.pgBatch(last).QueuedQueries...)
 	err = s.explain(s.migrated(ctx, s.send(ctx, sent)))
-	r.Closed = r.Closed || r.RoomInGroup == 0
+	r.Closed = r.Closed || r.Policies && r.RoomInGroup == 0
 	return []int64{claim}, err
 }
 
-// claimSQL is the statement of a round. What it knows of policies is a part of its text, so that other queues have nothing of them.
+// claimSQL is the statement of a round. The limits of groups are a part of its text, so that queues without policies pay nothing for them.
 func (s *Store) claimSQL(row *queueRow, r *tables.Round) string {
 	known, room := "0", ""
 	switch {

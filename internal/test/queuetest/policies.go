@@ -35,6 +35,8 @@ var policyCases = []testCase{
 	{name: "RateOverTime", run: policyRate},
 	{name: "Seen", run: policiesSeen},
 	{name: "WeightsAreShares", run: policyWeights},
+	{name: "HandlerHoldsTheGroup", run: policyHandlerHolds, needs: Features{Release: true}},
+	{name: "HandlerShortensNoHold", run: policyShortensNone},
 	{name: "WorkServesAll", run: policiesServeAll},
 	{name: "RandomWalk", run: policyWalk},
 }
@@ -543,6 +545,79 @@ func policyWeights(e *env) {
 			e.Errorf("of %d jobs %d were of the group %q, which has a weight of %d in %d", n, count[group], group, weight, sum)
 		}
 	}
+}
+
+// holder is the queue, if its workers can hold groups.
+func (e *env) holder() driver.GroupHolder {
+	e.Helper()
+	e.policies()
+	h, ok := e.q.(driver.GroupHolder)
+	if !ok {
+		e.Skip("this queue's workers hold no groups")
+	}
+	return h
+}
+
+// A handler that has its group held gets its job back afterwards, and no attempt is spent. The group waits, others continue.
+func policyHandlerHolds(e *env) {
+	e.holder()
+	one := 1
+	e.set(penstock.QueueSettings{MaxAttempts: &one})
+	const n = 100
+	e.fill("a", n)
+	var mu sync.Mutex
+	var order []string
+	refused := false
+	h := func(_ context.Context, j penstock.Job) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if j.Attempt != 1 {
+			e.Errorf("%q runs with attempt %d, want 1", j.Payload, j.Attempt)
+		}
+		if j.Group == "a" && !refused && len(order) == 10 { // by now some are claimed ahead
+			refused = true
+			return fmt.Errorf("wrapped: %w", work.HoldGroup(time.Hour, "429"))
+		}
+		order = append(order, string(j.Payload))
+		return nil
+	}
+	stop := e.work(h, work.Options{Groups: []string{"a", "b"}, Concurrency: 1})
+	e.eventually("the group is held, and its jobs are back", func() bool { return len(e.allPolicies("", 10)) == 1 && e.groupStatus("", 10)["a"].Running == 0 })
+	e.wantPolicies(admin.GroupPolicy{GroupPolicy: penstock.GroupPolicy{Group: "a"}, Hold: admin.Hold{Reason: "429"}})
+	e.fill("b", 2)
+	e.eventually("the other group is served", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Contains(order, "b0") && slices.Contains(order, "b1")
+	})
+	mu.Lock()
+	if len(order) != 12 {
+		e.Errorf("after 10 jobs of a the group was held, and these have run: %q", order)
+	}
+	mu.Unlock()
+	e.hold("a", 0, "")
+	e.eventually("its jobs run once it is released", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(order) == n+2
+	})
+	e.Must(stop(), "Work")
+	if dead := e.deadJobs(admin.DeadJobQuery{}); len(dead) != 0 {
+		e.Errorf("there are %d dead letters", len(dead))
+	}
+}
+
+// A handler does not end the hold of an operator.
+func policyShortensNone(e *env) {
+	h := e.holder()
+	e.hold("a", time.Hour, "by hand")
+	e.Must(h.HoldGroup(e.ctx, "a", time.Millisecond, "429"), "HoldGroup")
+	held := admin.GroupPolicy{GroupPolicy: penstock.GroupPolicy{Group: "a"}, Hold: admin.Hold{Reason: "by hand"}}
+	e.wantPolicies(held)
+	e.Must(h.HoldGroup(e.ctx, "a", 2*time.Hour, "429"), "HoldGroup")
+	held.Reason = "429"
+	e.wantPolicies(held)
+	e.BadField("HoldGroup", h.HoldGroup(e.ctx, penstock.DefaultGroup, time.Second, ""), "group")
 }
 
 // Groups that are full, held or over their rate, and many at that, are in no other's way.

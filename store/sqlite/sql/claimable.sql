@@ -1,4 +1,4 @@
--- State that a claim needs: how many jobs it may take, which policies it has, whether any is ready in its group, and whether some have become due for being so.
+-- State that a claim needs: how many jobs it may take, and which policies the queue has. Is any ready in its group, and have some become due for being so?
 select case when q.paused then 0
             when q.max_running = 0 then {most}
             else max(min({most}, q.max_running - (select count(*) from penstock_leases l where l.queue_id = q.id)), 0) end,

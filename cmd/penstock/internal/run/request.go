@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/sink/webhook"
 	"github.com/penstock/penstock/work"
 )
 
@@ -28,6 +30,11 @@ func (e *execution) post(ctx context.Context, job penstock.Job) error {
 		}
 		e.log.Warn("the endpoint cannot be reached; the job rests, and no attempt is spent", "job", job.ID, "in", after, "err", err)
 		return work.Snooze(after)
+	}
+	if answer, ok := errors.AsType[*webhook.StatusError](err); ok && answer.Status == http.StatusTooManyRequests {
+		if after, asked := penstock.RetryDelay(err); asked {
+			return work.HoldGroup(after, answer.Error())
+		}
 	}
 	return err
 }

@@ -73,8 +73,9 @@ With --http each job is a POST of its payload to URL, with its headers and its i
 webhook-id. With secrets in PENSTOCK_HTTP_SECRETS it is signed with the Standard
 Webhooks headers: an HMAC of id, time and body. The answer decides: 2xx ends the job;
 after 408, 425, 429 and 5xx it is tried again, after Retry-After if there is one; any
-other makes it a dead letter. While the endpoint cannot be reached, jobs wait and
-spend no attempt. Options are behind a #, as in --sink: addresses that are not public
+other makes it a dead letter. After 429 with Retry-After no job of its group starts
+for that time, and the job spends no attempt. While the endpoint cannot be reached,
+jobs wait and spend no attempt. Options are behind a #, as in --sink: addresses that are not public
 need #allow_private=true.
 
 A job is leased for --lease, and the lease is extended while the command runs. If a
