@@ -91,14 +91,6 @@ func (s QueueSettings) ValidateWithoutHistory() error {
 	return s.Validate()
 }
 
-// ValidateWithoutRate is Validate for a store that is not a driver.GroupStore.
-func (s QueueSettings) ValidateWithoutRate() error {
-	if s.Rate != nil && *s.Rate != (Rate{}) {
-		return &FieldError{Field: "rate", Problem: "is not possible in this database", Hint: "limit how many jobs run instead: max running"}
-	}
-	return s.Validate()
-}
-
 // Validate returns a *FieldError for the first field that no store accepts. The store checks
 // Cron itself.
 func (s *Schedule) Validate() error {

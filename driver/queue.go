@@ -164,8 +164,8 @@ type GroupStore interface {
 	// SetGroup replaces the policy of a group, or of penstock.DefaultGroup. One that sets nothing is deleted. A limit that
 	// is lowered ends no job that runs: none starts until there is room.
 	SetGroup(ctx context.Context, queue string, p penstock.GroupPolicy) error
-	// HoldGroup lets no job of a group start for a time from now. It replaces an earlier hold; 0 ends it. The reason is
-	// for people.
+	// HoldGroup lets no job of a group start for a time from now. It does not shorten an earlier hold; 0 ends it. The reason
+	// is for people.
 	HoldGroup(ctx context.Context, queue, group string, d time.Duration, reason string) error
 	// GroupPolicies returns up to most groups of a queue that have a policy or are held. They are ordered by their bytes and
 	// begin after the given one, or with the first if it is empty.
@@ -174,8 +174,7 @@ type GroupStore interface {
 
 // GroupHolder is a queue of a GroupStore.
 type GroupHolder interface {
-	// HoldGroup lets no job of a group start for a time from now, as GroupStore.HoldGroup, and does not shorten an earlier hold. A worker
-	// calls it if a handler asks for that.
+	// HoldGroup is GroupStore.HoldGroup. A worker calls it if a handler asks for that.
 	HoldGroup(ctx context.Context, group string, d time.Duration, reason string) error
 }
 

@@ -126,21 +126,14 @@ func (s *Queues) SetGroup(ctx context.Context, queue string, p penstock.GroupPol
 
 // HoldGroup implements driver.GroupStore.
 func (s *Queues) HoldGroup(ctx context.Context, queue, group string, d time.Duration, reason string) error {
-	return s.hold(ctx, queue, group, d, reason, false)
-}
-
-// hold holds a group. It may only prolong the hold that there is, or replaces it.
-func (s *Queues) hold(ctx context.Context, queue, group string, d time.Duration, reason string, prolong bool) error {
 	if err := penstock.ValidateHold(group, d, reason); err != nil {
 		return err
 	}
 	return s.policy(ctx, queue, group, func(row *policyRow) {
-		until := row.now + min(d.Microseconds(), longestHold)
-		if prolong && until <= row.held {
-			return
-		}
-		if row.held, row.reason = until, reason; d == 0 {
+		if until := row.now + min(d.Microseconds(), longestHold); d == 0 {
 			row.held, row.reason = 0, ""
+		} else if until > row.held {
+			row.held, row.reason = until, reason
 		}
 	})
 }

@@ -182,7 +182,7 @@ func (q Queue) Release(ctx context.Context, after time.Duration, leases ...int64
 
 // HoldGroup implements driver.GroupHolder.
 func (q Queue) HoldGroup(ctx context.Context, group string, d time.Duration, reason string) error {
-	return q.hold(ctx, q.name, group, d, reason, true)
+	return q.Queues.HoldGroup(ctx, q.name, group, d, reason)
 }
 
 // Retry implements driver.Queue.

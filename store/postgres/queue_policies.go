@@ -11,7 +11,10 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-var _ driver.GroupStore = (*Store)(nil)
+var (
+	_ driver.GroupStore  = (*Store)(nil)
+	_ driver.GroupHolder = (*Queue)(nil)
+)
 
 // SetGroup implements driver.GroupStore. An operator's privileges are enough.
 func (s *Store) SetGroup(ctx context.Context, queue string, p penstock.GroupPolicy) error {
@@ -35,6 +38,11 @@ func (s *Store) HoldGroup(ctx context.Context, queue, group string, d time.Durat
 		d = atLeastOne(d)
 	}
 	return s.onQueue(ctx, queue, "select "+s.table("hold_group")+"($1, $2, $3, nullif($4, ''))", queue, group, d, reason)
+}
+
+// HoldGroup implements driver.GroupHolder.
+func (q *Queue) HoldGroup(ctx context.Context, group string, d time.Duration, reason string) error {
+	return q.store.HoldGroup(ctx, q.name, group, d, reason)
 }
 
 // GroupPolicies implements driver.GroupStore.

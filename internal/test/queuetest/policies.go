@@ -36,7 +36,7 @@ var policyCases = []testCase{
 	{name: "Seen", run: policiesSeen},
 	{name: "WeightsAreShares", run: policyWeights},
 	{name: "HandlerHoldsTheGroup", run: policyHandlerHolds, needs: Features{Release: true}},
-	{name: "HandlerShortensNoHold", run: policyShortensNone},
+	{name: "NoHoldShortensAnother", run: policyShortensNone},
 	{name: "WorkServesAll", run: policiesServeAll},
 	{name: "RandomWalk", run: policyWalk},
 }
@@ -395,7 +395,8 @@ func policyHeld(e *env) {
 func policyHoldEnds(e *env) {
 	e.fill("a", 1)
 	e.hold("a", time.Hour, "")
-	e.hold("a", 100*time.Millisecond, "") // in place of the hour
+	e.hold("a", 0, "")
+	e.hold("a", 100*time.Millisecond, "")
 	var got []penstock.Job
 	e.eventually("the hold ends", func() bool {
 		got = e.claimOf("a", 1)
@@ -607,11 +608,12 @@ func policyHandlerHolds(e *env) {
 	}
 }
 
-// A handler does not end the hold of an operator.
+// For example, a handler does not end the hold of an operator.
 func policyShortensNone(e *env) {
 	h := e.holder()
 	e.hold("a", time.Hour, "by hand")
-	e.Must(h.HoldGroup(e.ctx, "a", time.Millisecond, "429"), "HoldGroup")
+	e.Must(h.HoldGroup(e.ctx, "a", time.Minute, "429"), "HoldGroup")
+	e.hold("a", time.Minute, "429")
 	held := admin.GroupPolicy{GroupPolicy: penstock.GroupPolicy{Group: "a"}, Hold: admin.Hold{Reason: "by hand"}}
 	e.wantPolicies(held)
 	e.Must(h.HoldGroup(e.ctx, "a", 2*time.Hour, "429"), "HoldGroup")

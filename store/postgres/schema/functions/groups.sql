@@ -302,7 +302,7 @@ begin
     end if;
 end $$;
 
--- _hold_group holds a group from now, or releases it.
+-- _hold_group holds a group from now, or releases it. It shortens no hold: what a worker asks for must not end one that an operator has made.
 create or replace function _hold_group(queue int, in_group text, hold_for interval, reason text) returns void
 language plpgsql volatile set search_path from current as $$
 declare
@@ -320,7 +320,7 @@ begin
     perform from _queue x where x.id = _hold_group.queue for no key update; -- the flag is not lowered meanwhile
     perform pg_advisory_xact_lock(hashtextextended(in_group, 2199023255552 + queue)); -- see _lock_group
     s := _state_of(queue, in_group);
-    if hold_for > interval '0' or s.held_until > clock_timestamp() then
+    if hold_for > interval '0' and (s.held_until > clock_timestamp() + hold_for) is not true or hold_for = interval '0' and s.held_until > clock_timestamp() then
         insert into _group_state (queue, group_key, next_at, held_until, reason, leases, upto)
         values (queue, in_group, s.next_at, case when hold_for > interval '0' then clock_timestamp() + hold_for end, case when hold_for > interval '0' then reason end,
                 coalesce(s.leases, '{}'), coalesce(s.upto, 0));

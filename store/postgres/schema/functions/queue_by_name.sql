@@ -351,7 +351,7 @@ begin
     execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'hold_group'), '($1, $2, $3)') using group_key, hold_for, reason;
 end $fn$;
 
-comment on function hold_group is 'Lets no job of a group start for a time from now; interval 0 releases it. Errors: 42P01, 22023, 23514.';
+comment on function hold_group is 'Lets no job of a group start for a time from now. It does not shorten an earlier hold; interval 0 ends it. Errors: 42P01, 22023, 23514.';
 
 create or replace function group_policies(queue text, after text default '', most int default 1000)
 returns table (group_key text, max_running int, rate int, per interval, burst int, weight int, tokens int, held_until timestamptz, reason text)
