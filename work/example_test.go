@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -70,6 +71,31 @@ func ExampleJSON() {
 	// Output:
 	// attempt 1 to ann: welcome
 	// reading the payload: json: cannot unmarshal array into Go value of type work_test.mail
+}
+
+// A shop's server is busy. Its jobs wait, and those of other shops continue.
+func ExampleHoldGroup() {
+	ctx, stop := context.WithCancel(context.Background())
+	store, remove := newStore(ctx)
+	defer remove()
+	emails := store.Queue("emails")
+	_, err := emails.Enqueue(ctx, penstock.NewJob{Group: "shop-17", Payload: []byte("order 1")}, penstock.NewJob{Group: "shop-18", Payload: []byte("order 2")})
+	check(err)
+
+	check(work.Run(ctx, emails, func(_ context.Context, job penstock.Job) error {
+		if job.Group == "shop-17" {
+			return work.HoldGroup(time.Minute, "its server answered 429")
+		}
+		fmt.Println(job.Group, string(job.Payload))
+		stop()
+		return nil
+	}, work.Options{AllGroups: true, Concurrency: 1, Logger: slog.New(slog.DiscardHandler)}))
+	held, err := store.GroupPolicies(context.Background(), "emails", "", 10)
+	check(err)
+	fmt.Println(held[0].Group, "is held:", held[0].Reason)
+	// Output:
+	// shop-18 order 2
+	// shop-17 is held: its server answered 429
 }
 
 // One queue carries mails of two kinds. Each kind has a handler, and all of them are logged.

@@ -117,8 +117,8 @@ func groupHoldCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hold QUEUE GROUP DURATION",
 		Short: "Let no job of a group start for a while",
-		Long: `Let no job of a group start for a time from now. It replaces an earlier hold, and 0 ends
-that. Jobs that run are left alone. To stop all groups, use penstock queue pause.`,
+		Long: `Let no job of a group start for a time from now. It does not shorten an earlier hold, and
+0 ends that. Jobs that run are left alone. To stop all groups, use penstock queue pause.`,
 		Example: `  penstock queue group hold mails shop-17 5m --reason 'its server answered 429'
   penstock queue group hold mails shop-17 0`,
 		Args: terminal.Exactly("QUEUE", "GROUP", "DURATION"),
