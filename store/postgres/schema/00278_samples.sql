@@ -28,7 +28,7 @@ create table _sampling (
     turned timestamptz not null default 'epoch' -- since when the current segment is written to
 );
 
-insert into _sampling default values;
+insert into _sampling (turned) values (clock_timestamp());
 
 do $$
 declare
