@@ -72,11 +72,12 @@ func (t *turns) next(ctx context.Context, n int) (group string, share int, err e
 }
 
 // took notes how many jobs a claim of a share has brought, and reports whether another claim is
-// worthwhile at once. A group without more jobs, or without room for them, has had its turn.
+// worthwhile at once. A group without more jobs has had its turn.
 func (t *turns) took(jobs, share int) bool {
 	t.brought += jobs
 	t.more = t.more || jobs == share
-	if t.left = max(t.left-jobs, 0); jobs < share {
+	// Where claims pass over jobs that others are claiming, a claim may bring some, and leave more.
+	if t.left = max(t.left-jobs, 0); jobs == 0 || jobs < share && t.unit > 1 {
 		t.left = 0
 	}
 	return t.left > 0 || len(t.ready) > 0 || t.more && t.brought > 0
