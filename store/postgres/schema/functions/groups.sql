@@ -97,13 +97,13 @@ begin
             continue when known = 1 and cardinality(leases) is not distinct from 0;
             if leaf = 0 and known = 0 then
                 select coalesce(sum(case when l.jobs is null then (l.lease <> all (acks))::int else 256 - bit_count(l.done) end), 0), array_agg(l.lease) into jobs, part
-                  from _lease_0 l where l.queue = _count_group.queue and l.group_key = in_group and l.counted and l.lease > coalesce(upto, 0);
+                  from _lease_0 l where l.queue = _count_group.queue and l.group_key collate "C" = in_group and l.counted and l.lease > coalesce(upto, 0);
             elsif leaf = 0 then
                 select coalesce(sum(case when l.jobs is null then (l.lease <> all (acks))::int else 256 - bit_count(l.done) end), 0), array_agg(l.lease) into jobs, part
                   from _lease_0 l where l.lease = any (leases) and l.queue + 0 = _count_group.queue;
             elsif known = 0 then
                 select coalesce(sum(case when l.jobs is null then (l.lease <> all (acks))::int else 256 - bit_count(l.done) end), 0), array_agg(l.lease) into jobs, part
-                  from _lease_1 l where l.queue = _count_group.queue and l.group_key = in_group and l.counted and l.lease > coalesce(upto, 0);
+                  from _lease_1 l where l.queue = _count_group.queue and l.group_key collate "C" = in_group and l.counted and l.lease > coalesce(upto, 0);
             else
                 select coalesce(sum(case when l.jobs is null then (l.lease <> all (acks))::int else 256 - bit_count(l.done) end), 0), array_agg(l.lease) into jobs, part
                   from _lease_1 l where l.lease = any (leases) and l.queue + 0 = _count_group.queue;

@@ -134,7 +134,7 @@ begin
             else
                 return query
                 insert into {schema}._lease as l (counted, {lease_columns})
-                select true, {lease_row} from {take}(n, in_group, null, false) t
+                select true, {lease_row} from {take}(n, in_group, null, false, true) t
                 returning {leased_job};
             end if;
             get diagnostics got = row_count;

@@ -128,12 +128,12 @@ end $$;
 insert into _template (kind, name, body) select 'queue', 'take', $$
 -- {take} deletes up to n jobs of a group and returns them as rows of the queue, by priority and in order. A batch continues where the last one ended;
 -- otherwise the skip map says where jobs may be. It locks rows that are free, segment by segment as listed, and waits for none. due says whether to
--- write a new skip map; null: now and then. upkeep: the queue's maintenance may be due.
-create or replace function {take}(n int, in_group text, due boolean default null, upkeep boolean default true) returns setof {queue}
+-- write a new skip map; null: now and then. upkeep: the queue's maintenance may be due. admitted: a claim has asked _admit, which knows of pauses and limits.
+create or replace function {take}(n int, in_group text, due boolean default null, upkeep boolean default true, admitted boolean default false) returns setof {queue}
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off
 set jit = off set plan_cache_mode = force_generic_plan as $fn$
 declare
-    flags constant bigint := pg_sequence_last_value({flags}) & case when upkeep then -1 else ~{watched} end; -- a claim has asked _admit
+    flags constant bigint := pg_sequence_last_value({flags}) & case when admitted then ~{watched} else -1 end;
     p     int := 0;
     m     record;
     here  smallint;

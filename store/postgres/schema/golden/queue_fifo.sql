@@ -340,7 +340,8 @@ end $function$;
 -- take deletes up to n jobs of a group and returns them as rows of the queue, by priority and in order. A batch continues where
 -- the last one ended; otherwise the skip map says where jobs may be. It locks rows that are free, segment by segment as listed,
 -- and waits for none. due says whether to write a new skip map; null: now and then. upkeep: the queue's maintenance may be due.
-CREATE OR REPLACE FUNCTION penstock."_mails.take"(n integer, in_group text, due boolean DEFAULT NULL::boolean, upkeep boolean DEFAULT true)
+-- admitted: a claim has asked _admit, which knows of pauses and limits.
+CREATE OR REPLACE FUNCTION penstock."_mails.take"(n integer, in_group text, due boolean DEFAULT NULL::boolean, upkeep boolean DEFAULT true, admitted boolean DEFAULT false)
  RETURNS SETOF penstock.mails
  LANGUAGE plpgsql
  SECURITY DEFINER
@@ -351,7 +352,7 @@ CREATE OR REPLACE FUNCTION penstock."_mails.take"(n integer, in_group text, due 
  SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
-    flags constant bigint := pg_sequence_last_value('penstock."_mails.flags"'::pg_catalog.regclass) & case when upkeep then -1 else ~25769803776 end; -- a claim has asked _admit
+    flags constant bigint := pg_sequence_last_value('penstock."_mails.flags"'::pg_catalog.regclass) & case when admitted then ~25769803776 else -1 end;
     p     int := 0;
     m     record;
     here  smallint;
@@ -792,7 +793,7 @@ end if;
             else
                 return query
                 insert into penstock._lease as l (counted, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-                select true, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_mails.take"(n, in_group, null, false) t
+                select true, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_mails.take"(n, in_group, null, false, true) t
                 returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
             end if;
             get diagnostics got = row_count;
