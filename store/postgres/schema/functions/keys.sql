@@ -249,7 +249,7 @@ $$;
 
 -- _end_late deletes and counts those of some jobs in a segment whose deadline has passed, and returns how many these were. It waits for no row.
 create or replace function _end_late(queue int, name text, slot int, ctids tid[], seqs bigint[]) returns int
-language plpgsql volatile set search_path from current set enable_seqscan = off as $$
+language plpgsql volatile set search_path from current set enable_seqscan = off set jit = off as $$
 declare
     gone int;
     keys text[];
