@@ -253,3 +253,55 @@ func TestAcksMakeRoomInTheSameCall(t *testing.T) {
 		held = more
 	}
 }
+
+// Leases that appear in another order than their numbers count each, and once: those of a claim that began when its group had no limit
+// yet, and those of jobs that were claimed together before that and then parted.
+func TestLeasesInAnotherOrder(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.Exec("select penstock.set_group('q', 'other', weight => 2)")
+	f.Exec("select penstock.enqueue_many('q', array_fill('x'::text, array[90]), group_keys => array_fill('a'::text, array[90]))")
+	tx := f.begin(f.Connect())
+	if got := f.claimOn(tx, 3, "a"); len(got) != 3 {
+		t.Fatal("no jobs")
+	}
+	limit := func(n int) { // with a rate, so that each claim notes which leases there are
+		f.Exec("select penstock.set_group('q', 'a', max_running => $1, rate => 1000000, per => '1 s', burst => 1000000)", n)
+	}
+	claimed := func(when string, want int) {
+		t.Helper()
+		if got := f.claimOn(f.Conn, 50, "a"); len(got) != want {
+			t.Errorf("%s, %d jobs were claimed, want %d", when, len(got), want)
+		}
+	}
+	limit(1)
+	claimed("one may run", 1)
+	f.Must(tx.Commit(f.Ctx))
+	claimed("4 run, of which 3 were claimed before the limit", 0)
+	limit(5)
+	claimed("4 run of 5 that may", 1)
+
+	f.Exec("select penstock.create_queue('together')")
+	f.Exec("select penstock.enqueue_many('together', array_fill('x'::text, array[90]), group_keys => array_fill('a'::text, array[90]))")
+	f.Exec("select count(*) from penstock.ack_claim('together', '{}', 10, '1 h', group_key => 'a')") // in one row
+	f.Exec("select penstock.set_group('together', 'a', max_running => 20, rate => 1000000, per => '1 s', burst => 1000000)")
+	started := func() int64 {
+		return f.Number("select count(*) from penstock.claim('together', 2, '1 h', group_key => 'a')")
+	}
+	for n := 10; n < 14; n += 2 {
+		if got := started(); got != 2 {
+			t.Errorf("%d jobs run of 20 that may, and %d were claimed", n, got)
+		}
+	}
+	f.Exec("select penstock.retry('together', min(lease) + 2, '1 h') from penstock._lease where jobs is not null")
+	f.wantText("0", "select count(*)::text from penstock._lease where jobs is not null")
+	f.Exec(`select setval('penstock._lease_n', (select max(lease) >> 20 from penstock._lease) + 1)`) // much later
+	for n := 13; n < 20; n += 2 {
+		if got := started(); got != min(2, int64(20-n)) {
+			t.Errorf("%d jobs run of 20 that may, and %d were claimed", n, got)
+		}
+	}
+	if got := started(); got != 0 {
+		t.Errorf("as many run as may, and %d were claimed", got)
+	}
+}

@@ -67,7 +67,7 @@ comment on column _group_state.reason is 'why the group is held';
 comment on column _group_state.leases is 'the leases of the group up to upto that were held when the row was written: others up to there have ended';
 comment on column _group_state.upto is 'see leases; 0: none is known';
 
-comment on column _lease.counted is 'the queue had a policy or a limit when the job was claimed, or has got one since: by this leases are counted by group';
+comment on column _lease.counted is 'not null: leases are counted by group, because the queue had a policy or a limit when the job was claimed, or has got one since. true: the claim held the lock of the group, so its lease has a higher number than those before';
 comment on column _lease.lease is 'the number that ack, extend and the like take: a value of the sequence _lease_n, and random bits behind it. Of a row of several jobs it is odd: the job in place i has this number + 2 * i';
 comment on column _lease.queue is 'id in _queue; below zero the row holds no job: it is a worker''s report of itself, and lease_until is how long the worker counts as alive without another one';
 comment on column _lease.attempt is 'the number of this attempt, from 1; null in a row of several jobs, as are id, created_at, key, headers, payload and failures';

@@ -79,44 +79,49 @@ begin
     return greatest(least(coalesce(next_at, now), now + (coalesce(burst, 1) - 1) * every), now) + started * every;
 end $$;
 
--- _count_group counts the running jobs of a group, but for those that the leases acks end, and lists their leases. Of leases up to upto, all
--- that can be there are those listed. So dead entries of the index are not walked again and again, also while a snapshot is pinned.
+-- _count_group counts the running jobs of a group, but for those that the leases acks end, and lists their leases. Of leases up to upto that were
+-- claimed under the group's lock, all that can be there are those listed. So dead entries of the index are not walked again and again, also while a
+-- snapshot is pinned. Others have appeared in any order, and are read each time. It looks again where the ring has turned meanwhile.
 create or replace function _count_group(queue int, in_group text, leases bigint[], upto bigint, acks bigint[], out running int, out live bigint[])
 language plpgsql volatile set search_path from current
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
+    turn bigint;
     jobs int;
     part bigint[];
     leaf int;
 begin
-    running := 0;
-    live := '{}';
     acks := coalesce(acks, '{}');
-    foreach leaf in array _listed('_lease_slot') loop
-        for known in 0 .. 1 loop
-            continue when known = 1 and cardinality(leases) is not distinct from 0;
-            if leaf = 0 and known = 0 then
-                select coalesce(sum(case when l.jobs is null then (l.lease <> all (acks))::int else 256 - bit_count(l.done) end), 0), array_agg(l.lease) into jobs, part
-                  from _lease_0 l where l.queue = _count_group.queue and l.group_key collate "C" = in_group and l.counted and l.lease > coalesce(upto, 0);
-            elsif leaf = 0 then
-                select coalesce(sum(case when l.jobs is null then (l.lease <> all (acks))::int else 256 - bit_count(l.done) end), 0), array_agg(l.lease) into jobs, part
-                  from _lease_0 l where l.lease = any (leases) and l.queue + 0 = _count_group.queue;
-            elsif known = 0 then
-                select coalesce(sum(case when l.jobs is null then (l.lease <> all (acks))::int else 256 - bit_count(l.done) end), 0), array_agg(l.lease) into jobs, part
-                  from _lease_1 l where l.queue = _count_group.queue and l.group_key collate "C" = in_group and l.counted and l.lease > coalesce(upto, 0);
+    loop
+        turn := pg_sequence_last_value('_lease_slot');
+        running := 0;
+        live := '{}';
+        foreach leaf in array _listed('_lease_slot') loop
+            if leaf = 0 then
+                select coalesce(sum(case when x.jobs is null then (x.lease <> all (acks))::int else 256 - bit_count(x.done) end), 0), coalesce(array_agg(x.lease) filter (where x.counted), '{}') into jobs, part
+                  from (select l.* from _lease_0 l where l.queue = _count_group.queue and l.group_key collate "C" = in_group and l.counted is not null and l.counted and l.lease > coalesce(upto, 0)
+                        union all
+                        select l.* from _lease_0 l where l.lease = any (leases) and l.queue + 0 = _count_group.queue
+                        union all
+                        select l.* from _lease_0 l where l.queue = _count_group.queue and l.group_key collate "C" = in_group and l.counted is not null and not l.counted) x;
             else
-                select coalesce(sum(case when l.jobs is null then (l.lease <> all (acks))::int else 256 - bit_count(l.done) end), 0), array_agg(l.lease) into jobs, part
-                  from _lease_1 l where l.lease = any (leases) and l.queue + 0 = _count_group.queue;
+                select coalesce(sum(case when x.jobs is null then (x.lease <> all (acks))::int else 256 - bit_count(x.done) end), 0), coalesce(array_agg(x.lease) filter (where x.counted), '{}') into jobs, part
+                  from (select l.* from _lease_1 l where l.queue = _count_group.queue and l.group_key collate "C" = in_group and l.counted is not null and l.counted and l.lease > coalesce(upto, 0)
+                        union all
+                        select l.* from _lease_1 l where l.lease = any (leases) and l.queue + 0 = _count_group.queue
+                        union all
+                        select l.* from _lease_1 l where l.queue = _count_group.queue and l.group_key collate "C" = in_group and l.counted is not null and not l.counted) x;
             end if;
             running := running + jobs;
-            live := live || coalesce(part, '{}');
+            live := live || part;
         end loop;
+        exit when turn = pg_sequence_last_value('_lease_slot');
     end loop;
 end $$;
 
--- _admit says how many of n jobs a claim may take from a group, and whether it calls _admitted afterwards. acks are leases that the
--- same transaction ends. It writes nothing, so that the claim can move a skip map's bound.
-create or replace function _admit(queue int, in_group text, n int, acks bigint[], out admitted int, out noting boolean)
+-- _admit says how many of n jobs a claim may take from a group, whether it holds the group's lock, and whether it calls _admitted afterwards. acks are
+-- leases that the same transaction ends. It writes nothing, so that the claim can move a skip map's bound.
+create or replace function _admit(queue int, in_group text, n int, acks bigint[], out admitted int, out locked boolean, out noting boolean)
 language plpgsql volatile set search_path from current as $$
 declare
     q _queue;
@@ -125,6 +130,7 @@ declare
 begin
     select * into q from _queue x where x.id = _admit.queue;
     admitted := case when q.paused then 0 else n end;
+    locked := false;
     noting := false;
     if admitted > 0 and (q.max_running is not null or q.rate is not null) then -- one claim at a time, and it counts
         if not pg_try_advisory_xact_lock('_lease'::regclass::oid::int, queue) then
@@ -147,7 +153,8 @@ begin
                 raise exception 'a claim from a group with a limit needs the isolation level read committed, this transaction is %', current_setting('transaction_isolation')
                 using errcode = '25001', hint = 'it does not see which jobs others have claimed since it began; begin it with: begin isolation level read committed';
             end if;
-            if not _lock_group(queue, in_group) then
+            locked := _lock_group(queue, in_group);
+            if not locked then
                 admitted := 0;
                 return;
             end if;
@@ -328,13 +335,13 @@ begin
     end if;
 end $$;
 
--- _mark_leases marks the leases of a queue that were claimed before it had policies, so that _count_group finds them. One that
+-- _mark_leases marks the leases of a queue that were claimed before it had policies, so that _count_group finds them. They have appeared in any order. One that
 -- another transaction has locked, or has not committed, is left to the maintenance.
 create or replace function _mark_leases(queue int) returns void
 language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 begin
     for leaf in 0 .. 1 loop
-        execute format('update _lease_%1$s l set counted = true where l.ctid = any (array(
+        execute format('update _lease_%1$s l set counted = false where l.ctid = any (array(
                             select x.ctid from _lease_%1$s x where x.queue = $1 and x.counted is null for update skip locked)) and l.counted is null', leaf) using queue;
     end loop;
 end $$;

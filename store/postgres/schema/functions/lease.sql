@@ -42,6 +42,7 @@ declare
     most  int;
     base  bigint;
     empty int := 0;
+    locked boolean; -- null where no group has a policy
 begin
     if (n between 1 and 10000 and lease > interval '0' and lease <= interval '1000 years' and coalesce(octet_length(worker), 0) <= 256) is not true then
         perform {schema}._refuse_claim(n, lease, worker);
@@ -123,18 +124,18 @@ begin
         end if;
     else
         if flags & {watched} <> 0 then
-            select a.admitted, a.noting into n, due from {schema}._admit({id}, in_group, n, acks) a;
+            select a.admitted, a.locked, a.noting into n, locked, due from {schema}._admit({id}, in_group, n, acks) a;
         end if;
         if n > 0 then
             if flags & ({keyed} | {dated}) <> 0 then
                 return query
                 insert into {schema}._lease as l (counted, {lease_columns})
-                select flags & {watched} <> 0, {lease_row} from {take_keyed}(n, in_group, true) t
+                select locked, {lease_row} from {take_keyed}(n, in_group, true) t
                 returning {leased_job};
             else
                 return query
                 insert into {schema}._lease as l (counted, {lease_columns})
-                select true, {lease_row} from {take}(n, in_group, null, false, true) t
+                select locked, {lease_row} from {take}(n, in_group, null, false, true) t
                 returning {leased_job};
             end if;
             get diagnostics got = row_count;

@@ -603,6 +603,7 @@ declare
     most  int;
     base  bigint;
     empty int := 0;
+    locked boolean; -- null where no group has a policy
 begin
     if (n between 1 and 10000 and lease > interval '0' and lease <= interval '1000 years' and coalesce(octet_length(worker), 0) <= 256) is not true then
         perform penstock._refuse_claim(n, lease, worker);
@@ -782,18 +783,18 @@ end if;
         end if;
     else
         if flags & 25769803776 <> 0 then
-            select a.admitted, a.noting into n, due from penstock._admit(1, in_group, n, acks) a;
+            select a.admitted, a.locked, a.noting into n, locked, due from penstock._admit(1, in_group, n, acks) a;
         end if;
         if n > 0 then
             if flags & (4294967296 | 34359738368) <> 0 then
                 return query
                 insert into penstock._lease as l (counted, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-                select flags & 25769803776 <> 0, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_mails.take_keyed"(n, in_group, true) t
+                select locked, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_mails.take_keyed"(n, in_group, true) t
                 returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
             else
                 return query
                 insert into penstock._lease as l (counted, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-                select true, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_mails.take"(n, in_group, null, false, true) t
+                select locked, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_mails.take"(n, in_group, null, false, true) t
                 returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
             end if;
             get diagnostics got = row_count;

@@ -306,7 +306,7 @@ create table penstock._lease (
     counted boolean
 ) partition by LIST (slot);
 alter table penstock._lease alter column jobs set storage external;
-CREATE INDEX _lease_queue_group_key_lease_idx ON ONLY penstock._lease USING btree (queue, group_key COLLATE "C", lease) WHERE counted;
+CREATE INDEX _lease_queue_group_key_counted_lease_idx ON ONLY penstock._lease USING btree (queue, group_key COLLATE "C", counted, lease) WHERE (counted IS NOT NULL);
 CREATE INDEX _lease_queue_key_idx ON ONLY penstock._lease USING btree (queue, key) WHERE (key IS NOT NULL);
 CREATE INDEX _lease_queue_lease_until_idx ON ONLY penstock._lease USING btree (queue, lease_until);
 comment on column penstock._lease.lease is 'the number that ack, extend and the like take: a value of the sequence _lease_n, and random bits behind it. Of a row of several jobs it is odd: the job in place i has this number + 2 * i';
@@ -322,7 +322,7 @@ comment on column penstock._lease.done is 'of a row of several jobs: a bit for e
 comment on column penstock._lease.jobs is 'the jobs of one claim, also those that are done; null: a row of one job';
 comment on column penstock._lease.claimed_at is 'when the jobs were claimed; null in a queue that keeps no done jobs';
 comment on column penstock._lease.report is 'the last report of its worker';
-comment on column penstock._lease.counted is 'the queue had a policy or a limit when the job was claimed, or has got one since: by this leases are counted by group';
+comment on column penstock._lease.counted is 'not null: leases are counted by group, because the queue had a policy or a limit when the job was claimed, or has got one since. true: the claim held the lock of the group, so its lease has a higher number than those before';
 
 create table penstock._lease_0 partition of penstock._lease FOR VALUES IN ('0') with (autovacuum_enabled=false, toast.autovacuum_enabled=false);
 CREATE UNIQUE INDEX _lease_0_lease ON penstock._lease_0 USING btree (lease);
@@ -1190,7 +1190,7 @@ end $function$;
 -- function _functions_of(queue text): schema/functions/hashes.sql
 -- function _is_of(name text, queue text): schema/functions/hashes.sql
 -- function _check_functions(queue text, OUT files text, OUT changed text[]): schema/functions/hashes.sql, everybody may execute it
--- function _admit(queue integer, in_group text, n integer, acks bigint[], OUT admitted integer, OUT noting boolean): schema/functions/groups.sql
+-- function _admit(queue integer, in_group text, n integer, acks bigint[], OUT admitted integer, OUT locked boolean, OUT noting boolean): schema/functions/groups.sql
 -- function _admitted(queue integer, in_group text, started integer): schema/functions/groups.sql
 -- function _after_starts(next_at timestamp with time zone, rate integer, per interval, burst integer, started integer): schema/functions/groups.sql
 -- function _count_group(queue integer, in_group text, leases bigint[], upto bigint, acks bigint[], OUT running integer, OUT live bigint[]): schema/functions/groups.sql
