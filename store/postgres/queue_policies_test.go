@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/internal/test/suite"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
@@ -254,8 +255,8 @@ func TestAcksMakeRoomInTheSameCall(t *testing.T) {
 	}
 }
 
-// Leases that appear in another order than their numbers count each, and once: those of a claim that began when its group had no limit
-// yet, and those of jobs that were claimed together before that and then parted.
+// Leases that appear in another order than their numbers count once. A claim may have begun when its group had no limit. Jobs that
+// were claimed together before a limit may be parted afterwards.
 func TestLeasesInAnotherOrder(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
@@ -303,5 +304,35 @@ func TestLeasesInAnotherOrder(t *testing.T) {
 	}
 	if got := started(); got != 0 {
 		t.Errorf("as many run as may, and %d were claimed", got)
+	}
+}
+
+// What keeps a snapshot cannot see what others have claimed since. So it may not claim where a limit is set, of the queue or the group.
+func TestLimitsNeedReadCommitted(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.Exec("select penstock.enqueue_many('q', array_fill('x'::text, array[4]), group_keys => '{a,b,a,b}')")
+	for _, c := range []struct {
+		set, lift string
+		refused   bool
+	}{
+		{"set_queue('q', max_running => 1)", "set_queue('q', max_running => 0)", true},
+		{"set_queue('q', rate => 1, per => '1 day')", "set_queue('q', rate => 0)", true},
+		{"set_group('q', 'a', max_running => 1)", "set_group('q', 'a')", true},
+		{"set_group('q', '*', rate => 1, per => '1 day')", "set_group('q', '*')", true},
+		{"set_group('q', 'b', max_running => 1, weight => 2)", "set_group('q', 'b')", false},
+	} {
+		f.Exec("select penstock." + c.set)
+		for _, level := range []string{"repeatable read", "serializable"} {
+			tx := f.begin(f.Connect())
+			_, err := tx.Exec(f.Ctx, "set transaction isolation level "+level)
+			f.Must(err)
+			_, err = tx.Exec(f.Ctx, "select penstock.claim('q', 1, group_key => 'a')")
+			if got := pgerror.State(err) == "25001"; got != c.refused || !got && err != nil {
+				t.Errorf("%s, %s: a claim from a said %v", c.set, level, err)
+			}
+			f.Must(tx.Rollback(f.Ctx))
+		}
+		f.Exec("select penstock." + c.lift)
 	}
 }

@@ -48,3 +48,21 @@ func TestUniqueJobsByInsertAndBySQL(t *testing.T) {
 		from penstock.enqueue_many('q', '{c,d,e}', unique_keys => '{u,v,v}', on_conflict => 'ignore', max_attempts => 3) with ordinality e(id, n)`)
 	f.wantText("u a, v d 3", "select string_agg(concat_ws(' ', key, convert_from(payload, 'UTF8'), headers ->> 'penstock-max-attempts'), ', ' order by id) from penstock.claim('q', 10)")
 }
+
+// A schedule whose job replaces one that a transaction has taken waits for that. A claim that does the maintenance meanwhile does not.
+func TestScheduleThatReplacesDelaysNoClaim(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.Exec("set statement_timeout = '20 s'") // a claim that waited would wait for ever
+	f.Exec(`select penstock.enqueue('q', 'old', unique_key => 'u'),
+		penstock.schedule('q', 's', '* * * * *', 'new', headers => '{"penstock-unique-key": "u", "penstock-on-conflict": "replace"}')`)
+	tx := f.begin(f.Connect())
+	_, err := tx.Exec(f.Ctx, "select penstock.dequeue('q')")
+	f.Must(err)
+	f.Exec("update penstock._schedule set next = now() - interval '1 s'")
+	f.Exec("select penstock.enqueue('q', 'other'), penstock.maintain_queue('q')")
+	f.wantText("other", "select string_agg(convert_from(payload, 'UTF8'), ',') from penstock.claim('q', 10)")
+	f.Must(tx.Commit(f.Ctx))
+	f.maintain()
+	f.wantText("new", "select string_agg(convert_from(payload, 'UTF8'), ',') from penstock.claim('q', 10)")
+}

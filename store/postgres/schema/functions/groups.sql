@@ -129,9 +129,14 @@ declare
     s _group_state;
 begin
     select * into q from _queue x where x.id = _admit.queue;
+    g := _policy(queue, in_group);
     admitted := case when q.paused then 0 else n end;
     locked := false;
     noting := false;
+    if num_nonnulls(q.max_running, q.rate, g.max_running, g.rate) > 0 and current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
+        raise exception 'a claim where a limit is set needs the isolation level read committed, this transaction is %', current_setting('transaction_isolation')
+        using errcode = '25001', hint = 'it does not see which jobs others have claimed since it began; begin it with: begin isolation level read committed';
+    end if;
     if admitted > 0 and (q.max_running is not null or q.rate is not null) then -- one claim at a time, and it counts
         if not pg_try_advisory_xact_lock('_lease'::regclass::oid::int, queue) then
             admitted := 0;
@@ -147,12 +152,7 @@ begin
         end if;
     end if;
     if admitted > 0 then
-        g := _policy(queue, in_group);
         if g.max_running is not null or g.rate is not null then
-            if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
-                raise exception 'a claim from a group with a limit needs the isolation level read committed, this transaction is %', current_setting('transaction_isolation')
-                using errcode = '25001', hint = 'it does not see which jobs others have claimed since it began; begin it with: begin isolation level read committed';
-            end if;
             locked := _lock_group(queue, in_group);
             if not locked then
                 admitted := 0;

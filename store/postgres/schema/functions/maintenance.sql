@@ -63,9 +63,10 @@ begin
     if last - now_ms > 10800000 then -- as cron does: a clock that is set back further than that was wrong before
         perform _next_run(x.queue, x.name) from _schedule x where x.queue = _maintain.queue;
     end if;
-    if pg_relation_size('_schedule') > 0 then -- whose dedup_key or unique_key a transaction has that has not ended comes with a later call
+    if pg_relation_size('_schedule') > 0 then -- whose dedup_key or unique_key, or the job that it replaces, a transaction has that has not ended comes with a later call
         for s in select * from _schedule x where x.queue = _maintain.queue and x.next <= upto and not x.paused for update skip locked loop
             continue when (s.dedup_key is not null or s.headers ? 'penstock-unique-key') and not _hold_keys(queue, array[s.dedup_key, s.headers ->> 'penstock-unique-key'], false);
+            continue when s.headers ->> 'penstock-on-conflict' <> 'ignore' and not pg_try_advisory_xact_lock(hashtextextended(s.headers ->> 'penstock-unique-key', queue));
             if not (s.skip_overlap and _overlaps(q.name, s)) then
                 perform _run_schedule(q.name, s);
             end if;
