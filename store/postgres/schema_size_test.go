@@ -40,9 +40,9 @@ func TestSchemaSize(t *testing.T) {
 		of         string
 		is, atMost int64
 	}{
-		{"a database with an outbox and a queue", whole, 8091},
-		{"a queue", whole - before, 1528},
-		{"the longest function", longest, 268},
+		{"a database with an outbox and a queue", whole, 8099},
+		{"a queue", whole - before, 1529},
+		{"the longest function", longest, 269},
 	} {
 		t.Logf("%s: %d lines", size.of, size.is)
 		if size.is > size.atMost {
