@@ -26,8 +26,8 @@ func ExampleMetrics() {
 	check(err)
 	defer func() { _ = store.Close() }()
 	check(store.Migrate(ctx))
-	check(store.CreateQueue(ctx, "mails", penstock.FIFO))
-	queue := store.Queue("mails")
+	check(store.CreateQueue(ctx, "emails", penstock.FIFO))
+	queue := store.Queue("emails")
 	_, err = queue.Enqueue(ctx, penstock.NewJob{Payload: []byte("welcome")})
 	check(err)
 
@@ -35,7 +35,7 @@ func ExampleMetrics() {
 	check(work.Run(ctx, queue, func(context.Context, penstock.Job) error {
 		stop()
 		return nil
-	}, work.Options{Observer: m.Worker("mails")}))
+	}, work.Options{Observer: m.Worker("emails")}))
 
 	answer := httptest.NewRecorder()
 	m.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
@@ -44,7 +44,7 @@ func ExampleMetrics() {
 			fmt.Print(line)
 		}
 	}
-	// Output: penstock_worker_ended_jobs_total{kind="",queue="mails",result="done"} 1
+	// Output: penstock_worker_ended_jobs_total{kind="",queue="emails",result="done"} 1
 }
 
 func check(err error) {

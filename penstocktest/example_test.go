@@ -15,12 +15,12 @@ import (
 
 // A test of a handler runs one job now, on any store. SQLite in a file of t.TempDir() needs no server.
 func ExampleRunOne() {
-	_ = func(t *testing.T, mails driver.Queue) { // TestMails
-		_, err := mails.Enqueue(t.Context(), penstock.NewJob{Key: "ann", Payload: []byte("nobody@")})
+	_ = func(t *testing.T, emails driver.Queue) { // TestMails
+		_, err := emails.Enqueue(t.Context(), penstock.NewJob{Key: "ann", Payload: []byte("nobody@")})
 		if err != nil {
 			t.Fatal(err)
 		}
-		job, how := penstocktest.RunOne(t, mails, func(context.Context, penstock.Job) error {
+		job, how := penstocktest.RunOne(t, emails, func(context.Context, penstock.Job) error {
 			return penstock.Permanent(errors.New("no such address")) // the handler under test
 		})
 		if how != work.Dead {

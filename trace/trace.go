@@ -3,7 +3,7 @@
 //
 //	message.Headers = trace.Inject(ctx, message.Headers) // a producer, before Publish or Enqueue
 //	relay.Options{Observer: trace.Relay("orders", "billing", &relay.Counters{})}
-//	work.Options{Middleware: []func(work.Handler) work.Handler{trace.Worker("mails")}}
+//	work.Options{Middleware: []func(work.Handler) work.Handler{trace.Worker("emails")}}
 //	ctx = trace.Extract(ctx, headers)                                        // a consumer
 //
 // Spans go to OpenTelemetry's global provider. Package otlp makes one from the standard environment

@@ -199,7 +199,7 @@ func TestAdoptingDocs(t *testing.T) {
 			run.until("the rows are at the broker", func() bool { return arrived() == 1500 })
 		}})
 
-	clitest.Write(t, "penstock.yaml", "database_url: "+database+"\nsubscriptions:\n  - {name: mails, adopt: {preset: dotnet, table: shop.outbox_messages}, sink: discard}\n")
+	clitest.Write(t, "penstock.yaml", "database_url: "+database+"\nsubscriptions:\n  - {name: billing, adopt: {preset: dotnet, table: shop.outbox_messages}, sink: discard}\n")
 	execute(t, database, `insert into shop.outbox_messages (type, content) values ('dies', '{}'), ('waits', '{}')`)
 	settle := func(subscription string) {
 		settleRowsOf(t, database, adopt.Config{Preset: "dotnet", Table: "shop.outbox_messages"}, subscription, func(m penstock.Message) driver.Verdict {
@@ -214,11 +214,11 @@ func TestAdoptingDocs(t *testing.T) {
 	settle("shop.outbox_messages") // which the relay has left; another relay may not mark the same rows
 	r.run(commands[2], step{shows: "1 dead letter of shop.outbox_messages/shop.outbox_messages"})
 	r.must("subscription", "drop", "shop.outbox_messages", "--yes", "--database-url", database)
-	settle("mails")
-	r.run(commands[0], step{shows: "mails"})
+	settle("billing")
+	r.run(commands[0], step{shows: "billing"})
 	r.run(commands[1], step{shows: "dies…no such queue"})
 	r.run(commands[3], step{shows: "no such queue"})
-	r.run(commands[4], step{answers: "mails\n", shows: "Subscription mails of table shop.outbox_messages is gone; the table is as it was."})
+	r.run(commands[4], step{answers: "billing\n", shows: "Subscription billing of table shop.outbox_messages is gone; the table is as it was."})
 }
 
 // The page's statements for YugabyteDB run here on PostgreSQL.

@@ -89,18 +89,18 @@ func TestWorkersDocs(t *testing.T) {
 	r := newReader(t, "docs/guides/workers.md", sqliteFile(t))
 	r.executable("send-mail", "cat > sent")
 	r.follow(0,
-		step{shows: "Queue mails is ready."},
+		step{shows: "Queue emails is ready."},
 		step{shows: "1"},
 		step{while: func(run *running) {
-			r.jobs("mails", "at once") // the other is delayed
-			run.until("the job is done", func() bool { return nothingToDo(r.queue("mails")) })
+			r.jobs("emails", "at once") // the other is delayed
+			run.until("the job is done", func() bool { return nothingToDo(r.queue("emails")) })
 			sent, err := os.ReadFile("sent")
 			if err != nil || string(sent) != "at once" {
 				t.Errorf("the command has got %q, %v", sent, err)
 			}
 		}},
-		step{shows: "mails"})
-	if q := r.queue("mails"); q.Delayed != 1 || *q.MaxAttempts != 10 || *q.MaxRunning != 5 {
+		step{shows: "emails"})
+	if q := r.queue("emails"); q.Delayed != 1 || *q.MaxAttempts != 10 || *q.MaxRunning != 5 {
 		t.Errorf("%+v", q)
 	}
 
@@ -111,16 +111,16 @@ func TestWorkersDocs(t *testing.T) {
 		step{shows: "nightly"})
 	clitest.Same(t, "schedules", r.must("schedule", "list", "reports", "--json"), "")
 
-	mails := r.queues().DriverQueue("mails")
+	emails := r.queues().DriverQueue("emails")
 	var ids []string
 	for i, j := range []penstock.NewJob{{Payload: []byte("1")}, {Group: "acme"}, {}} {
-		made, err := mails.Enqueue(t.Context(), j)
+		made, err := emails.Enqueue(t.Context(), j)
 		if err != nil {
 			t.Fatal(err)
 		}
 		ids = append(ids, fmt.Sprint(made[0].ID))
-		for _, claimed := range r.claim("mails", j.Group) {
-			if err := mails.DeadLetter(t.Context(), claimed.Lease, []string{"disk full", "no such street", "no"}[i]); err != nil {
+		for _, claimed := range r.claim("emails", j.Group) {
+			if err := emails.DeadLetter(t.Context(), claimed.Lease, []string{"disk full", "no such street", "no"}[i]); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -129,17 +129,17 @@ func TestWorkersDocs(t *testing.T) {
 	r.follow(2,
 		step{shows: ids[0] + "…disk full"},
 		step{with: []string{"ID", ids[0]}, shows: "disk full"},
-		step{shows: "1 dead letter of mails retried."},
-		step{answers: "y\n", shows: "1 dead letter of mails discarded."})
-	if len(r.deadErrors("mails")) != 1 {
-		t.Errorf("dead letters: %v", r.deadErrors("mails"))
+		step{shows: "1 dead letter of emails retried."},
+		step{answers: "y\n", shows: "1 dead letter of emails discarded."})
+	if len(r.deadErrors("emails")) != 1 {
+		t.Errorf("dead letters: %v", r.deadErrors("emails"))
 	}
 }
 
 func TestImportingDocs(t *testing.T) {
 	r := newReader(t, "docs/guides/importing.md", sqliteFile(t))
 	r.must("outbox", "create", "orders")
-	r.must("queue", "create", "mails")
+	r.must("queue", "create", "emails")
 	line := docblock.Of(t, r.page, "json")[0]
 	clitest.Write(t, "events.jsonl", line+line)
 	clitest.Write(t, "jobs.jsonl", `{"payload":"1"}`+"\n")
@@ -150,7 +150,7 @@ func TestImportingDocs(t *testing.T) {
 		r.run(commands[2], step{})
 	}
 	clitest.Same(t, "published", r.published("orders"), `{"total":10} {"total":10}`)
-	clitest.Same(t, "enqueued", fmt.Sprint(r.queue("mails").Ready), "1")
+	clitest.Same(t, "enqueued", fmt.Sprint(r.queue("emails").Ready), "1")
 }
 
 func TestInboxDocs(t *testing.T) {

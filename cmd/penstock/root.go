@@ -48,9 +48,9 @@ Relay a table that an application already fills, as it is:
 
 Run jobs:
 
-  penstock queue create mails
-  penstock enqueue mails '{"to":"a@example.com"}'
-  penstock work mails --exec cat                # a command of yours, once per job
+  penstock queue create emails
+  penstock enqueue emails '{"to":"a@example.com"}'
+  penstock work emails --exec cat               # a command of yours, once per job
 
 Process each message of a consumer once, in order per key:
 

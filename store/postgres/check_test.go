@@ -44,23 +44,23 @@ func (f *fixture) differences() []string {
 func TestCheckSchemaNamesWhatWasChanged(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
-	f.Exec(`select penstock.create_queue('mails'), penstock.create_queue('odd.name "x"', 'lifo'), penstock.create_queue('gone'), penstock.create_inbox('billing'),
+	f.Exec(`select penstock.create_queue('emails'), penstock.create_queue('odd.name "x"', 'lifo'), penstock.create_queue('gone'), penstock.create_inbox('billing'),
 		penstock.create_inbox('gone')`)
 	f.Exec("select penstock.drop_queue('gone'), penstock.drop_inbox('gone')")
 	wantDifferences(t, f.differences())
 	before := catalogue(f.DB)
 
 	inbox := f.Number("select id from penstock._inbox")
-	f.Exec(`alter function penstock."_mails.ack"(bigint[]) set work_mem = '64MB'`)
+	f.Exec(`alter function penstock."_emails.ack"(bigint[]) set work_mem = '64MB'`)
 	f.Exec(`drop function penstock."dequeue_odd.name ""x"""()`)
 	f.Exec(fmt.Sprintf(`alter function penstock."__inbox.%d.first"(text) security invoker`, inbox))
 	f.Exec(`create or replace function penstock._q(name text) returns text language sql stable set search_path = penstock, pg_temp as $$ select 'oops' $$`)
 	f.Exec("update penstock._template set body = body || ' ' where name = 'lease'; delete from penstock._template where name = 'order'", pgx.QueryExecModeSimpleProtocol)
-	wantDifferences(t, f.differences(), fmt.Sprintf("__inbox.%d.first(text) was changed", inbox), "_mails.ack(_int8) was changed", "_q(text) was changed", `dequeue_odd.name "x"() is missing`,
+	wantDifferences(t, f.differences(), fmt.Sprintf("__inbox.%d.first(text) was changed", inbox), "_emails.ack(_int8) was changed", "_q(text) was changed", `dequeue_odd.name "x"() is missing`,
 		"the template inbox order is missing", "the template queue lease was changed")
 
 	// A relay and a worker look at what they need themselves.
-	for queue, want := range map[string][]string{"": {"_q(text)", "order", "lease"}, "mails": {"_mails.ack", "_q(text)", "order", "lease"}, `odd.name "x"`: {"_q(text)", "dequeue_odd", "order", "lease"}} {
+	for queue, want := range map[string][]string{"": {"_q(text)", "order", "lease"}, "emails": {"_emails.ack", "_q(text)", "order", "lease"}, `odd.name "x"`: {"_q(text)", "dequeue_odd", "order", "lease"}} {
 		differences, err := f.store.CheckSchemaOf(f.Ctx, queue)
 		f.Must(err)
 		wantDifferences(t, differences, want...)
@@ -89,7 +89,7 @@ func TestCheckSchemaOfARestoredDump(t *testing.T) {
 	t.Parallel()
 	server := testserver.StartPostgres(t)
 	f := fixtureOn(t, server.URL, postgres.Options{})
-	f.Exec("select penstock.create_queue('mails'), penstock.create_inbox('billing')")
+	f.Exec("select penstock.create_queue('emails'), penstock.create_inbox('billing')")
 	copied := postgrestest.On(t, testserver.Database(t, server.URL))
 	f.Must(runScript(copied, plainDump(f, server)))
 	for _, s := range []string{"intervalstyle = iso_8601", "search_path = penstock", "datestyle = german", "bytea_output = escape"} {
@@ -118,10 +118,10 @@ func TestRestoreDocsInAShell(t *testing.T) {
 	admin.Must(err)
 	shop.Path = "/shop"
 	f := fixtureOn(t, shop.String(), postgres.Options{})
-	f.Exec("select penstock.create_queue('mails'), penstock.create_inbox('billing')")
+	f.Exec("select penstock.create_queue('emails'), penstock.create_inbox('billing')")
 	f.Exec("create role gone login")
-	f.Exec("select penstock.grant_worker('mails', 'gone'), penstock.grant_consumer('billing', 'gone'), penstock.grant_relay('gone')")
-	f.Exec("select penstock.enqueue('mails', 'hello')")
+	f.Exec("select penstock.grant_worker('emails', 'gone'), penstock.grant_consumer('billing', 'gone'), penstock.grant_relay('gone')")
+	f.Exec("select penstock.enqueue('emails', 'hello')")
 	dir := t.TempDir()
 	run := func(lines []string) {
 		t.Helper()
@@ -144,7 +144,7 @@ func TestRestoreDocsInAShell(t *testing.T) {
 	differences, err := store.CheckSchema(f.Ctx)
 	f.Must(err)
 	open := copied.Number("select count(*) from pg_proc p where p.pronamespace = 'penstock'::regnamespace and p.prosecdef and has_function_privilege('public', p.oid, 'execute')") - 1
-	if len(differences) == 0 || int64(len(differences)) != open || !slices.Contains(differences, "the function _mails.claim(int4, interval, text, text, _int8) may be executed by PUBLIC") {
+	if len(differences) == 0 || int64(len(differences)) != open || !slices.Contains(differences, "the function _emails.claim(int4, interval, text, text, _int8) may be executed by PUBLIC") {
 		t.Errorf("PUBLIC may execute %d functions with the owner's rights, the differences are %q", open, differences)
 	}
 	f.Must(store.Migrate(f.Ctx))
@@ -158,7 +158,7 @@ func TestRestoreDocsInAShell(t *testing.T) {
 	admin.Must(err)
 	wantDifferences(t, differences)
 	shop.User = url.User("gone")
-	if n := postgrestest.On(t, shop.String()).Number("select count(*) from penstock.ack_claim('mails', '{}', 10)"); n != 1 {
+	if n := postgrestest.On(t, shop.String()).Number("select count(*) from penstock.ack_claim('emails', '{}', 10)"); n != 1 {
 		t.Errorf("the worker claims %d jobs, want 1", n)
 	}
 }
@@ -167,15 +167,15 @@ func TestRestoreDocsInAShell(t *testing.T) {
 func TestCheckSchemaAsAWorker(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
-	f.Exec("select penstock.create_queue('mails')")
+	f.Exec("select penstock.create_queue('emails')")
 	name, asRole := f.role()
-	f.Exec("select penstock.grant_worker('mails', $1)", name)
+	f.Exec("select penstock.grant_worker('emails', $1)", name)
 	store := openStore(t, asRole, postgres.Options{})
-	differences, err := store.CheckSchemaOf(f.Ctx, "mails")
+	differences, err := store.CheckSchemaOf(f.Ctx, "emails")
 	f.Must(err)
 	wantDifferences(t, differences)
 	f.Exec("update penstock._functions set hash = 'another'")
-	differences, err = store.CheckSchemaOf(f.Ctx, "mails")
+	differences, err = store.CheckSchemaOf(f.Ctx, "emails")
 	f.Must(err)
 	wantDifferences(t, differences, "made by another version")
 }

@@ -45,9 +45,9 @@ try:
     exec(open("0.py").read())
 except Idle:
     pass
-psycopg.connect(dsn, autocommit=True).execute("select penstock.enqueue_many('mails', %s)", (["{\"path\": \"C:\\\\dir\"}", "temporary", "bad"],))
+psycopg.connect(dsn, autocommit=True).execute("select penstock.enqueue_many('emails', %s)", (["{\"path\": \"C:\\\\dir\"}", "temporary", "bad"],))
 exec(open("1.py").read())
-psycopg.connect(dsn, autocommit=True).execute("select penstock.enqueue_many('mails', array_fill('more'::text, array[11]))")
+psycopg.connect(dsn, autocommit=True).execute("select penstock.enqueue_many('emails', array_fill('more'::text, array[11]))")
 try:
     exec(open("2.py").read())
 except Idle:
@@ -76,7 +76,7 @@ pool.close()
 	}
 	f.wantOutput(f.program(dir, python, "4.py"), append([]string{`{"path": "C:\\dir"}`}, slices.Repeat([]string{"more"}, 11)...)...)
 	f.wantText("{1,2}", "select array_agg(job order by job)::text from sent")
-	f.wantText("(1,0,0,1)", "select (ready + delayed, running, waiting, dead)::text from penstock.queue_status('mails')") // the pause may be over
+	f.wantText("(1,0,0,1)", "select (ready + delayed, running, waiting, dead)::text from penstock.queue_status('emails')") // the pause may be over
 	f.Exec("select penstock.create_inbox('billing')")
 	f.wantOutput(f.program(dir, python, "5.py"), "m1", "\x0a", "\x0b", "\x0c", "m2", "m3", "\x0d", "m4", "\x0e")
 }
@@ -104,28 +104,28 @@ const again = new pg.Client(process.env.DATABASE_URL)
 await again.connect()
 const call = async (sql, ...args) => (await again.query(sql, args)).rows
 const backslash = JSON.stringify({ path: 'C:\\dir' })
-await call('select penstock.enqueue_many($1, $2)', 'mails', ['a', backslash, 'b', 'c', 'd', 'e'])
-const first = (await call('select lease from penstock.claim($1, $2)', 'mails', 1)).map(r => r.lease)
-const leases = (await call('select id, lease from penstock.ack_claim($1, $2, $3)', 'mails', first, 9)).filter(r => r.id).map(r => r.lease)
-await call('select penstock.extend($1, $2, $3), penstock.extend_many($1, $4, $3)', 'mails', leases[0], '1 min', leases)
-await call('select penstock.ack($1, $2)', 'mails', leases[0])
-await call('select penstock.release($1, $2)', 'mails', leases[1])
-await call('select penstock.release_many($1, $2)', 'mails', [leases[2]])
-await call('select penstock.retry($1, $2, $3, $4)', 'mails', leases[3], '1 hour', 'no')
-await call('select penstock.dead_letter($1, $2, $3)', 'mails', leases[4], 'no')
-await call('select penstock.schedule($1, $2, $3, $4)', 'mails', 'daily', '@daily', backslash)
-await call('select penstock.schedule_bytes($1, $2, $3, $4)', 'mails', 'bytes', '@daily', Buffer.from([0, 255]))
+await call('select penstock.enqueue_many($1, $2)', 'emails', ['a', backslash, 'b', 'c', 'd', 'e'])
+const first = (await call('select lease from penstock.claim($1, $2)', 'emails', 1)).map(r => r.lease)
+const leases = (await call('select id, lease from penstock.ack_claim($1, $2, $3)', 'emails', first, 9)).filter(r => r.id).map(r => r.lease)
+await call('select penstock.extend($1, $2, $3), penstock.extend_many($1, $4, $3)', 'emails', leases[0], '1 min', leases)
+await call('select penstock.ack($1, $2)', 'emails', leases[0])
+await call('select penstock.release($1, $2)', 'emails', leases[1])
+await call('select penstock.release_many($1, $2)', 'emails', [leases[2]])
+await call('select penstock.retry($1, $2, $3, $4)', 'emails', leases[3], '1 hour', 'no')
+await call('select penstock.dead_letter($1, $2, $3)', 'emails', leases[4], 'no')
+await call('select penstock.schedule($1, $2, $3, $4)', 'emails', 'daily', '@daily', backslash)
+await call('select penstock.schedule_bytes($1, $2, $3, $4)', 'emails', 'bytes', '@daily', Buffer.from([0, 255]))
 await call('select penstock.publish($1, $2), penstock.publish_bytes($1, $3)', 'orders', backslash, Buffer.from([0, 255]))
 await call('select * from penstock.inbox_in_order($1, $2, $3, $4, $5, $6)', 'billing', 'k', 'm2', 'm1', '{}', backslash)
 await call('select * from penstock.inbox_in_order_bytes($1, $2, $3, $4, $5, $6)', 'billing', 'k', 'm3', 'm2', '{}', Buffer.from([0, 255]))
 await again.end()
 `
 	f.Exec("select penstock.create_inbox('billing')")
-	f.Exec("select penstock.enqueue('mails', 'temporary')")
+	f.Exec("select penstock.enqueue('emails', 'temporary')")
 	f.Must(os.WriteFile(filepath.Join(dir, "docs.mjs"), []byte(blocks[0]+send+more), 0o600))
 	f.wantOutput(f.program(dir, "node", "docs.mjs"), `{"to":"ada@example.org"}`, "\x00\xff")
 	// One of them is to wait for an hour, another for as long as the page says, which may be over.
-	f.wantText("(4,0,t,0,1)", "select (ready + delayed, running, delayed > 0, waiting, dead)::text from penstock.queue_status('mails')")
+	f.wantText("(4,0,t,0,1)", "select (ready + delayed, running, delayed > 0, waiting, dead)::text from penstock.queue_status('emails')")
 	const backslash = `{"path":"C:\\dir"}`
 	f.wantText(backslash, "select convert_from(payload, 'UTF8') from penstock._schedule where name = 'daily'")
 	f.wantText(`\x00ff`, "select payload::text from penstock._schedule where name = 'bytes'")
@@ -138,7 +138,7 @@ type clientDocs struct{ *fixture }
 
 func newClientDocs(t *testing.T) *clientDocs {
 	f := &clientDocs{fixture: newJobs(t, "fifo")}
-	f.Exec("select penstock.create_queue('mails')")
+	f.Exec("select penstock.create_queue('emails')")
 	f.Exec("create table sent (job bigint primary key)")
 	return f
 }

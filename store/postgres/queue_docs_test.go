@@ -33,12 +33,12 @@ func TestQueueDocs(t *testing.T) {
 			t.Errorf("%s: %v", b, err)
 		}
 	}
-	id := f.Number("select coalesce(max(seq), 0) from penstock.mails")
+	id := f.Number("select coalesce(max(seq), 0) from penstock.emails")
 	for _, b := range docblock.Of(t, functionsPage, "sql") {
 		f.Exec(b, pgx.QueryExecModeSimpleProtocol)
 	}
 	f.wantText("report:42 1", "select key || ' ' || count(*) from penstock._scheduled where key = 'report:42' group by key") // three calls, put off at last
-	f.wantText("1", "select count(*)::text from penstock.mails where seq > $1 and headers ->> 'penstock-timeout' = '10' and headers ->> 'penstock-max-attempts' = '3'", id)
+	f.wantText("1", "select count(*)::text from penstock.emails where seq > $1 and headers ->> 'penstock-timeout' = '10' and headers ->> 'penstock-max-attempts' = '3'", id)
 	f.hasFunctions(queuesPage, 3)
 	f.hasFunctions(functionsPage, 27)
 }
@@ -47,19 +47,19 @@ func TestQueueDocs(t *testing.T) {
 func TestRestoreDocs(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
-	f.Exec("select penstock.create_queue('mails'), penstock.create_queue('others')")
-	f.Exec("select penstock.enqueue_many('mails', array(select 'together ' || i from generate_series(1, 10) i)), penstock.enqueue('others', 'x')")
-	f.Exec("select penstock.ack_claim('mails', '{}', 10)")
-	f.Exec("select penstock.ack('mails', lease + 2) from penstock._lease where jobs is not null") // the first
-	f.Exec("select penstock.enqueue_many('mails', '{a,b}', keys => '{k,k}')")
-	f.Exec("select penstock.claim('mails', 5)")
-	f.Exec("select penstock.enqueue('mails', 'delayed', not_before => now() + interval '1 h'), penstock.enqueue('mails', 'ready', headers => '{\"h\": \"1\"}')")
+	f.Exec("select penstock.create_queue('emails'), penstock.create_queue('others')")
+	f.Exec("select penstock.enqueue_many('emails', array(select 'together ' || i from generate_series(1, 10) i)), penstock.enqueue('others', 'x')")
+	f.Exec("select penstock.ack_claim('emails', '{}', 10)")
+	f.Exec("select penstock.ack('emails', lease + 2) from penstock._lease where jobs is not null") // the first
+	f.Exec("select penstock.enqueue_many('emails', '{a,b}', keys => '{k,k}')")
+	f.Exec("select penstock.claim('emails', 5)")
+	f.Exec("select penstock.enqueue('emails', 'delayed', not_before => now() + interval '1 h'), penstock.enqueue('emails', 'ready', headers => '{\"h\": \"1\"}')")
 	blocks := docblock.Of(t, "docs/operations/restore.md", "sql")
 	f.Exec(blocks[0])
-	f.Exec("select penstock.drop_queue('mails')")
-	f.Exec("select penstock.create_queue('mails')")
+	f.Exec("select penstock.drop_queue('emails')")
+	f.Exec("select penstock.create_queue('emails')")
 	f.Exec(blocks[1], pgx.QueryExecModeSimpleProtocol)
-	f.wantText("together 2,together 3,together 4,together 5,together 6,together 7,together 8,together 9,together 10,a,b,ready", "select string_agg(convert_from(payload, 'UTF8'), ',' order by seq) from penstock.mails")
+	f.wantText("together 2,together 3,together 4,together 5,together 6,together 7,together 8,together 9,together 10,a,b,ready", "select string_agg(convert_from(payload, 'UTF8'), ',' order by seq) from penstock.emails")
 	f.wantText("delayed", "select string_agg(convert_from(payload, 'UTF8'), ',') from penstock._scheduled where due < 'infinity'")
 	for _, b := range docblock.Of(t, "docs/internals/background.md", "sql") {
 		f.Exec(b, pgx.QueryExecModeSimpleProtocol)
@@ -92,9 +92,9 @@ func TestQueueDocsInPsql(t *testing.T) {
 	f := newFixture(t, postgres.Options{})
 	f.Exec(`select penstock.create_queue('it''s "odd"'), penstock.create_outbox('Or ders'), penstock.create_inbox('bill''ing')`)
 	blocks := docblock.Of(t, queuesPage, "psql")
-	f.Exec("select penstock.create_queue('mails')")
+	f.Exec("select penstock.create_queue('emails')")
 	inPsql(f.DB, blocks[0])
-	if n := f.Number("select ready + running + dead from penstock.queue_status('mails')"); n != 0 {
+	if n := f.Number("select ready + running + dead from penstock.queue_status('emails')"); n != 0 {
 		t.Errorf("%d jobs are left", n)
 	}
 	inPsql(f.DB, blocks[1])

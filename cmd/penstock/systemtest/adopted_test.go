@@ -113,7 +113,7 @@ func adoptTable(t *testing.T, workers int) *adoptedTable {
 database_url: %q
 relay: {lease: %s, max_in_flight: 300}
 subscriptions:
-  - name: mails
+  - name: billing
     adopt: {preset: dotnet, table: public.outbox_messages, workers: %d, margin: 2s, sweep: 1s, claim_timeout: 5s}
     sink: %q
 `, a.url, shortLease, workers, a.broker.SinkURL())

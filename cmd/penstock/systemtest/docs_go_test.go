@@ -51,7 +51,7 @@ func newGoDocs(t *testing.T, page string, block int) *goDocs {
 	t.Cleanup(d.pool.Close)
 	d.store = postgres.New(d.pool, postgres.Options{})
 	d.must(errors.Join(d.store.Migrate(d.ctx), d.store.CreateOutbox(d.ctx, "orders"), d.store.CreateQueue(d.ctx, "emails", penstock.FIFO),
-		d.store.CreateQueue(d.ctx, "mails", penstock.FIFO), d.store.CreateInbox(d.ctx, "billing", 0)))
+		d.store.CreateInbox(d.ctx, "billing", 0)))
 	_, err = d.pool.Exec(d.ctx, "create table sent (job bigint)")
 	d.must(err)
 	return d
@@ -258,40 +258,40 @@ func TestQueuesInGo(t *testing.T) {
 	}
 	d.in(func(tx pgx.Tx) error {
 		ctx := d.ctx
-		mails := store.Queue("mails")
-		_, err := mails.EnqueueTx(ctx, tx, penstock.NewJob{Key: "customer 7", Payload: body}) // in your own pgx transaction
+		emails := store.Queue("emails")
+		_, err := emails.EnqueueTx(ctx, tx, penstock.NewJob{Key: "customer 7", Payload: body}) // in your own pgx transaction
 		return err
 	})
-	d.wants("select key from penstock.mails", "customer 7")
+	d.wants("select key from penstock.emails", "customer 7")
 
-	mails := store.Queue("mails")
+	emails := store.Queue("emails")
 	ctx, done := d.until(1)
 	handler := func(_ context.Context, job penstock.Job) error {
 		done()
 		return d.check(string(body), string(job.Payload))
 	}
 	var err error
-	err = work.Run(ctx, mails, handler, work.Options{Concurrency: 20})
+	err = work.Run(ctx, emails, handler, work.Options{Concurrency: 20})
 	d.must(err)
 
-	d.enqueue("mails", string(body))
+	d.enqueue("emails", string(body))
 	ctx, done = d.until(1)
 	send := func(_ context.Context, m mail) error {
 		done()
 		return d.check("ann", m.To)
 	}
-	err = work.Run(ctx, mails, work.JSON(func(ctx context.Context, m mail, job penstock.Job) error { return send(ctx, m) }), work.Options{}) // typed
+	err = work.Run(ctx, emails, work.JSON(func(ctx context.Context, m mail, job penstock.Job) error { return send(ctx, m) }), work.Options{}) // typed
 	d.must(err)
 
-	d.enqueue("mails", string(body))
+	d.enqueue("emails", string(body))
 	ctx, done = d.until(1)
 	txHandler := func(ctx context.Context, tx pgx.Tx, job penstock.Job) error {
 		done()
 		return d.check(string(body), string(job.Payload))
 	}
-	err = postgres.WorkTx(ctx, store, "mails", txHandler, work.Options{}) // effects in this database exactly once
+	err = postgres.WorkTx(ctx, store, "emails", txHandler, work.Options{}) // effects in this database exactly once
 	d.must(err)
-	d.wants("select (ready + running + waiting + delayed)::text from penstock.queue_status('mails')", "0")
+	d.wants("select (ready + running + waiting + delayed)::text from penstock.queue_status('emails')", "0")
 }
 
 func TestKindsInGo(t *testing.T) {
@@ -300,9 +300,9 @@ func TestKindsInGo(t *testing.T) {
 	type mail struct {
 		To string `json:"to"`
 	}
-	mails := d.store.Queue("mails")
+	emails := d.store.Queue("emails")
 	for _, kind := range []string{"welcome", "digest"} {
-		_, err := mails.Enqueue(d.ctx, penstock.NewJob{Kind: kind, Payload: []byte(`{"to": "` + kind + `"}`)})
+		_, err := emails.Enqueue(d.ctx, penstock.NewJob{Kind: kind, Payload: []byte(`{"to": "` + kind + `"}`)})
 		d.must(err)
 	}
 	ctx, done := d.until(2)
@@ -325,19 +325,19 @@ func TestKindsInGo(t *testing.T) {
 	mux.Handle("welcome", work.JSON(sendWelcome))
 	mux.Handle("digest", work.JSON(sendDigest), work.Timeout(time.Minute), work.MaxAttempts(3)) // for this kind alone
 	mux.Use(logged)                                                                             // func(work.Handler) work.Handler, for all
-	err := work.Run(ctx, mails, mux.Handler(), work.Options{})
+	err := work.Run(ctx, emails, mux.Handler(), work.Options{})
 	d.must(err)
 	if n := logs.Load(); n != 2 {
 		t.Errorf("the middleware saw %d jobs, want 2", n)
 	}
-	d.wants("select (ready + running + waiting + delayed + dead)::text from penstock.queue_status('mails')", "0")
+	d.wants("select (ready + running + waiting + delayed + dead)::text from penstock.queue_status('emails')", "0")
 }
 
 func TestStepsInGo(t *testing.T) {
 	t.Parallel()
 	d := newGoDocs(t, "docs/guides/queues.md", 2)
-	mails := d.store.Queue("mails")
-	_, err := mails.Enqueue(d.ctx, penstock.NewJob{Payload: []byte("socks")})
+	emails := d.store.Queue("emails")
+	_, err := emails.Enqueue(d.ctx, penstock.NewJob{Payload: []byte("socks")})
 	d.must(err)
 	ctx, done := d.until(2)
 	var charged, shipped atomic.Int32
@@ -365,7 +365,7 @@ func TestStepsInGo(t *testing.T) {
 		}
 		return ship(ctx, job.Payload, receipt)
 	}
-	d.must(work.Run(ctx, mails, handler, work.Options{}))
+	d.must(work.Run(ctx, emails, handler, work.Options{}))
 	if n := charged.Load(); n != 1 {
 		t.Errorf("charged %d times, want once", n)
 	}

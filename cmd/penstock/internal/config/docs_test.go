@@ -81,7 +81,7 @@ func TestExamplesOfPages(t *testing.T) {
 			return []byte(token), nil
 		},
 		LookupEnv: func(name string) (string, bool) {
-			v, ok := map[string]string{"PENSTOCK_DATABASE_URL": env["PENSTOCK_DATABASE_URL"], "MAILS_TOKEN": token + "2"}[name]
+			v, ok := map[string]string{"PENSTOCK_DATABASE_URL": env["PENSTOCK_DATABASE_URL"], "PAYMENTS_TOKEN": token + "2"}[name]
 			return v, ok
 		},
 	}

@@ -57,7 +57,7 @@ The exit code is 3 if any finding is worse than a note, with --fix if one still 
 a deployment can require a clean table.`,
 		Example: `  penstock adopt check --preset dotnet
   penstock adopt check --preset dotnet --table shop.outbox_messages --fix
-  penstock adopt check --config penstock.yaml --subscription mails
+  penstock adopt check --config penstock.yaml --subscription billing
   penstock adopt check --preset debezium --json | jq -r '.findings[] | .severity + " " + .title'`,
 		Args: terminal.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {

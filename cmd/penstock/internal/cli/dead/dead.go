@@ -31,8 +31,8 @@ shows these dead letters as held.
   penstock dead retry orders --key 42          the cause is fixed: send again
   penstock dead resend orders --id ID          send it again as a new message
   penstock dead discard orders --id ID         it is not needed
-  penstock dead list thumbnails                the same verbs for a queue
-  penstock dead list mails                     and for a subscription that adopts a table`,
+  penstock dead list emails                    the same verbs for a queue
+  penstock dead list billing                   and for a subscription that adopts a table`,
 	}
 	return terminal.Group(cmd, listCommand(a), showCommand(a), retryCommand(a), resendCommand(a), discardCommand(a))
 }

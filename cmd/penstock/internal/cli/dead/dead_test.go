@@ -56,13 +56,13 @@ func TestDeadJobsAreActedOnByID(t *testing.T) {
 	a := &cli.App{Stderr: terminal.NewScrubber(io.Discard)}
 	for _, action := range []deadAction{retryDead, discardDead} {
 		c := &jobCrowd{last: 703}
-		n, err := decide(t.Context(), a, &deadJobs{store: c, query: admin.DeadJobQuery{Queue: "mails", Key: "red"}}, 0, action, cli.Consent{Yes: true}, nil)
+		n, err := decide(t.Context(), a, &deadJobs{store: c, query: admin.DeadJobQuery{Queue: "emails", Key: "red"}}, 0, action, cli.Consent{Yes: true}, nil)
 		if err != nil || n.chosen != 703 || n.done != 703 {
 			t.Errorf("%s: %+v, %v", action.verb, n, err)
 		}
 		next := int64(1)
 		for _, q := range c.acted {
-			if len(q.IDs) == 0 || len(q.IDs) > largestPage || q.IDs[0] != next || q.Queue != "mails" {
+			if len(q.IDs) == 0 || len(q.IDs) > largestPage || q.IDs[0] != next || q.Queue != "emails" {
 				t.Fatalf("%s: acts on %d jobs from %v of %q", action.verb, len(q.IDs), q.IDs, q.Queue)
 			}
 			next = q.IDs[len(q.IDs)-1] + 1

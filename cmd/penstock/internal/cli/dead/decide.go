@@ -75,7 +75,7 @@ follow once it is delivered.
 --all takes all of them and asks first. Without a terminal it needs --yes.`
 	cmd.Example = `  penstock dead retry orders --id 018f3c…
   penstock dead retry orders --subscription billing --error 'no such queue'
-  penstock dead retry thumbnails --error 'disk full'
+  penstock dead retry emails --error 'mailbox full'
   penstock dead retry orders --all --yes`
 	return cmd
 }
@@ -94,7 +94,7 @@ those and no others, even if there are more meanwhile. Without a terminal it nee
 --yes.`
 	cmd.Example = `  penstock dead discard orders --id 018f3c…
   penstock dead discard orders --subscription billing --topic order.test --older-than 7d
-  penstock dead discard thumbnails --id 4711
+  penstock dead discard emails --id 4711
   penstock dead discard orders --all --yes`
 	return cmd
 }
@@ -112,7 +112,7 @@ The dead letters are kept, or with --discard deleted, each after it was sent.
 ` + deadSelectorsHelp + `
 --all takes all of them and asks first. Without a terminal it needs --yes.`
 	cmd.Example = `  penstock dead resend orders --id 018f3c…
-  penstock dead resend thumbnails --error 'disk full' --discard`
+  penstock dead resend emails --error 'mailbox full' --discard`
 	return cmd
 }
 

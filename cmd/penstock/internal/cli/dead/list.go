@@ -33,9 +33,9 @@ them.
 the payload: show has it.`,
 		Example: `  penstock dead list orders
   penstock dead list orders --subscription billing --error 'no such queue' --newer-than 1h
-  penstock dead list thumbnails --group acme
-  penstock dead list mails --kind welcome
-  penstock dead list thumbnails --group ''            # the jobs without a group
+  penstock dead list emails --group acme
+  penstock dead list emails --kind welcome
+  penstock dead list emails --group ''                # the jobs without a group
   penstock dead list orders --json | jq -r .error | sort | uniq -c | sort -rn`,
 		Args: terminal.Exactly("OUTBOX|QUEUE|SUBSCRIPTION"),
 		RunE: func(cmd *cobra.Command, args []string) error {

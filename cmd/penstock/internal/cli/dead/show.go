@@ -28,7 +28,7 @@ with the times of the attempts.
 A payload that is not text is shown as base64. Long ones are cut off unless --full is
 given; --json is never cut, and penstock publish and enqueue take its payload.`,
 		Example: `  penstock dead show orders 018f3c…
-  penstock dead show thumbnails 4711
+  penstock dead show emails 4711
   penstock dead show orders --seq 4711 --subscription billing --full
   penstock dead show orders 018f3c… --json | jq -r .payload`,
 		Args: terminal.Args(cobra.RangeArgs(0, 2)),

@@ -17,8 +17,8 @@ func TestTwoSecondsAreNotEnough(t *testing.T) {
 	compared := func(check string, s admin.SubscriptionStatus, held time.Duration, over time.Duration) doctor.Finding {
 		t.Helper()
 		s.Subscription, s.Backlog, s.OldestAge, s.Holder, s.LeaseUntil = "billing", 100, time.Hour, "r1", at.Add(time.Hour)
-		q := admin.QueueStatus{Queue: "mails", Ready: 10, Running: 1, OldestAge: time.Hour}
-		jobs := []doctor.Running{{Queue: "mails", ID: 1, Lease: 1, Worker: "w", Attempt: 1, Age: time.Hour, Expired: -time.Minute, Held: held}}
+		q := admin.QueueStatus{Queue: "emails", Ready: 10, Running: 1, OldestAge: time.Hour}
+		jobs := []doctor.Running{{Queue: "emails", ID: 1, Lease: 1, Worker: "w", Attempt: 1, Age: time.Hour, Expired: -time.Minute, Held: held}}
 		now := look{at, []admin.OutboxStatus{{Outbox: "orders", Bytes: 2 << 20, Subscriptions: []admin.SubscriptionStatus{s}}}, []admin.QueueStatus{q}, jobs, false}
 		if check == doctor.CheckBacklog {
 			s.Backlog = 50
@@ -53,7 +53,7 @@ func TestTwoSecondsAreNotEnough(t *testing.T) {
 	}
 	for of, now := range map[string]look{
 		"outboxes": {at: at, outboxes: []admin.OutboxStatus{}},
-		"queues":   {at: at, queues: []admin.QueueStatus{{Queue: "mails"}}},
+		"queues":   {at: at, queues: []admin.QueueStatus{{Queue: "emails"}}},
 		"nothing":  {at: at},
 	} {
 		for _, f := range compare(now, now, -1, o) {

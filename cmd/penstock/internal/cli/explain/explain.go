@@ -55,7 +55,7 @@ there is a plan instead of figures.
 
 The exit code is 3 if a statement reads far more than it returns.`,
 		Example: `  penstock explain orders
-  penstock explain mails --json | jq '.statements[] | select(.slow)'`,
+  penstock explain emails --json | jq '.statements[] | select(.slow)'`,
 		Args: terminal.Exactly("OUTBOX|QUEUE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			store, err := cli.OpenWith[doctor.Explainer](cmd.Context(), a, "plans to explain")

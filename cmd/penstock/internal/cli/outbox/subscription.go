@@ -56,7 +56,7 @@ For an adopted table give NAME alone, even if no configuration names it any more
 table's rows stay as they are: undelivered ones wait for its next reader.`,
 		Example: `  penstock subscription drop orders billing
   penstock subscription drop orders billing --yes
-  penstock subscription drop mails --config penstock.yaml`,
+  penstock subscription drop billing --config penstock.yaml`,
 		Args: terminal.Args(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()

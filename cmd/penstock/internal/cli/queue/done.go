@@ -45,10 +45,10 @@ payloads.
   report   the last report of its worker
 
 --json prints one object per line, with the failures of earlier attempts.`,
-		Example: `  penstock queue set thumbnails --keep-done 24h
-  penstock queue done thumbnails
-  penstock queue done thumbnails --id 4711 --json
-  penstock queue done thumbnails --kind resize --limit 20`,
+		Example: `  penstock queue set emails --keep-done 24h
+  penstock queue done emails
+  penstock queue done emails --id 4711 --json
+  penstock queue done emails --kind welcome --limit 20`,
 		Args: terminal.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, now := cmd.Context(), time.Now()

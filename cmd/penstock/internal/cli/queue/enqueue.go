@@ -112,15 +112,15 @@ at its end and must not change before.
 
 Applications do not need this verb: they insert into the queue in their own
 transaction. It is for trying things, and for scripts.`,
-		Example: `  penstock enqueue thumbnails '{"photo":17}'
-  penstock enqueue mails --kind welcome '{"user":42}'
-  penstock enqueue mails --key user-42 --delay 10m 'reminder'
-  penstock enqueue mails --dedup-key welcome-42 --not-before '2026-12-01 08:00' 'welcome'
+		Example: `  penstock enqueue emails '{"to":"ann@example.org"}'
+  penstock enqueue emails --kind welcome '{"user":42}'
+  penstock enqueue emails --key user-42 --delay 10m 'reminder'
+  penstock enqueue emails --dedup-key welcome-42 --not-before '2026-12-01 08:00' 'welcome'
   penstock enqueue reports --unique-key report-42 --on-conflict replace '{"report":42}'
-  penstock enqueue alerts --deadline 15m --max-attempts 3 --timeout 10s 'door open'
+  penstock enqueue emails --deadline 5m --max-attempts 3 --timeout 10s 'Your code is 1234'
   penstock enqueue reports - --group acme --priority -5 -H content-type=application/pdf < report.pdf
-  penstock enqueue thumbnails --file jobs.jsonl --once
-  printf '{"key":"%s","payload":"hello"}\n' a b c | penstock enqueue thumbnails --json`,
+  penstock enqueue emails --file jobs.jsonl --once
+  printf '{"key":"%s","payload":"hello"}\n' a b c | penstock enqueue emails --json`,
 		Args: terminal.Args(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()

@@ -30,8 +30,8 @@ Several flags grant each of them. A grant that exists already is not an error. A
 ends with "revoke", "drop owned by ROLE" or with the queue.
 
 penstock outbox grant is for relays and for applications that publish.`
-	cmd.Example = `  penstock queue grant mails webshop --enqueue
-  penstock queue grant mails mail_worker --work
-  penstock queue grant mails oncall --operate`
+	cmd.Example = `  penstock queue grant emails webshop --enqueue
+  penstock queue grant emails mail_worker --work
+  penstock queue grant emails oncall --operate`
 	return cmd
 }

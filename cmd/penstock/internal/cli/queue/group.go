@@ -26,9 +26,9 @@ func groupCommand(a *cli.App) *cobra.Command {
 run at a time, and how many start in a time. It also gives the group a weight among
 others. A group can also be held for a while.
 
-  penstock queue group set mails shop-17 --max-running 5 --rate 60/1m
-  penstock queue group hold mails shop-17 5m --reason 'answered 429'
-  penstock queue group list mails`,
+  penstock queue group set emails shop-17 --max-running 5 --rate 60/1m
+  penstock queue group hold emails shop-17 5m --reason 'answered 429'
+  penstock queue group list emails`,
 	}
 	return terminal.Group(cmd, groupSetCommand(a), groupHoldCommand(a), groupListCommand(a))
 }
@@ -54,10 +54,10 @@ policy any more. GROUP '*' stands for each group without a policy.
                   turn, 1 unless it is given
 
 Jobs that run are left alone. A job that has to wait spends no attempt.`,
-		Example: `  penstock queue group set mails shop-17 --max-running 5
-  penstock queue group set mails shop-18 --rate 60/1m --burst 10 --weight 4
-  penstock queue group set mails '*' --max-running 1
-  penstock queue group set mails shop-17`,
+		Example: `  penstock queue group set emails shop-17 --max-running 5
+  penstock queue group set emails shop-18 --rate 60/1m --burst 10 --weight 4
+  penstock queue group set emails '*' --max-running 1
+  penstock queue group set emails shop-17`,
 		Args: terminal.Exactly("QUEUE", "GROUP"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
@@ -119,8 +119,8 @@ func groupHoldCommand(a *cli.App) *cobra.Command {
 		Short: "Let no job of a group start for a while",
 		Long: `Let no job of a group start for a time from now. It does not shorten an earlier hold, and
 0 ends that. Jobs that run are left alone. To stop all groups, use penstock queue pause.`,
-		Example: `  penstock queue group hold mails shop-17 5m --reason 'its server answered 429'
-  penstock queue group hold mails shop-17 0`,
+		Example: `  penstock queue group hold emails shop-17 5m --reason 'its server answered 429'
+  penstock queue group hold emails shop-17 0`,
 		Args: terminal.Exactly("QUEUE", "GROUP", "DURATION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
@@ -163,8 +163,8 @@ func groupListCommand(a *cli.App) *cobra.Command {
 		Short: "List groups with a policy, and those that are held",
 		Long: `List the groups of a queue that have a policy or are held. penstock status --groups shows
 how many jobs each group has.`,
-		Example: `  penstock queue group list mails
-  penstock queue group list mails --json`,
+		Example: `  penstock queue group list emails
+  penstock queue group list emails --json`,
 		Args: terminal.Exactly("QUEUE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()

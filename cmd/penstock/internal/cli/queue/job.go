@@ -32,9 +32,9 @@ its worker learns of it when it next extends the lease: penstock work then kills
 command. Dead letters are not jobs any more: penstock dead discard deletes them.
 
 It prints how many there were. A job that is done already is not an error.`,
-		Example: `  penstock job cancel thumbnails 4711
-  penstock job cancel mails 4711 4712 4713 --json
-  penstock job cancel mails "$(penstock enqueue mails 'never mind')"`,
+		Example: `  penstock job cancel emails 4711
+  penstock job cancel emails 4711 4712 4713 --json
+  penstock job cancel emails "$(penstock enqueue emails 'never mind')"`,
 		Args: terminal.Args(cobra.MinimumNArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()

@@ -24,9 +24,9 @@ func Command(a *cli.App) *cobra.Command {
 		Long: `A queue is a table of jobs in your own database. Applications insert jobs in their own
 transactions, and workers run each job until it is done.
 
-  penstock queue create thumbnails
-  penstock enqueue thumbnails '{"photo":17}'
-  penstock work thumbnails --exec './make-thumbnail'
+  penstock queue create emails
+  penstock enqueue emails '{"to":"ann@example.org"}'
+  penstock work emails --exec './send-mail'
   penstock status`,
 	}
 	return terminal.Group(cmd, createCommand(a), setCommand(a), pauseCommand(a, true), pauseCommand(a, false), listCommand(a), groupCommand(a), doneCommand(a), grantCommand(a), dropCommand(a))
@@ -65,8 +65,8 @@ names of small letters, digits and underscores need no quoting in SQL.
 --order says which job of one priority runs first: the oldest (fifo) or the newest
 (lifo). It cannot be changed later. penstock queue set explains the other flags and
 changes their settings.`,
-		Example: `  penstock queue create thumbnails
-  penstock queue create thumbnails --if-missing
+		Example: `  penstock queue create emails
+  penstock queue create emails --if-missing
   penstock queue create previews --order lifo --max-attempts 3 --max-running 20`,
 		Args: terminal.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -150,8 +150,8 @@ func dropCommand(a *cli.App) *cobra.Command {
 	cmd.Long = `Drop a queue with its jobs, schedules and dead letters. Its workers report that it is
 missing, and keep trying. It says how many jobs there are and asks for the queue's name.
 Without a terminal it refuses unless --yes is given.`
-	cmd.Example = `  penstock queue drop thumbnails
-  penstock queue drop thumbnails --yes`
+	cmd.Example = `  penstock queue drop emails
+  penstock queue drop emails --yes`
 	return cmd
 }
 

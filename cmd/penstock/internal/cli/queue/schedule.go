@@ -62,8 +62,8 @@ has not ended. It may be ready, run, or wait to be tried again. A dead letter ha
 
 A paused schedule that is set again stays paused.`,
 		Example: `  penstock schedule set reports nightly --cron '30 4 * * *' '{"days":1}'
-  penstock schedule set mails digest --cron @hourly --key digest --priority 5
-  penstock schedule set mails digest --cron @hourly --dedup-key digest
+  penstock schedule set emails digest --cron @hourly --key digest --priority 5
+  penstock schedule set emails digest --cron @hourly --dedup-key digest
   penstock schedule set stock sync --cron '*/5 * * * *' --skip-overlap
   penstock schedule set reports weekly --cron '0 6 * * 1' - < parameters.json`,
 		Args: terminal.Args(cobra.RangeArgs(2, 3)),

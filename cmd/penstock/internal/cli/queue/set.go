@@ -118,10 +118,10 @@ hold for jobs that are in the queue already.
                   not enqueued
   --keep-done     for this time jobs are kept after they are done: penstock queue
                   done lists them. --keep-done-bytes limits their size`,
-		Example: `  penstock queue set thumbnails --max-attempts 5
-  penstock queue set mails --max-running 3 --dedup-window 1d
-  penstock queue set mails --max-running unlimited --rate 100/1s
-  penstock queue set mails --keep-done 24h`,
+		Example: `  penstock queue set emails --max-attempts 5
+  penstock queue set emails --max-running 3 --dedup-window 1d
+  penstock queue set emails --max-running unlimited --rate 100/1s
+  penstock queue set emails --keep-done 24h`,
 		Args: terminal.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
@@ -150,15 +150,15 @@ func pauseCommand(a *cli.App, pause bool) *cobra.Command {
 		Use:   "resume NAME",
 		Short: "Let the jobs of a paused queue run again",
 		Long:  `Let the jobs of a queue run again. One that is not paused stays as it is.`,
-		Example: `  penstock queue resume mails
-  penstock queue resume mails --json`,
+		Example: `  penstock queue resume emails
+  penstock queue resume emails --json`,
 	}
 	if pause {
 		cmd.Use, cmd.Short = "pause NAME", "Pause a queue (running jobs finish)"
 		cmd.Long = `Let no job of a queue begin until penstock queue resume. Meanwhile jobs can be
 enqueued, and running jobs finish: penstock status shows when none runs any more.`
-		cmd.Example = `  penstock queue pause mails
-  penstock queue pause mails --json`
+		cmd.Example = `  penstock queue pause emails
+  penstock queue pause emails --json`
 	}
 	cmd.Args = terminal.Exactly("NAME")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -93,7 +93,7 @@ the next relay sends the unconfirmed messages, exit code 130.`,
   penstock relay --outbox orders --subscription billing --topic 'order.>' --header 'region=eu' --sink nats://localhost:4222
   penstock relay --outbox orders --sink amqp://localhost/ --max-attempts 10 --on-dead hold
   penstock relay --outbox orders --sink amqp://localhost/ --format 'cloudevents?mode=structured'
-  penstock relay --outbox orders --sink queue:mails
+  penstock relay --outbox orders --sink queue:emails
   penstock relay --adopt dotnet --table shop.outbox_messages --workers 5 --sink amqp://localhost/
   penstock relay --config penstock.yaml
   penstock relay --config penstock.yaml --subscription billing`,

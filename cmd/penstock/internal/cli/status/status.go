@@ -81,7 +81,7 @@ The tables are at most 80 columns wide: long names are cut. --wide shows names i
 and every column. --json has every field.`,
 		Example: `  penstock status
   penstock status orders --watch
-  penstock status thumbnails --groups
+  penstock status emails --groups
   penstock status --wide
   penstock status --json | jq '.outboxes[].subscriptions[].backlog, .queues[].ready'`,
 		Args: terminal.Args(cobra.MaximumNArgs(1)),

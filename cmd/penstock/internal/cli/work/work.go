@@ -99,11 +99,11 @@ the lease to end.
 
 Without QUEUE it runs the workers of the configuration file, for all queues in it
 (docs/reference/configuration.md). penstock relay runs them next to its subscriptions.`,
-		Example: `  penstock work thumbnails --exec './make-thumbnail'
-  penstock work mails --exec 'sendmail -t || exit 75' --concurrency 4 --timeout 30s
+		Example: `  penstock work emails --exec './send-mail'
+  penstock work emails --exec 'sendmail -t || exit 75' --concurrency 4 --timeout 30s
   penstock work reports --group acme --exec 'exec ./report --days "$(jq -e .days)"' --output discard
-  penstock work thumbnails --http https://fn.example.com/thumbnail --concurrency 50 --timeout 60s
-  penstock work mails --kind welcome --exec ./send-welcome
+  penstock work emails --http https://fn.example.com/mail --concurrency 50 --timeout 60s
+  penstock work emails --kind welcome --exec ./send-welcome
   penstock work --config penstock.yaml
   penstock work reports --all-groups --exec './report "$PENSTOCK_JOB_GROUP"'`,
 		Args: func(cmd *cobra.Command, args []string) error {
