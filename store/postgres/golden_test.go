@@ -25,12 +25,12 @@ const goldenServer = 15
 // there is what differs from that one, as diff shows it.
 var goldenParts = []struct{ name, says, relations, functions, queue, like string }{
 	{name: "shared.sql", says: "What is there once, with the functions that take a name. Of a function that stands word for word in a file of store/postgres there is only the name of that file, in which {schema} stands for penstock.",
-		relations: "c.relname !~ '^_?(mails|stack|archived|orders)([.]|$)' and c.relname !~ '^__inbox'", functions: "p.proname !~ '^(_|dequeue_)(mails|stack|archived)([.]|$)' and p.proname !~ '^__inbox'"},
+		relations: "c.relname !~ '^_?(emails|stack|archived|orders)([.]|$)' and c.relname !~ '^__inbox'", functions: "p.proname !~ '^(_|dequeue_)(emails|stack|archived)([.]|$)' and p.proname !~ '^__inbox'"},
 	{name: "outbox.sql", says: "The outbox orders.", relations: "c.relname ~ '^_?orders([.]|$)'", functions: "false"},
-	{name: "queue_fifo.sql", says: "The queue mails, of first in, first out.", queue: "mails"},
-	{name: "queue_lifo.diff", says: "What is different in a queue of last in, first out: a line with - is in queue_fifo.sql only, one with + is here only. The queue is shown as mails here, too.",
+	{name: "queue_fifo.sql", says: "The queue emails, of first in, first out.", queue: "emails"},
+	{name: "queue_lifo.diff", says: "What is different in a queue of last in, first out: a line with - is in queue_fifo.sql only, one with + is here only. The queue is shown as emails here, too.",
 		queue: "stack", like: "queue_fifo.sql"},
-	{name: "queue_history.diff", says: "What is different in a queue that keeps what is done: a line with - is in queue_fifo.sql only, one with + is here only. The queue is shown as mails here, too.",
+	{name: "queue_history.diff", says: "What is different in a queue that keeps what is done: a line with - is in queue_fifo.sql only, one with + is here only. The queue is shown as emails here, too.",
 		queue: "archived", like: "queue_fifo.sql"},
 	{name: "inbox.sql", says: "The inbox of billing.", relations: "c.relname ~ '^__inbox'", functions: "p.proname ~ '^__inbox'"},
 }
@@ -53,10 +53,10 @@ func TestGolden(t *testing.T) {
 	if version := f.Number("select current_setting('server_version_num')::int / 10000"); version != goldenServer {
 		t.Skipf("the files are as PostgreSQL %d writes definitions, this is %d", goldenServer, version)
 	}
-	f.Exec("select penstock.create_queue('mails'), penstock.create_inbox('billing')")
+	f.Exec("select penstock.create_queue('emails'), penstock.create_inbox('billing')")
 	f.Exec("select setval(pg_get_serial_sequence('penstock._queue', 'id'), 7000000)") // a number that is nothing else in their texts
 	f.Exec("select penstock.create_queue('stack', 'lifo'), penstock.create_queue('archived'), penstock.set_queue('archived', keep_done => '1 day')")
-	asMails := map[string]*strings.Replacer{"mails": strings.NewReplacer(), "stack": strings.NewReplacer("stack", "mails", "7000001", "1"), "archived": strings.NewReplacer("archived", "mails", "7000002", "1")}
+	asEmails := map[string]*strings.Replacer{"emails": strings.NewReplacer(), "stack": strings.NewReplacer("stack", "emails", "7000001", "1"), "archived": strings.NewReplacer("archived", "emails", "7000002", "1")}
 	g := &golden{fixture: f, said: schemaComments(t), order: functionOrder(t)}
 	g.madeFromFiles()
 	parts := map[string]string{}
@@ -67,7 +67,7 @@ func TestGolden(t *testing.T) {
 		}
 		got := g.write(part.relations, part.functions)
 		if part.like != "" {
-			got = "\n" + difference(parts[part.like], asMails[part.queue].Replace(got))
+			got = "\n" + difference(parts[part.like], asEmails[part.queue].Replace(got))
 		}
 		parts[part.name] = got
 		got = commented(part.says+" As it stands in the database, with the comments of store/postgres/schema; TestGolden compares it, and -update writes it.") + got
@@ -88,8 +88,8 @@ func TestQueuesDifferByNameOnly(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
 	f.Exec("select setval(pg_get_serial_sequence('penstock._queue', 'id'), 7000000)") // else a number of the text is taken for it
-	f.Exec("select penstock.create_queue('mails'), penstock.create_queue('news'), penstock.create_queue('stack', 'lifo'), penstock.create_queue('heap', 'lifo')")
-	for _, pair := range [][2]string{{"mails", "news"}, {"stack", "heap"}} {
+	f.Exec("select penstock.create_queue('emails'), penstock.create_queue('news'), penstock.create_queue('stack', 'lifo'), penstock.create_queue('heap', 'lifo')")
+	for _, pair := range [][2]string{{"emails", "news"}, {"stack", "heap"}} {
 		f.wantText("27 {}", `
 			with plain as (
 				select p.proname, regexp_replace(replace(p.prosrc, $2, $1), q.id::text, 'ID', 'g') as text, q.name = $1 as first
@@ -209,7 +209,7 @@ var madeAs = map[string]string{"{flags}": "{raise}"}
 
 var macro = regexp.MustCompile(`\{(\w+)\}`)
 
-var partOf = regexp.MustCompile(`^(?:_(?:mails|stack|archived)|__inbox\.\d+)\.(\w+)$|^(dequeue_)\w+$`)
+var partOf = regexp.MustCompile(`^(?:_(?:emails|stack|archived)|__inbox\.\d+)\.(\w+)$|^(dequeue_)\w+$`)
 
 func (g *golden) functionsOf(which string) (all []goldenFunction) {
 	g.Helper()

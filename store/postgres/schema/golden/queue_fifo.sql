@@ -1,56 +1,56 @@
--- The queue mails, of first in, first out. As it stands in the database, with the comments of store/postgres/schema; TestGolden
+-- The queue emails, of first in, first out. As it stands in the database, with the comments of store/postgres/schema; TestGolden
 -- compares it, and -update writes it.
 
-create table penstock.mails (
+create table penstock.emails (
     xid xid8 not null default pg_current_xact_id(),
-    seq bigint not null default nextval('penstock."_mails.seq"'::regclass),
+    seq bigint not null default nextval('penstock."_emails.seq"'::regclass),
     created_at timestamp with time zone not null default clock_timestamp(),
     id bigint,
     attempt integer not null default 0,
     priority smallint not null default 0,
-    slot smallint not null default ((pg_sequence_last_value('penstock."_mails.ring"'::regclass) % (1024)::bigint))::smallint,
+    slot smallint not null default ((pg_sequence_last_value('penstock."_emails.ring"'::regclass) % (1024)::bigint))::smallint,
     group_key text collate "C" not null default ''::text,
     key text collate "C",
     headers jsonb,
     payload bytea not null,
     failures jsonb
 ) partition by LIST (slot);
-CREATE TRIGGER zz_validate BEFORE INSERT OR UPDATE ON penstock.mails FOR EACH ROW EXECUTE FUNCTION penstock._validate_job('penstock."_mails.flags"');
-alter table penstock.mails enable always trigger zz_validate;
+CREATE TRIGGER zz_validate BEFORE INSERT OR UPDATE ON penstock.emails FOR EACH ROW EXECUTE FUNCTION penstock._validate_job('penstock."_emails.flags"');
+alter table penstock.emails enable always trigger zz_validate;
 
-create table penstock."_mails.0" partition of penstock.mails FOR VALUES IN ('0') with (autovacuum_enabled=false, toast.autovacuum_enabled=false);
-CREATE UNIQUE INDEX "_mails.0_group_key_priority_seq_idx" ON penstock."_mails.0" USING btree (group_key, priority, seq);
-CREATE INDEX "_mails.0_id_idx" ON penstock."_mails.0" USING btree (id) WHERE (id IS NOT NULL);
-CREATE INDEX "_mails.0_key_id_seq_idx" ON penstock."_mails.0" USING btree (key, id, seq) WHERE (key IS NOT NULL);
-CREATE INDEX "_mails.0_xid_idx" ON penstock."_mails.0" USING btree (xid);
-alter table penstock."_mails.0" replica identity using index penstock."_mails.0_group_key_priority_seq_idx";
+create table penstock."_emails.0" partition of penstock.emails FOR VALUES IN ('0') with (autovacuum_enabled=false, toast.autovacuum_enabled=false);
+CREATE UNIQUE INDEX "_emails.0_group_key_priority_seq_idx" ON penstock."_emails.0" USING btree (group_key, priority, seq);
+CREATE INDEX "_emails.0_id_idx" ON penstock."_emails.0" USING btree (id) WHERE (id IS NOT NULL);
+CREATE INDEX "_emails.0_key_id_seq_idx" ON penstock."_emails.0" USING btree (key, id, seq) WHERE (key IS NOT NULL);
+CREATE INDEX "_emails.0_xid_idx" ON penstock."_emails.0" USING btree (xid);
+alter table penstock."_emails.0" replica identity using index penstock."_emails.0_group_key_priority_seq_idx";
 
-create table penstock."_mails.1" partition of penstock.mails FOR VALUES IN ('1') with (autovacuum_enabled=false, toast.autovacuum_enabled=false);
-CREATE UNIQUE INDEX "_mails.1_group_key_priority_seq_idx" ON penstock."_mails.1" USING btree (group_key, priority, seq);
-CREATE INDEX "_mails.1_id_idx" ON penstock."_mails.1" USING btree (id) WHERE (id IS NOT NULL);
-CREATE INDEX "_mails.1_key_id_seq_idx" ON penstock."_mails.1" USING btree (key, id, seq) WHERE (key IS NOT NULL);
-CREATE INDEX "_mails.1_xid_idx" ON penstock."_mails.1" USING btree (xid);
-alter table penstock."_mails.1" replica identity using index penstock."_mails.1_group_key_priority_seq_idx";
+create table penstock."_emails.1" partition of penstock.emails FOR VALUES IN ('1') with (autovacuum_enabled=false, toast.autovacuum_enabled=false);
+CREATE UNIQUE INDEX "_emails.1_group_key_priority_seq_idx" ON penstock."_emails.1" USING btree (group_key, priority, seq);
+CREATE INDEX "_emails.1_id_idx" ON penstock."_emails.1" USING btree (id) WHERE (id IS NOT NULL);
+CREATE INDEX "_emails.1_key_id_seq_idx" ON penstock."_emails.1" USING btree (key, id, seq) WHERE (key IS NOT NULL);
+CREATE INDEX "_emails.1_xid_idx" ON penstock."_emails.1" USING btree (xid);
+alter table penstock."_emails.1" replica identity using index penstock."_emails.1_group_key_priority_seq_idx";
 
-create table penstock."_mails.2" partition of penstock.mails FOR VALUES IN ('2') with (autovacuum_enabled=false, toast.autovacuum_enabled=false);
-CREATE UNIQUE INDEX "_mails.2_group_key_priority_seq_idx" ON penstock."_mails.2" USING btree (group_key, priority, seq);
-CREATE INDEX "_mails.2_id_idx" ON penstock."_mails.2" USING btree (id) WHERE (id IS NOT NULL);
-CREATE INDEX "_mails.2_key_id_seq_idx" ON penstock."_mails.2" USING btree (key, id, seq) WHERE (key IS NOT NULL);
-CREATE INDEX "_mails.2_xid_idx" ON penstock."_mails.2" USING btree (xid);
-alter table penstock."_mails.2" replica identity using index penstock."_mails.2_group_key_priority_seq_idx";
+create table penstock."_emails.2" partition of penstock.emails FOR VALUES IN ('2') with (autovacuum_enabled=false, toast.autovacuum_enabled=false);
+CREATE UNIQUE INDEX "_emails.2_group_key_priority_seq_idx" ON penstock."_emails.2" USING btree (group_key, priority, seq);
+CREATE INDEX "_emails.2_id_idx" ON penstock."_emails.2" USING btree (id) WHERE (id IS NOT NULL);
+CREATE INDEX "_emails.2_key_id_seq_idx" ON penstock."_emails.2" USING btree (key, id, seq) WHERE (key IS NOT NULL);
+CREATE INDEX "_emails.2_xid_idx" ON penstock."_emails.2" USING btree (xid);
+alter table penstock."_emails.2" replica identity using index penstock."_emails.2_group_key_priority_seq_idx";
 
-create sequence penstock."_mails.expired" minvalue 0; -- holds 0
-create sequence penstock."_mails.fast_path" minvalue 0; -- holds 0
-create sequence penstock."_mails.flags" minvalue 0; -- holds 65536
-create sequence penstock."_mails.maintained" minvalue 0; -- holds 0
-create sequence penstock."_mails.next" minvalue 0; -- holds 0
-create sequence penstock."_mails.ring" minvalue 0; -- holds 0
-create sequence penstock."_mails.seen" minvalue 0; -- holds 0
-create sequence penstock."_mails.seq";
+create sequence penstock."_emails.expired" minvalue 0; -- holds 0
+create sequence penstock."_emails.fast_path" minvalue 0; -- holds 0
+create sequence penstock."_emails.flags" minvalue 0; -- holds 65536
+create sequence penstock."_emails.maintained" minvalue 0; -- holds 0
+create sequence penstock."_emails.next" minvalue 0; -- holds 0
+create sequence penstock."_emails.ring" minvalue 0; -- holds 0
+create sequence penstock."_emails.seen" minvalue 0; -- holds 0
+create sequence penstock."_emails.seq";
 
 -- enqueue writes one job and returns its id; of a duplicate, the first one's. Mostly it is one expression and a plain INSERT, at
 -- which the queue's trigger looks; without a search_path, as dequeue_NAME. _place handles a delay, a dedup key and a unique key.
-CREATE OR REPLACE FUNCTION penstock."_mails.enqueue"(payload bytea, key text, group_key text, priority integer, not_before timestamp with time zone, dedup_key text, headers jsonb)
+CREATE OR REPLACE FUNCTION penstock."_emails.enqueue"(payload bytea, key text, group_key text, priority integer, not_before timestamp with time zone, dedup_key text, headers jsonb)
  RETURNS bigint
  LANGUAGE plpgsql
  SECURITY DEFINER
@@ -61,14 +61,14 @@ declare
 begin
     if not_before is null and dedup_key is null and headers operator(pg_catalog.->>) 'penstock-unique-key' is null and coalesce(priority, 0) operator(pg_catalog.>=) '-16' and coalesce(priority, 0) operator(pg_catalog.<=) '15'
        and coalesce(pg_catalog.current_setting('penstock.deduplicated_0', true), '') operator(pg_catalog.=) '' then
-        insert into penstock.mails (key, group_key, priority, headers, payload)
+        insert into penstock.emails (key, group_key, priority, headers, payload)
         values (key, coalesce(group_key, ''), coalesce(priority, 0), headers, payload) returning seq into made;
         return made;
     end if;
     key := coalesce(key, headers operator(pg_catalog.->>) 'penstock-unique-key');
-    select x.* into placed from penstock._place(1, 'penstock."_mails.seq"'::pg_catalog.regclass, array[payload], array[key], array[group_key], array[priority], array[not_before], array[dedup_key], array[headers]) x;
+    select x.* into placed from penstock._place(1, 'penstock."_emails.seq"'::pg_catalog.regclass, array[payload], array[key], array[group_key], array[priority], array[not_before], array[dedup_key], array[headers]) x;
     if not placed.known[1] and (not_before operator(pg_catalog.>) placed.at) is not true then
-        insert into penstock.mails (seq, key, group_key, priority, headers, payload)
+        insert into penstock.emails (seq, key, group_key, priority, headers, payload)
         values (placed.ids[1], key, coalesce(group_key, ''), coalesce(priority, 0), headers, payload);
     end if;
     return placed.ids[1];
@@ -76,7 +76,7 @@ end $function$;
 
 -- enqueue_many writes a job for each payload and returns their ids in order. It writes them with one INSERT. _place handles
 -- delays, dedup keys and unique keys before that.
-CREATE OR REPLACE FUNCTION penstock."_mails.enqueue_many"(payloads bytea[], keys text[], group_keys text[], priorities integer[], not_befores timestamp with time zone[], dedup_keys text[], headers jsonb[])
+CREATE OR REPLACE FUNCTION penstock."_emails.enqueue_many"(payloads bytea[], keys text[], group_keys text[], priorities integer[], not_befores timestamp with time zone[], dedup_keys text[], headers jsonb[])
  RETURNS SETOF bigint
  LANGUAGE plpgsql
  SECURITY DEFINER
@@ -98,8 +98,8 @@ begin
         end if;
     end if;
     if one or array_remove(not_befores, null) <> '{}' or array_remove(dedup_keys, null) <> '{}' or current_setting('penstock.deduplicated_0', true) <> '' then
-        select * into placed from penstock._place(1, 'penstock."_mails.seq"'::pg_catalog.regclass, payloads, keys, group_keys, priorities, not_befores, dedup_keys, headers);
-        insert into penstock.mails (seq, key, group_key, priority, headers, payload)
+        select * into placed from penstock._place(1, 'penstock."_emails.seq"'::pg_catalog.regclass, payloads, keys, group_keys, priorities, not_befores, dedup_keys, headers);
+        insert into penstock.emails (seq, key, group_key, priority, headers, payload)
         select j.id, j.key, coalesce(j.group_key, ''), coalesce(j.priority, 0), j.headers, j.payload
           from unnest(placed.ids, placed.known, not_befores, payloads, keys, group_keys, priorities, headers) j(id, known, not_before, payload, key, group_key, priority, headers)
          where not j.known and (j.not_before > placed.at) is not true;
@@ -110,35 +110,35 @@ begin
         perform penstock._refuse_job('', null, null, p, null, null) from unnest(priorities) p where p not between -16 and 15;
     end if;
     return query
-    insert into penstock.mails (key, group_key, priority, headers, payload)
+    insert into penstock.emails (key, group_key, priority, headers, payload)
     select j.key, coalesce(j.group_key, ''), coalesce(j.priority, 0), j.headers, j.payload
       from unnest(payloads, keys, group_keys, priorities, headers) j(payload, key, group_key, priority, headers)
     returning seq;
 end $function$;
 
 -- flags raises flags, see _validate_job: those up to keyed, and dated.
-CREATE OR REPLACE FUNCTION penstock."_mails.flags"(wanted bigint)
+CREATE OR REPLACE FUNCTION penstock."_emails.flags"(wanted bigint)
  RETURNS void
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
 begin
-    perform penstock._write_flags('penstock."_mails.flags"'::pg_catalog.regclass, wanted & (4294967296 * 2 - 1 | 34359738368));
+    perform penstock._write_flags('penstock."_emails.flags"'::pg_catalog.regclass, wanted & (4294967296 * 2 - 1 | 34359738368));
 end $function$;
 
 -- dequeue_NAME takes the next job of the group '' of the queue NAME: what dequeue does by default, a sixth cheaper, because no
 -- name is looked up. It has a fast path, which is enough nearly always: one statement for a position that a register holds, and
 -- few expressions, because PL/pgSQL prepares each anew in each transaction. For the same reason it has no search_path, which is a
 -- twentieth of it; _qualified says where its names are.
-CREATE OR REPLACE FUNCTION penstock.dequeue_mails()
+CREATE OR REPLACE FUNCTION penstock.dequeue_emails()
  RETURNS SETOF penstock.job
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET enable_seqscan TO 'off'
 AS $function$
 declare
-    path bigint := case when pg_catalog.pg_sequence_last_value('penstock."_mails.flags"'::pg_catalog.regclass) operator(pg_catalog.=) '65536' then pg_catalog.pg_sequence_last_value('penstock."_mails.fast_path"'::pg_catalog.regclass) operator(pg_catalog.-) ((pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint operator(pg_catalog.*) 4096) end;
+    path bigint := case when pg_catalog.pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) operator(pg_catalog.=) '65536' then pg_catalog.pg_sequence_last_value('penstock."_emails.fast_path"'::pg_catalog.regclass) operator(pg_catalog.-) ((pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint operator(pg_catalog.*) 4096) end;
     came bigint;
     here bigint;
     job  penstock.job;
@@ -150,15 +150,15 @@ begin
     if path operator(pg_catalog.>=) 0 and path operator(pg_catalog.<) 1024 then
 if path operator(pg_catalog.<) 1 then
             return query
-            delete from penstock."_mails.0" t where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.seq operator(pg_catalog.=) (select pg_catalog.nextval('penstock."_mails.next"'::pg_catalog.regclass)) and t.xmax operator(pg_catalog.=) '0' and t.key is null
+            delete from penstock."_emails.0" t where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.seq operator(pg_catalog.=) (select pg_catalog.nextval('penstock."_emails.next"'::pg_catalog.regclass)) and t.xmax operator(pg_catalog.=) '0' and t.key is null
             returning coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload;
 elsif path operator(pg_catalog.<) 2 then
             return query
-            delete from penstock."_mails.1" t where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.seq operator(pg_catalog.=) (select pg_catalog.nextval('penstock."_mails.next"'::pg_catalog.regclass)) and t.xmax operator(pg_catalog.=) '0' and t.key is null
+            delete from penstock."_emails.1" t where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.seq operator(pg_catalog.=) (select pg_catalog.nextval('penstock."_emails.next"'::pg_catalog.regclass)) and t.xmax operator(pg_catalog.=) '0' and t.key is null
             returning coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload;
 else
             return query
-            delete from penstock."_mails.2" t where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.seq operator(pg_catalog.=) (select pg_catalog.nextval('penstock."_mails.next"'::pg_catalog.regclass)) and t.xmax operator(pg_catalog.=) '0' and t.key is null
+            delete from penstock."_emails.2" t where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.seq operator(pg_catalog.=) (select pg_catalog.nextval('penstock."_emails.next"'::pg_catalog.regclass)) and t.xmax operator(pg_catalog.=) '0' and t.key is null
             returning coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload;
 end if;
         if found then
@@ -173,29 +173,29 @@ end if;
         -- the position on, which stays.
 if here operator(pg_catalog.<) 1 then
         return query
-        delete from penstock."_mails.0" t where t.ctid operator(pg_catalog.=) (
-            select t.ctid from penstock."_mails.0" t
+        delete from penstock."_emails.0" t where t.ctid operator(pg_catalog.=) (
+            select t.ctid from penstock."_emails.0" t
              where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.key is null
-               and t.seq operator(pg_catalog.>) (select case when path operator(pg_catalog.<) 2048 then pg_catalog.nextval('penstock."_mails.next"'::pg_catalog.regclass) operator(pg_catalog.-) 1 else pg_catalog.pg_sequence_last_value('penstock."_mails.next"'::pg_catalog.regclass) end)
-               and t.seq operator(pg_catalog.<=) (select case when path operator(pg_catalog.<) 2048 then pg_catalog.pg_sequence_last_value('penstock."_mails.next"'::pg_catalog.regclass) operator(pg_catalog.+) 16 else 9223372036854775807 end)
+               and t.seq operator(pg_catalog.>) (select case when path operator(pg_catalog.<) 2048 then pg_catalog.nextval('penstock."_emails.next"'::pg_catalog.regclass) operator(pg_catalog.-) 1 else pg_catalog.pg_sequence_last_value('penstock."_emails.next"'::pg_catalog.regclass) end)
+               and t.seq operator(pg_catalog.<=) (select case when path operator(pg_catalog.<) 2048 then pg_catalog.pg_sequence_last_value('penstock."_emails.next"'::pg_catalog.regclass) operator(pg_catalog.+) 16 else 9223372036854775807 end)
              order by t.seq limit 1 for update skip locked)
         returning coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload;
 elsif here operator(pg_catalog.<) 2 then
         return query
-        delete from penstock."_mails.1" t where t.ctid operator(pg_catalog.=) (
-            select t.ctid from penstock."_mails.1" t
+        delete from penstock."_emails.1" t where t.ctid operator(pg_catalog.=) (
+            select t.ctid from penstock."_emails.1" t
              where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.key is null
-               and t.seq operator(pg_catalog.>) (select case when path operator(pg_catalog.<) 2048 then pg_catalog.nextval('penstock."_mails.next"'::pg_catalog.regclass) operator(pg_catalog.-) 1 else pg_catalog.pg_sequence_last_value('penstock."_mails.next"'::pg_catalog.regclass) end)
-               and t.seq operator(pg_catalog.<=) (select case when path operator(pg_catalog.<) 2048 then pg_catalog.pg_sequence_last_value('penstock."_mails.next"'::pg_catalog.regclass) operator(pg_catalog.+) 16 else 9223372036854775807 end)
+               and t.seq operator(pg_catalog.>) (select case when path operator(pg_catalog.<) 2048 then pg_catalog.nextval('penstock."_emails.next"'::pg_catalog.regclass) operator(pg_catalog.-) 1 else pg_catalog.pg_sequence_last_value('penstock."_emails.next"'::pg_catalog.regclass) end)
+               and t.seq operator(pg_catalog.<=) (select case when path operator(pg_catalog.<) 2048 then pg_catalog.pg_sequence_last_value('penstock."_emails.next"'::pg_catalog.regclass) operator(pg_catalog.+) 16 else 9223372036854775807 end)
              order by t.seq limit 1 for update skip locked)
         returning coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload;
 else
         return query
-        delete from penstock."_mails.2" t where t.ctid operator(pg_catalog.=) (
-            select t.ctid from penstock."_mails.2" t
+        delete from penstock."_emails.2" t where t.ctid operator(pg_catalog.=) (
+            select t.ctid from penstock."_emails.2" t
              where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.key is null
-               and t.seq operator(pg_catalog.>) (select case when path operator(pg_catalog.<) 2048 then pg_catalog.nextval('penstock."_mails.next"'::pg_catalog.regclass) operator(pg_catalog.-) 1 else pg_catalog.pg_sequence_last_value('penstock."_mails.next"'::pg_catalog.regclass) end)
-               and t.seq operator(pg_catalog.<=) (select case when path operator(pg_catalog.<) 2048 then pg_catalog.pg_sequence_last_value('penstock."_mails.next"'::pg_catalog.regclass) operator(pg_catalog.+) 16 else 9223372036854775807 end)
+               and t.seq operator(pg_catalog.>) (select case when path operator(pg_catalog.<) 2048 then pg_catalog.nextval('penstock."_emails.next"'::pg_catalog.regclass) operator(pg_catalog.-) 1 else pg_catalog.pg_sequence_last_value('penstock."_emails.next"'::pg_catalog.regclass) end)
+               and t.seq operator(pg_catalog.<=) (select case when path operator(pg_catalog.<) 2048 then pg_catalog.pg_sequence_last_value('penstock."_emails.next"'::pg_catalog.regclass) operator(pg_catalog.+) 16 else 9223372036854775807 end)
              order by t.seq limit 1 for update skip locked)
         returning coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload;
 end if;
@@ -205,12 +205,12 @@ end if;
             return;
         end if;
     end if;
-    job := penstock."_mails.scan"();
+    job := penstock."_emails.scan"();
     if job.id is not null then
         return next job;
     end if;
     
-    if pg_catalog.abs((pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '1000')::bigint operator(pg_catalog.-) pg_catalog.pg_sequence_last_value('penstock."_mails.maintained"'::pg_catalog.regclass)) operator(pg_catalog.>=) 250
+    if pg_catalog.abs((pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '1000')::bigint operator(pg_catalog.-) pg_catalog.pg_sequence_last_value('penstock."_emails.maintained"'::pg_catalog.regclass)) operator(pg_catalog.>=) 250
        and pg_catalog.current_setting('transaction_isolation') operator(pg_catalog.=) 'read committed' then
         insert into penstock._maintenance (queue) values (1);
     end if;
@@ -224,7 +224,7 @@ end $function$;
 -- waiting: then nothing is drawn. The position stays before the first job that an unlocked read sees, so that one whose taking is
 -- rolled back comes next. LIFO draws positions downwards, and takes first the jobs after top: that far the sequence had come at
 -- the last scan that found nothing above the position.
-CREATE OR REPLACE FUNCTION penstock."_mails.scan"()
+CREATE OR REPLACE FUNCTION penstock."_emails.scan"()
  RETURNS penstock.job
  LANGUAGE plpgsql
  SET search_path TO 'pg_catalog', 'pg_temp'
@@ -234,9 +234,9 @@ CREATE OR REPLACE FUNCTION penstock."_mails.scan"()
  SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
-    was    bigint := pg_sequence_last_value('penstock."_mails.fast_path"'::pg_catalog.regclass);
-    came   bigint := coalesce(pg_sequence_last_value('penstock."_mails.seq"'::pg_catalog.regclass), 0);
-    pos    bigint := pg_sequence_last_value('penstock."_mails.next"'::pg_catalog.regclass);
+    was    bigint := pg_sequence_last_value('penstock."_emails.fast_path"'::pg_catalog.regclass);
+    came   bigint := coalesce(pg_sequence_last_value('penstock."_emails.seq"'::pg_catalog.regclass), 0);
+    pos    bigint := pg_sequence_last_value('penstock."_emails.next"'::pg_catalog.regclass);
     mode   bigint;
     first  bigint;
     here   smallint;
@@ -248,54 +248,54 @@ declare
     job    record;
 begin
     if pg_current_xact_id_if_assigned() is not null -- jobs that this transaction took may come back, and it does not see them
-       or pg_sequence_last_value('penstock."_mails.flags"'::pg_catalog.regclass) <> 65536 then
-        select row(coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload)::penstock.job as row into job from penstock."_mails.take"(1, '', upkeep => false) t;
+       or pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) <> 65536 then
+        select row(coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload)::penstock.job as row into job from penstock."_emails.take"(1, '', upkeep => false) t;
         return job.row;
     end if;
     if (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint - was / 4096 < 40 and was % '4096' < 2048 then -- others need not scan meanwhile
-        perform setval('penstock."_mails.fast_path"'::pg_catalog.regclass, (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint * 4096 + was % '4096');
+        perform setval('penstock."_emails.fast_path"'::pg_catalog.regclass, (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint * 4096 + was % '4096');
         mode := case when was % '4096' >= 1024 and random() < '0.9' then 1 else 0 end; -- there are also batches
     end if;
 if pg_sequence_last_value('penstock._skip_map_slot'::pg_catalog.regclass) = 0 then
     select k.turn, k.slots, k.slots[1] as slot, k.lo[1] as low, k.hi[1] as high,
-           k.turn = pg_sequence_last_value('penstock."_mails.ring"'::pg_catalog.regclass) and cardinality(k.slots) = 1 and cardinality(k.lo) = 1 and cardinality(k.pending) = 0 as plain
+           k.turn = pg_sequence_last_value('penstock."_emails.ring"'::pg_catalog.regclass) and cardinality(k.slots) = 1 and cardinality(k.lo) = 1 and cardinality(k.pending) = 0 as plain
       into m from penstock._skip_map_0 k where k.queue = 1 and k.group_key = '' and k.priority = 0 order by k.n desc limit 1;
 else
     select k.turn, k.slots, k.slots[1] as slot, k.lo[1] as low, k.hi[1] as high,
-           k.turn = pg_sequence_last_value('penstock."_mails.ring"'::pg_catalog.regclass) and cardinality(k.slots) = 1 and cardinality(k.lo) = 1 and cardinality(k.pending) = 0 as plain
+           k.turn = pg_sequence_last_value('penstock."_emails.ring"'::pg_catalog.regclass) and cardinality(k.slots) = 1 and cardinality(k.lo) = 1 and cardinality(k.pending) = 0 as plain
       into m from penstock._skip_map_1 k where k.queue = 1 and k.group_key = '' and k.priority = 0 order by k.n desc limit 1;
 end if;
-    if m.plain and (came - m.low <= 256 or random() > '0.25') then -- one range in one segment: without penstock."_mails.take", which costs a new session half as much again
+    if m.plain and (came - m.low <= 256 or random() > '0.25') then -- one range in one segment: without penstock."_emails.take", which costs a new session half as much again
 if m.slot operator(pg_catalog.<) 1 then
 
         if came - pos < 64 then
-            select t.seq into first from penstock."_mails.0" t where t.group_key = '' and t.priority = 0 and t.seq >= m.low order by t.seq limit 1;
+            select t.seq into first from penstock."_emails.0" t where t.group_key = '' and t.priority = 0 and t.seq >= m.low order by t.seq limit 1;
         end if;
 
-        delete from penstock."_mails.0" t where t.ctid = (
-            select t.ctid from penstock."_mails.0" t
+        delete from penstock."_emails.0" t where t.ctid = (
+            select t.ctid from penstock."_emails.0" t
              where t.group_key = '' and t.priority = 0 and t.seq >= m.low and t.seq <= m.high and t.key is null
              order by t.seq asc limit 1 for update skip locked)
         returning row(coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload)::penstock.job as row, t.seq, t.slot into job;
 elsif m.slot operator(pg_catalog.<) 2 then
 
         if came - pos < 64 then
-            select t.seq into first from penstock."_mails.1" t where t.group_key = '' and t.priority = 0 and t.seq >= m.low order by t.seq limit 1;
+            select t.seq into first from penstock."_emails.1" t where t.group_key = '' and t.priority = 0 and t.seq >= m.low order by t.seq limit 1;
         end if;
 
-        delete from penstock."_mails.1" t where t.ctid = (
-            select t.ctid from penstock."_mails.1" t
+        delete from penstock."_emails.1" t where t.ctid = (
+            select t.ctid from penstock."_emails.1" t
              where t.group_key = '' and t.priority = 0 and t.seq >= m.low and t.seq <= m.high and t.key is null
              order by t.seq asc limit 1 for update skip locked)
         returning row(coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload)::penstock.job as row, t.seq, t.slot into job;
 else
 
         if came - pos < 64 then
-            select t.seq into first from penstock."_mails.2" t where t.group_key = '' and t.priority = 0 and t.seq >= m.low order by t.seq limit 1;
+            select t.seq into first from penstock."_emails.2" t where t.group_key = '' and t.priority = 0 and t.seq >= m.low order by t.seq limit 1;
         end if;
 
-        delete from penstock."_mails.2" t where t.ctid = (
-            select t.ctid from penstock."_mails.2" t
+        delete from penstock."_emails.2" t where t.ctid = (
+            select t.ctid from penstock."_emails.2" t
              where t.group_key = '' and t.priority = 0 and t.seq >= m.low and t.seq <= m.high and t.key is null
              order by t.seq asc limit 1 for update skip locked)
         returning row(coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload)::penstock.job as row, t.seq, t.slot into job;
@@ -303,35 +303,35 @@ end if;
     else
 
         if came - pos < 64 then
-            foreach here in array case when m.turn = pg_sequence_last_value('penstock."_mails.ring"'::pg_catalog.regclass) then m.slots else penstock._listed_slots(1, false, 'penstock."_mails.ring"'::pg_catalog.regclass) end loop
+            foreach here in array case when m.turn = pg_sequence_last_value('penstock."_emails.ring"'::pg_catalog.regclass) then m.slots else penstock._listed_slots(1, false, 'penstock."_emails.ring"'::pg_catalog.regclass) end loop
 if here operator(pg_catalog.<) 1 then
-                select t.seq into other from penstock."_mails.0" t where t.group_key = '' and t.priority = 0 and t.seq >= m.low order by t.seq limit 1;
+                select t.seq into other from penstock."_emails.0" t where t.group_key = '' and t.priority = 0 and t.seq >= m.low order by t.seq limit 1;
 elsif here operator(pg_catalog.<) 2 then
-                select t.seq into other from penstock."_mails.1" t where t.group_key = '' and t.priority = 0 and t.seq >= m.low order by t.seq limit 1;
+                select t.seq into other from penstock."_emails.1" t where t.group_key = '' and t.priority = 0 and t.seq >= m.low order by t.seq limit 1;
 else
-                select t.seq into other from penstock."_mails.2" t where t.group_key = '' and t.priority = 0 and t.seq >= m.low order by t.seq limit 1;
+                select t.seq into other from penstock."_emails.2" t where t.group_key = '' and t.priority = 0 and t.seq >= m.low order by t.seq limit 1;
 end if;
                 first := least(first, other);
             end loop;
         end if;
 
-        select row(coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload)::penstock.job as row, t.seq, t.slot into job from penstock."_mails.take"(1, '', coalesce(m.plain, false) or random() < '0.25', false) t;
+        select row(coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload)::penstock.job as row, t.seq, t.slot into job from penstock."_emails.take"(1, '', coalesce(m.plain, false) or random() < '0.25', false) t;
     end if;
 
 
     if came - pos >= 64 then
         if job.seq >= pos - 64 then
-            perform setval('penstock."_mails.next"'::pg_catalog.regclass, greatest(pos, job.seq)), setval('penstock."_mails.fast_path"'::pg_catalog.regclass, (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint * 4096 + coalesce(mode, 0) * 1024 + job.slot);
+            perform setval('penstock."_emails.next"'::pg_catalog.regclass, greatest(pos, job.seq)), setval('penstock."_emails.fast_path"'::pg_catalog.regclass, (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint * 4096 + coalesce(mode, 0) * 1024 + job.slot);
         elsif job.seq is null then -- the next scan reads the first
-            perform setval('penstock."_mails.next"'::pg_catalog.regclass, came), setval('penstock."_mails.fast_path"'::pg_catalog.regclass, 0);
+            perform setval('penstock."_emails.next"'::pg_catalog.regclass, came), setval('penstock."_emails.fast_path"'::pg_catalog.regclass, 0);
         else
-            perform setval('penstock."_mails.fast_path"'::pg_catalog.regclass, 0);
+            perform setval('penstock."_emails.fast_path"'::pg_catalog.regclass, 0);
         end if;
     elsif job.seq is null then
-        perform setval('penstock."_mails.next"'::pg_catalog.regclass, greatest(coalesce(first - 1, came), 0)), setval('penstock."_mails.fast_path"'::pg_catalog.regclass, (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint * 4096 + 2048 + pg_sequence_last_value('penstock."_mails.ring"'::pg_catalog.regclass) % '1024');
+        perform setval('penstock."_emails.next"'::pg_catalog.regclass, greatest(coalesce(first - 1, came), 0)), setval('penstock."_emails.fast_path"'::pg_catalog.regclass, (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint * 4096 + 2048 + pg_sequence_last_value('penstock."_emails.ring"'::pg_catalog.regclass) % '1024');
     else
-        perform setval('penstock."_mails.next"'::pg_catalog.regclass, greatest(first, job.seq - 1000, 1) - 1), -- not over all dead rows behind a job that another session holds
-                setval('penstock."_mails.fast_path"'::pg_catalog.regclass, (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint * 4096 + 2048 + job.slot);
+        perform setval('penstock."_emails.next"'::pg_catalog.regclass, greatest(first, job.seq - 1000, 1) - 1), -- not over all dead rows behind a job that another session holds
+                setval('penstock."_emails.fast_path"'::pg_catalog.regclass, (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint * 4096 + 2048 + job.slot);
     end if;
 
     return job.row;
@@ -341,8 +341,8 @@ end $function$;
 -- the last one ended; otherwise the skip map says where jobs may be. It locks rows that are free, segment by segment as listed,
 -- and waits for none. due says whether to write a new skip map; null: now and then. upkeep: the queue's maintenance may be due.
 -- admitted: a claim has asked _admit, which knows of pauses and limits.
-CREATE OR REPLACE FUNCTION penstock."_mails.take"(n integer, in_group text, due boolean DEFAULT NULL::boolean, upkeep boolean DEFAULT true, admitted boolean DEFAULT false)
- RETURNS SETOF penstock.mails
+CREATE OR REPLACE FUNCTION penstock."_emails.take"(n integer, in_group text, due boolean DEFAULT NULL::boolean, upkeep boolean DEFAULT true, admitted boolean DEFAULT false)
+ RETURNS SETOF penstock.emails
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'pg_catalog', 'pg_temp'
@@ -352,7 +352,7 @@ CREATE OR REPLACE FUNCTION penstock."_mails.take"(n integer, in_group text, due 
  SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
-    flags constant bigint := pg_sequence_last_value('penstock."_mails.flags"'::pg_catalog.regclass) & case when admitted then ~25769803776 else -1 end;
+    flags constant bigint := pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & case when admitted then ~25769803776 else -1 end;
     p     int := 0;
     m     record;
     here  smallint;
@@ -370,21 +370,21 @@ begin
     -- job; a dequeue of one has tried that.
     if (n > 1 or due is not false) and in_group = '' and flags = 65536 and not false then
         loop
-            path := pg_sequence_last_value('penstock."_mails.fast_path"'::pg_catalog.regclass) - (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint * 4096;
+            path := pg_sequence_last_value('penstock."_emails.fast_path"'::pg_catalog.regclass) - (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint * 4096;
             exit when due or path not between 0 and 2047;
-            if path < 1024 then -- see penstock."_mails.scan"
+            if path < 1024 then -- see penstock."_emails.scan"
                 path := path + 1024;
-                perform setval('penstock."_mails.fast_path"'::pg_catalog.regclass, (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint * 4096 + path);
+                perform setval('penstock."_emails.fast_path"'::pg_catalog.regclass, (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint * 4096 + path);
             end if;
-            pos := pg_sequence_last_value('penstock."_mails.next"'::pg_catalog.regclass);
-            most := least(todo, pg_sequence_last_value('penstock."_mails.seq"'::pg_catalog.regclass) - pos); -- else the next jobs would come after those behind them
+            pos := pg_sequence_last_value('penstock."_emails.next"'::pg_catalog.regclass);
+            most := least(todo, pg_sequence_last_value('penstock."_emails.seq"'::pg_catalog.regclass) - pos); -- else the next jobs would come after those behind them
             exit when (most > 0) is not true;
-            pos := setval('penstock."_mails.next"'::pg_catalog.regclass, pos + most) - most;
+            pos := setval('penstock."_emails.next"'::pg_catalog.regclass, pos + most) - most;
 if path operator(pg_catalog.<) 1025 then
             return query
             with d as (
-                delete from penstock."_mails.0" t where t.ctid = any (array(
-                    select t.ctid from penstock."_mails.0" t
+                delete from penstock."_emails.0" t where t.ctid = any (array(
+                    select t.ctid from penstock."_emails.0" t
                      where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + 2 * todo and t.key is null
                      order by t.seq limit todo for update skip locked))
                 returning t.*)
@@ -392,8 +392,8 @@ if path operator(pg_catalog.<) 1025 then
 elsif path operator(pg_catalog.<) 1026 then
             return query
             with d as (
-                delete from penstock."_mails.1" t where t.ctid = any (array(
-                    select t.ctid from penstock."_mails.1" t
+                delete from penstock."_emails.1" t where t.ctid = any (array(
+                    select t.ctid from penstock."_emails.1" t
                      where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + 2 * todo and t.key is null
                      order by t.seq limit todo for update skip locked))
                 returning t.*)
@@ -401,8 +401,8 @@ elsif path operator(pg_catalog.<) 1026 then
 else
             return query
             with d as (
-                delete from penstock."_mails.2" t where t.ctid = any (array(
-                    select t.ctid from penstock."_mails.2" t
+                delete from penstock."_emails.2" t where t.ctid = any (array(
+                    select t.ctid from penstock."_emails.2" t
                      where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + 2 * todo and t.key is null
                      order by t.seq limit todo for update skip locked))
                 returning t.*)
@@ -421,7 +421,7 @@ end if;
         if flags & 25769803776 <> 0 and not penstock._may_dequeue(1, in_group) then
             todo := 0;
         elsif flags & (4294967296 | 34359738368) <> 0 then
-            return query select t.* from penstock."_mails.take_keyed"(n, in_group, false) t;
+            return query select t.* from penstock."_emails.take_keyed"(n, in_group, false) t;
             todo := 0;
         end if;
     end if;
@@ -434,20 +434,20 @@ else
             select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from penstock._skip_map_1 k
              where k.queue = 1 and k.group_key = in_group and k.priority = p order by k.n desc limit 1;
 end if;
-            if m.n is null or due and pg_sequence_last_value('penstock."_mails.seq"'::pg_catalog.regclass) - m.lo[1] > 256
+            if m.n is null or due and pg_sequence_last_value('penstock."_emails.seq"'::pg_catalog.regclass) - m.lo[1] > 256
                or cardinality(m.pending) > 0 and exists (select from unnest(m.pending) x where pg_visible_in_snapshot(x, pg_current_snapshot()) or x >= pg_snapshot_xmax(pg_current_snapshot())) then
-                select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from penstock."_mails.skip_map"(in_group, p::smallint) k;
+                select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from penstock."_emails.skip_map"(in_group, p::smallint) k;
             end if;
-            if m.turn <> pg_sequence_last_value('penstock."_mails.ring"'::pg_catalog.regclass) then
-                m.slots := penstock._listed_slots(1, false, 'penstock."_mails.ring"'::pg_catalog.regclass);
+            if m.turn <> pg_sequence_last_value('penstock."_emails.ring"'::pg_catalog.regclass) then
+                m.slots := penstock._listed_slots(1, false, 'penstock."_emails.ring"'::pg_catalog.regclass);
             end if;
             -- With mode 2 less than a second ago few jobs waited: the call that found that sets the registers anew itself.
-            if path is not null and todo = n and pg_sequence_last_value('penstock."_mails.seq"'::pg_catalog.regclass) - m.lo[1] >= 512 and fresh
+            if path is not null and todo = n and pg_sequence_last_value('penstock."_emails.seq"'::pg_catalog.regclass) - m.lo[1] >= 512 and fresh
                and not (path between -40 * 4096 and 4095 and (path + 40 * 4096) % '4096' >= 2048) then
-                perform penstock._reposition('mails', n, m.lo[1], m.slots);
+                perform penstock._reposition('emails', n, m.lo[1], m.slots);
             end if;
             -- A job with a key, the first one of the queue, may be committed
-            -- after the flags were read: it is left to penstock."_mails.take_keyed". The segment is named, so that
+            -- after the flags were read: it is left to penstock."_emails.take_keyed". The segment is named, so that
             -- the statement opens one table and not the whole ring. All rows are locked first and
             -- deleted then: locked one by one between deletes, they make workers who go over the same
             -- rows meet at each.
@@ -455,9 +455,9 @@ end if;
 if here operator(pg_catalog.<) 1 then
                 return query
                 with d as (
-                    delete from penstock."_mails.0" t where t.ctid = any (array(
+                    delete from penstock."_emails.0" t where t.ctid = any (array(
                         select v.ctid from (select unnest(m.lo) as lo, unnest(m.hi) as hi) i cross join lateral (
-                            select t.ctid from penstock."_mails.0" t
+                            select t.ctid from penstock."_emails.0" t
                              where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.key is null
                              order by t.seq asc limit todo for update skip locked) v limit todo))
                     returning t.*)
@@ -465,9 +465,9 @@ if here operator(pg_catalog.<) 1 then
 elsif here operator(pg_catalog.<) 2 then
                 return query
                 with d as (
-                    delete from penstock."_mails.1" t where t.ctid = any (array(
+                    delete from penstock."_emails.1" t where t.ctid = any (array(
                         select v.ctid from (select unnest(m.lo) as lo, unnest(m.hi) as hi) i cross join lateral (
-                            select t.ctid from penstock."_mails.1" t
+                            select t.ctid from penstock."_emails.1" t
                              where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.key is null
                              order by t.seq asc limit todo for update skip locked) v limit todo))
                     returning t.*)
@@ -475,9 +475,9 @@ elsif here operator(pg_catalog.<) 2 then
 else
                 return query
                 with d as (
-                    delete from penstock."_mails.2" t where t.ctid = any (array(
+                    delete from penstock."_emails.2" t where t.ctid = any (array(
                         select v.ctid from (select unnest(m.lo) as lo, unnest(m.hi) as hi) i cross join lateral (
-                            select t.ctid from penstock."_mails.2" t
+                            select t.ctid from penstock."_emails.2" t
                              where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.key is null
                              order by t.seq asc limit todo for update skip locked) v limit todo))
                     returning t.*)
@@ -493,7 +493,7 @@ end if;
     end loop;
     if upkeep then
         
-    if pg_catalog.abs((pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '1000')::bigint operator(pg_catalog.-) pg_catalog.pg_sequence_last_value('penstock."_mails.maintained"'::pg_catalog.regclass)) operator(pg_catalog.>=) 250
+    if pg_catalog.abs((pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '1000')::bigint operator(pg_catalog.-) pg_catalog.pg_sequence_last_value('penstock."_emails.maintained"'::pg_catalog.regclass)) operator(pg_catalog.>=) 250
        and pg_catalog.current_setting('transaction_isolation') operator(pg_catalog.=) 'read committed' then
         insert into penstock._maintenance (queue) values (1);
     end if;
@@ -506,12 +506,12 @@ end $function$;
 -- snapshot's list and pending from now on. An xid of the future is another cluster's, which a restored skip map waits for: it has
 -- ended as well. It locks nothing: a job whose taking is not committed is still seen. It goes from older segments to younger
 -- ones, as jobs do that are carried over, so it misses none that moves meanwhile.
-CREATE OR REPLACE FUNCTION penstock."_mails.skip_map"(in_group text, in_priority smallint, bound bigint DEFAULT NULL::bigint)
+CREATE OR REPLACE FUNCTION penstock."_emails.skip_map"(in_group text, in_priority smallint, bound bigint DEFAULT NULL::bigint)
  RETURNS penstock._skip_map
  LANGUAGE plpgsql
 AS $function$
 declare
-    b     constant record := penstock._begin_skip_map(1, false, 'penstock."_mails.ring"'::pg_catalog.regclass, 'penstock."_mails.seq"'::pg_catalog.regclass, in_group, in_priority, bound);
+    b     constant record := penstock._begin_skip_map(1, false, 'penstock."_emails.ring"'::pg_catalog.regclass, 'penstock."_emails.seq"'::pg_catalog.regclass, in_group, in_priority, bound);
     slots constant smallint[] := (b.new).slots;
     here  smallint;
     seqs  bigint[] := '{}';
@@ -523,45 +523,45 @@ begin
 if here operator(pg_catalog.<) 1 then
         seqs := seqs || array(
             select v.seq from (select unnest((b.was).lo) as lo, unnest((b.was).hi) as hi) r cross join lateral (
-                select t.seq from penstock."_mails.0" t
+                select t.seq from penstock."_emails.0" t
                  where t.group_key = in_group and t.priority = in_priority and t.seq >= r.lo and t.seq <= least(r.hi, (b.new).base)
                  order by t.seq asc limit b.most) v limit b.most);
         if b.ended <> '{}' then
             select case when count(*) <= 100 then range_agg(int8range(t.seq, t.seq, '[]')) else int8multirange(int8range(min(t.seq), max(t.seq), '[]')) end into found
               from unnest(b.ended) x cross join lateral (
-                select l.seq, l.group_key, l.priority from penstock."_mails.0" l where l.xid = x offset 0) t -- by xid: a planner might prefer the other index
+                select l.seq, l.group_key, l.priority from penstock."_emails.0" l where l.xid = x offset 0) t -- by xid: a planner might prefer the other index
              where t.group_key = in_group and t.priority = in_priority;
             late := late + coalesce(found, '{}');
         end if;
 elsif here operator(pg_catalog.<) 2 then
         seqs := seqs || array(
             select v.seq from (select unnest((b.was).lo) as lo, unnest((b.was).hi) as hi) r cross join lateral (
-                select t.seq from penstock."_mails.1" t
+                select t.seq from penstock."_emails.1" t
                  where t.group_key = in_group and t.priority = in_priority and t.seq >= r.lo and t.seq <= least(r.hi, (b.new).base)
                  order by t.seq asc limit b.most) v limit b.most);
         if b.ended <> '{}' then
             select case when count(*) <= 100 then range_agg(int8range(t.seq, t.seq, '[]')) else int8multirange(int8range(min(t.seq), max(t.seq), '[]')) end into found
               from unnest(b.ended) x cross join lateral (
-                select l.seq, l.group_key, l.priority from penstock."_mails.1" l where l.xid = x offset 0) t -- by xid: a planner might prefer the other index
+                select l.seq, l.group_key, l.priority from penstock."_emails.1" l where l.xid = x offset 0) t -- by xid: a planner might prefer the other index
              where t.group_key = in_group and t.priority = in_priority;
             late := late + coalesce(found, '{}');
         end if;
 else
         seqs := seqs || array(
             select v.seq from (select unnest((b.was).lo) as lo, unnest((b.was).hi) as hi) r cross join lateral (
-                select t.seq from penstock."_mails.2" t
+                select t.seq from penstock."_emails.2" t
                  where t.group_key = in_group and t.priority = in_priority and t.seq >= r.lo and t.seq <= least(r.hi, (b.new).base)
                  order by t.seq asc limit b.most) v limit b.most);
         if b.ended <> '{}' then
             select case when count(*) <= 100 then range_agg(int8range(t.seq, t.seq, '[]')) else int8multirange(int8range(min(t.seq), max(t.seq), '[]')) end into found
               from unnest(b.ended) x cross join lateral (
-                select l.seq, l.group_key, l.priority from penstock."_mails.2" l where l.xid = x offset 0) t -- by xid: a planner might prefer the other index
+                select l.seq, l.group_key, l.priority from penstock."_emails.2" l where l.xid = x offset 0) t -- by xid: a planner might prefer the other index
              where t.group_key = in_group and t.priority = in_priority;
             late := late + coalesce(found, '{}');
         end if;
 end if;
     end loop;
-    return penstock._end_skip_map(false, 'penstock."_mails.ring"'::pg_catalog.regclass, 'penstock."_mails.seen"'::pg_catalog.regclass, b.was, b.new, b.snap, b.most, seqs, late);
+    return penstock._end_skip_map(false, 'penstock."_emails.ring"'::pg_catalog.regclass, 'penstock."_emails.seen"'::pg_catalog.regclass, b.was, b.new, b.snap, b.most, seqs, late);
 end $function$;
 
 -- claim takes jobs from the ring and leases them. Then it ends the jobs of acks, as ack does: a worker's done jobs and its next
@@ -578,7 +578,7 @@ end $function$;
 -- latest, so that what is in flight now will be found. They hold for these 25 ms and the next: no other session would move them
 -- on meanwhile. There are no keys then, and the jobs to end mostly have their leases in the same table: without a call of ack,
 -- which opens both, that costs half.
-CREATE OR REPLACE FUNCTION penstock."_mails.claim"(n integer, lease interval, in_group text, worker text, acks bigint[] DEFAULT NULL::bigint[])
+CREATE OR REPLACE FUNCTION penstock."_emails.claim"(n integer, lease interval, in_group text, worker text, acks bigint[] DEFAULT NULL::bigint[])
  RETURNS SETOF penstock.leased_job
  LANGUAGE plpgsql
  SECURITY DEFINER
@@ -589,12 +589,12 @@ CREATE OR REPLACE FUNCTION penstock."_mails.claim"(n integer, lease interval, in
  SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
-    flags constant bigint := pg_sequence_last_value('penstock."_mails.flags"'::pg_catalog.regclass);
+    flags constant bigint := pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass);
     until constant timestamptz := clock_timestamp() + least(lease, interval '1000 years'); -- more is refused
-    came  bigint := case when flags = 65536 and in_group = '' and not false then coalesce(pg_sequence_last_value('penstock."_mails.seq"'::pg_catalog.regclass), 0) end;
-    path  constant bigint := case when came - pg_sequence_last_value('penstock."_mails.next"'::pg_catalog.regclass) <= 512
-                                       and pg_sequence_last_value('penstock."_mails.fast_path"'::pg_catalog.regclass) - (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint * 4096 - 2048 - pg_sequence_last_value('penstock."_mails.ring"'::pg_catalog.regclass) % 1024 in (0, -4096)
-                                  then pg_sequence_last_value('penstock."_mails.ring"'::pg_catalog.regclass) % 1024 end;
+    came  bigint := case when flags = 65536 and in_group = '' and not false then coalesce(pg_sequence_last_value('penstock."_emails.seq"'::pg_catalog.regclass), 0) end;
+    path  constant bigint := case when came - pg_sequence_last_value('penstock."_emails.next"'::pg_catalog.regclass) <= 512
+                                       and pg_sequence_last_value('penstock."_emails.fast_path"'::pg_catalog.regclass) - (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint * 4096 - 2048 - pg_sequence_last_value('penstock."_emails.ring"'::pg_catalog.regclass) % 1024 in (0, -4096)
+                                  then pg_sequence_last_value('penstock."_emails.ring"'::pg_catalog.regclass) % 1024 end;
     leaf  int := pg_sequence_last_value('penstock._lease_slot'::pg_catalog.regclass) % 2;
     due   boolean;
     drawn bigint;
@@ -612,9 +612,9 @@ begin
 if path operator(pg_catalog.<) 1 then
         return query
         with d as (
-            delete from penstock."_mails.0" t where t.ctid = any (array(
-                select t.ctid from penstock."_mails.0" t
-                 where t.group_key = '' and t.priority = 0 and t.seq > (select pg_sequence_last_value('penstock."_mails.next"'::pg_catalog.regclass)) and t.key is null
+            delete from penstock."_emails.0" t where t.ctid = any (array(
+                select t.ctid from penstock."_emails.0" t
+                 where t.group_key = '' and t.priority = 0 and t.seq > (select pg_sequence_last_value('penstock."_emails.next"'::pg_catalog.regclass)) and t.key is null
                  order by t.seq limit n for update skip locked))
             returning t.*)
         insert into penstock._lease as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
@@ -623,9 +623,9 @@ if path operator(pg_catalog.<) 1 then
 elsif path operator(pg_catalog.<) 2 then
         return query
         with d as (
-            delete from penstock."_mails.1" t where t.ctid = any (array(
-                select t.ctid from penstock."_mails.1" t
-                 where t.group_key = '' and t.priority = 0 and t.seq > (select pg_sequence_last_value('penstock."_mails.next"'::pg_catalog.regclass)) and t.key is null
+            delete from penstock."_emails.1" t where t.ctid = any (array(
+                select t.ctid from penstock."_emails.1" t
+                 where t.group_key = '' and t.priority = 0 and t.seq > (select pg_sequence_last_value('penstock."_emails.next"'::pg_catalog.regclass)) and t.key is null
                  order by t.seq limit n for update skip locked))
             returning t.*)
         insert into penstock._lease as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
@@ -634,9 +634,9 @@ elsif path operator(pg_catalog.<) 2 then
 else
         return query
         with d as (
-            delete from penstock."_mails.2" t where t.ctid = any (array(
-                select t.ctid from penstock."_mails.2" t
-                 where t.group_key = '' and t.priority = 0 and t.seq > (select pg_sequence_last_value('penstock."_mails.next"'::pg_catalog.regclass)) and t.key is null
+            delete from penstock."_emails.2" t where t.ctid = any (array(
+                select t.ctid from penstock."_emails.2" t
+                 where t.group_key = '' and t.priority = 0 and t.seq > (select pg_sequence_last_value('penstock."_emails.next"'::pg_catalog.regclass)) and t.key is null
                  order by t.seq limit n for update skip locked))
             returning t.*)
         insert into penstock._lease as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
@@ -644,36 +644,36 @@ else
         returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
 end if;
     elsif came is not null then -- from a backlog
-        drawn := pg_sequence_last_value('penstock."_mails.fast_path"'::pg_catalog.regclass) - ((pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint - 7) * 4096;
+        drawn := pg_sequence_last_value('penstock."_emails.fast_path"'::pg_catalog.regclass) - ((pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint - 7) * 4096;
         if drawn between 0 and 32767 and drawn % 4096 < 2048 then
-            if drawn % 4096 < 1024 then -- see penstock."_mails.scan"
+            if drawn % 4096 < 1024 then -- see penstock."_emails.scan"
                 drawn := drawn + 1024;
-                perform setval('penstock."_mails.fast_path"'::pg_catalog.regclass, ((pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint - 7) * 4096 + drawn);
+                perform setval('penstock."_emails.fast_path"'::pg_catalog.regclass, ((pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint - 7) * 4096 + drawn);
             end if;
             drawn := drawn % 1024 + 1024;
             loop
-                pos := pg_sequence_last_value('penstock."_mails.next"'::pg_catalog.regclass);
+                pos := pg_sequence_last_value('penstock."_emails.next"'::pg_catalog.regclass);
                 most := least(n, came - pos, case when acks is null then 10000 else 255 end);
                 exit when (most > 0) is not true;
                 -- With one, no other session draws the same, and mostly no WAL is written. An assignment costs a third of a
                 -- PERFORM.
-                pos := case when most = 1 then nextval('penstock."_mails.next"'::pg_catalog.regclass) - 1 else setval('penstock."_mails.next"'::pg_catalog.regclass, pos + most) - most end;
+                pos := case when most = 1 then nextval('penstock."_emails.next"'::pg_catalog.regclass) - 1 else setval('penstock."_emails.next"'::pg_catalog.regclass, pos + most) - most end;
                 if acks is null or most < 8 then
 if drawn operator(pg_catalog.<) 1025 then
                     return query
-                    with d as (delete from penstock."_mails.0" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*)
+                    with d as (delete from penstock."_emails.0" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*)
                     insert into penstock._lease as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
                     select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t
                     returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
 elsif drawn operator(pg_catalog.<) 1026 then
                     return query
-                    with d as (delete from penstock."_mails.1" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*)
+                    with d as (delete from penstock."_emails.1" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*)
                     insert into penstock._lease as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
                     select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t
                     returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
 else
                     return query
-                    with d as (delete from penstock."_mails.2" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*)
+                    with d as (delete from penstock."_emails.2" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*)
                     insert into penstock._lease as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
                     select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t
                     returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
@@ -682,7 +682,7 @@ end if;
                     base := (nextval('penstock._lease_n'::pg_catalog.regclass) % 34359738368 << 28) | (floor(random() * 524288)::bigint << 9) | 1;
 if drawn operator(pg_catalog.<) 1025 then
                     return query
-                    with d as (delete from penstock."_mails.0" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*, t.seq - pos as i), -- A row for the jobs of d, in place i each. It is a row each if they are few, or one is large, or if keys and
+                    with d as (delete from penstock."_emails.0" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*, t.seq - pos as i), -- A row for the jobs of d, in place i each. It is a row each if they are few, or one is large, or if keys and
                         -- priorities have come since the flags were read.
                         alike as (
                             select count(*) as n, max(t.i) as last, count(*) < 8 or bool_or(t.key is not null or t.priority <> 0 or octet_length(t.payload) > 65536) as apart,
@@ -700,7 +700,7 @@ if drawn operator(pg_catalog.<) 1025 then
                     select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload, base + 2 * t.i, until from d t;
 elsif drawn operator(pg_catalog.<) 1026 then
                     return query
-                    with d as (delete from penstock."_mails.1" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*, t.seq - pos as i), -- A row for the jobs of d, in place i each. It is a row each if they are few, or one is large, or if keys and
+                    with d as (delete from penstock."_emails.1" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*, t.seq - pos as i), -- A row for the jobs of d, in place i each. It is a row each if they are few, or one is large, or if keys and
                         -- priorities have come since the flags were read.
                         alike as (
                             select count(*) as n, max(t.i) as last, count(*) < 8 or bool_or(t.key is not null or t.priority <> 0 or octet_length(t.payload) > 65536) as apart,
@@ -718,7 +718,7 @@ elsif drawn operator(pg_catalog.<) 1026 then
                     select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload, base + 2 * t.i, until from d t;
 else
                     return query
-                    with d as (delete from penstock."_mails.2" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*, t.seq - pos as i), -- A row for the jobs of d, in place i each. It is a row each if they are few, or one is large, or if keys and
+                    with d as (delete from penstock."_emails.2" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*, t.seq - pos as i), -- A row for the jobs of d, in place i each. It is a row each if they are few, or one is large, or if keys and
                         -- priorities have come since the flags were read.
                         alike as (
                             select count(*) as n, max(t.i) as last, count(*) < 8 or bool_or(t.key is not null or t.priority <> 0 or octet_length(t.payload) > 65536) as apart,
@@ -750,17 +750,17 @@ end if;
         if pg_current_xact_id_if_assigned() is not null then
             came := null; -- jobs that this transaction took may come back, and it does not see them
         elsif came is not null then -- from a backlog few go by the skip map, each over all that was taken since it was made
-            due := pg_sequence_last_value('penstock."_mails.fast_path"'::pg_catalog.regclass) % 4096 < 2048 or random() < 0.05;
+            due := pg_sequence_last_value('penstock."_emails.fast_path"'::pg_catalog.regclass) % 4096 < 2048 or random() < 0.05;
         end if;
         base := case when acks is not null and n between 8 and 255 and flags = 65536 then (nextval('penstock._lease_n'::pg_catalog.regclass) % 34359738368 << 28) | (floor(random() * 524288)::bigint << 9) | 1 end;
         if base is null then
             return query
             insert into penstock._lease as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-            select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_mails.take"(n, in_group, due, false) t
+            select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_emails.take"(n, in_group, due, false) t
             returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
         else
             return query
-            with d as materialized (select t.*, row_number() over () as i from penstock."_mails.take"(n, in_group, due, false) t), -- A row for the jobs of d, in place i each. It is a row each if they are few, or one is large, or if keys and
+            with d as materialized (select t.*, row_number() over () as i from penstock."_emails.take"(n, in_group, due, false) t), -- A row for the jobs of d, in place i each. It is a row each if they are few, or one is large, or if keys and
                         -- priorities have come since the flags were read.
                         alike as (
                             select count(*) as n, max(t.i) as last, count(*) < 8 or bool_or(t.key is not null or t.priority <> 0 or octet_length(t.payload) > 65536) as apart,
@@ -779,7 +779,7 @@ end if;
         end if;
         get diagnostics got = row_count;
         if came is not null and got > 0 and got < n then
-            perform setval('penstock."_mails.next"'::pg_catalog.regclass, greatest(came - 64, 0)), setval('penstock."_mails.fast_path"'::pg_catalog.regclass, (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint * 4096 + 2048 + pg_sequence_last_value('penstock."_mails.ring"'::pg_catalog.regclass) % 1024);
+            perform setval('penstock."_emails.next"'::pg_catalog.regclass, greatest(came - 64, 0)), setval('penstock."_emails.fast_path"'::pg_catalog.regclass, (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint * 4096 + 2048 + pg_sequence_last_value('penstock."_emails.ring"'::pg_catalog.regclass) % 1024);
         end if;
     else
         if flags & 25769803776 <> 0 then
@@ -789,12 +789,12 @@ end if;
             if flags & (4294967296 | 34359738368) <> 0 then
                 return query
                 insert into penstock._lease as l (counted, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-                select locked, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_mails.take_keyed"(n, in_group, true) t
+                select locked, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_emails.take_keyed"(n, in_group, true) t
                 returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
             else
                 return query
                 insert into penstock._lease as l (counted, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-                select locked, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_mails.take"(n, in_group, null, false, true) t
+                select locked, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_emails.take"(n, in_group, null, false, true) t
                 returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
             end if;
             get diagnostics got = row_count;
@@ -806,7 +806,7 @@ end if;
     end if;
     if acks <> '{}' then
         due := acks[1] & 1 = 0 and (path is not null or drawn is not null and n = 0);
-        if due and cardinality(acks) > 1 then -- where penstock."_mails.ack" would lock them in this order
+        if due and cardinality(acks) > 1 then -- where penstock."_emails.ack" would lock them in this order
             due := pg_sequence_last_value('penstock._lease_slot'::pg_catalog.regclass) < 2 and (select bit_or(a) & 1 = 0 from unnest(acks) a);
         end if;
         if due then
@@ -847,11 +847,11 @@ end if;
         end if;
         if acks is not null then
             return query select null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, a, null::timestamptz
-                           from penstock."_mails.ack"(acks) a;
+                           from penstock."_emails.ack"(acks) a;
         end if;
     end if;
     
-    if pg_catalog.abs((pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '1000')::bigint operator(pg_catalog.-) pg_catalog.pg_sequence_last_value('penstock."_mails.maintained"'::pg_catalog.regclass)) operator(pg_catalog.>=) 250
+    if pg_catalog.abs((pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '1000')::bigint operator(pg_catalog.-) pg_catalog.pg_sequence_last_value('penstock."_emails.maintained"'::pg_catalog.regclass)) operator(pg_catalog.>=) 250
        and pg_catalog.current_setting('transaction_isolation') operator(pg_catalog.=) 'read committed' then
         insert into penstock._maintenance (queue, until) values (1, until);
     end if;
@@ -863,8 +863,8 @@ end $function$;
 -- thousand jobs from the first one on, and then four thousand from another place, and on from the first thousand behind the last.
 -- next counts the places, as no job with a key is found by it. They are multiples of the golden ratio, modulo 1, and the segments
 -- those of the root of two. So they are spread evenly, also for a caller that makes every second or third call.
-CREATE OR REPLACE FUNCTION penstock."_mails.take_keyed"(n integer, in_group text, leasing boolean)
- RETURNS SETOF penstock.mails
+CREATE OR REPLACE FUNCTION penstock."_emails.take_keyed"(n integer, in_group text, leasing boolean)
+ RETURNS SETOF penstock.emails
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'pg_catalog', 'pg_temp'
@@ -874,8 +874,8 @@ CREATE OR REPLACE FUNCTION penstock."_mails.take_keyed"(n integer, in_group text
  SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
-    flags  constant bigint := pg_sequence_last_value('penstock."_mails.flags"'::pg_catalog.regclass);
-    bound  constant bigint := case when pg_current_xact_id_if_assigned() is null then coalesce(pg_sequence_last_value('penstock."_mails.seq"'::pg_catalog.regclass), 0) end; -- of the skip maps of all priorities
+    flags  constant bigint := pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass);
+    bound  constant bigint := case when pg_current_xact_id_if_assigned() is null then coalesce(pg_sequence_last_value('penstock."_emails.seq"'::pg_catalog.regclass), 0) end; -- of the skip maps of all priorities
     m      penstock._skip_map;
     here   smallint;
     pos    bigint;
@@ -914,10 +914,10 @@ begin
         m := penstock._newest_skip_map(1, in_group, p::smallint);
         if m.n is null or m.turn < 0 or random() * 64 < n
            or m.pending <> '{}' and exists (select from unnest(m.pending) x where pg_visible_in_snapshot(x, pg_current_snapshot()) or x >= pg_snapshot_xmax(pg_current_snapshot())) then
-            m := penstock."_mails.skip_map"(in_group, p::smallint, bound);
+            m := penstock."_emails.skip_map"(in_group, p::smallint, bound);
         end if;
-        if m.turn <> pg_sequence_last_value('penstock."_mails.ring"'::pg_catalog.regclass) then
-            m.slots := penstock._listed_slots(1, false, 'penstock."_mails.ring"'::pg_catalog.regclass);
+        if m.turn <> pg_sequence_last_value('penstock."_emails.ring"'::pg_catalog.regclass) then
+            m.slots := penstock._listed_slots(1, false, 'penstock."_emails.ring"'::pg_catalog.regclass);
         end if;
         list := m.slots;
         at := 1;
@@ -932,7 +932,7 @@ begin
                 if near is null then
                     begun := at;
                     near := pos;
-                    edge := case when false then m.lo[cardinality(m.lo)] - 1 else least(m.hi[cardinality(m.hi)], pg_sequence_last_value('penstock."_mails.seq"'::pg_catalog.regclass)) end;
+                    edge := case when false then m.lo[cardinality(m.lo)] - 1 else least(m.hi[cardinality(m.hi)], pg_sequence_last_value('penstock."_emails.seq"'::pg_catalog.regclass)) end;
                 elsif seen >= mark + 64 then
                     edge := near;
                 elsif first then -- few are behind it, or none
@@ -943,10 +943,10 @@ begin
                 at := begun;
                 drawn := near;
                 if edge > near then
-                    turn := abs(nextval('penstock."_mails.next"'::pg_catalog.regclass));
+                    turn := abs(nextval('penstock."_emails.next"'::pg_catalog.regclass));
                     at := begun + greatest(0, trunc((turn * 0.4142135623730950 % 1 * 2 - 1) * (cardinality(list) - begun + 1)))::int;
                     first := at = begun;
-                    pos := case when first then near when false then pg_sequence_last_value('penstock."_mails.seq"'::pg_catalog.regclass) + 1 else m.lo[1] - 1 end;
+                    pos := case when first then near when false then pg_sequence_last_value('penstock."_emails.seq"'::pg_catalog.regclass) + 1 else m.lo[1] - 1 end;
                     drawn := pos + trunc(turn * 0.6180339887498949 % 1 * (edge - pos))::bigint;
                 end if;
                 pos := drawn;
@@ -957,7 +957,7 @@ if here operator(pg_catalog.<) 1 then
                    count(*), case when false then max(v.seq) + 1 else min(v.seq) - 1 end, case when false then min(v.seq) else max(v.seq) end
               into ctids, seqs, ids, keys, got, before, upto
               from (select v.*, (v.key <> all (skip)) is not false as free from (select unnest(m.lo) as lo, unnest(m.hi) as hi) i cross join lateral (
-                        select t.ctid, t.seq, coalesce(t.id, t.seq) as id, t.key from penstock."_mails.0" t
+                        select t.ctid, t.seq, coalesce(t.id, t.seq) as id, t.key from penstock."_emails.0" t
                          where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.seq > pos
                          order by t.seq asc limit most) v
                      limit most) v;
@@ -966,7 +966,7 @@ elsif here operator(pg_catalog.<) 2 then
                    count(*), case when false then max(v.seq) + 1 else min(v.seq) - 1 end, case when false then min(v.seq) else max(v.seq) end
               into ctids, seqs, ids, keys, got, before, upto
               from (select v.*, (v.key <> all (skip)) is not false as free from (select unnest(m.lo) as lo, unnest(m.hi) as hi) i cross join lateral (
-                        select t.ctid, t.seq, coalesce(t.id, t.seq) as id, t.key from penstock."_mails.1" t
+                        select t.ctid, t.seq, coalesce(t.id, t.seq) as id, t.key from penstock."_emails.1" t
                          where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.seq > pos
                          order by t.seq asc limit most) v
                      limit most) v;
@@ -975,7 +975,7 @@ else
                    count(*), case when false then max(v.seq) + 1 else min(v.seq) - 1 end, case when false then min(v.seq) else max(v.seq) end
               into ctids, seqs, ids, keys, got, before, upto
               from (select v.*, (v.key <> all (skip)) is not false as free from (select unnest(m.lo) as lo, unnest(m.hi) as hi) i cross join lateral (
-                        select t.ctid, t.seq, coalesce(t.id, t.seq) as id, t.key from penstock."_mails.2" t
+                        select t.ctid, t.seq, coalesce(t.id, t.seq) as id, t.key from penstock."_emails.2" t
                          where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.seq > pos
                          order by t.seq asc limit most) v
                      limit most) v;
@@ -986,7 +986,7 @@ end if;
                 continue;
             end if;
             if flags & 34359738368 <> 0 and ended < 5000 then
-                gone := penstock._end_late(1, 'mails', here, ctids, seqs);
+                gone := penstock._end_late(1, 'emails', here, ctids, seqs);
                 if gone > 0 then
                     ended := ended + gone;
                     most := least(2 * most, 500);
@@ -1002,7 +1002,7 @@ end if;
                   from (select c.* from (select k.key, k.i, ids[k.i] as id from unnest(keys) with ordinality k(key, i) offset 0) c
                          where case when c.key is null then true
                                     when locked >= 500 then false
-                                    when not leasing and penstock."_mails.busy"(c.key, c.id, m.slots) then false
+                                    when not leasing and penstock."_emails.busy"(c.key, c.id, m.slots) then false
                                     else pg_try_advisory_xact_lock(hashtextextended(c.key, 1)) end
                          limit todo) c;
                 last := cardinality(keys);
@@ -1022,13 +1022,13 @@ end if;
             end if;
             run := chosen;
             if busy is not null then -- a new statement: it sees what ended before the locks were had
-                if m.turn <> pg_sequence_last_value('penstock."_mails.ring"'::pg_catalog.regclass) then
-                    m.turn := pg_sequence_last_value('penstock."_mails.ring"'::pg_catalog.regclass);
-                    m.slots := penstock._listed_slots(1, false, 'penstock."_mails.ring"'::pg_catalog.regclass);
+                if m.turn <> pg_sequence_last_value('penstock."_emails.ring"'::pg_catalog.regclass) then
+                    m.turn := pg_sequence_last_value('penstock."_emails.ring"'::pg_catalog.regclass);
+                    m.slots := penstock._listed_slots(1, false, 'penstock."_emails.ring"'::pg_catalog.regclass);
                 end if;
                 select array_agg(c.i order by c.i) into run
                   from (select i, ids[i] as id, keys[i] as key from unnest(chosen) i) c
-                 where c.key is null or not penstock."_mails.busy"(c.key, c.id, m.slots);
+                 where c.key is null or not penstock."_emails.busy"(c.key, c.id, m.slots);
                 -- Of a key that runs now the others stay where they are. Of one that cannot run, a
                 -- claim moves them: a dequeue may be part of a long transaction, and should lock no
                 -- key without need. One before the one that was looked at stays: it may be what
@@ -1038,7 +1038,7 @@ end if;
                 if busy <> '{}' and leasing then
 if here operator(pg_catalog.<) 1 then
                     with d as (
-                        delete from penstock."_mails.0" t
+                        delete from penstock."_emails.0" t
                          where t.ctid = any (array(
                             select ctids[c.i] from (select *, min(ids[i]) over (partition by key) as lowest from unnest(keys) with ordinality u(key, i) where key = any (busy)) c
                              where ids[c.i] <> c.lowest or c.i = any (chosen)))
@@ -1048,7 +1048,7 @@ if here operator(pg_catalog.<) 1 then
                     select coalesce(d.id, d.seq), 1, d.attempt, 'infinity', d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d;
 elsif here operator(pg_catalog.<) 2 then
                     with d as (
-                        delete from penstock."_mails.1" t
+                        delete from penstock."_emails.1" t
                          where t.ctid = any (array(
                             select ctids[c.i] from (select *, min(ids[i]) over (partition by key) as lowest from unnest(keys) with ordinality u(key, i) where key = any (busy)) c
                              where ids[c.i] <> c.lowest or c.i = any (chosen)))
@@ -1058,7 +1058,7 @@ elsif here operator(pg_catalog.<) 2 then
                     select coalesce(d.id, d.seq), 1, d.attempt, 'infinity', d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d;
 else
                     with d as (
-                        delete from penstock."_mails.2" t
+                        delete from penstock."_emails.2" t
                          where t.ctid = any (array(
                             select ctids[c.i] from (select *, min(ids[i]) over (partition by key) as lowest from unnest(keys) with ordinality u(key, i) where key = any (busy)) c
                              where ids[c.i] <> c.lowest or c.i = any (chosen)))
@@ -1083,9 +1083,9 @@ end if;
 if here operator(pg_catalog.<) 1 then
                 return query
                 with d as (
-                    delete from penstock."_mails.0" t
+                    delete from penstock."_emails.0" t
                      where t.ctid = any (array(
-                        select t.ctid from penstock."_mails.0" t
+                        select t.ctid from penstock."_emails.0" t
                          where t.ctid = any (array(select ctids[i] from unnest(run) i)) and t.seq = any (seqs)
                            for update skip locked))
                     returning t.*)
@@ -1093,9 +1093,9 @@ if here operator(pg_catalog.<) 1 then
 elsif here operator(pg_catalog.<) 2 then
                 return query
                 with d as (
-                    delete from penstock."_mails.1" t
+                    delete from penstock."_emails.1" t
                      where t.ctid = any (array(
-                        select t.ctid from penstock."_mails.1" t
+                        select t.ctid from penstock."_emails.1" t
                          where t.ctid = any (array(select ctids[i] from unnest(run) i)) and t.seq = any (seqs)
                            for update skip locked))
                     returning t.*)
@@ -1103,9 +1103,9 @@ elsif here operator(pg_catalog.<) 2 then
 else
                 return query
                 with d as (
-                    delete from penstock."_mails.2" t
+                    delete from penstock."_emails.2" t
                      where t.ctid = any (array(
-                        select t.ctid from penstock."_mails.2" t
+                        select t.ctid from penstock."_emails.2" t
                          where t.ctid = any (array(select ctids[i] from unnest(run) i)) and t.seq = any (seqs)
                            for update skip locked))
                     returning t.*)
@@ -1128,7 +1128,7 @@ end $function$;
 
 -- busy says whether a job of a key must wait: one of the key runs, or one with a smaller id must still run. Jobs that are only
 -- delayed do not count. It looks where jobs come from before it looks where they go to, so it sees one that moves meanwhile.
-CREATE OR REPLACE FUNCTION penstock."_mails.busy"(in_key text, in_id bigint, slots smallint[])
+CREATE OR REPLACE FUNCTION penstock."_emails.busy"(in_key text, in_id bigint, slots smallint[])
  RETURNS boolean
  LANGUAGE plpgsql
 AS $function$
@@ -1161,14 +1161,14 @@ end if;
         exit when yes;
         here := slots[i];
 if here operator(pg_catalog.<) 1 then
-        yes := exists (select from penstock."_mails.0" r where r.key = in_key and r.id < in_id)
-            or exists (select from penstock."_mails.0" r where r.key = in_key and r.id is null and r.seq < in_id);
+        yes := exists (select from penstock."_emails.0" r where r.key = in_key and r.id < in_id)
+            or exists (select from penstock."_emails.0" r where r.key = in_key and r.id is null and r.seq < in_id);
 elsif here operator(pg_catalog.<) 2 then
-        yes := exists (select from penstock."_mails.1" r where r.key = in_key and r.id < in_id)
-            or exists (select from penstock."_mails.1" r where r.key = in_key and r.id is null and r.seq < in_id);
+        yes := exists (select from penstock."_emails.1" r where r.key = in_key and r.id < in_id)
+            or exists (select from penstock."_emails.1" r where r.key = in_key and r.id is null and r.seq < in_id);
 else
-        yes := exists (select from penstock."_mails.2" r where r.key = in_key and r.id < in_id)
-            or exists (select from penstock."_mails.2" r where r.key = in_key and r.id is null and r.seq < in_id);
+        yes := exists (select from penstock."_emails.2" r where r.key = in_key and r.id < in_id)
+            or exists (select from penstock."_emails.2" r where r.key = in_key and r.id is null and r.seq < in_id);
 end if;
     end loop;
     return yes;
@@ -1178,7 +1178,7 @@ end $function$;
 -- lease is found by its number. Where the ring has turned since it was asked what is listed, a lease may have moved to a segment
 -- that this call does not look into. A transaction that locks several leases does it in one order: by segment as listed, in each
 -- the rows of several by number, and then the others.
-CREATE OR REPLACE FUNCTION penstock."_mails.ack"(in_leases bigint[])
+CREATE OR REPLACE FUNCTION penstock."_emails.ack"(in_leases bigint[])
  RETURNS SETOF bigint
  LANGUAGE plpgsql
  SECURITY DEFINER
@@ -1197,7 +1197,7 @@ declare
     leaf int := pg_sequence_last_value('penstock._lease_slot'::pg_catalog.regclass) % 2;
     odd  boolean := in_leases[1] & 1 = 1; -- mostly of a claim of several
 begin
-    if todo = 1 and not odd and pg_sequence_last_value('penstock."_mails.flags"'::pg_catalog.regclass) & 4294967296 = 0 then -- few expressions, see dequeue_NAME
+    if todo = 1 and not odd and pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & 4294967296 = 0 then -- few expressions, see dequeue_NAME
 if leaf = 0 then
         return query delete from penstock._lease_0 l where l.lease = any (in_leases) and l.queue + 0 = 1 and l.jobs is null returning l.lease;
 else
@@ -1265,7 +1265,7 @@ end if;
                 todo := todo - got;
                 exit when todo <= 0;
             end if;
-            if pg_sequence_last_value('penstock."_mails.flags"'::pg_catalog.regclass) & 4294967296 = 0 then
+            if pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & 4294967296 = 0 then
 if leaf = 0 then
                 return query delete from penstock._lease_0 l where l.lease = any (in_leases) and l.queue + 0 = 1 and l.jobs is null returning l.lease;
 else
@@ -1296,7 +1296,7 @@ end if;
 end $function$;
 
 -- extend makes leases end by from now, and returns those that were still held, with their new end.
-CREATE OR REPLACE FUNCTION penstock."_mails.extend"(leases bigint[], by interval)
+CREATE OR REPLACE FUNCTION penstock."_emails.extend"(leases bigint[], by interval)
  RETURNS TABLE(lease bigint, until timestamp with time zone)
  LANGUAGE plpgsql
  SECURITY DEFINER
@@ -1307,7 +1307,7 @@ begin
 end $function$;
 
 -- report notes what a job says of itself, and returns when its lease ends, null if that is lost.
-CREATE OR REPLACE FUNCTION penstock."_mails.report"(lease bigint, report jsonb)
+CREATE OR REPLACE FUNCTION penstock."_emails.report"(lease bigint, report jsonb)
  RETURNS timestamp with time zone
  LANGUAGE plpgsql
  SECURITY DEFINER
@@ -1318,7 +1318,7 @@ begin
 end $function$;
 
 -- release gives jobs back, to run again after a while, and returns the leases that were still held.
-CREATE OR REPLACE FUNCTION penstock."_mails.release"(leases bigint[], after interval)
+CREATE OR REPLACE FUNCTION penstock."_emails.release"(leases bigint[], after interval)
  RETURNS SETOF bigint
  LANGUAGE plpgsql
  SECURITY DEFINER
@@ -1329,7 +1329,7 @@ begin
 end $function$;
 
 -- fail ends an attempt that failed, see _fail.
-CREATE OR REPLACE FUNCTION penstock."_mails.fail"(lease bigint, after interval, error text, final boolean)
+CREATE OR REPLACE FUNCTION penstock."_emails.fail"(lease bigint, after interval, error text, final boolean)
  RETURNS timestamp with time zone
  LANGUAGE plpgsql
  SECURITY DEFINER
@@ -1345,7 +1345,7 @@ end $function$;
 -- comes as many times. From one group to the next it goes by skip maps and the index. Jobs between two groups that have skip maps
 -- are alive, or were never taken. Of a group that has one it reads only the ranges in which jobs may be. So it steps over nothing
 -- that was taken, and costs some probes for each group that jobs were taken from.
-CREATE OR REPLACE FUNCTION penstock."_mails.ready"(in_groups text[], behind text, most integer, claiming boolean DEFAULT true)
+CREATE OR REPLACE FUNCTION penstock."_emails.ready"(in_groups text[], behind text, most integer, claiming boolean DEFAULT true)
  RETURNS SETOF text
  LANGUAGE plpgsql
  SECURITY DEFINER
@@ -1359,7 +1359,7 @@ CREATE OR REPLACE FUNCTION penstock."_mails.ready"(in_groups text[], behind text
  SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
-    flags      constant bigint := pg_sequence_last_value('penstock."_mails.flags"'::pg_catalog.regclass);
+    flags      constant bigint := pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass);
     priorities constant smallint[] := array(select p from generate_series(-16, 15) p where flags & (1::bigint << (16 + p)) <> 0);
     listed     constant text[] := array(select distinct x collate "C" from unnest(in_groups) x where x is not null order by 1);
     skip_map_slot  constant smallint := pg_sequence_last_value('penstock._skip_map_slot'::pg_catalog.regclass);
@@ -1375,7 +1375,7 @@ begin
     end if;
     if claiming then
         
-    if pg_catalog.abs((pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '1000')::bigint operator(pg_catalog.-) pg_catalog.pg_sequence_last_value('penstock."_mails.maintained"'::pg_catalog.regclass)) operator(pg_catalog.>=) 250
+    if pg_catalog.abs((pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '1000')::bigint operator(pg_catalog.-) pg_catalog.pg_sequence_last_value('penstock."_emails.maintained"'::pg_catalog.regclass)) operator(pg_catalog.>=) 250
        and pg_catalog.current_setting('transaction_isolation') operator(pg_catalog.=) 'read committed' then
         insert into penstock._maintenance (queue) values (1);
     end if;
@@ -1384,7 +1384,7 @@ begin
             return;
         end if;
     end if;
-    slots := penstock._listed_slots(1, false, 'penstock."_mails.ring"'::pg_catalog.regclass);
+    slots := penstock._listed_slots(1, false, 'penstock."_emails.ring"'::pg_catalog.regclass);
     foreach upto in array array[null, behind] loop -- behind it, and then from the first one up to it
         part := '{}';
         for i in 1 .. cardinality(slots) loop
@@ -1398,8 +1398,8 @@ if here operator(pg_catalog.<) 1 then
                       from g left join lateral (
                             select m.group_key from penstock._skip_map m where m.slot = skip_map_slot and m.queue = 1 and m.group_key > g.group_key order by m.group_key limit 1) m on true
                      cross join lateral (select case
-                            when m.group_key is null then (select t.group_key from penstock."_mails.0" t where t.group_key > g.group_key order by t.group_key limit 1)
-                            else (select t.group_key from penstock."_mails.0" t where t.group_key > g.group_key and t.group_key < m.group_key order by t.group_key limit 1) end) b(group_key)
+                            when m.group_key is null then (select t.group_key from penstock."_emails.0" t where t.group_key > g.group_key order by t.group_key limit 1)
+                            else (select t.group_key from penstock."_emails.0" t where t.group_key > g.group_key and t.group_key < m.group_key order by t.group_key limit 1) end) b(group_key)
                      where in_groups is null and (upto is null or g.group_key < upto) and coalesce(b.group_key, m.group_key) is not null)
                 select g.group_key from g
                  where case when upto is null then g.group_key > behind else g.group_key <= upto end
@@ -1411,11 +1411,11 @@ if here operator(pg_catalog.<) 1 then
                          where exists ( -- what committed late, wherever it is; of a transaction that wrote much a claim may look
                                 select from unnest(k.pending) x cross join lateral (
                                     select count(*) = 100 or bool_or(w.group_key = g.group_key and w.priority = p.priority) as late
-                                      from (select t.group_key, t.priority from penstock."_mails.0" t where t.xid = x limit 100) w) w
+                                      from (select t.group_key, t.priority from penstock."_emails.0" t where t.xid = x limit 100) w) w
                                  where pg_visible_in_snapshot(x, pg_current_snapshot()) and w.late)
                             or exists (
                                 select from unnest(coalesce(k.lo, '{0}'), coalesce(k.hi, '{9223372036854775806}')) r(lo, hi) cross join lateral (
-                                    select from penstock."_mails.0" t
+                                    select from penstock."_emails.0" t
                                      where t.group_key = g.group_key and t.priority = p.priority and t.seq >= r.lo and t.seq <= r.hi limit 1) t)) then false
                        when watched then penstock._group_open(1, g.group_key) else true end
                  limit most);
@@ -1428,8 +1428,8 @@ elsif here operator(pg_catalog.<) 2 then
                       from g left join lateral (
                             select m.group_key from penstock._skip_map m where m.slot = skip_map_slot and m.queue = 1 and m.group_key > g.group_key order by m.group_key limit 1) m on true
                      cross join lateral (select case
-                            when m.group_key is null then (select t.group_key from penstock."_mails.1" t where t.group_key > g.group_key order by t.group_key limit 1)
-                            else (select t.group_key from penstock."_mails.1" t where t.group_key > g.group_key and t.group_key < m.group_key order by t.group_key limit 1) end) b(group_key)
+                            when m.group_key is null then (select t.group_key from penstock."_emails.1" t where t.group_key > g.group_key order by t.group_key limit 1)
+                            else (select t.group_key from penstock."_emails.1" t where t.group_key > g.group_key and t.group_key < m.group_key order by t.group_key limit 1) end) b(group_key)
                      where in_groups is null and (upto is null or g.group_key < upto) and coalesce(b.group_key, m.group_key) is not null)
                 select g.group_key from g
                  where case when upto is null then g.group_key > behind else g.group_key <= upto end
@@ -1441,11 +1441,11 @@ elsif here operator(pg_catalog.<) 2 then
                          where exists ( -- what committed late, wherever it is; of a transaction that wrote much a claim may look
                                 select from unnest(k.pending) x cross join lateral (
                                     select count(*) = 100 or bool_or(w.group_key = g.group_key and w.priority = p.priority) as late
-                                      from (select t.group_key, t.priority from penstock."_mails.1" t where t.xid = x limit 100) w) w
+                                      from (select t.group_key, t.priority from penstock."_emails.1" t where t.xid = x limit 100) w) w
                                  where pg_visible_in_snapshot(x, pg_current_snapshot()) and w.late)
                             or exists (
                                 select from unnest(coalesce(k.lo, '{0}'), coalesce(k.hi, '{9223372036854775806}')) r(lo, hi) cross join lateral (
-                                    select from penstock."_mails.1" t
+                                    select from penstock."_emails.1" t
                                      where t.group_key = g.group_key and t.priority = p.priority and t.seq >= r.lo and t.seq <= r.hi limit 1) t)) then false
                        when watched then penstock._group_open(1, g.group_key) else true end
                  limit most);
@@ -1458,8 +1458,8 @@ else
                       from g left join lateral (
                             select m.group_key from penstock._skip_map m where m.slot = skip_map_slot and m.queue = 1 and m.group_key > g.group_key order by m.group_key limit 1) m on true
                      cross join lateral (select case
-                            when m.group_key is null then (select t.group_key from penstock."_mails.2" t where t.group_key > g.group_key order by t.group_key limit 1)
-                            else (select t.group_key from penstock."_mails.2" t where t.group_key > g.group_key and t.group_key < m.group_key order by t.group_key limit 1) end) b(group_key)
+                            when m.group_key is null then (select t.group_key from penstock."_emails.2" t where t.group_key > g.group_key order by t.group_key limit 1)
+                            else (select t.group_key from penstock."_emails.2" t where t.group_key > g.group_key and t.group_key < m.group_key order by t.group_key limit 1) end) b(group_key)
                      where in_groups is null and (upto is null or g.group_key < upto) and coalesce(b.group_key, m.group_key) is not null)
                 select g.group_key from g
                  where case when upto is null then g.group_key > behind else g.group_key <= upto end
@@ -1471,11 +1471,11 @@ else
                          where exists ( -- what committed late, wherever it is; of a transaction that wrote much a claim may look
                                 select from unnest(k.pending) x cross join lateral (
                                     select count(*) = 100 or bool_or(w.group_key = g.group_key and w.priority = p.priority) as late
-                                      from (select t.group_key, t.priority from penstock."_mails.2" t where t.xid = x limit 100) w) w
+                                      from (select t.group_key, t.priority from penstock."_emails.2" t where t.xid = x limit 100) w) w
                                  where pg_visible_in_snapshot(x, pg_current_snapshot()) and w.late)
                             or exists (
                                 select from unnest(coalesce(k.lo, '{0}'), coalesce(k.hi, '{9223372036854775806}')) r(lo, hi) cross join lateral (
-                                    select from penstock."_mails.2" t
+                                    select from penstock."_emails.2" t
                                      where t.group_key = g.group_key and t.priority = p.priority and t.seq >= r.lo and t.seq <= r.hi limit 1) t)) then false
                        when watched then penstock._group_open(1, g.group_key) else true end
                  limit most);
@@ -1492,7 +1492,7 @@ end if;
 end $function$;
 
 -- maintain does the maintenance of the queue at once, see _maintain.
-CREATE OR REPLACE FUNCTION penstock."_mails.maintain"()
+CREATE OR REPLACE FUNCTION penstock."_emails.maintain"()
  RETURNS void
  LANGUAGE plpgsql
  SECURITY DEFINER
@@ -1503,7 +1503,7 @@ begin
 end $function$;
 
 -- pause pauses the queue, or ends that.
-CREATE OR REPLACE FUNCTION penstock."_mails.pause"(paused boolean)
+CREATE OR REPLACE FUNCTION penstock."_emails.pause"(paused boolean)
  RETURNS void
  LANGUAGE sql
  SECURITY DEFINER
@@ -1512,7 +1512,7 @@ AS $function$ select penstock._pause(1, paused) $function$;
 
 -- cancel removes jobs wherever they are, see _cancel. A role that may call it looks after the queue: the policy of _dead_job asks
 -- for that.
-CREATE OR REPLACE FUNCTION penstock."_mails.cancel"(ids bigint[])
+CREATE OR REPLACE FUNCTION penstock."_emails.cancel"(ids bigint[])
  RETURNS integer
  LANGUAGE sql
  SECURITY DEFINER
@@ -1520,7 +1520,7 @@ CREATE OR REPLACE FUNCTION penstock."_mails.cancel"(ids bigint[])
 AS $function$ select penstock._cancel(1, ids) $function$;
 
 -- retry_dead has dead letters run again, and returns how many.
-CREATE OR REPLACE FUNCTION penstock."_mails.retry_dead"(ids bigint[])
+CREATE OR REPLACE FUNCTION penstock."_emails.retry_dead"(ids bigint[])
  RETURNS bigint
  LANGUAGE sql
  SECURITY DEFINER
@@ -1528,7 +1528,7 @@ CREATE OR REPLACE FUNCTION penstock."_mails.retry_dead"(ids bigint[])
 AS $function$ select penstock._retry_dead_jobs(1, ids) $function$;
 
 -- discard_dead removes dead letters, and returns how many.
-CREATE OR REPLACE FUNCTION penstock."_mails.discard_dead"(ids bigint[])
+CREATE OR REPLACE FUNCTION penstock."_emails.discard_dead"(ids bigint[])
  RETURNS bigint
  LANGUAGE sql
  SECURITY DEFINER
@@ -1536,7 +1536,7 @@ CREATE OR REPLACE FUNCTION penstock."_mails.discard_dead"(ids bigint[])
 AS $function$ select penstock._discard_dead_jobs(1, ids) $function$;
 
 -- count counts jobs by where they are, see _count.
-CREATE OR REPLACE FUNCTION penstock."_mails.count"(most integer)
+CREATE OR REPLACE FUNCTION penstock."_emails.count"(most integer)
  RETURNS bigint[]
  LANGUAGE sql
  SECURITY DEFINER
@@ -1544,7 +1544,7 @@ CREATE OR REPLACE FUNCTION penstock."_mails.count"(most integer)
 AS $function$ select penstock._count(1, most) $function$;
 
 -- count_groups counts the jobs of each group, see _count_groups: of what is leased, is to come later or is dead 10,000 each.
-CREATE OR REPLACE FUNCTION penstock."_mails.count_groups"(after text, most integer)
+CREATE OR REPLACE FUNCTION penstock."_emails.count_groups"(after text, most integer)
  RETURNS TABLE(group_key text, ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest bigint, more boolean)
  LANGUAGE sql
  SECURITY DEFINER
@@ -1554,7 +1554,7 @@ AS $function$
 $function$;
 
 -- done_jobs lists done jobs that are kept, see _done_jobs.
-CREATE OR REPLACE FUNCTION penstock."_mails.done_jobs"(most integer, before text, ids bigint[])
+CREATE OR REPLACE FUNCTION penstock."_emails.done_jobs"(most integer, before text, ids bigint[])
  RETURNS jsonb
  LANGUAGE sql
  SECURITY DEFINER
@@ -1562,7 +1562,7 @@ CREATE OR REPLACE FUNCTION penstock."_mails.done_jobs"(most integer, before text
 AS $function$ select penstock._done_jobs(1, most, before, ids) $function$;
 
 -- set_group replaces the policy of a group, see _set_group.
-CREATE OR REPLACE FUNCTION penstock."_mails.set_group"(group_key text, max_running integer, rate integer, per interval, burst integer, weight integer)
+CREATE OR REPLACE FUNCTION penstock."_emails.set_group"(group_key text, max_running integer, rate integer, per interval, burst integer, weight integer)
  RETURNS void
  LANGUAGE sql
  SECURITY DEFINER
@@ -1570,7 +1570,7 @@ CREATE OR REPLACE FUNCTION penstock."_mails.set_group"(group_key text, max_runni
 AS $function$ select penstock._set_group(1, group_key, max_running, rate, per, burst, weight) $function$;
 
 -- hold_group holds a group, or releases it.
-CREATE OR REPLACE FUNCTION penstock."_mails.hold_group"(group_key text, hold_for interval, reason text)
+CREATE OR REPLACE FUNCTION penstock."_emails.hold_group"(group_key text, hold_for interval, reason text)
  RETURNS void
  LANGUAGE sql
  SECURITY DEFINER
@@ -1578,7 +1578,7 @@ CREATE OR REPLACE FUNCTION penstock."_mails.hold_group"(group_key text, hold_for
 AS $function$ select penstock._hold_group(1, group_key, hold_for, reason) $function$;
 
 -- group_limits lists limits of groups, see _group_limits.
-CREATE OR REPLACE FUNCTION penstock."_mails.group_limits"(group_keys text[], after text, most integer)
+CREATE OR REPLACE FUNCTION penstock."_emails.group_limits"(group_keys text[], after text, most integer)
  RETURNS TABLE(group_key text, max_running integer, rate integer, per interval, burst integer, weight integer, tokens integer, held_until timestamp with time zone, reason text)
  LANGUAGE sql
  SECURITY DEFINER
