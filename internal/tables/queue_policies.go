@@ -44,7 +44,7 @@ func (p *policyRow) args(row *QueueRow) Args {
 		b, _ := json.Marshal(p.policy) // of numbers and a string: cannot fail
 		text = string(b)
 	}
-	return row.Args(Args{"whole": p.whole, "group": p.group, "policy": text, "running": p.policy.MaxRunning, "weight": max(p.policy.Weight, 1), "pace": pace, "slack": slack, "held": p.held, "reason": p.reason})
+	return row.Args(Args{"whole": p.whole, "group": p.group, "policy": text, "running": p.policy.MaxRunning, "weight": max(p.policy.Weight, 1), "pace": pace, "slack": slack, "per": int64(p.policy.Rate.Per), "held": p.held, "reason": p.reason})
 }
 
 // rowsOfPolicies reads policies.
@@ -88,8 +88,8 @@ func (s *Queues) changePolicy(ctx context.Context, tx Tx, row *QueueRow, whole b
 	b = &Batch{}
 	b.Do("delete from {schema}.group_policies where queue_id = {queue} and whole = {whole} and group_key = {group}", these)
 	if p.set || p.held > p.now {
-		b.Do(`insert into {schema}.group_policies (queue_id, whole, group_key, policy, max_running, weight, pace, slack, held_until, reason)
-			values ({queue}, {whole}, {group}, {policy}, {running}, {weight}, {pace}, {slack}, {held}, {reason})`, p.args(row))
+		b.Do(`insert into {schema}.group_policies (queue_id, whole, group_key, policy, max_running, weight, pace, slack, per, held_until, reason)
+			values ({queue}, {whole}, {group}, {policy}, {running}, {weight}, {pace}, {slack}, {per}, {held}, {reason})`, p.args(row))
 	}
 	forgetHolds(b, row)
 	return tx.Run(ctx, b)
@@ -203,20 +203,20 @@ func (s *Queues) limits(ctx context.Context, row *QueueRow, groups []admin.Group
 		}
 		l := &admin.GroupLimits{MaxRunning: p.policy.MaxRunning, Rate: p.policy.Rate, Weight: p.policy.Weight, Hold: own.hold()}
 		if args := p.args(row); l.Rate.Jobs > 0 {
-			l.Tokens = startsNow(p.now*1000, due[g.Group], args["pace"].(int64), args["slack"].(int64))
+			l.Tokens = startsNow(p.now*1000, due[g.Group], args["pace"].(int64), args["slack"].(int64), args["per"].(int64))
 		}
 		g.Limits = l
 	}
 	return nil
 }
 
-// startsNow is how many jobs may start, as the statement "limits" has it: next is when the next one is due, all in nanoseconds. One that is due later than
-// any rate can say is another clock's, or another rate's: one job may start, and the rate counts from there.
-func startsNow(now, next, pace, slack int64) int {
-	if next > now+slack {
+// startsNow is how many jobs may start, as the statement "limits" has it: next is when the next one is due, all in nanoseconds. If it were due more than per
+// later, that is by another clock, or another rate: one job may start, and the rate counts from there.
+func startsNow(now, next, pace, slack, per int64) int {
+	if next > now+slack-pace+per+int64(time.Millisecond) {
 		return 1
 	}
-	return int((now + slack - max(next, now)) / pace)
+	return int(max((now+slack-max(next, now))/pace, 0))
 }
 
 // Parts puts statements about limits into a text that they are a part of. running may be given.

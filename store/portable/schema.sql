@@ -215,7 +215,7 @@ create table if not exists {schema}.schedules (
 );
 
 -- The policies of groups, that of all groups that have no other, '*', and the rate of a queue as a whole. policy is a penstock.GroupPolicy, empty of a group that is only
--- held. By its rate jobs start a pace apart; one may come early by slack, less one pace. Both are nanoseconds, and held_until is microseconds.
+-- held. By its rate jobs start a pace apart; one may come early by slack, less one pace, and none waits longer than per. These are nanoseconds, and held_until is microseconds.
 create table if not exists {schema}.group_policies (
   queue_id bigint not null,
   whole boolean not null,
@@ -225,6 +225,7 @@ create table if not exists {schema}.group_policies (
   weight integer not null,
   pace bigint not null,
   slack bigint not null,
+  per bigint not null,
   held_until bigint not null,
   reason text not null,
   primary key (queue_id, group_key, whole)

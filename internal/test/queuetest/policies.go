@@ -32,6 +32,7 @@ var policyCases = []testCase{
 	{name: "HoldEnds", run: policyHoldEnds},
 	{name: "RateLetsABurstStart", run: policyBurst},
 	{name: "RateOfTheQueue", run: policyQueueRate},
+	{name: "RateThatIsLowered", run: policyRateLowered},
 	{name: "RateOverTime", run: policyRate},
 	{name: "Seen", run: policiesSeen},
 	{name: "WeightsAreShares", run: policyWeights},
@@ -448,6 +449,20 @@ func policyQueueRate(e *env) {
 		e.Errorf("the status says that the rate is %+v", s.Rate)
 	}
 	e.same(e.claimOf("b", 2), "b1")
+}
+
+// A smaller burst does not forget what has started. A start that a former rate puts off by more than the new one allows does not count.
+func policyRateLowered(e *env) {
+	e.setGroup(penstock.GroupPolicy{Group: "a", Rate: penstock.Rate{Jobs: 4, Per: time.Hour, Burst: 4}})
+	e.fill("a", 10)
+	e.same(e.claimOf("a", 10), "a0", "a1", "a2", "a3")
+	e.setGroup(penstock.GroupPolicy{Group: "a", Rate: penstock.Rate{Jobs: 4, Per: time.Hour}})
+	e.same(e.claimOf("a", 10))
+	e.wantGroups("the hour's jobs have started", nil, "", 10)
+	e.setGroup(penstock.GroupPolicy{Group: "a", Rate: penstock.Rate{Jobs: 1, Per: time.Minute}})
+	e.wantGroups("they started an hour ahead", nil, "", 10, "a")
+	e.same(e.claimOf("a", 10), "a4")
+	e.same(e.claimOf("a", 10))
 }
 
 // Starts are as far apart as the rate says, with several workers.

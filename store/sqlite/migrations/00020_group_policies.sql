@@ -2,7 +2,7 @@
 -- Which policies the queue has: 1 is of groups, 2 is its rate.
 alter table penstock_queues add column policies integer not null default 0;
 -- The policies of groups, that of all groups that have no other, '*', and the rate of a queue as a whole. policy is a penstock.GroupPolicy, empty of a group that is only
--- held. By its rate jobs start a pace apart; one may come early by slack, less one pace. Both are nanoseconds, and held_until is microseconds.
+-- held. By its rate jobs start a pace apart; one may come early by slack, less one pace, and none waits longer than per. These are nanoseconds, and held_until is microseconds.
 create table penstock_group_policies (
   queue_id    integer not null,
   whole       integer not null,
@@ -12,6 +12,7 @@ create table penstock_group_policies (
   weight      integer not null,
   pace        integer not null,
   slack       integer not null,
+  per         integer not null,
   held_until  integer not null,
   reason      text    not null,
   primary key (queue_id, group_key, whole)
