@@ -1,16 +1,19 @@
-"""Schedules and dead letters of a queue."""
+"""Schedules, dead letters and groups of a queue."""
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 
 import psycopg
 import pytest
 
 import penstock
-from penstock import aio
+from penstock import aio, testing
+
+from .conftest import status, until
+from .running import Run
 
 
 def test_schedules(db: psycopg.Connection, queue: str) -> None:
@@ -56,6 +59,77 @@ def test_dead_letters(db: psycopg.Connection, queue: str) -> None:
     assert len(q.dead_jobs()) == 1
 
 
+def test_groups(db: psycopg.Connection, queue: str) -> None:
+    q = penstock.Queue(db, queue)
+    q.set_group("a", max_running=1, weight=3)
+    q.set_group("b", rate=60, per=60, burst=10)
+    q.set_group("*", max_running=2)
+    q.hold_group("a", timedelta(hours=1), "429")
+    every, a, b = q.group_policies()
+    assert every == penstock.GroupPolicy("*", 2)
+    assert a == penstock.GroupPolicy("a", 1, weight=3, held_until=a.held_until, reason="429")
+    assert a.held_until and abs(a.held_until - datetime.now(timezone.utc) - timedelta(hours=1)) < timedelta(minutes=10)
+    assert b == penstock.GroupPolicy("b", rate=60, per=timedelta(minutes=1), burst=10, tokens=10)
+    assert [p.group_key for p in q.group_policies(1, "a")] == ["b"]
+    penstock.enqueue_many(db, queue, [penstock.NewJob(str(n), group_key="a") for n in (1, 2)])
+
+    def claimed() -> int:
+        return len(db.execute("select id from penstock.claim(%s, 2, group_key => 'a')", [queue]).fetchall())
+
+    assert claimed() == 0
+    q.hold_group("a", 0)
+    assert claimed() == 1
+    q.set_group("a")
+    assert claimed() == 1
+    with pytest.raises(penstock.FieldError, match="max_running is 0"):
+        q.set_group("b", max_running=0)
+    with pytest.raises(penstock.FieldError, match="hold_for is -1"):
+        q.hold_group("b", -1)
+    with pytest.raises(penstock.FieldError, match="reason is 1025 bytes"):
+        q.hold_group("b", 1, "x" * 1025)
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="per"):
+        q.set_group("b", rate=1)
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="stands for all groups"):
+        q.hold_group("*", 1)
+
+
+def test_a_handler_holds_the_group_of_its_job(start: Run, db: psycopg.Connection, queue: str, caplog: pytest.LogCaptureFixture) -> None:
+    q = penstock.Queue(db, queue)
+    made = penstock.enqueue_many(db, queue, [penstock.NewJob(str(n), group_key="a") for n in range(50)])
+    ran: list[int] = []
+    refused = False
+
+    def handler(job: penstock.Job) -> None:
+        nonlocal refused
+        assert job.attempt == 1
+        if not refused and len(ran) == 10:  # by now some are claimed ahead
+            refused = True
+            raise penstock.HoldGroup(3600, "429 " + "ä" * 1024)
+        ran.append(job.id)
+
+    running = start(queue, handler, group_key="a", concurrency=1)
+    until(lambda: "snoozed" in [word for word, _ in running.ended] and len(q.group_policies()) == 1 and status(db, queue)[1] == 0)
+    [held] = q.group_policies()
+    assert (held.group_key, held.reason) == ("a", "429 " + "ä" * 510)
+    assert len(ran) == 10
+    assert len([r for r in caplog.records if "holds its group 'a' for 3600 s: 429" in r.getMessage()]) == 1
+    q.hold_group("a", 0)
+    until(lambda: len(running.ended) >= 51 and status(db, queue) == (0, 0, 0, 0, 0))
+    running.join()
+    assert sorted(ran) == [m.id for m in made]
+    words = [word for word, _ in running.ended]
+    assert (words.count("done"), words.count("snoozed")) == (50, 1)
+    assert set(words) <= {"done", "snoozed", "released"}
+
+
+def test_where_no_group_can_be_held_only_the_job_waits(db: psycopg.Connection, queue: str) -> None:
+    penstock.enqueue(db, queue, "alone", group_key="*")
+    ran = testing.run_one(db, queue, lambda _: penstock.HoldGroup(timedelta(hours=1)), group_key="*")
+    assert ran.outcome == "hold_group"
+    assert penstock.Queue(db, queue).group_policies() == []
+    assert status(db, queue)[2] == 1
+
+
 def test_with_asyncio(url: str, db: psycopg.Connection, queue: str) -> None:
     async def main() -> None:
         async with await psycopg.AsyncConnection.connect(url, autocommit=True) as conn:
@@ -73,6 +147,10 @@ def test_with_asyncio(url: str, db: psycopg.Connection, queue: str) -> None:
             assert dead.error == "no"
             assert await q.retry_dead_jobs([dead.id]) == 1
             assert await q.discard_dead_jobs([dead.id]) == 0
+            await q.set_group("a", rate=60, per=timedelta(minutes=1))
+            await q.hold_group("a", 60)
+            [policy] = await q.group_policies()
+            assert (policy.rate, policy.per, policy.held_until is not None) == (60, timedelta(minutes=1), True)
 
     asyncio.run(main())
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from ._model import Cancelled, DeadLetter, FieldError, Job, LeaseLostError, NotFoundError, Outcome, Retry, SchemaError, Snooze
+from ._model import Cancelled, DeadLetter, FieldError, HoldGroup, Job, LeaseLostError, NotFoundError, Outcome, Retry, SchemaError, Snooze
 from ._seam import sqlstate
-from ._sql import Op, Postgres
+from ._sql import MAX_REASON, Op, Postgres, storable
 
 log = logging.getLogger("penstock")
 
@@ -228,6 +228,8 @@ class Desk:
     def begin(self) -> Task | None:
         if self.interrupted or self.stopping or not self.queued or self.busy >= self.o.concurrency:
             return None
+        if self.failures and any(isinstance(how, HoldGroup) for _, how, _ in self.failures):  # they are of that group
+            return None
         task = self.queued.popleft()
         task.begun = True
         self.busy += 1
@@ -262,6 +264,8 @@ class Desk:
             reason = reason.encode("ascii", errors="replace").decode("ascii")
         if isinstance(how, Snooze):
             return "released" if how.passed else "snoozed", self.sql.release(q, [lease], how.after or 0)
+        if isinstance(how, HoldGroup):
+            return "snoozed", self._hold(task.job, how.after or 0, reason if how.reason else "")
         if isinstance(how, DeadLetter):
             return "dead", self.sql.dead_letter(q, lease, reason)
         if isinstance(how, Retry):
@@ -269,6 +273,25 @@ class Desk:
         if task.job.aborted:  # not the job's fault
             return "released", self.sql.release(q, [lease])
         return "failed", self.sql.retry(q, lease, None, reason)
+
+    def _hold(self, job: Job, after: float, reason: str) -> Op[list[int]]:
+        """Holds the group of a job and gives the job back. A group of the name *, which stands for all, cannot be held: then the job waits alone."""
+        if after <= 0 or job.group_key == "*":
+            return (yield from self.sql.release(self.queue, [job.lease], after))
+        yield from self.sql.hold_group(self.queue, job.group_key, after, storable(reason, MAX_REASON))
+        log.warning("%s holds its group %r for %g s%s", self.named(job), job.group_key, after, reason and f": {reason}")
+        ahead, self.queued = self.queued, deque()  # claimed ahead, of the same group
+        for t in ahead:
+            del self.held[t.job.lease]
+        try:
+            held = yield from self.sql.release(self.queue, [job.lease, *(t.job.lease for t in ahead)])
+        except BaseException:
+            self.queued = ahead
+            self.held |= {t.job.lease: t for t in ahead}
+            raise
+        for t in ahead:
+            self.finish(t, "released")
+        return [job.lease] if job.lease in held else []
 
     def refused(self, task: Task, e: Exception) -> None:
         """The end of an attempt could not be written. If the database's encoding lacks characters of the reason, the next try replaces them."""

@@ -143,6 +143,22 @@ class DeadJob:
     failures: list[dict[str, Any]]
 
 
+@dataclass(frozen=True)
+class GroupPolicy:
+    """The policy of a group, or of "*", and how long the group is held. What is None limits nothing. `tokens` is how many jobs may start now, if it has a
+    rate."""
+
+    group_key: str
+    max_running: int | None = None
+    rate: int | None = None
+    per: timedelta | None = None
+    burst: int | None = None
+    weight: int | None = None
+    tokens: int | None = None
+    held_until: datetime | None = None
+    reason: str = ""
+
+
 @dataclass
 class Job:
     """A claimed job. `aborted` is None, or says why its handler should stop: lease_lost or stopping. `report` is what the last attempt that reported has
@@ -227,6 +243,14 @@ class Snooze(Outcome):
 
     def __init__(self, after: float | timedelta):
         super().__init__(after)
+
+
+class HoldGroup(Outcome):
+    """The job is given back, and its group held: no job of the group starts for some seconds or a timedelta, by any worker. For example, a server has
+    answered 429 for one customer, whose jobs are a group. No attempt is spent, and jobs that run continue."""
+
+    def __init__(self, hold_for: float | timedelta, reason: str = ""):
+        super().__init__(hold_for, reason)
 
 
 class DeadLetter(Outcome):

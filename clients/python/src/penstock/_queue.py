@@ -1,22 +1,24 @@
-"""A queue's schedules and dead letters, for those who look after it."""
+"""A queue's schedules, dead letters and groups, for those who look after it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from ._model import DeadJob, Encoder, Enqueued, Error, NewJob, Payload, Schedule
+from ._model import DeadJob, Encoder, Enqueued, Error, GroupPolicy, NewJob, Payload, Schedule
 from ._seam import Transaction, dialect, run
 from ._sql import Postgres
 
 
 class Queue:
-    """A queue's schedules and dead letters, in the caller's transaction on PostgreSQL. Calls about schedules need the role that owns the schema,
-    those about dead letters `grant_operator`."""
+    """A queue's schedules, dead letters and groups, in the caller's transaction on PostgreSQL. Calls about schedules need the role that owns the schema,
+    those about dead letters and groups `grant_operator`."""
 
     def __init__(self, tx: Transaction, name: str, *, schema: str = "penstock", encoder: Encoder = None):
         if dialect(tx) == "sqlite":
-            raise Error("the schedules and dead letters of SQLite are not for this client", hint="run: penstock schedule list QUEUE --database-url sqlite:FILE")
+            raise Error(
+                "the schedules, dead letters and groups of SQLite are not for this client", hint="run: penstock schedule list QUEUE --database-url sqlite:FILE"
+            )
         self.tx, self.name, self._sql = tx, name, Postgres(schema, encoder)
 
     def schedule(
@@ -58,3 +60,20 @@ class Queue:
     def discard_dead_jobs(self, ids: Sequence[int]) -> int:
         """Removes dead letters permanently. Returns how many there were."""
         return run(self.tx, self._sql.on_dead_jobs("discard_dead_jobs", self.name, ids))
+
+    def set_group(
+        self, group_key: str, *, max_running: int | None = None, rate: int | None = None, per: float | timedelta | None = None, burst: int | None = None,
+        weight: int | None = None,
+    ) -> None:  # fmt: skip
+        """Replaces the policy of a group, or with "*" that of each group without one: `max_running` jobs at a time, `rate` starts in `per` (seconds, or a
+        timedelta), `burst` of them at once, and the group's share of a worker for several groups, `weight`. Without any the policy is deleted."""
+        run(self.tx, self._sql.set_group(self.name, group_key, max_running, rate, per, burst, weight))
+
+    def hold_group(self, group_key: str, hold_for: float | timedelta, reason: str = "") -> None:
+        """Lets no job of a group start for some seconds or a timedelta from now; jobs that run continue. It does not shorten an earlier hold; 0 ends it.
+        `grant_worker` is enough."""
+        run(self.tx, self._sql.hold_group(self.name, group_key, hold_for, reason))
+
+    def group_policies(self, most: int = 1000, after: str = "") -> list[GroupPolicy]:
+        """The groups that have a policy or are held, by name: up to `most`, behind the name of one."""
+        return run(self.tx, self._sql.group_policies(self.name, most, after))

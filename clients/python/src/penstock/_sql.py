@@ -22,6 +22,7 @@ from ._model import (
     Encoder,
     Enqueued,
     FieldError,
+    GroupPolicy,
     Job,
     Message,
     NewJob,
@@ -214,6 +215,48 @@ class Postgres:
         rows = yield f"select {self.schema}.{function}(cast($1 as text), cast($2 as bigint[]))", [queue, list(ids)]
         return int(rows[0][0])
 
+    def set_group(
+        self, queue: str, group_key: str, max_running: int | None, rate: int | None, per: float | timedelta | None, burst: int | None, weight: int | None
+    ) -> Op[None]:
+        text("group_key", group_key)
+        for name, value in (("max_running", max_running), ("rate", rate), ("burst", burst), ("weight", weight)):
+            if value is not None and (type(value) is not int or not 1 <= value < 1 << 31):
+                raise FieldError(name, f"is {value!r}", "give a number of 1 or more, or None")
+        yield (
+            f"select {self.schema}.set_group(cast($1 as text), cast($2 as text), cast($3 as int), cast($4 as int), cast(cast($5 as text) as interval),"
+            " cast($6 as int), cast($7 as int))",
+            [queue, group_key, max_running, rate, None if per is None else span("per", per), burst, weight],
+        )
+
+    def hold_group(self, queue: str, group_key: str, hold_for: float | timedelta, reason: str) -> Op[None]:
+        text("group_key", group_key)
+        yield (
+            f"select {self.schema}.hold_group(cast($1 as text), cast($2 as text), cast(cast($3 as text) as interval), cast($4 as text))",
+            [queue, group_key, span("hold_for", hold_for), text("reason", reason, MAX_REASON)],
+        )
+
+    def group_policies(self, queue: str, most: int, after: str) -> Op[list[GroupPolicy]]:
+        rows = yield (
+            "select group_key, max_running, rate, cast(extract(epoch from per) * 1000000 as bigint), burst, weight, tokens,"
+            " cast(extract(epoch from held_until) * 1000000 as bigint), reason"
+            f" from {self.schema}.group_policies(cast($1 as text), cast($2 as text), cast($3 as int))",
+            [queue, after, most],
+        )
+        return [
+            GroupPolicy(
+                r[0],
+                r[1],
+                r[2],
+                None if r[3] is None else timedelta(microseconds=int(r[3])),
+                r[4],
+                r[5],
+                r[6],
+                None if r[7] is None else at_epoch(r[7]),
+                r[8] or "",
+            )
+            for r in rows
+        ]
+
     def maintain(self, queue: str) -> Op[None]:
         yield f"select {self.schema}.maintain_queue(cast($1 as text))", [queue]
 
@@ -308,9 +351,21 @@ class SQLite:
         return [id_ for id_ in dict.fromkeys(ids) if id_ in new]
 
 
-def storable(reason: str) -> str:
-    """An error as text that every database can store, cut to 4,096 bytes."""
-    return reason.replace("\0", "\ufffd").encode(errors="replace")[:4096].decode(errors="ignore")
+MAX_REASON = 1024
+"""The longest reason of a hold."""
+
+
+def storable(reason: str, most: int = 4096) -> str:
+    """A reason as text that every database can store, cut to some bytes."""
+    return reason.replace("\0", "\ufffd").encode(errors="replace")[:most].decode(errors="ignore")
+
+
+def span(name: str, time: float | timedelta) -> str:
+    """A time as an interval. Raises FieldError."""
+    n = time.total_seconds() if isinstance(time, timedelta) else time
+    if not isinstance(n, (int, float)) or not 0 <= n < 1e10:
+        raise FieldError(name, f"is {time!r}", "give seconds, or a timedelta")
+    return f"{n:.6f} s"
 
 
 def at_epoch(us: int) -> datetime:

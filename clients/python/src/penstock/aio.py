@@ -14,7 +14,7 @@ from ._buffer import Gathered
 from ._connect import Database, autocommit_async, close_async, connect_async, cut, transaction_async
 from ._desk import CALL_TIMEOUT, MAINTAIN_EVERY, SETTLED, Desk, Options, Task, growing, log, monotonic, permanent
 from ._kinds import by_kind
-from ._model import MEMBER_STEPS, Aborted, DeadJob, Encoder, Enqueued, Error, Job, Message, NewJob, Outcome, Payload, Schedule
+from ._model import MEMBER_STEPS, Aborted, DeadJob, Encoder, Enqueued, Error, GroupPolicy, Job, Message, NewJob, Outcome, Payload, Schedule
 from ._seam import Transaction, run_async
 from ._signals import stopped_by_signals
 from ._sql import Op, Postgres
@@ -172,6 +172,18 @@ class Queue:
 
     async def discard_dead_jobs(self, ids: Sequence[int]) -> int:
         return await run_async(self.tx, self._sql.on_dead_jobs("discard_dead_jobs", self.name, ids))
+
+    async def set_group(
+        self, group_key: str, *, max_running: int | None = None, rate: int | None = None, per: float | timedelta | None = None, burst: int | None = None,
+        weight: int | None = None,
+    ) -> None:  # fmt: skip
+        await run_async(self.tx, self._sql.set_group(self.name, group_key, max_running, rate, per, burst, weight))
+
+    async def hold_group(self, group_key: str, hold_for: float | timedelta, reason: str = "") -> None:
+        await run_async(self.tx, self._sql.hold_group(self.name, group_key, hold_for, reason))
+
+    async def group_policies(self, most: int = 1000, after: str = "") -> list[GroupPolicy]:
+        return await run_async(self.tx, self._sql.group_policies(self.name, most, after))
 
 
 class Line:

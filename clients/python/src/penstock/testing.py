@@ -11,7 +11,7 @@ from typing import Any
 from ._app import App
 from ._desk import Desk, Options, Task, log, reason_of
 from ._kinds import Strangers, by_kind
-from ._model import HEADER_KIND, Cancelled, DeadLetter, Encoder, Job, Message, NewJob, Payload, Retry, Snooze, encode
+from ._model import HEADER_KIND, Cancelled, DeadLetter, Encoder, HoldGroup, Job, Message, NewJob, Payload, Retry, Snooze, encode
 from ._seam import Transaction, run
 from ._sql import Op, Rows, at_epoch, quoted
 from ._worker import Handlers
@@ -116,7 +116,7 @@ class NoJobError(AssertionError):
 
 @dataclass
 class Ran:
-    """`outcome`: done, retry, snooze, dead_letter, cancelled or error; `how` is what the handler raised or returned."""
+    """`outcome`: done, retry, snooze, hold_group, dead_letter, cancelled or error; `how` is what the handler raised or returned."""
 
     job: Job
     outcome: str
@@ -139,7 +139,7 @@ def run_one(tx: Transaction, queue: str, handler: Handlers | App | None = None, 
         how = by_kind(handler.handlers(queue, tx) if isinstance(handler, App) else handler, queue, desk.o, strangers)(jobs[0])
     except (Exception, SystemExit) as e:
         how = e
-    words = {Retry: "retry", Snooze: "snooze", DeadLetter: "dead_letter", Cancelled: "cancelled"}
+    words = {Retry: "retry", Snooze: "snooze", HoldGroup: "hold_group", DeadLetter: "dead_letter", Cancelled: "cancelled"}
     word = "done" if how is None else next((word for kind, word in words.items() if isinstance(how, kind)), "error")
     if word in ("done", "cancelled"):
         run(tx, desk.sql.ack_one(queue, jobs[0].lease))
