@@ -113,7 +113,7 @@ export async function step<T>(job: Job, name: string, fn: () => T | Promise<T>, 
 export class Outcome extends Error {
   override name = 'Outcome'
   /** @internal */
-  constructor(readonly how: 'retry' | 'snooze' | 'deadLetter' | 'cancelled', readonly after: number | undefined, readonly reason: string) {
+  constructor(readonly how: 'retry' | 'snooze' | 'holdGroup' | 'deadLetter' | 'cancelled', readonly after: number | undefined, readonly reason: string) {
     super(reason || how)
   }
 }
@@ -130,6 +130,11 @@ const pause = (ms: number | undefined) => {
 export const retry = (after?: number, reason = '') => new Outcome('retry', pause(after), reason)
 /** snooze asks to be called again after some milliseconds. It spends no attempt. */
 export const snooze = (after: number) => new Outcome('snooze', pause(after), '')
+/**
+ * holdGroup gives the job back and holds its group: no job of the group starts for some milliseconds, by any worker. For example, a server has
+ * answered 429 for one customer, whose jobs are a group. It spends no attempt, and jobs that run continue.
+ */
+export const holdGroup = (ms: number, reason = '') => new Outcome('holdGroup', pause(ms), reason)
 /** deadLetter gives the job up: it becomes a dead letter at once. */
 export const deadLetter = (reason: string) => new Outcome('deadLetter', undefined, reason)
 /** cancelled says that the job is no longer needed: it ends as if it were done. */
@@ -185,14 +190,46 @@ export interface DeadJob {
   readonly failures: readonly Failure[]
 }
 
+/** GroupLimits limit the jobs of a group. What is left out limits nothing. */
+export interface GroupLimits {
+  /** How many jobs of the group run at a time, in all processes together. */
+  maxRunning?: number
+  /** How many jobs start in per, evenly spread. */
+  rate?: number
+  /** In milliseconds. */
+  per?: number
+  /** How many may start at once after a pause. Default 1. */
+  burst?: number
+  /** The group's share of a worker for several groups, 1 to 100. Default 1. */
+  weight?: number
+}
+
+/** GroupPolicy is the policy of a group, or of '*', and how long the group is held. What is undefined limits nothing. */
+export interface GroupPolicy {
+  readonly groupKey: string
+  readonly maxRunning: number | undefined
+  readonly rate: number | undefined
+  /** In milliseconds. */
+  readonly per: number | undefined
+  readonly burst: number | undefined
+  readonly weight: number | undefined
+  /** How many jobs may start now; undefined without a rate. */
+  readonly tokens: number | undefined
+  readonly heldUntil: Date | undefined
+  /** Why it is held, '' if nothing was said. */
+  readonly reason: string
+}
+
 // Some drivers are configured to parse what looks like JSON.
 const parsed = <T>(json: unknown, otherwise: T): T => (typeof json === 'string' ? JSON.parse(json) as T : json as T | null) ?? otherwise
 const ms = (column: string) => `(extract(epoch from ${column}) * 1000)::text`
+const numberOf = (value: Value) => (value === null ? undefined : Number(value))
+const textIf = (value: number | undefined) => (value === undefined ? null : String(value))
 
 const jobColumns = `id::text, key, group_key, priority::text, attempt::text, (extract(epoch from created_at) * 1000)::text as created,
   headers::text, encode(payload, 'hex') as payload`
 
-/** Queue is a queue for workers' loops of your own, and for those who look after it: its schedules and dead letters. Each call is one statement. */
+/** Queue is a queue for workers' loops of your own, and for those who look after it: its schedules, dead letters and groups. Each call is one statement. */
 export class Queue {
   readonly #execute: Execute
   readonly #schema: string
@@ -346,11 +383,50 @@ export class Queue {
     return Number((await this.#rows('penstock.discard_dead_jobs($1::text, $2::text::bigint[])::text', array(ids)))[0]![0])
   }
 
+  /**
+   * Replaces the policy of a group, or with '*' that of each group without one. A policy without limits is deleted.
+   * It needs grant_operator, as groupPolicies does.
+   */
+  async setGroup(groupKey: string, { maxRunning, rate, per, burst, weight }: GroupLimits = {}): Promise<void> {
+    textOf('groupKey', groupKey, 256)
+    for (const [field, value] of Object.entries({ maxRunning, rate, burst, weight })) {
+      if (value !== undefined && !(Number.isInteger(value) && value >= 1 && value < 2 ** 31)) throw new FieldError(field, `is ${value}, expected 1 or more`)
+    }
+    if (per !== undefined && !(per > 0)) throw new FieldError('per', `is ${per}, expected milliseconds`)
+    await this.#rows('penstock.set_group($1::text, $2::text, $3::text::int, $4::text::int, $5::text::interval, $6::text::int, $7::text::int)::text',
+      groupKey, textIf(maxRunning), textIf(rate), per === undefined ? null : interval(per), textIf(burst), textIf(weight))
+  }
+
+  /**
+   * Lets no job of a group start for some milliseconds from now; jobs that run continue. It does not shorten an earlier hold; 0 ends it.
+   * It needs grant_worker or grant_operator. The reason is for people.
+   */
+  async holdGroup(groupKey: string, ms: number, reason = ''): Promise<void> {
+    textOf('groupKey', groupKey, 256)
+    pause(ms)
+    await this.#rows('penstock.hold_group($1::text, $2::text, $3::text::interval, $4::text)::text', groupKey, interval(ms), textOf('reason', reason, maxReason) || null)
+  }
+
+  /** Lists the groups that have a policy or are held, by name: up to most, behind the name of one. */
+  async groupPolicies({ most = 1000, after = '' }: { most?: number, after?: string } = {}): Promise<GroupPolicy[]> {
+    const rows = await this.#rows(`group_key, max_running::text, rate::text, ${ms('per')} as per, burst::text, weight::text, tokens::text, ${ms('held_until')} as until, reason
+      from penstock.group_policies($1::text, $2::text, $3::text::int)`, after, String(most))
+    return rows.map(([groupKey, maxRunning, rate, per, burst, weight, tokens, until, reason]) => ({
+      groupKey: groupKey!, maxRunning: numberOf(maxRunning!), rate: numberOf(rate!), per: numberOf(per!), burst: numberOf(burst!), weight: numberOf(weight!), tokens: numberOf(tokens!),
+      heldUntil: until === null ? undefined : new Date(Number(until)), reason: reason ?? '',
+    }))
+  }
+
   /** Does the queue's housekeeping. Call it about twice a second while a worker runs. */
   async maintain(): Promise<void> {
     await this.#rows('penstock.maintain_queue($1::text)::text')
   }
 }
+
+const maxReason = 1024
+
+/** reasonOf is the reason of a hold, cut to its limit. */
+export const reasonOf = (reason: string) => new TextDecoder().decode(Buffer.from(storable(reason)).subarray(0, maxReason), { stream: true })
 
 /** storable is a text that every database can store, cut to a limit. */
 const storable = (reason: string) => reason.slice(0, 4096).toWellFormed().replaceAll('\0', '\uFFFD')

@@ -3,7 +3,7 @@
 import { hostname } from 'node:os'
 import { sqlState } from './database.js'
 import { clientVersion } from './errors.js'
-import { Job, LeaseLostError, Outcome, Queue, StoppingError, isOutcome } from './job.js'
+import { Job, LeaseLostError, Outcome, Queue, StoppingError, isOutcome, reasonOf } from './job.js'
 import { FieldError, kindOf, textOf } from './values.js'
 import { Backoff, Notice, Outage, type Logger, sleep, timely } from './waits.js'
 
@@ -361,6 +361,16 @@ class Worker {
       await this.queue.deadLetter(lease, reason)
       this.warn(task, `dead letter: ${typeof cause === 'string' ? cause : reason}`)
       return 'dead'
+    }
+    if (how === 'holdGroup') {
+      // A group of the name *, which stands for all, cannot be held: then this job waits alone.
+      const holds = after! > 0 && task.job.groupKey !== '*'
+      if (holds) {
+        await this.queue.holdGroup(task.job.groupKey, after!, reasonOf(reason))
+        this.warn(task, `its group ${JSON.stringify(task.job.groupKey)} is held for ${after} ms${reason && `: ${reason}`}`)
+        this.runs(this.release(this.queued.splice(0))) // of the same group, claimed ahead
+      }
+      return (await this.queue.release([lease], holds ? 0 : after)).length ? 'snoozed' : 'lost'
     }
     const interrupted = task.abort.signal.reason instanceof StoppingError // it is not the job's fault
     if (how === 'snooze' || interrupted) {

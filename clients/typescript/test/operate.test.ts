@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { defineTask, limited, retry, type End } from '../src/index.js'
+import { defineTask, holdGroup, limited, retry, type End } from '../src/index.js'
 import { runJob } from '../src/testing.js'
 import { newQueue, penstock, pool, sql, status, until } from './database.js'
 
@@ -40,6 +40,73 @@ test('dead letters are listed, retried and discarded', async () => {
   expect(await queue.retryDeadJobs([first[0]!.id])).toBe(1)
   expect(await queue.discardDeadJobs(first.map(d => d.id))).toBe(1)
   expect(await status(name)).toMatchObject({ ready: 1, dead: 1 })
+})
+
+test('policies and holds of groups are set and listed', async () => {
+  const name = await newQueue()
+  const queue = penstock.queue(pool, name)
+  const none = { maxRunning: undefined, rate: undefined, per: undefined, burst: undefined, weight: undefined, tokens: undefined, heldUntil: undefined, reason: '' }
+  await queue.setGroup('a', { maxRunning: 1, weight: 3 })
+  await queue.setGroup('b', { rate: 60, per: 60_000, burst: 10 })
+  await queue.setGroup('*', { maxRunning: 2 })
+  await queue.holdGroup('a', 3_600_000, '429')
+  const policies = await queue.groupPolicies()
+  expect(policies).toEqual([{ ...none, groupKey: '*', maxRunning: 2 },
+    { ...none, groupKey: 'a', maxRunning: 1, weight: 3, heldUntil: expect.any(Date), reason: '429' }, { ...none, groupKey: 'b', rate: 60, per: 60_000, burst: 10, tokens: 10 }])
+  expect(Math.abs(policies[1]!.heldUntil!.getTime() - Date.now() - 3_600_000)).toBeLessThan(600_000)
+  expect((await queue.groupPolicies({ after: 'a', most: 1 })).map(p => p.groupKey)).toEqual(['b'])
+  await penstock.enqueueMany(pool, name, [1, 2].map(n => ({ payload: `${n}`, groupKey: 'a' })))
+  expect((await queue.claim({ n: 2, groupKey: 'a' })).jobs).toEqual([])
+  await queue.holdGroup('a', 0)
+  expect((await queue.claim({ n: 2, groupKey: 'a' })).jobs).toHaveLength(1)
+  await queue.setGroup('a')
+  expect((await queue.claim({ n: 2, groupKey: 'a' })).jobs).toHaveLength(1)
+  await expect(queue.setGroup('b', { maxRunning: 0 })).rejects.toMatchObject({ field: 'maxRunning' })
+  await expect(queue.setGroup('b', { rate: 1, per: 0 })).rejects.toMatchObject({ field: 'per' })
+  await expect(queue.setGroup('b', { rate: 1 })).rejects.toMatchObject({ code: '22023' })
+  await expect(queue.holdGroup('b', -1)).rejects.toMatchObject({ field: 'after' })
+  await expect(queue.holdGroup('b', 1, 'x'.repeat(1025))).rejects.toMatchObject({ field: 'reason' })
+  await expect(queue.holdGroup('*', 1)).rejects.toMatchObject({ code: '22023' })
+  expect(() => holdGroup(-1)).toThrow(/after is -1/)
+})
+
+test('a handler holds the group of its job, and spends no attempt', async () => {
+  const name = await newQueue()
+  const queue = penstock.queue(pool, name)
+  const ran: string[] = []
+  const lines: string[] = []
+  const ends: End[] = []
+  const stop = new AbortController()
+  await penstock.enqueueMany(pool, name, Array.from({ length: 50 }, (_, n) => ({ payload: `${n}`, groupKey: 'a' })))
+  let refused = false
+  const worker = penstock.work(pool, name, job => {
+    if (job.attempt !== 1) throw new Error(`attempt ${job.attempt}`)
+    if (!refused && ran.length === 10) { // by now some are claimed ahead
+      refused = true
+      throw holdGroup(3_600_000, `429 ${'ä'.repeat(1024)}`)
+    }
+    ran.push(job.text())
+  }, { signal: stop.signal, groupKey: 'a', concurrency: 1, logger: { warn: line => lines.push(line) }, onEnd: (_, end) => ends.push(end) })
+  await until('it is held, and its jobs are back', async () => ends.includes('snoozed') && (await queue.groupPolicies()).length === 1 && (await status(name)).running === 0)
+  const [held] = await queue.groupPolicies()
+  expect([held!.groupKey, held!.reason]).toEqual(['a', `429 ${'ä'.repeat(510)}`])
+  expect(ran).toHaveLength(10)
+  expect(lines.filter(line => line.includes('its group "a" is held for 3600000 ms: 429'))).toHaveLength(1)
+  await queue.holdGroup('a', 0)
+  await until('all have run', () => ran.length === 50)
+  stop.abort()
+  await worker
+  expect(new Set(ran).size).toBe(50)
+  expect(ends.filter(end => end === 'done' || end === 'snoozed')).toHaveLength(51)
+  expect(ends.filter(end => end !== 'done' && end !== 'snoozed' && end !== 'released')).toEqual([])
+})
+
+test('where no group can be held, only the job waits', async () => {
+  const name = await newQueue()
+  await penstock.enqueueMany(pool, name, [{ payload: 'alone', groupKey: '*' }])
+  expect(await runJob(pool, name, () => holdGroup(3_600_000), { groupKey: '*' })).toMatchObject({ end: 'snoozed' })
+  expect(await status(name)).toMatchObject({ delayed: 1 })
+  expect(await penstock.queue(pool, name).groupPolicies()).toEqual([])
 })
 
 test('a worker is listed while it lives, and says that it has stopped', async () => {
