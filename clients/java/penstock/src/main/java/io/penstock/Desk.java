@@ -64,6 +64,11 @@ final class Desk {
             return reason;
         }
 
+        /** Whether it holds its group. One of the name *, which stands for all, cannot be held: then the job waits alone. */
+        boolean holds() {
+            return how instanceof Outcome o && o.how == How.HOLD_GROUP && o.after.compareTo(Duration.ZERO) > 0 && !job.groupKey().equals("*");
+        }
+
         /** Writes the end of an attempt that is not done. */
         End tell(Queue q, String reason) {
             How outcome = how instanceof Outcome o ? o.how : null;
@@ -72,10 +77,15 @@ final class Desk {
                 q.deadLetter(job.lease(), reason);
                 return End.DEAD;
             }
+            if (holds()) {
+                q.holdGroup(job.groupKey(), after, Values.storable(reason, Queue.MAX_REASON));
+                return q.release(List.of(job.lease()), Duration.ZERO).isEmpty() ? End.LOST : End.SNOOZED;
+            }
+            boolean snoozed = outcome == How.SNOOZE || outcome == How.HOLD_GROUP;
             boolean interrupted = outcome == null && job.aborted != null; // it is not the job's fault
-            if (outcome == How.SNOOZE || outcome == How.RELEASED || interrupted) {
+            if (snoozed || outcome == How.RELEASED || interrupted) {
                 boolean gone = q.release(List.of(job.lease()), after == null ? Duration.ZERO : after).isEmpty();
-                return gone ? End.LOST : outcome == How.SNOOZE ? End.SNOOZED : End.RELEASED;
+                return gone ? End.LOST : snoozed ? End.SNOOZED : End.RELEASED;
             }
             return q.retry(job.lease(), after, reason) ? End.FAILED : End.DEAD;
         }
@@ -203,7 +213,7 @@ final class Desk {
 
     /** The next job for a new thread, or null if there is none or no room. */
     Task begin() {
-        if (stopping || busy >= o.concurrency || queued.isEmpty()) {
+        if (stopping || busy >= o.concurrency || queued.isEmpty() || holding()) {
             return null;
         }
         busy++;
@@ -241,11 +251,16 @@ final class Desk {
             task.failed(how);
             failures.add(task);
         }
-        if (!queued.isEmpty()) {
+        if (!queued.isEmpty() && !holding()) {
             return begun(queued.remove());
         }
         busy--;
         return null;
+    }
+
+    /** Whether the group of the jobs that have not begun is to be held. */
+    private boolean holding() {
+        return !failures.isEmpty() && failures.stream().anyMatch(Task::holds);
     }
 
     /** Whether the writing thread has something to do after a handler has ended. */
@@ -253,12 +268,21 @@ final class Desk {
         return stopping || acks.size() == 1 || due().pause == 0;
     }
 
-    void written(Task task, End end) {
+    /** Notes the end of an attempt that is not done, and returns the jobs to give back: those that were claimed ahead from a group that is held now. */
+    List<Task> written(Task task, End end) {
         failures.remove(task);
+        List<Task> ahead = List.of();
+        if (task.holds()) {
+            ahead = List.copyOf(queued);
+            queued.clear();
+            Worker.LOG.log(Level.WARNING, task.job + " of queue " + queue + " holds its group " + Values.json(task.job.groupKey()) + " for " + ((Outcome) task.how).after
+                + (task.reason() == null ? "" : ": " + task.reason()));
+        }
         if (end == End.FAILED || end == End.DEAD) {
             Worker.LOG.log(Level.WARNING, task.job + " of queue " + queue + (end == End.DEAD ? " is a dead letter: " : " failed: ") + task.reason(), task.thrown);
         }
         finish(task, end);
+        return ahead;
     }
 
     void finish(Task task, End end) {

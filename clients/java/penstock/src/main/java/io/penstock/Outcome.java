@@ -8,7 +8,7 @@ import java.util.Objects;
 public final class Outcome extends RuntimeException {
     private static final long serialVersionUID = 1;
 
-    enum How { DONE, RETRY, SNOOZE, DEAD_LETTER, CANCELLED, SETTLED, RELEASED }
+    enum How { DONE, RETRY, SNOOZE, HOLD_GROUP, DEAD_LETTER, CANCELLED, SETTLED, RELEASED }
 
     final How how;
     final Duration after;
@@ -56,6 +56,14 @@ public final class Outcome extends RuntimeException {
         return new Outcome(How.SNOOZE, after, null);
     }
 
+    /**
+     * The job is given back, and its group held: no job of the group starts for that time, by any worker. For example, a server has answered 429 for one
+     * customer, whose jobs are a group. No attempt is spent, and jobs that run continue. The reason may be null.
+     */
+    public static Outcome holdGroup(Duration time, String reason) {
+        return new Outcome(How.HOLD_GROUP, Objects.requireNonNull(time, "time"), reason);
+    }
+
     /** The job becomes a dead letter at once. */
     public static Outcome deadLetter(String reason) {
         return new Outcome(How.DEAD_LETTER, null, reason);
@@ -92,7 +100,7 @@ public final class Outcome extends RuntimeException {
     public String toString() {
         String name = how.name().toLowerCase(Locale.ROOT).replace('_', ' ');
         String reason = getMessage() == null || getMessage().equals(name) ? "" : ": " + getMessage();
-        return name + (after == null ? "" : " in " + after) + reason;
+        return name + (after == null ? "" : (how == How.HOLD_GROUP ? " for " : " in ") + after) + reason;
     }
 
     /** It is left to another worker for that time. */

@@ -2,6 +2,7 @@ package io.penstock;
 
 import java.time.Duration;
 import java.time.Instant;
+import java.time.temporal.ChronoUnit;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collection;
@@ -9,8 +10,9 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 
-/** The statements of workers, for your own loops and for transactions that end jobs, and of those who look after a queue: its schedules and dead letters. */
+/** The statements of workers, for your own loops and for transactions that end jobs, and of those who look after a queue: its schedules, dead letters and groups. */
 public final class Queue {
+    static final int MAX_REASON = 1024;
     private final Penstock penstock;
     private final String name;
 
@@ -171,6 +173,34 @@ public final class Queue {
     /** Removes dead letters permanently. Returns how many there were. */
     public int discardDeadJobs(Collection<Long> ids) {
         return ((Number) call("select", "discard_dead_jobs", "bigint[]", (Object) ids.toArray(Long[]::new)).get(0)[0]).intValue();
+    }
+
+    /**
+     * Replaces the policy of a group, or with "*" that of each group without one. For example, {@code setGroup("shop-17", new GroupLimits().maxRunning(5))}.
+     * A policy without limits is deleted. It needs grant_operator, as groupPolicies does.
+     */
+    public void setGroup(String groupKey, GroupLimits limits) {
+        call("select", "set_group", "text, int, int, interval, int, int", Values.textOrEmpty("groupKey", groupKey, 256), limits.maxRunning, limits.rate,
+            limits.per == null ? null : Values.interval(limits.per), limits.burst, limits.weight);
+    }
+
+    /**
+     * Lets no job of a group start for that time from now; jobs that run continue. It does not shorten an earlier hold; zero ends it. The reason may be
+     * null. It needs grant_worker or grant_operator.
+     */
+    public void holdGroup(String groupKey, Duration time, String reason) {
+        if (time.isNegative()) {
+            throw new FieldException("time", "is " + time + ", expected a time that is not negative");
+        }
+        call("select", "hold_group", "text, interval, text", Values.textOrEmpty("groupKey", groupKey, 256), Values.interval(time), Values.text("reason", reason, MAX_REASON));
+    }
+
+    /** The groups that have a policy or are held, by name: up to most, behind the name of one ("": from the first). */
+    public List<GroupPolicy> groupPolicies(int most, String after) {
+        return call("select group_key, max_running, rate, cast(extract(epoch from per) * 1000000 as bigint), burst, weight, tokens,"
+            + " cast(extract(epoch from held_until) * 1000000 as bigint), reason", "group_policies", "text, int", after, most).stream()
+            .map(r -> new GroupPolicy((String) r[0], (Integer) r[1], (Integer) r[2], r[3] == null ? null : Duration.of((Long) r[3], ChronoUnit.MICROS), (Integer) r[4],
+                (Integer) r[5], (Integer) r[6], r[7] == null ? null : Job.time(r[7]), (String) r[8])).toList();
     }
 
     /** Does the queue's housekeeping. Call it about twice a second while a worker runs. */

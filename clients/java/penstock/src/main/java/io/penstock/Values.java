@@ -63,7 +63,7 @@ final class Values {
         return s;
     }
 
-    private static String textOrEmpty(String field, String s, int most) {
+    static String textOrEmpty(String field, String s, int most) {
         return text(field, s, most) == null ? "" : s;
     }
 
@@ -204,6 +204,16 @@ final class Values {
         long most = 3_000_000_000_000_000L;
         long us = time.getSeconds() > most / 1_000_000 ? most : Math.max(0, time.getSeconds() * 1_000_000 + (time.getNano() + 999) / 1_000);
         return us + " microseconds";
+    }
+
+    /** A reason as text that every database can store, cut to some bytes. */
+    static String storable(String reason, int most) {
+        byte[] bytes = storable(reason).getBytes(StandardCharsets.UTF_8);
+        int end = Math.min(bytes.length, most);
+        while (end < bytes.length && (bytes[end] & 0xC0) == 0x80) { // within a character
+            end--;
+        }
+        return new String(bytes, 0, end, StandardCharsets.UTF_8);
     }
 
     /** A reason as text that every database can store, cut to a limit. */

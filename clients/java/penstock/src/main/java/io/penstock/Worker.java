@@ -307,10 +307,10 @@ public final class Worker implements AutoCloseable {
             if (!"22P05".equals(e.sqlState())) {
                 throw e;
             }
-            end = line.call(q -> task.tell(q, task.reason().replaceAll("[^ -~\\s]", "?"))); // a database that is not in UTF-8
+            end = line.call(q -> task.tell(q, String.valueOf(task.reason()).replaceAll("[^ -~\\s]", "?"))); // a database that is not in UTF-8
         }
         End written = end;
-        lockedRun(() -> desk.written(task, written));
+        giveBack(locked(() -> desk.written(task, written)));
     }
 
     // Running handlers

@@ -84,6 +84,82 @@ class OperateTest {
     }
 
     @Test
+    void policiesAndHoldsOfGroupsAreSetAndListed() throws Exception {
+        queue.setGroup("a", new GroupLimits().maxRunning(1).weight(3));
+        queue.setGroup("b", new GroupLimits().rate(60, Duration.ofMinutes(1)).burst(10));
+        queue.setGroup("*", new GroupLimits().maxRunning(2));
+        queue.holdGroup("a", Duration.ofHours(1), "429");
+        List<GroupPolicy> policies = queue.groupPolicies(1000, "");
+        Instant until = policies.get(1).heldUntil();
+        assertTrue(Duration.between(Instant.now(), until).minus(Duration.ofHours(1)).abs().compareTo(Duration.ofMinutes(10)) < 0, until.toString());
+        assertEquals(List.of(
+            new GroupPolicy("*", 2, null, null, null, null, null, null, null),
+            new GroupPolicy("a", 1, null, null, null, 3, null, until, "429"),
+            new GroupPolicy("b", null, 60, Duration.ofMinutes(1), 10, null, 10, null, null)), policies);
+        assertEquals(List.of("b"), queue.groupPolicies(1, "a").stream().map(GroupPolicy::groupKey).toList());
+        penstock.enqueueMany("jobs", List.of(NewJob.of("1").groupKey("a"), NewJob.of("2").groupKey("a")));
+        assertEquals(0, claimed());
+        queue.holdGroup("a", Duration.ZERO, null);
+        assertEquals(1, claimed());
+        queue.setGroup("a", new GroupLimits());
+        assertEquals(1, claimed());
+        assertThrows(FieldException.class, () -> new GroupLimits().maxRunning(0));
+        assertThrows(FieldException.class, () -> queue.holdGroup("b", Duration.ofSeconds(-1), null));
+        assertThrows(FieldException.class, () -> queue.holdGroup("b", Duration.ofSeconds(1), "x".repeat(1025)));
+        assertEquals("22023", assertThrows(PenstockException.class, () -> queue.holdGroup("*", Duration.ofSeconds(1), null)).sqlState());
+        assertEquals("hold group for PT1H: 429", Outcome.holdGroup(Duration.ofHours(1), "429").toString());
+    }
+
+    private int claimed() {
+        return queue.claim(2, Duration.ofMinutes(1), "a", "", null).jobs().size();
+    }
+
+    @Test
+    void aHandlerHoldsTheGroupOfItsJob() throws Exception {
+        List<String> ran = new java.util.concurrent.CopyOnWriteArrayList<>();
+        List<End> ends = new java.util.concurrent.CopyOnWriteArrayList<>();
+        java.util.concurrent.atomic.AtomicBoolean refused = new java.util.concurrent.atomic.AtomicBoolean();
+        penstock.enqueueMany("jobs", java.util.stream.IntStream.range(0, 50).mapToObj(n -> NewJob.of("" + n).groupKey("a")).toList());
+        Handler handler = job -> {
+            if (job.attempt() != 1) {
+                throw new AssertionError(job + " has attempt " + job.attempt());
+            }
+            if (ran.size() == 10 && refused.compareAndSet(false, true)) { // by now some are claimed ahead
+                throw Outcome.holdGroup(Duration.ofHours(1), "429 " + "ä".repeat(1024));
+            }
+            ran.add(job.text());
+            return null;
+        };
+        try (Worker worker = penstock.worker("jobs", handler, new WorkOptions().groupKey("a").concurrency(1).onEnd((job, end) -> ends.add(end))).start()) {
+            while (!ends.contains(End.SNOOZED) || (Long) database.value("select running from penstock.queue_status('jobs')") > 0) {
+                Thread.sleep(5);
+            }
+            GroupPolicy held = queue.groupPolicies(10, "").get(0);
+            assertEquals("429 " + "ä".repeat(510), held.reason());
+            assertEquals(10, ran.size());
+            queue.holdGroup("a", Duration.ZERO, null);
+            while (java.util.Collections.frequency(ends, End.DONE) < 50) {
+                Thread.sleep(5);
+            }
+        }
+        assertEquals(50, new java.util.HashSet<>(ran).size());
+        assertEquals(50, ran.size());
+        assertEquals(1, java.util.Collections.frequency(ends, End.SNOOZED));
+        assertTrue(java.util.Set.of(End.DONE, End.SNOOZED, End.RELEASED).containsAll(ends), ends.toString());
+    }
+
+    @Test
+    void whereNoGroupCanBeHeldOnlyTheJobWaits() throws Exception {
+        LinkedBlockingQueue<End> ends = new LinkedBlockingQueue<>();
+        penstock.enqueue("jobs", NewJob.of("").groupKey("*"));
+        try (Worker worker = penstock.worker("jobs", job -> Outcome.holdGroup(Duration.ofHours(1), null), new WorkOptions().groupKey("*").onEnd((job, end) -> ends.add(end))).start()) {
+            assertEquals(End.SNOOZED, ends.take());
+        }
+        assertEquals(1L, database.value("select delayed from penstock.queue_status('jobs')"));
+        assertEquals(List.of(), queue.groupPolicies(10, ""));
+    }
+
+    @Test
     void aWorkerIsListedWhileItLives() throws Exception {
         LinkedBlockingQueue<End> ends = new LinkedBlockingQueue<>();
         String said = "select string_agg(l.worker || ' ' || l.report::text, e'\\n' order by l.lease_until) from penstock._lease l where l.queue < 0";
