@@ -57,7 +57,13 @@ final class Desk {
         void failed(Throwable how) {
             this.how = how;
             reason = how instanceof Outcome ? how.getMessage() : textOf(how);
-            thrown = how instanceof Outcome ? how.getCause() : how;
+            Throwable error = how instanceof Outcome ? how.getCause() : how;
+            try {
+                String.valueOf(error);
+                thrown = error;
+            } catch (Throwable e) { // the log could not read it either
+                thrown = null;
+            }
         }
 
         String reason() {

@@ -185,7 +185,7 @@ class OperateTest {
     void aHandlerHasLimitsOfItsOwn() throws Exception {
         LinkedBlockingQueue<Map.Entry<String, End>> ends = new LinkedBlockingQueue<>();
         CountDownLatch never = new CountDownLatch(1);
-        penstock.enqueueMany("jobs", List.of("throws", "asks", "slow", "returns", "quick").stream().map(kind -> NewJob.of("").kind(kind)).toList());
+        penstock.enqueueMany("jobs", List.of("throws", "asks", "slow", "returns", "quick", "unreadable").stream().map(kind -> NewJob.of("").kind(kind)).toList());
         Handler handler = Handler.byKind(Map.of(
             "throws", Handler.maxAttempts(1, job -> { throw new IllegalStateException("no"); }),
             "asks", Handler.maxAttempts(2, job -> Outcome.retry(Duration.ZERO, "again")),
@@ -201,17 +201,27 @@ class OperateTest {
                 }
                 return null;
             }),
+            "unreadable", Handler.maxAttempts(1, job -> {
+                throw new IllegalStateException() {
+                    private static final long serialVersionUID = 1;
+
+                    @Override
+                    public String toString() {
+                        throw new StackOverflowError();
+                    }
+                };
+            }),
             "quick", Handler.timeout(Duration.ofMinutes(1), job -> null)));
         try (Worker worker = penstock.worker("jobs", handler, new WorkOptions().onEnd((job, end) -> ends.add(Map.entry(job.kind() + job.attempt(), end)))).start()) {
             Map<String, End> all = new java.util.HashMap<>();
-            while (all.size() < 6) {
+            while (all.size() < 7) {
                 var one = ends.take();
                 all.put(one.getKey(), one.getValue());
             }
-            assertEquals(Map.of("throws1", End.DEAD, "asks1", End.FAILED, "asks2", End.DEAD, "slow1", End.DEAD, "returns1", End.DONE, "quick1", End.DONE), all);
+            assertEquals(Map.of("throws1", End.DEAD, "asks1", End.FAILED, "asks2", End.DEAD, "slow1", End.DEAD, "returns1", End.DONE, "quick1", End.DONE, "unreadable1", End.DEAD), all);
         }
-        assertEquals(List.of("java.lang.IllegalStateException: no", "again", "java.util.concurrent.TimeoutException: the job ran longer than its timeout of PT0.02S"),
-            queue.deadJobs(10, 0).stream().map(DeadJob::error).toList());
+        assertEquals(List.of("java.lang.IllegalStateException: no", "again", "java.util.concurrent.TimeoutException: the job ran longer than its timeout of PT0.02S",
+            "io.penstock.OperateTest$1, whose text throws java.lang.StackOverflowError"), queue.deadJobs(10, 0).stream().map(DeadJob::error).toList());
         assertThrows(FieldException.class, () -> Handler.maxAttempts(0, job -> null));
         assertThrows(FieldException.class, () -> Handler.timeout(Duration.ZERO, job -> null));
         assertTrue(queue.deadJobs(1, 0).get(0).kind().equals("throws"));
