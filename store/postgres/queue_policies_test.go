@@ -69,7 +69,7 @@ func TestAdmissionStaysFlat(t *testing.T) {
 			last = round()
 		}
 		t.Logf("%s: %d, then %d entries", group, first, last)
-		if last > first+first/10+100 { // up to a hundred claims since the state was written last
+		if last > first+first/10+500 { // chance decides which claims write the state: of a thousand that do not, 2,000 would be read
 			t.Errorf("an admission to the group %s read %d entries at first, and %d after a thousand others", group, first, last)
 		}
 		f.wantText(fmt.Sprint(stays.lease), "select string_agg(lease::text, ' ') from penstock._lease where group_key = $1", group)
