@@ -128,13 +128,14 @@ func ofSQL(on SQLQuerier) query {
 }
 
 // RunOne claims the next job of a queue, runs h on it as work.Run does, and returns how that ended. It fails the test if no job
-// can run now.
+// can run now. The error of a handler is in the test's log.
 func RunOne(t testing.TB, q driver.Queue, h work.Handler) (job penstock.Job, how work.End) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	one := &oneJob{Queue: q, cancel: cancel}
-	if err := work.Run(ctx, one, h, work.Options{Concurrency: 1, Observer: one, Logger: slog.New(slog.DiscardHandler)}); err != nil {
+	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	if err := work.Run(ctx, one.withExtras(), h, work.Options{Concurrency: 1, Observer: one, Logger: log}); err != nil {
 		t.Fatalf("running a job: %v", err)
 	}
 	if one.how == "" {
@@ -150,6 +151,31 @@ type oneJob struct {
 	claimed bool
 	job     penstock.Job
 	how     work.End
+}
+
+// withExtras is the queue with those of its methods that handlers need and not each queue has.
+func (o *oneJob) withExtras() work.Queue {
+	reporter, reports := o.Queue.(driver.Reporter)
+	holder, holds := o.Queue.(driver.GroupHolder)
+	switch {
+	case reports && holds:
+		return struct {
+			*oneJob
+			driver.Reporter
+			driver.GroupHolder
+		}{o, reporter, holder}
+	case reports:
+		return struct {
+			*oneJob
+			driver.Reporter
+		}{o, reporter}
+	case holds:
+		return struct {
+			*oneJob
+			driver.GroupHolder
+		}{o, holder}
+	}
+	return o
 }
 
 func (o *oneJob) Claim(ctx context.Context, c driver.Claim) (jobs []penstock.Job, err error) {

@@ -1,10 +1,12 @@
 package penstocktest_test
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -72,6 +74,54 @@ func TestRunOne(t *testing.T) {
 		t.Errorf("without a job it said %q", said)
 	}
 }
+
+// A handler of RunOne has what one of work.Run has: reports, steps, and holds of its group. Its error is logged.
+func TestRunOneHasAllThatHandlersUse(t *testing.T) {
+	sqlite := sqlitetest.New(t)
+	inPostgres, _, _ := all[0].store(t)
+	for name, store := range map[string]interface {
+		driver.QueueStore
+		driver.GroupStore
+	}{"SQLite": sqlite, "PostgreSQL": inPostgres} {
+		must(t, store.CreateQueue(t.Context(), "emails", penstock.FIFO))
+		q := store.DriverQueue("emails")
+		_, err := q.Enqueue(t.Context(), penstock.NewJob{Payload: []byte("a")})
+		must(t, err)
+		log := &logged{TB: t}
+		_, how := penstocktest.RunOne(log, q, func(ctx context.Context, _ penstock.Job) error {
+			if _, err := work.Step(ctx, "charge", func(context.Context) (int, error) { return 1, nil }); err != nil {
+				return err
+			}
+			return penstock.RetryAfter(errors.New("the printer is out"), 0)
+		})
+		if how != work.Failed || !strings.Contains(log.String(), "the printer is out") {
+			t.Fatalf("%s: the first attempt is %s with the log %q, want failed, and the error", name, how, log)
+		}
+		job, how := penstocktest.RunOne(t, q, func(ctx context.Context, _ penstock.Job) error {
+			_, err := work.Step(ctx, "charge", func(context.Context) (int, error) { return 0, errors.New("ran again") })
+			return errors.Join(err, work.Report(ctx, map[string]int{"percent": 50}))
+		})
+		if how != work.Done || job.Attempt != 2 {
+			t.Errorf("%s: attempt %d is %s, want 2, done", name, job.Attempt, how)
+		}
+		_, err = q.Enqueue(t.Context(), penstock.NewJob{Payload: []byte("b")})
+		must(t, err)
+		penstocktest.RunOne(t, q, func(context.Context, penstock.Job) error { return work.HoldGroup(time.Hour, "429") })
+		held, err := store.GroupPolicies(t.Context(), "emails", "", 10)
+		must(t, err)
+		if len(held) != 1 || held[0].Reason != "429" {
+			t.Errorf("%s: held are %+v, want the group", name, held)
+		}
+	}
+}
+
+// logged is a test whose log is kept.
+type logged struct {
+	testing.TB
+	bytes.Buffer
+}
+
+func (l *logged) Output() io.Writer { return &l.Buffer }
 
 // of is a helper by pgx or by database/sql, in the schema that is usual or in another.
 type of struct {
