@@ -37,7 +37,7 @@ func DatabaseHint(err error) string {
 		}
 	}
 	if pgerror.IsForbidden(err) {
-		return "use a role that may do this, or have its owner grant it; docs/reference/cli.md lists what each verb needs"
+		return "use a role that may do this, or have its owner grant it; the page \"The command line\" of the documentation lists what each verb needs"
 	}
 	if pgerror.IsDown(err) {
 		return "check that the server is up and that --database-url names its host and port"

@@ -119,7 +119,8 @@ func dropCommand(a *cli.App) *cobra.Command {
 	cmd.Short = "Drop an outbox with everything in it"
 	cmd.Long = `Drop an outbox with its messages, subscriptions and dead letters. Undelivered messages
 are lost, so it says how many there are and asks for the outbox's name. Without a
-terminal it refuses unless --yes is given.`
+terminal it refuses unless --yes is given. On PostgreSQL it waits until open
+transactions that have used the outbox end.`
 	cmd.Example = `  penstock outbox drop orders
   penstock outbox drop orders --yes`
 	return cmd

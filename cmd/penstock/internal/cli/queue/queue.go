@@ -149,7 +149,8 @@ func dropCommand(a *cli.App) *cobra.Command {
 	cmd.Short = "Drop a queue with every job in it"
 	cmd.Long = `Drop a queue with its jobs, schedules and dead letters. Its workers report that it is
 missing, and keep trying. It says how many jobs there are and asks for the queue's name.
-Without a terminal it refuses unless --yes is given.`
+Without a terminal it refuses unless --yes is given. On PostgreSQL it waits until open
+transactions that have used the queue end.`
 	cmd.Example = `  penstock queue drop emails
   penstock queue drop emails --yes`
 	return cmd

@@ -113,7 +113,7 @@ hold for jobs that are in the queue already.
   --max-running   at most this number of jobs is claimed at a time, by all workers
                   together: for an API that cannot handle more
   --rate          at most this number of jobs starts in this time, evenly spread; with
-                  --burst that many start at once after a pause (PostgreSQL)
+                  --burst that many start at once after a pause
   --dedup-window  within this time a second job with the same deduplication key is
                   not enqueued
   --keep-done     for this time jobs are kept after they are done: penstock queue
