@@ -112,6 +112,8 @@ export async function step<T>(job: Job, name: string, fn: () => T | Promise<T>, 
 /** Outcome of a handler that is not simply done. Return it, or throw it. */
 export class Outcome extends Error {
   override name = 'Outcome'
+  /** What the handler has thrown, if limits have made this outcome of it: a test is to see it. @internal */
+  declare readonly thrown?: { readonly err: unknown }
   /** @internal */
   constructor(readonly how: 'retry' | 'snooze' | 'holdGroup' | 'deadLetter' | 'cancelled', readonly after: number | undefined, readonly reason: string) {
     super(reason || how)

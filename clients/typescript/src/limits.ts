@@ -24,18 +24,19 @@ export function limited<A extends unknown[]>(handler: (...args: [...A, job: Job,
     const over = new AbortController()
     const timer = timeout === undefined ? undefined : setTimeout(() => over.abort(new Error(`the job ran longer than its timeout of ${timeout} ms`)), timeout)
     /** The outcome with the limits, or undefined if they change nothing. */
-    const changed = (how: Outcome): Outcome | undefined => {
+    const changed = (how: Outcome, kept: { cause: unknown, thrown?: { err: unknown } } = { cause: how.cause }): Outcome | undefined => {
       if (how.how !== 'retry' || signal.reason instanceof StoppingError) return undefined
-      if (job.attempt >= maxAttempts) return Object.assign(new Outcome('deadLetter', undefined, how.reason), { cause: how.cause })
+      if (job.attempt >= maxAttempts) return Object.assign(new Outcome('deadLetter', undefined, how.reason), kept)
       if (how.after !== undefined || backoff === undefined) return undefined
-      return Object.assign(new Outcome('retry', typeof backoff === 'function' ? backoff(job.attempt) : backoff, how.reason), { cause: how.cause })
+      return Object.assign(new Outcome('retry', typeof backoff === 'function' ? backoff(job.attempt) : backoff, how.reason), kept)
     }
     try {
       const returned = await handler(...[...args.slice(0, -1), timer ? AbortSignal.any([signal, over.signal]) : signal] as [...A, Job, AbortSignal])
       return isOutcome(returned) ? changed(returned) ?? returned : returned
     } catch (err) {
       const thrown: unknown = over.signal.aborted && !signal.aborted && !isOutcome(err) ? over.signal.reason : err
-      throw changed(outcomeOf(thrown)) ?? thrown
+      const how = outcomeOf(thrown)
+      throw changed(how, how === thrown ? undefined : { cause: how.cause, thrown: { err: thrown } }) ?? thrown
     } finally {
       clearTimeout(timer)
     }

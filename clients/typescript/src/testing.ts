@@ -66,7 +66,7 @@ export async function runJob(db: Queryable, name: string, handlers: Handlers, { 
     try {
       return await handler(job, signal)
     } catch (err) {
-      if (!isOutcome(err)) thrown = { err }
+      thrown = isOutcome(err) ? err.thrown : { err }
       throw err
     }
   }

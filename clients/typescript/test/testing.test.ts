@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { report, retry, step } from '../src/index.js'
+import { deadLetter, limited, report, retry, step, type Limits } from '../src/index.js'
 import { advance, requirePublished, runJob } from '../src/testing.js'
 import { newOutbox, newQueue, penstock, pool, status } from './database.js'
 
@@ -38,6 +38,24 @@ test('runJob runs the next job, also of the transaction that enqueued it', async
   await penstock.enqueue(pool, queue, { payload: '' })
   await expect(runJob(pool, queue, () => { throw new Error('no') })).rejects.toThrow('no')
   expect(await status(queue)).toMatchObject({ delayed: 1 })
+})
+
+test.each<[name: string, limits: Limits | undefined, end: 'delayed' | 'dead']>([
+  ['without limits', undefined, 'delayed'],
+  ['with attempts left', { maxAttempts: 5 }, 'delayed'],
+  ['with a timeout', { timeout: 60_000 }, 'delayed'],
+  ['with a backoff', { backoff: 60_000 }, 'delayed'],
+  ['at its last attempt', { maxAttempts: 1 }, 'dead'],
+])('runJob throws the failed expectation of a handler %s', async (_, limits, end) => {
+  const queue = await newQueue()
+  await penstock.enqueueMany(pool, queue, [{ payload: 'hello' }, { payload: 'no outcome fails the test' }])
+  const failed = new Error('expected bye')
+  const expects = () => { throw failed }
+  const fails = limits ? limited(expects, limits) : expects
+  await expect(runJob(pool, queue, fails)).rejects.toBe(failed)
+  expect(await status(queue)).toMatchObject({ [end]: 1, ready: 1 })
+  const given = () => { throw deadLetter('no such user') }
+  expect(await runJob(pool, queue, limits ? limited(given, limits) : given)).toMatchObject({ end: 'dead' })
 })
 
 test('advance moves what waits for the clock', async () => {
