@@ -72,7 +72,7 @@ Later messages of its key did not wait for it, unless the key is held: then they
 follow once it is delivered.
 
 ` + deadSelectorsHelp + `
---all takes all of them and asks first. Without a terminal it needs --yes.`
+--all instead takes every one, and asks first. Without a terminal it needs --yes.`
 	cmd.Example = `  penstock dead retry orders --id 018f3c…
   penstock dead retry orders --subscription billing --error 'no such queue'
   penstock dead retry emails --error 'mailbox full'
@@ -110,7 +110,7 @@ ignore an id that they know, or if attempts were used up. retry keeps the ids.
 The dead letters are kept, or with --discard deleted, each after it was sent.
 
 ` + deadSelectorsHelp + `
---all takes all of them and asks first. Without a terminal it needs --yes.`
+--all instead takes every one, and asks first. Without a terminal it needs --yes.`
 	cmd.Example = `  penstock dead resend orders --id 018f3c…
   penstock dead resend emails --error 'mailbox full' --discard`
 	return cmd
