@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/doctor"
@@ -272,6 +273,29 @@ func TestDoctorFindsWhatWaits(t *testing.T) {
 			p.claim("grouped", "")
 			p.finds(doctor.CheckQueue, doctor.Warning, "grouped", "workers run, but none seems to take jobs of group acme")
 			p.must("queue", "drop", "grouped", "--yes")
+			if _, ok := p.store.(driver.GroupStore); ok {
+				p.must("queue", "create", "tenants")
+				p.must("enqueue", "tenants", "{}", "--group", "acme")
+				p.must("queue", "group", "hold", "tenants", "acme", "5m", "--reason", "answered 429")
+				f := p.finds(doctor.CheckQueue, doctor.Warning, "tenants", "group acme is held until ")
+				clitest.Contains(t, f.Found, " UTC (answered 429): 1 job waits")
+				clitest.Same(t, "next step", f.Next, "penstock queue group hold tenants acme 0")
+				p.must("enqueue", "tenants", "{}")
+				p.finds(doctor.CheckQueue, doctor.Critical, "tenants", "no worker seems to take jobs without a group: 1 job is ready")
+				if beats, ok := p.queues().DriverQueue("tenants").(driver.Heartbeater); ok {
+					for _, w := range []admin.Worker{{Name: "w1", Groups: []string{"acme"}}, {Name: "w2", Stopped: true}} {
+						if err := beats.Heartbeat(t.Context(), w); err != nil {
+							t.Fatal(err)
+						}
+					}
+					p.finds(doctor.CheckQueue, doctor.Critical, "tenants", "no worker seems to take jobs without a group: 1 job is ready")
+					if err := beats.Heartbeat(t.Context(), admin.Worker{Name: "w3", Groups: []string{""}}); err != nil {
+						t.Fatal(err)
+					}
+					p.finds(doctor.CheckQueue, doctor.Critical, "tenants", "worker w3 runs but gets none of its jobs: 1 job is ready")
+				}
+				p.must("queue", "drop", "tenants", "--yes")
+			}
 			p.healthy(doctor.CheckQueue)
 		})
 	})

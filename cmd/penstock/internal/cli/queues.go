@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -143,12 +144,112 @@ func ReadUntaken(ctx context.Context, store any, queues []admin.QueueStatus, age
 	return nil
 }
 
-// Untaken names the jobs of a queue that no worker takes, and the command that takes them. They are in groups whose jobs have
-// been ready for that long, while none of the group runs.
-func Untaken(q *admin.QueueStatus, age time.Duration) (of, command string) {
-	var names []string
+// Alive reads the workers whose heartbeats are fresh at a time of the database, if a queue has only jobs that have been ready for that long.
+// It reads none if the store keeps no heartbeats, or the role may not see them.
+func Alive(ctx context.Context, store any, queues []admin.QueueStatus, age time.Duration, at time.Time) ([]admin.Worker, error) {
+	reader, ok := store.(driver.WorkerStore)
+	if !ok || !slices.ContainsFunc(queues, func(q admin.QueueStatus) bool { return q.Ready > 0 && q.Running == 0 && q.OldestAge >= age }) {
+		return nil, nil
+	}
+	workers, err := reader.Workers(ctx, "", CountedUpTo)
+	if err != nil && !pgerror.IsForbidden(err) {
+		return nil, err
+	}
+	return slices.DeleteFunc(workers, func(w admin.Worker) bool { return w.Stopped || w.AliveUntil.Before(at) }), nil
+}
+
+// Standing is why ready jobs of a queue do not run.
+type Standing struct {
+	// Waits says which groups may start no job, and Release names the command that changes this, if no other jobs stand.
+	Waits, Release string
+	// Of completes "no worker seems to …", and Command takes such jobs.
+	Of, Command string
+	// Worker lives and serves them. It is empty if there is none.
+	Worker string
+	// Ready and Oldest leave out the groups that may start no job.
+	Ready  int64
+	Oldest time.Duration
+}
+
+// Stand says why ready jobs of a queue do not run, if some have been ready for that long.
+func Stand(q *admin.QueueStatus, age time.Duration, alive []admin.Worker) Standing {
+	s := Standing{Ready: q.Ready, Oldest: q.OldestAge}
+	var waits, rest []admin.GroupStatus
 	for _, g := range q.Groups {
-		if g.Ready > 0 && g.Running == 0 && g.OldestAge >= age && !g.Limits.Waits() {
+		switch {
+		case g.Ready == 0:
+		case waitText(&g) != "":
+			waits = append(waits, g)
+		default:
+			rest = append(rest, g)
+		}
+	}
+	if len(waits) > 0 {
+		s.Ready, s.Oldest = 0, 0
+		for _, g := range rest {
+			s.Ready, s.Oldest = s.Ready+g.Ready, max(s.Oldest, g.OldestAge)
+		}
+	}
+	var names []string
+	s.Of, s.Command, names = untaken(q, age)
+	if len(names) == 0 && len(waits) > 0 {
+		// a hold goes before a limit, which may be as intended
+		slices.SortStableFunc(waits, func(a, b admin.GroupStatus) int { return b.Limits.Until.Compare(a.Limits.Until) })
+		if g := waits[0]; g.OldestAge >= age {
+			s.Waits, s.Release = waitText(&g), releases(q.Queue, &g)
+			if len(waits) > 1 {
+				s.Waits += fmt.Sprintf("; so do jobs of %s", terminal.Plural(int64(len(waits)-1), "other group"))
+			}
+		}
+	}
+	for _, w := range alive {
+		if w.Queue == q.Queue && (len(w.Groups) == 0 || len(names) == 0 || slices.ContainsFunc(w.Groups, func(g string) bool { return slices.Contains(names, g) })) {
+			s.Worker = cmp.Or(shell.Visible(w.Name), "without a name")
+			break
+		}
+	}
+	return s
+}
+
+// waitText says why no ready job of a group may start, whatever workers there are. It is empty if one may.
+func waitText(g *admin.GroupStatus) string {
+	l := g.Limits
+	if l == nil {
+		return ""
+	}
+	text := "group " + shell.Visible(g.Group) + " is "
+	if g.Group == "" {
+		text = "the group without a name is "
+	}
+	switch {
+	case !l.Until.IsZero():
+		text += "held until " + l.Until.UTC().Format("15:04:05") + " UTC"
+		if l.Reason != "" {
+			text += " (" + shell.Visible(l.Reason) + ")"
+		}
+	case l.MaxRunning > 0 && g.Running >= int64(l.MaxRunning):
+		text += "at its limit of " + terminal.Plural(int64(l.MaxRunning), "running job")
+	case l.Waits():
+		text += "over its rate of " + RateText(l.Rate)
+	default:
+		return ""
+	}
+	return text + ": " + terminal.PluralVerb(g.Ready, "job", "waits", "wait")
+}
+
+// releases is the command that ends a hold, or shows a limit.
+func releases(queue string, g *admin.GroupStatus) string {
+	if g.Limits.Until.IsZero() {
+		return "penstock queue group list " + shell.Word(queue)
+	}
+	return "penstock queue group hold " + shell.Word(queue) + " " + shell.Word(g.Group) + " 0"
+}
+
+// untaken names the jobs of a queue that no worker takes, the command that takes them, and their groups. Jobs of such a group
+// have been ready for that long, none of it runs, and its limits let one start.
+func untaken(q *admin.QueueStatus, age time.Duration) (of, command string, names []string) {
+	for _, g := range q.Groups {
+		if g.Ready > 0 && g.Running == 0 && g.OldestAge >= age && waitText(&g) == "" {
 			names = append(names, g.Group)
 		}
 	}
@@ -165,5 +266,5 @@ func Untaken(q *admin.QueueStatus, age time.Duration) (of, command string) {
 		of = fmt.Sprintf("take jobs of %d groups, such as %s", len(names), shell.Visible(names[len(names)-1]))
 		flag = " --all-groups"
 	}
-	return of, "penstock work " + shell.Word(q.Queue) + flag + " --exec COMMAND"
+	return of, "penstock work " + shell.Word(q.Queue) + flag + " --exec COMMAND", names
 }

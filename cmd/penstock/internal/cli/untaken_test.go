@@ -9,22 +9,36 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 )
 
-// A group that is held or over its rate waits for that, and not for a worker.
+// A group that is held, full or over its rate waits for that, and not for a worker.
 func TestGroupsThatWaitAreNotUntaken(t *testing.T) {
 	rate := penstock.Rate{Jobs: 1, Per: time.Hour}
+	held := &admin.GroupLimits{Hold: admin.Hold{Until: time.Date(2030, 1, 1, 18, 4, 0, 0, time.UTC), Reason: "answered 429"}}
+	const release = "penstock queue group hold q a 0"
 	for _, c := range []struct {
-		limits *admin.GroupLimits
-		want   string
+		limits             *admin.GroupLimits
+		of, waits, release string
 	}{
-		{nil, "take jobs of group a"},
-		{&admin.GroupLimits{MaxRunning: 1}, "take jobs of group a"},
-		{&admin.GroupLimits{Rate: rate, Tokens: 1}, "take jobs of group a"},
-		{&admin.GroupLimits{Rate: rate}, cli.AnyJobs},
-		{&admin.GroupLimits{Hold: admin.Hold{Until: time.Unix(1, 0)}}, cli.AnyJobs},
+		{nil, "take jobs of group a", "", ""},
+		{&admin.GroupLimits{MaxRunning: 1}, "take jobs of group a", "", ""},
+		{&admin.GroupLimits{Rate: rate, Tokens: 1}, "take jobs of group a", "", ""},
+		{&admin.GroupLimits{Rate: rate}, cli.AnyJobs, "group a is over its rate of 1 in 1h: 1 job waits", "penstock queue group list q"},
+		{held, cli.AnyJobs, "group a is held until 18:04:00 UTC (answered 429): 1 job waits", release},
 	} {
-		q := admin.QueueStatus{Queue: "q", Ready: 1, Groups: []admin.GroupStatus{{Group: "a", Ready: 1, OldestAge: time.Hour, Limits: c.limits}, {Group: "b"}}}
-		if of, _ := cli.Untaken(&q, time.Minute); of != c.want {
-			t.Errorf("with the limits %+v no worker seems to %s, want to %s", c.limits, of, c.want)
+		q := admin.QueueStatus{Queue: "q", Ready: 1, OldestAge: time.Hour, Groups: []admin.GroupStatus{{Group: "a", Ready: 1, OldestAge: time.Hour, Limits: c.limits}, {Group: "b"}}}
+		if s := cli.Stand(&q, time.Minute, nil); s.Of != c.of || s.Waits != c.waits || s.Release != c.release || (s.Ready == 0) != (c.waits != "") {
+			t.Errorf("with the limits %+v: %+v", c.limits, s)
+		}
+	}
+
+	// Ready jobs of groups that wait are not counted with the others.
+	q := admin.QueueStatus{Queue: "q", Ready: 8, OldestAge: time.Hour, Groups: []admin.GroupStatus{{Group: "a", Ready: 5, OldestAge: time.Hour, Limits: held}, {Group: "b", Ready: 3, OldestAge: 2 * time.Minute}}}
+	if s := cli.Stand(&q, time.Minute, nil); s.Of != "take jobs of group b" || s.Waits != "" || s.Ready != 3 || s.Oldest != 2*time.Minute {
+		t.Errorf("besides a group that is held: %+v", s)
+	}
+	// A worker of other groups does not count.
+	for name, groups := range map[string][]string{"w1": nil, "w2": {"b", "c"}, "": {"a"}} {
+		if s := cli.Stand(&q, time.Minute, []admin.Worker{{Queue: "other", Name: "w0"}, {Queue: "q", Name: name, Groups: groups}}); s.Worker != name {
+			t.Errorf("worker %q of the groups %q: %+v", name, groups, s)
 		}
 	}
 }

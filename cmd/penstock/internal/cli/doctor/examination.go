@@ -160,7 +160,10 @@ func (e *examination) look(ctx context.Context, ahead time.Duration, tell bool) 
 		e.add(doctor.Finding{Check: doctor.CheckNotLookedAt, Severity: doctor.Unknown, About: "the jobs that run", Found: "in this database Penstock does not list them"})
 	}
 	if tell {
-		err = cli.ReadUntaken(ctx, e.store, l.queues, min(young, e.o.Old))
+		if err = cli.ReadUntaken(ctx, e.store, l.queues, min(young, e.o.Old)); err != nil {
+			return l, err
+		}
+		l.alive, err = cli.Alive(ctx, e.store, l.queues, min(young, e.o.Old), l.at)
 	}
 	return l, err
 }

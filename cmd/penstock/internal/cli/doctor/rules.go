@@ -22,6 +22,7 @@ type look struct {
 	queues   []admin.QueueStatus
 	running  []doctor.Running
 	refused  bool // the role may not see the leases of jobs, nor failures in the maintenance of queues
+	alive    []admin.Worker
 }
 
 const (
@@ -196,13 +197,30 @@ func (r *rules) queue(q *admin.QueueStatus) {
 		f.Found, f.Next = "it is paused, and "+ready, "penstock queue resume "+argument
 		r.add(f)
 	case q.Ready > 0 && q.Running == 0 && q.OldestAge >= min(young, r.o.Old):
-		f.Severity = since(q.OldestAge, r.o.Old)
-		of, command := cli.Untaken(q, min(young, r.o.Old))
-		f.Found, f.Next = "no worker seems to "+of+": "+ready+", and none runs", startWorkers+command
-		r.add(f)
+		s := cli.Stand(q, min(young, r.o.Old), r.now.alive)
+		ready = atLeast(q.AtLeast) + terminal.PluralVerb(s.Ready, "job", "is ready", "are ready") + ", the oldest for " + cli.Age(s.Oldest)
+		f.Severity = since(s.Oldest, r.o.Old)
+		switch {
+		case s.Waits != "":
+			f.Severity, f.Found, f.Next = doctor.Warning, s.Waits, s.Release
+		case s.Ready == 0: // and what waits is young
+			break
+		case s.Worker != "":
+			f.Found = "worker " + s.Worker + " runs but gets none of its jobs: " + ready
+			f.Why = "an open transaction may hold them"
+			f.Next = "end that transaction: see vacuum-horizon, or docs/internals/background.md#long-transactions-and-dumps; or read the worker's log"
+		default:
+			f.Found, f.Next = "no worker seems to "+s.Of+": "+ready+", and none runs", startWorkers+s.Command
+		}
+		if f.Found != "" {
+			r.add(f)
+		}
 	case q.Running > 0:
-		if of, command := cli.Untaken(q, r.o.Old); of != cli.AnyJobs {
-			f.Found, f.Next = "workers run, but none seems to "+of+", some of which have been ready for "+cli.Age(r.o.Old)+" and more", startWorkers+command
+		if s := cli.Stand(q, r.o.Old, nil); s.Waits != "" {
+			f.Found, f.Next = s.Waits, s.Release
+			r.add(f)
+		} else if s.Of != cli.AnyJobs {
+			f.Found, f.Next = "workers run, but none seems to "+s.Of+", some of which have been ready for "+cli.Age(r.o.Old)+" and more", startWorkers+s.Command
 			r.add(f)
 		}
 	}
@@ -276,6 +294,9 @@ func (r *rules) workers(q *admin.QueueStatus) {
 			terminal.PluralVerb(q.Ready, "job", "is ready", "are ready"), cli.Age(q.OldestAge))
 		if slices.ContainsFunc(held, func(job doctor.Running) bool { return job.Held > 0 && job.Held < r.o.Old }) { // jobs may take that long
 			f.Severity = doctor.Warning
+		}
+		if q.MaxRunning != nil && *q.MaxRunning > 0 && q.Running >= int64(*q.MaxRunning) {
+			f.Found += "; the limit of " + terminal.Plural(int64(*q.MaxRunning), "running job") + " (max_running) is reached, which is expected if jobs take long"
 		}
 		add(held)
 	} else if len(long) > 0 {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/internal/doctor"
 )
@@ -19,11 +20,11 @@ func TestTwoSecondsAreNotEnough(t *testing.T) {
 		s.Subscription, s.Backlog, s.OldestAge, s.Holder, s.LeaseUntil = "billing", 100, time.Hour, "r1", at.Add(time.Hour)
 		q := admin.QueueStatus{Queue: "emails", Ready: 10, Running: 1, OldestAge: time.Hour}
 		jobs := []doctor.Running{{Queue: "emails", ID: 1, Lease: 1, Worker: "w", Attempt: 1, Age: time.Hour, Expired: -time.Minute, Held: held}}
-		now := look{at, []admin.OutboxStatus{{Outbox: "orders", Bytes: 2 << 20, Subscriptions: []admin.SubscriptionStatus{s}}}, []admin.QueueStatus{q}, jobs, false}
+		now := look{at, []admin.OutboxStatus{{Outbox: "orders", Bytes: 2 << 20, Subscriptions: []admin.SubscriptionStatus{s}}}, []admin.QueueStatus{q}, jobs, false, nil}
 		if check == doctor.CheckBacklog {
 			s.Backlog = 50
 		}
-		before := look{at.Add(-over), []admin.OutboxStatus{{Outbox: "orders", Bytes: 1 << 20, Subscriptions: []admin.SubscriptionStatus{s}}}, []admin.QueueStatus{q}, jobs, false}
+		before := look{at.Add(-over), []admin.OutboxStatus{{Outbox: "orders", Bytes: 1 << 20, Subscriptions: []admin.SubscriptionStatus{s}}}, []admin.QueueStatus{q}, jobs, false, nil}
 		for _, f := range compare(before, now, 10<<20, o) {
 			if f.Check == check {
 				return f
@@ -66,4 +67,42 @@ func TestTwoSecondsAreNotEnough(t *testing.T) {
 	if strings.Contains(parked.Found, "0 of them") || parked.Found != "2 keys are parked with 3 messages" {
 		t.Errorf("of parked keys that none holds is said: %s", parked.Found)
 	}
+}
+
+// Jobs that stand at the limit of their queue may take long.
+func TestTheLimitOfAQueueIsNamed(t *testing.T) {
+	at, one, two := time.Now(), 1, 2
+	for _, c := range []struct {
+		limit *int
+		want  bool
+	}{{nil, false}, {&two, false}, {&one, true}} {
+		q := admin.QueueStatus{Queue: "emails", Ready: 10, Running: 1, OldestAge: time.Hour, QueueSettings: penstock.QueueSettings{MaxRunning: c.limit}}
+		l := look{at: at, queues: []admin.QueueStatus{q}, running: []doctor.Running{{Queue: "emails", ID: 1, Lease: 1, Worker: "w", Expired: -time.Minute}}}
+		f := found(t, doctor.CheckWorkers, l)
+		if named := strings.HasSuffix(f.Found, "; the limit of 1 running job (max_running) is reached, which is expected if jobs take long"); named != c.want || f.Severity == doctor.OK {
+			t.Errorf("the limit is named: %t, want %t: %+v", named, c.want, f)
+		}
+	}
+}
+
+// A worker that lives is not said to be missing.
+func TestAWorkerThatGetsNothing(t *testing.T) {
+	at := time.Now()
+	l := look{at: at, queues: []admin.QueueStatus{{Queue: "emails", Ready: 1, OldestAge: time.Hour}}, alive: []admin.Worker{{Queue: "emails", Name: "w1"}}}
+	f := found(t, doctor.CheckQueue, l)
+	if f.Severity != doctor.Critical || f.Found != "worker w1 runs but gets none of its jobs: 1 job is ready, the oldest for 1h0m0s" || !strings.Contains(f.Next, "vacuum-horizon") {
+		t.Errorf("%+v", f)
+	}
+}
+
+// found is the first finding of a check, if nothing changes between two looks.
+func found(t *testing.T, check string, l look) doctor.Finding {
+	t.Helper()
+	for _, f := range compare(l, l, -1, doctor.Options{Old: 5 * time.Minute}) {
+		if f.Check == check {
+			return f
+		}
+	}
+	t.Fatal("nothing is found for", check)
+	return doctor.Finding{}
 }

@@ -131,6 +131,7 @@ type left struct {
 	queues  map[string]admin.QueueStatus // with its groups, if they were read for this
 	expired map[string][]doctor.Running  // jobs whose leases ended unattended ago
 	refused bool                         // the role may not read leases
+	alive   []admin.Worker               // those with fresh heartbeats
 }
 
 // readLeft reads the data for a note: groups of queues with jobs that have waited, and leases, if the role may read them.
@@ -139,6 +140,9 @@ func readLeft(ctx context.Context, store any, queues []admin.QueueStatus, only [
 	with := slices.Clone(queues)
 	if err := cli.ReadUntaken(ctx, store, with, unattended); err != nil {
 		return l, fmt.Errorf("reading the groups of queues: %w", err)
+	}
+	if l.alive, err = cli.Alive(ctx, store, queues, unattended, time.Now()); err != nil {
+		return l, fmt.Errorf("reading the workers of queues: %w", err)
 	}
 	running := false
 	for _, q := range with {
@@ -175,11 +179,23 @@ func (w *Writer) queueNotes(q *admin.QueueStatus) (notes []string) {
 	case cli.IsPaused(q.QueueSettings):
 		note("it is paused, no job begins: penstock queue resume %s", shell.Word(q.Queue))
 	case q.Ready > 0 && q.Running == 0 && q.OldestAge > unattended:
-		of, command := cli.Untaken(w.withGroups(q), unattended)
-		note("no worker seems to %s, and %s: %s, or start your application's worker", of, terminal.PluralVerb(q.Ready, "job", "is ready", "are ready"), command)
+		s := cli.Stand(w.withGroups(q), unattended, w.left.alive)
+		ready := terminal.PluralVerb(s.Ready, "job", "is ready", "are ready")
+		switch {
+		case s.Waits != "":
+			note("%s: %s", s.Waits, s.Release)
+		case s.Ready == 0: // and what waits is young
+			break
+		case s.Worker != "":
+			note("worker %s runs but gets none of its jobs, and %s; an open transaction may hold them: penstock doctor", s.Worker, ready)
+		default:
+			note("no worker seems to %s, and %s: %s, or start your application's worker", s.Of, ready, s.Command)
+		}
 	case q.Running > 0:
-		if of, command := cli.Untaken(w.withGroups(q), starved); of != cli.AnyJobs {
-			note("workers run, but none seems to %s: %s", of, command)
+		if s := cli.Stand(w.withGroups(q), starved, nil); s.Waits != "" {
+			note("%s: %s", s.Waits, s.Release)
+		} else if s.Of != cli.AnyJobs {
+			note("workers run, but none seems to %s: %s", s.Of, s.Command)
 		}
 	}
 	if expired := w.left.expired[q.Queue]; len(expired) > 0 {

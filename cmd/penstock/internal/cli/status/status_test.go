@@ -49,9 +49,9 @@ func TestQueueTable(t *testing.T) {
 	busy := admin.QueueStatus{Queue: "busy", Ready: 1, Running: 2, OldestAge: time.Hour}
 	queues = append(queues, admin.QueueStatus{Queue: "group", Ready: 2, OldestAge: time.Minute}, busy, admin.QueueStatus{Queue: "gone", Running: 2})
 	w.left = left{map[string]admin.QueueStatus{
-		"group": {Queue: "group", Groups: []admin.GroupStatus{{Group: "a b", Ready: 2, OldestAge: time.Minute}}},
+		"group": {Queue: "group", Ready: 2, OldestAge: time.Minute, Groups: []admin.GroupStatus{{Group: "a b", Ready: 2, OldestAge: time.Minute}}},
 		"busy":  {Queue: "busy", Groups: []admin.GroupStatus{{Ready: 1, OldestAge: time.Hour}, {Group: "g", Ready: 1, OldestAge: time.Hour}, {Group: "h", Ready: 1, Running: 1, OldestAge: time.Hour}}},
-	}, map[string][]doctor.Running{"gone": {{Expired: time.Minute}, {Expired: 2 * time.Minute}}}, false}
+	}, map[string][]doctor.Running{"gone": {{Expired: time.Minute}, {Expired: 2 * time.Minute}}}, false, nil}
 	if w.queues(queues); w.err != nil {
 		t.Fatal(w.err)
 	}
@@ -73,6 +73,27 @@ func TestQueueTable(t *testing.T) {
 		t.Fatal(w.err)
 	}
 	clitest.Contains(t, out.String(), queues[0].Queue, "SEGMENTS  ORDER\n", "8         fifo\n")
+}
+
+// A group that is held lacks no worker, nor do jobs that a worker which lives cannot take.
+func TestQueuesThatLackNoWorker(t *testing.T) {
+	var out strings.Builder
+	w := NewWriter(&out, &cli.App{}, time.Now())
+	held := &admin.GroupLimits{Hold: admin.Hold{Until: time.Date(2030, 1, 1, 18, 4, 0, 0, time.UTC), Reason: "answered 429"}}
+	w.left.alive = []admin.Worker{{Queue: "locked", Name: "w1"}}
+	if w.queues([]admin.QueueStatus{
+		{Queue: "tenants", Ready: 1, OldestAge: time.Hour, Groups: []admin.GroupStatus{{Group: "acme", Ready: 1, OldestAge: time.Hour, Limits: held}}},
+		{Queue: "young", Ready: 2, OldestAge: time.Hour, Groups: []admin.GroupStatus{{Group: "acme", Ready: 1, OldestAge: time.Hour, Limits: held}, {Group: "b", Ready: 1, OldestAge: time.Second}}},
+		{Queue: "busy", Ready: 1, Running: 2, OldestAge: time.Hour, Groups: []admin.GroupStatus{{Group: "full", Ready: 1, Running: 2, OldestAge: time.Hour, Limits: &admin.GroupLimits{MaxRunning: 2}}}},
+		{Queue: "locked", Ready: 3, OldestAge: time.Hour},
+	}); w.err != nil {
+		t.Fatal(w.err)
+	}
+	_, notes, _ := strings.Cut(Unwrapped(out.String()), "\n\ntenants: ")
+	clitest.Same(t, "notes", notes, "group acme is held until 18:04:00 UTC (answered 429): 1 job waits: penstock queue group hold tenants acme 0\n"+
+		"young: group acme is held until 18:04:00 UTC (answered 429): 1 job waits: penstock queue group hold young acme 0\n"+
+		"busy: group full is at its limit of 2 running jobs: 1 job waits: penstock queue group list busy\n"+
+		"locked: worker w1 runs but gets none of its jobs, and 3 jobs are ready; an open transaction may hold them: penstock doctor\n")
 }
 
 func TestStatusTable(t *testing.T) {
