@@ -18,7 +18,7 @@ func TestGroupPolicies(t *testing.T) {
 	clitest.Contains(t, d.must("queue", "group", "list", "mails"), "MAX RUNNING", "shop", "60 in 1m, 10 at once", "slow", "answered 429")
 	clitest.Contains(t, d.must("queue", "group", "list", "mails", "--json"), `{"group":"shop","max_running":5,"rate":{"jobs":60,"per_ns":60000000000,"burst":10},"weight":4}`, `"group":"slow","held_until":`)
 	d.must("enqueue", "mails", "x", "--group", "slow")
-	clitest.Contains(t, d.must("status", "mails", "--groups"), "LIMITS", "held until ")
+	clitest.Contains(t, d.must("status", "mails", "--groups"), "HELD FOR", "LIMITS", "  5m  ", "held: ")
 	clitest.Same(t, "lift", d.must("queue", "group", "set", "mails", "shop"), "Group shop of mails: no policy.\n")
 	clitest.Same(t, "release", d.must("queue", "group", "hold", "mails", "slow", "0"), "Group slow of mails is not held.\n")
 	clitest.Contains(t, d.must("queue", "group", "list", "mails"), "No group of queue mails")

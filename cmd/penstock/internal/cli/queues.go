@@ -118,7 +118,7 @@ func LimitsText(l *admin.GroupLimits) string {
 	}
 	text := PolicyText(penstock.GroupPolicy{MaxRunning: l.MaxRunning, Rate: l.Rate, Weight: l.Weight})
 	if !l.Until.IsZero() {
-		text = strings.TrimSuffix("held until "+l.Until.UTC().Format("15:04:05")+" UTC: "+l.Reason, ": ")
+		text = strings.TrimSuffix("held: "+l.Reason, ": ")
 	}
 	return text
 }

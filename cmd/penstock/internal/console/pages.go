@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"embed"
+	"fmt"
 	"html/template"
 	"io/fs"
 	"net/http"
@@ -44,6 +45,7 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 		}
 		return grouped(int64(*n))
 	},
+	"limits": limits,
 	"form": func(base, of, what, id, key, group string) map[string]any {
 		action := base + of + "/messages"
 		if what == "job" {
@@ -276,6 +278,28 @@ func (c *Console) queue(ctx context.Context, r *call) (string, any, error) {
 	d.Running.Items = d.Running.Items[:min(len(d.Running.Items), 50)]
 	d.Schedules, err = c.schedules(ctx, r)
 	return "Queue " + name, d, err
+}
+
+// Limited reports whether a group of the page has limits or is held.
+func (d queueData) Limited() bool {
+	return slices.ContainsFunc(d.Groups.Items, func(g admin.GroupStatus) bool { return g.Limits != nil })
+}
+
+// limits describes the limits of a group, and its hold, in lines.
+func limits(l *admin.GroupLimits) (lines []string) {
+	if l == nil {
+		return nil
+	}
+	if !l.Until.IsZero() {
+		lines = append(lines, strings.TrimSuffix("held until "+l.Until.UTC().Format("2006-01-02 15:04:05")+" UTC: "+l.Reason, ": "))
+	}
+	if l.MaxRunning > 0 {
+		lines = append(lines, grouped(int64(l.MaxRunning))+" at a time")
+	}
+	if r := l.Rate; r.Jobs > 0 {
+		lines = append(lines, fmt.Sprintf("%s in %v, %s may start now", grouped(int64(r.Jobs)), r.Per, grouped(int64(l.Tokens))))
+	}
+	return lines
 }
 
 type doneData struct {

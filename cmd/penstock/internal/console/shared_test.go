@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -58,6 +59,35 @@ func TestManyLookAtOnce(t *testing.T) {
 		d.ask("r", "GET", "/api/v1/queues/mails/groups", "")
 		if c.groups.Load() == before {
 			t.Error("after an action an old answer is given")
+		}
+	})
+}
+
+// The table of groups shows limits and holds, if there are any.
+func TestLimitsOfGroups(t *testing.T) {
+	eachStore(t, func(t *testing.T, s store) {
+		must(t, s.CreateQueue(t.Context(), "mails", penstock.FIFO))
+		_, err := s.DriverQueue("mails").Enqueue(t.Context(), penstock.NewJob{Group: "free"}, penstock.NewJob{Group: "held"}, penstock.NewJob{Group: "limited"})
+		must(t, err)
+		d := serve(t, s)
+		if code, text := d.ask("r", "GET", "/queues/mails", ""); code != 200 || strings.Contains(string(text), `data-label="Limits"`) {
+			t.Fatalf("without limits: %d %s", code, text)
+		}
+		groups := s.(driver.GroupStore)
+		must(t, groups.SetGroup(t.Context(), "mails", penstock.GroupPolicy{Group: "limited", MaxRunning: 5, Rate: penstock.Rate{Jobs: 60, Per: time.Minute}}))
+		must(t, groups.HoldGroup(t.Context(), "mails", "held", time.Hour, "answered <429>"))
+		status, err := s.QueueGroups(t.Context(), "mails", "", 10)
+		must(t, err)
+		until := status[slices.IndexFunc(status, func(g admin.GroupStatus) bool { return g.Group == "held" })].Limits.Until
+		code, text := serve(t, s).ask("r", "GET", "/queues/mails", "")
+		for _, want := range []string{
+			`<th scope="col">Limits</th>`, `<td data-label="Limits">–</td>`,
+			`<td data-label="Limits">held until ` + until.UTC().Format("2006-01-02 15:04:05") + ` UTC: answered &lt;429&gt;</td>`,
+			`<td data-label="Limits">5 at a time<br>60 in 1m0s, 1 may start now</td>`,
+		} {
+			if code != 200 || !strings.Contains(string(text), want) {
+				t.Errorf("%d, without %q: %s", code, want, text)
+			}
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -66,6 +67,12 @@ func (w *Writer) groups(queues []admin.QueueStatus) {
 	limited := slices.ContainsFunc(queues, func(q admin.QueueStatus) bool {
 		return slices.ContainsFunc(q.Groups, func(g admin.GroupStatus) bool { return g.Limits != nil })
 	})
+	held := slices.ContainsFunc(queues, func(q admin.QueueStatus) bool {
+		return slices.ContainsFunc(q.Groups, func(g admin.GroupStatus) bool { return g.Limits != nil && !g.Limits.Until.IsZero() })
+	})
+	if held { // apart, because limits may be shortened
+		columns = append(columns, terminal.Left("HELD FOR"))
+	}
 	if limited {
 		columns = append(columns, terminal.Cut("LIMITS", 60))
 	}
@@ -82,6 +89,13 @@ func (w *Writer) groups(queues []admin.QueueStatus) {
 				ready += "+"
 			}
 			row := []string{queues[i].Queue, g.Group, ready, cli.Age(g.OldestAge), terminal.Count(g.Running), terminal.Count(g.Delayed), terminal.Count(g.Waiting), terminal.Count(g.DeadLetters)}
+			if held {
+				left := ""
+				if g.Limits != nil {
+					left = strings.TrimPrefix(cli.Until(g.Limits.Until, w.now), "in ")
+				}
+				row = append(row, left)
+			}
 			if limited {
 				row = append(row, cli.LimitsText(g.Limits))
 			}

@@ -68,6 +68,12 @@ func TestQueueTable(t *testing.T) {
 		"gone: no worker seems to run: 2 leases of running jobs ended, the first 2m0s ago: penstock work gone --exec COMMAND, or start your application's worker\n")
 	out.Reset()
 	w = NewWriter(&out, &cli.App{}, time.Now())
+	w.groups([]admin.QueueStatus{{Queue: strings.Repeat("q", 40), Groups: []admin.GroupStatus{{Group: strings.Repeat("g", 40), Ready: 1, OldestAge: time.Minute, Limits: &admin.GroupLimits{Hold: admin.Hold{
+		Until: w.now.Add(90 * time.Minute), Reason: "the API answered 429"}}}}}})
+	fits(t, out.String())
+	clitest.Contains(t, out.String(), "HELD FOR", "  1h30m  ")
+	out.Reset()
+	w = NewWriter(&out, &cli.App{}, time.Now())
 	w.wide = true
 	if w.queues(queues); w.err != nil {
 		t.Fatal(w.err)
