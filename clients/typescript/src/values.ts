@@ -177,8 +177,22 @@ export function messageRow(m: Message): Value[] {
   return row
 }
 
+const jobFields = new Set([...'payload kind key groupKey priority notBefore dedupKey headers uniqueKey onConflict debounceMax maxAttempts timeout deadline'.split(' '),
+  ...'id attempt createdAt report lease leaseUntil'.split(' ')]) // those of a claimed job, which may be enqueued again
+/** What other queues call the fields of a job. */
+const elsewhere: Record<string, string> = { delay: 'notBefore, a Date', runAt: 'notBefore', startAfter: 'notBefore', attempts: 'maxAttempts', jobId: 'uniqueKey', singletonKey: 'uniqueKey', group: 'groupKey', name: 'kind', data: 'payload' }
+
+/** known fails if an object has a member that is none of its fields. */
+export function known(given: object, fields: { has(field: string): boolean }, of: string, others: Record<string, string> = {}) {
+  for (const field in given) {
+    if (fields.has(field) || (given as Record<string, unknown>)[field] === undefined) continue
+    throw new FieldError(field, `is no ${of}${Object.hasOwn(others, field) ? `; use ${others[field]}` : ''}`)
+  }
+}
+
 /** jobRow is a job as columns: payload, key, group_key, priority, not_before, dedup_key, headers. */
 export function jobRow(j: NewJob): Value[] {
+  known(j, jobFields, 'field of a job', elsewhere)
   const priority = j.priority ?? 0
   if (!Number.isInteger(priority) || priority < -16 || priority > 15) throw new FieldError('priority', `is ${priority}, expected -16 (first) to 15 (last)`)
   return [hex(bytesOf(j.payload)), orNull('key', j.key, 1024), orNull('groupKey', j.groupKey, 256) ?? '', String(priority),

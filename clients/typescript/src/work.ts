@@ -4,7 +4,7 @@ import { hostname } from 'node:os'
 import { sqlState } from './database.js'
 import { clientVersion } from './errors.js'
 import { Job, LeaseLostError, Outcome, Queue, StoppingError, isOutcome, reasonOf } from './job.js'
-import { FieldError, kindOf, textOf } from './values.js'
+import { FieldError, kindOf, known, textOf } from './values.js'
 import { Backoff, Notice, Outage, type Logger, sleep, timely } from './waits.js'
 
 /** Verdict is what a handler returns: undefined if the job is done, or 'settled' if it has ended the job itself, with the lease. */
@@ -85,6 +85,7 @@ export interface WorkOptions {
   logger?: Logger
 }
 
+const optionFields = new Set('concurrency batch lease groupKey worker pollMin pollMax ackEvery drainTimeout giveUp signal onEnd logger'.split(' '))
 const callTimeout = 30_000 // ends a call that hangs
 const maintainEvery = 500
 const heartbeatEvery = 30_000
@@ -166,6 +167,7 @@ class Worker {
 
   constructor(readonly queue: Queue, readonly handler: (kind: string) => Handler | undefined, options: WorkOptions, readonly stop: AbortController,
     readonly strangers: Strangers) {
+    known(options, optionFields, 'option of a worker', { allGroups: '`penstock work --all-groups`, or a worker with groupKey for each group' })
     const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as WorkOptions
     this.o = { concurrency: 10, batch: 100, lease: 30_000, groupKey: '', worker: `${hostname()}/${process.pid}`, pollMin: 2, pollMax: 50,
       ackEvery: 20, drainTimeout: 10_000, giveUp: 3_600_000, onEnd: () => {}, logger: console, ...given }

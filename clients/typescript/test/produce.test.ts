@@ -202,3 +202,14 @@ test('names are quoted', async () => {
   for (const { db } of all) await penstock.publishMany(db, outbox, [{ payload: 'x' }])
   expect(await sql('select count(*)::int from penstock."a ""b"" $1 ?"')).toEqual([all.length])
 })
+
+test('a member that no job has is refused, and a claimed job may be enqueued again', async () => {
+  for (const [field, message] of [['delay', 'notBefore'], ['attempts', 'maxAttempts'], ['data', 'payload'], ['constructor', 'is no field of a job']] as const) {
+    await expect(penstock.enqueue({ penstock: async () => [] }, 'q', { payload: '', [field]: 5000 } as NewJob)).rejects.toMatchObject({ name: 'FieldError', field, message: expect.stringContaining(message) })
+  }
+  const queue = await newQueue()
+  await penstock.enqueue(pool, queue, { payload: 'hello', ...{ delay: undefined } })
+  const { jobs: [job] } = await penstock.queue(pool, queue).claim()
+  await penstock.enqueue(pool, queue, job!)
+  expect(await status(queue)).toMatchObject({ running: 1, ready: 1 })
+})

@@ -360,3 +360,9 @@ test.each([[0, 43.75], [1, 56.25]])('workers that begin together do not ask toge
   }
   expect(pauses).toContain(pause)
 })
+
+test('an option that no worker has is refused', async () => {
+  const queue = await newQueue()
+  const options = { allGroups: true, signal: AbortSignal.timeout(10_000) } as WorkOptions
+  await expect(penstock.work(pool, queue, () => {}, options)).rejects.toMatchObject({ name: 'FieldError', field: 'allGroups', message: expect.stringContaining('groupKey') })
+})
