@@ -150,6 +150,7 @@ test('a handler with limits fails for good after its attempts, and after its tim
     ['fails', 'Error: no'], ['asks', 'again'], ['slow', 'Error: the job ran longer than its timeout of 20 ms']])
   expect(lines.filter(line => line.includes(`queue ${queue}, job `) && /kind fails, attempt [12]: (failed|dead letter): Error: no/.test(line))).toHaveLength(2)
   await slow.enqueue(pool, '')
-  expect(await runJob(pool, queue, [slow.handle((_, __, signal) => never(signal))]).catch(String)).toMatchObject({ end: 'dead' })
+  await expect(runJob(pool, queue, [slow.handle((_, __, signal) => never(signal))])).rejects.toThrow('longer than its timeout of 20 ms')
+  expect(await status(queue)).toMatchObject({ dead: 4 })
   for (const limits of [{ maxAttempts: 0 }, { timeout: 0 }, { timeout: 2 ** 31 }]) expect(() => limited(() => {}, limits)).toThrow(/expected 1/)
 })
