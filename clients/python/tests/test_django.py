@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from datetime import date
+from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -105,6 +105,8 @@ SETTINGS: list[tuple[Any, str, str, str]] = [
     ({"QUEUES": {"emails": {"ordering": "random"}}}, "E003", "is 'random'", "'lifo'"),
     ({"QUEUES": {"emails": {"handler": "tests.django_app.jobs.sent"}}}, "E003", "sent", "dotted name"),
     ({"QUEUES": {"emails": {"handler": "tests.django_app.settings.url"}}}, "E003", "cannot be called", "dotted name"),
+    ({"QUEUES": {"emails": {"handler": "tests.django_app.jobs.wrong"}}}, "E003", r"\['handler'\]\['bill'\] is 7", "function"),
+    ({"QUEUES": {"emails": {"handler": {}}}}, "E003", "cannot be called", "a dict with one for each kind, or of an App"),
     ({"INBOXES": {"billing": {"keep": 30}}}, "E002", "is 30", "timedelta"),
     ({"ENCODER": 1}, "E002", r"\['ENCODER'\] is 1", "JSONEncoder"),
     ({"ENCODER": "json.Encoder"}, "E003", "Encoder", "JSONEncoder"),
@@ -131,6 +133,35 @@ def test_check(project: str, given: Any, id_: str, says: str, hint: str) -> None
     with override_settings(PENSTOCK=given), pytest.raises(SystemCheckError) as e:
         manage("check")
     assert re.search(rf"\(penstock\.{id_}\) settings\.PENSTOCK.*{says}.*\n\s+HINT: .*{hint}", str(e.value)), str(e.value)
+
+
+@pytest.mark.parametrize("name", ["send", "kinds", "app"])
+def test_a_handler_is_a_function_a_dict_or_an_app(project: str, conn: psycopg.Connection, name: str) -> None:
+    from django.db import connection
+    from django.test import override_settings
+
+    jobs = [penstock.NewJob("ann", kind="welcome"), penstock.NewJob(b'{"to": "bob"}', kind="greet")]
+    with override_settings(PENSTOCK={"QUEUES": {"emails": {"handler": f"tests.django_app.jobs.{name}"}}}):
+        manage("check")
+        testing.clear(conn, "emails")
+        penstock.enqueue(conn, "emails", jobs[name == "app"].payload, kind=jobs[name == "app"].kind)
+        assert [ran.outcome for ran in testing.run_all(connection, "emails")] == ["done"]
+
+
+def test_enqueue_has_the_options_of_the_client(project: str, conn: psycopg.Connection) -> None:
+    import inspect
+
+    from penstock.django import enqueue
+
+    own = {"using", "require_atomic"}
+    assert set(inspect.signature(enqueue).parameters) - own == set(inspect.signature(penstock.enqueue).parameters) - {"tx", "schema", "encoder"}
+    testing.clear(conn, "emails")
+    limits: dict[str, Any] = {"max_attempts": 1, "timeout": timedelta(seconds=5), "deadline": timedelta(hours=1)}
+    made = enqueue("emails", "a", unique_key="u", require_atomic=False, **limits)
+    assert enqueue("emails", "b", unique_key="u", on_conflict="ignore", require_atomic=False).id == made.id
+    enqueue("emails", "c", unique_key="u", on_conflict="debounce", debounce_max=timedelta(hours=1), not_before=timedelta(0), require_atomic=False)
+    testing.require_enqueued(conn, "emails", payload="c")
+    testing.clear(conn, "emails")
 
 
 def test_an_older_schema_is_led_on(project: str, empty: Callable[[], str]) -> None:

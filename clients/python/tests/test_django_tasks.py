@@ -117,6 +117,33 @@ def test_fields_of_a_job(tasks: Any) -> None:
     assert [priority_of(n) for n in (-100, -1, 0, 1, 100)] == [15, 1, 0, -1, -16]
 
 
+def test_unique_jobs_and_limits(tasks: Any) -> None:
+    from django.db import connection
+
+    first = tasks.add.using(unique_key="u", timeout=timedelta(seconds=5), deadline=timedelta(hours=1)).enqueue(1)
+    assert tasks.add.using(unique_key="u").enqueue(2).id == first.id
+    replaced = tasks.add.using(unique_key="u", on_conflict="replace").enqueue(3)
+    assert tasks.add.get_result(replaced.id).args == [3]
+    assert ran("kept").outcome == "done"
+    assert testing.run_all(connection, "kept", handlers("kept")) == []
+    assert tasks.add.using(unique_key="u").enqueue(4).id != replaced.id
+
+
+def test_the_current_job(tasks: Any) -> None:
+    """Its steps are kept for the next attempt."""
+    from django.db import connection
+
+    made = tasks.stepped.enqueue()
+    assert [ran.outcome for ran in testing.run_all(connection, "kept", handlers("kept"))] == ["retry", "done"]
+    made.refresh()
+    assert made.return_value == 1
+    tasks.which.enqueue()
+    assert ran("default").outcome == "done"
+    testing.require_published(connection, "orders", payload="tests.django_app.tasks.which")
+    with pytest.raises(RuntimeError, match="no job runs here"):
+        penstock.current_job()
+
+
 def test_enqueue_is_part_of_the_transaction(tasks: Any) -> None:
     from django.db import connection, transaction
 

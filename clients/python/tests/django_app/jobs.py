@@ -18,6 +18,8 @@ def book(job: penstock.Job) -> None:
     print(job.text, flush=True)
 
 
+kinds = {"welcome": send, "bill": book}
+wrong = {"welcome": send, "bill": 7}
 app = penstock.App("emails")
 
 

@@ -44,4 +44,18 @@ def odd() -> object:
     return object()
 
 
+@task(queue_name="kept", backoff=0)
+def stepped() -> int:
+    job = penstock.current_job()
+    made = penstock.step(job, "charge", lambda: job.attempt)
+    if job.attempt == 1:
+        raise ValueError("after the step")
+    return made
+
+
+@task
+async def which() -> None:
+    await sync_to_async(publish)("orders", penstock.current_job().kind, require_atomic=False)
+
+
 def plain() -> None: ...

@@ -97,11 +97,15 @@ def publish_many(outbox: str, messages: Iterable[Message], *, using: str | None 
 
 def enqueue(
     queue: str, payload: Payload, *, key: str | None = None, group_key: str = "", priority: int = 0, not_before: datetime | timedelta | None = None,
-    dedup_key: str | None = None, headers: Mapping[str, str] | None = None, kind: str = "", using: str | None = None,
-    require_atomic: bool = True,
+    dedup_key: str | None = None, headers: Mapping[str, str] | None = None, kind: str = "", unique_key: str | None = None,
+    on_conflict: str | None = None, debounce_max: timedelta | None = None, max_attempts: int | None = None, timeout: timedelta | None = None,
+    deadline: datetime | timedelta | None = None, using: str | None = None, require_atomic: bool = True,
 ) -> Enqueued:  # fmt: skip
     """Enqueues a job. It can run if the transaction commits, and never if it rolls back. Raises FieldError and NotFoundError."""
-    return enqueue_many(queue, [NewJob(payload, key, group_key, priority, not_before, dedup_key, headers, kind)], using=using, require_atomic=require_atomic)[0]
+    job = NewJob(
+        payload, key, group_key, priority, not_before, dedup_key, headers, kind, unique_key, on_conflict, debounce_max, max_attempts, timeout, deadline
+    )
+    return enqueue_many(queue, [job], using=using, require_atomic=require_atomic)[0]
 
 
 def enqueue_many(queue: str, jobs: Iterable[NewJob], *, using: str | None = None, require_atomic: bool = True) -> list[Enqueued]:

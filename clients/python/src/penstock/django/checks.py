@@ -12,6 +12,7 @@ from django.conf import settings
 from django.core.checks import Error
 from django.utils.module_loading import import_string
 
+from .._app import App
 from .._model import FieldError
 from . import task_queues
 from .schema import contents
@@ -19,6 +20,7 @@ from .schema import contents
 TEXT = (str, "a text")
 NUMBER = (int, "a whole number")
 TIME = ((str, timedelta), "a timedelta, or a text as '30 days'")
+HANDLER = "the dotted name of a function that takes the job, of a dict with one for each kind, or of an App, as 'shop.jobs.send'"
 KEYS: dict[str, tuple[Any, str]] = {
     "DATABASE": (str, "a text, the alias of a database in settings.DATABASES"),
     "SCHEMA": TEXT,
@@ -29,7 +31,7 @@ KEYS: dict[str, tuple[Any, str]] = {
     "ENCODER": ((str, type), "a subclass of json.JSONEncoder, or its dotted name"),
 }
 OF_A_QUEUE: dict[str, tuple[Any, str]] = {
-    "handler": (object, "the dotted name of a function, as 'shop.jobs.send'"),
+    "handler": (object, HANDLER),
     "ordering": (str, "'fifo' or 'lifo'"),
     "max_attempts": NUMBER,
     "max_running": NUMBER,
@@ -91,19 +93,28 @@ def check_settings(**_: Any) -> list[Error]:
         queue = entries(where, given, OF_A_QUEUE)
         if queue.get("ordering", "fifo") not in ("fifo", "lifo"):
             error(3, f"{where}['ordering']", f"is {queue['ordering']!r}", "give 'fifo' or 'lifo'")
-        handler = queue.get("handler", check_settings)
-        try:
-            handler = import_string(handler) if isinstance(handler, str) else handler
-        except ImportError as e:
-            error(3, f"{where}['handler']", f"is {handler!r}: {e}", "give the dotted name of a function that takes the job, as 'shop.jobs.send'")
-        else:
-            if not callable(handler):
-                error(3, f"{where}['handler']", f"is {handler!r}, which cannot be called", "give the dotted name of a function that takes the job")
+        for entry, problem, hint in problems_of_handler(queue.get("handler", check_settings)):
+            error(3, f"{where}['handler']{entry}", problem, f"give {hint}")
     for name, given in top.get("SCHEDULES", {}).items():
         before, schedule = len(found), entries(f"['SCHEDULES'][{name!r}]", given, OF_A_SCHEDULE)
         for wrong in problems_of(schedule, {*top.get("QUEUES", {}), *task_queues()}) if len(found) == before else ():
             error(3, f"['SCHEDULES'][{name!r}]", *wrong)
     return found
+
+
+def problems_of_handler(handler: Any) -> Iterator[tuple[str, str, str]]:
+    """Where the handler of a queue is wrong, why, and what to give."""
+    try:
+        handler = import_string(handler) if isinstance(handler, str) else handler
+    except ImportError as e:
+        yield "", f"is {handler!r}: {e}", HANDLER
+        return
+    kinds = handler if isinstance(handler, Mapping) else {}
+    if not (callable(handler) or isinstance(handler, App) or kinds):
+        yield "", f"is {handler!r}, which cannot be called", HANDLER
+    for kind, one in kinds.items():
+        if not callable(one):
+            yield f"[{kind!r}]", f"is {one!r}, which cannot be called", "a function that takes the job"
 
 
 def encoder_problem(encoder: Any) -> str:

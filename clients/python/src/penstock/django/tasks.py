@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -19,7 +19,7 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from .. import _api
-from .._app import Backoff, failed
+from .._app import Backoff, failed, running
 from .._desk import reason_of
 from .._model import HEADER_KIND, DeadLetter, FieldError, Job, Outcome, kind_text
 from .._sql import quoted
@@ -36,7 +36,8 @@ BaseTask: Any = base.Task
 Status: Any = base.TaskResultStatus
 InvalidTask: Any = getattr(exceptions, "InvalidTask", None) or exceptions.InvalidTaskError
 
-OURS = ("key", "dedup_key", "max_attempts", "backoff")
+OF_THE_JOB = ("key", "dedup_key", "unique_key", "on_conflict", "debounce_max", "timeout", "deadline")
+OURS = (*OF_THE_JOB, "max_attempts", "backoff")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +46,11 @@ class PenstockTask(BaseTask):
 
     key: str | None = None
     dedup_key: str | None = None
+    unique_key: str | None = None
+    on_conflict: str | None = None
+    debounce_max: timedelta | None = None
+    timeout: timedelta | None = None
+    deadline: datetime | timedelta | None = None
     max_attempts: int | None = None
     backoff: Backoff | None = None
 
@@ -72,6 +78,7 @@ class PenstockBackend(BaseTaskBackend):
         now = timezone.now()
         result = result_of(task, "", Status.READY, now, args, kwargs)
         due = task.run_after
+        fields: dict[str, Any] = {name: getattr(task, name, None) for name in OF_THE_JOB}
         made = _api.enqueue(
             connections[setting("DATABASE")],
             task.queue_name,
@@ -79,9 +86,8 @@ class PenstockBackend(BaseTaskBackend):
             kind=task.module_path,
             priority=priority_of(task.priority),
             not_before=timezone.make_aware(due) if due is not None and timezone.is_naive(due) else due,
-            key=getattr(task, "key", None),
-            dedup_key=getattr(task, "dedup_key", None),
             schema=setting("SCHEMA"),
+            **fields,
         )
         change(result, id=f"{task.queue_name}:{made.id}")
         signals.task_enqueued.send(type(self), task_result=result)
@@ -255,6 +261,7 @@ class Handlers(Mapping[str, Handler]):
         change(result, started_at=now, last_attempted_at=now, worker_ids=[self.worker] * job.attempt)
         signals.task_started.send(backend, task_result=result)
         error: BaseException | None = None
+        token = running.set(job)
         try:
             value = task.call(*([base.TaskContext(task_result=result)] if task.takes_context else []), *args, **kwargs)
             if isinstance(value, Outcome):
@@ -262,6 +269,8 @@ class Handlers(Mapping[str, Handler]):
             value = normalize_json(value)
         except BaseException as e:
             error = e
+        finally:
+            running.reset(token)
         if error is not None:  # outside of except: within it Django's log of the signal has the traceback, which the worker's log has
             self.ended(task, job, error, result)
         if self.keeps:
