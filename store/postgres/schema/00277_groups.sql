@@ -46,7 +46,7 @@ end $$;
 -- The leases of a queue that has policies are counted by group.
 alter table _lease add column counted boolean;
 
-create index on _lease (queue, group_key collate "C", counted, lease) where counted is not null;
+create index on _lease (hashtextextended(group_key, queue), counted, (lease + 0)) where counted is not null;
 
 drop function if exists set_queue(text, int, int, interval, interval, bigint);
 drop function if exists queue_groups(text, text, int);

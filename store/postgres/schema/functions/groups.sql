@@ -81,7 +81,8 @@ end $$;
 
 -- _count_group counts the running jobs of a group, but for those that the leases acks end, and lists their leases. Of leases up to upto that were
 -- claimed under the group's lock, all that can be there are those listed. So dead entries of the index are not walked again and again, also while a
--- snapshot is pinned. Others have appeared in any order, and are read each time. It looks again where the ring has turned meanwhile.
+-- snapshot is pinned. Others have appeared in any order, and are read each time. It looks again where the ring has turned meanwhile. Only one index
+-- has these expressions, so no statistics lead to another one.
 create or replace function _count_group(queue int, in_group text, leases bigint[], upto bigint, acks bigint[], out running int, out live bigint[])
 language plpgsql volatile set search_path from current
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
@@ -99,18 +100,18 @@ begin
         foreach leaf in array _listed('_lease_slot') loop
             if leaf = 0 then
                 select coalesce(sum(case when x.jobs is null then (x.lease <> all (acks))::int else 256 - bit_count(x.done) end), 0), coalesce(array_agg(x.lease) filter (where x.counted), '{}') into jobs, part
-                  from (select l.* from _lease_0 l where l.queue = _count_group.queue and l.group_key collate "C" = in_group and l.counted is not null and l.counted and l.lease > coalesce(upto, 0)
+                  from (select l.* from _lease_0 l where hashtextextended(l.group_key, l.queue) = hashtextextended(in_group, _count_group.queue) and l.queue + 0 = _count_group.queue and l.counted is not null and l.counted and l.lease + 0 > coalesce(upto, 0) and l.group_key collate "C" = in_group
                         union all
                         select l.* from _lease_0 l where l.lease = any (leases) and l.queue + 0 = _count_group.queue
                         union all
-                        select l.* from _lease_0 l where l.queue = _count_group.queue and l.group_key collate "C" = in_group and l.counted is not null and not l.counted) x;
+                        select l.* from _lease_0 l where hashtextextended(l.group_key, l.queue) = hashtextextended(in_group, _count_group.queue) and l.queue + 0 = _count_group.queue and l.counted is not null and not l.counted and l.group_key collate "C" = in_group) x;
             else
                 select coalesce(sum(case when x.jobs is null then (x.lease <> all (acks))::int else 256 - bit_count(x.done) end), 0), coalesce(array_agg(x.lease) filter (where x.counted), '{}') into jobs, part
-                  from (select l.* from _lease_1 l where l.queue = _count_group.queue and l.group_key collate "C" = in_group and l.counted is not null and l.counted and l.lease > coalesce(upto, 0)
+                  from (select l.* from _lease_1 l where hashtextextended(l.group_key, l.queue) = hashtextextended(in_group, _count_group.queue) and l.queue + 0 = _count_group.queue and l.counted is not null and l.counted and l.lease + 0 > coalesce(upto, 0) and l.group_key collate "C" = in_group
                         union all
                         select l.* from _lease_1 l where l.lease = any (leases) and l.queue + 0 = _count_group.queue
                         union all
-                        select l.* from _lease_1 l where l.queue = _count_group.queue and l.group_key collate "C" = in_group and l.counted is not null and not l.counted) x;
+                        select l.* from _lease_1 l where hashtextextended(l.group_key, l.queue) = hashtextextended(in_group, _count_group.queue) and l.queue + 0 = _count_group.queue and l.counted is not null and not l.counted and l.group_key collate "C" = in_group) x;
             end if;
             running := running + jobs;
             live := live || part;

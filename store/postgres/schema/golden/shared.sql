@@ -306,7 +306,7 @@ create table penstock._lease (
     counted boolean
 ) partition by LIST (slot);
 alter table penstock._lease alter column jobs set storage external;
-CREATE INDEX _lease_queue_group_key_counted_lease_idx ON ONLY penstock._lease USING btree (queue, group_key COLLATE "C", counted, lease) WHERE (counted IS NOT NULL);
+CREATE INDEX _lease_hashtextextended_counted_expr_idx ON ONLY penstock._lease USING btree (hashtextextended(group_key, (queue)::bigint), counted, ((lease + 0))) WHERE (counted IS NOT NULL);
 CREATE INDEX _lease_queue_key_idx ON ONLY penstock._lease USING btree (queue, key) WHERE (key IS NOT NULL);
 CREATE INDEX _lease_queue_lease_until_idx ON ONLY penstock._lease USING btree (queue, lease_until);
 comment on column penstock._lease.lease is 'the number that ack, extend and the like take: a value of the sequence _lease_n, and random bits behind it. Of a row of several jobs it is odd: the job in place i has this number + 2 * i';
