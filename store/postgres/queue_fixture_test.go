@@ -21,6 +21,7 @@ func newJobsFixture(t testing.TB, order penstock.QueueOrder) *jobsFixture {
 	f := holding(t, fmt.Sprint("jobs ", order), postgres.Options{}, postgres.Options{}, func(ctx context.Context, s *postgres.Store) error {
 		return s.CreateQueue(ctx, "jobs", order)
 	})
+	f.Exec("select penstock.keep_samples('0')") // as newJobs
 	return &jobsFixture{fixture: f, queue: f.store.Queue("jobs")}
 }
 

@@ -23,9 +23,11 @@ type leased struct {
 
 // jobs is a database with the queue "q", used in SQL.
 func newJobs(t testing.TB, ordering string) *fixture {
-	return holding(t, "q "+ordering, postgres.Options{}, postgres.Options{Segments: 4, SegmentBytes: 65536}, func(ctx context.Context, s *postgres.Store) error {
+	f := holding(t, "q "+ordering, postgres.Options{}, postgres.Options{Segments: 4, SegmentBytes: 65536}, func(ctx context.Context, s *postgres.Store) error {
 		return s.CreateQueue(ctx, "q", penstock.QueueOrder(ordering))
 	})
+	f.Exec("select penstock.keep_samples('0')") // a sample reads, once a minute: time would decide about tests that count
+	return f
 }
 
 // querier is a connection or a transaction.
