@@ -162,6 +162,10 @@ def test_enqueue_has_the_options_of_the_client(project: str, conn: psycopg.Conne
     enqueue("emails", "c", unique_key="u", on_conflict="debounce", debounce_max=timedelta(hours=1), not_before=timedelta(0), require_atomic=False)
     testing.require_enqueued(conn, "emails", payload="c")
     testing.clear(conn, "emails")
+    enqueue("emails", "d", require_atomic=False, **limits)
+    [(headers,)] = rows(conn, "select headers from penstock.emails")
+    assert isinstance(headers, dict) and {"penstock-max-attempts", "penstock-timeout", "penstock-deadline"} <= set(headers), headers
+    testing.clear(conn, "emails")
 
 
 def test_an_older_schema_is_led_on(project: str, empty: Callable[[], str]) -> None:
