@@ -102,7 +102,7 @@ const found = <T>(map: Map<string, T>, key: string): T => {
 }
 const payloadOf = (p: any) => Buffer.from(p.payload ?? '', 'base64')
 const messageOf = (m: any): Message => ({ ...m, payload: payloadOf(m) })
-const newJobOf = (j: any): NewJob => ({ ...j, payload: payloadOf(j), groupKey: j.group_key, notBefore: j.not_before, dedupKey: j.dedup_key })
+const newJobOf = ({ group_key, not_before, dedup_key, ...j }: any): NewJob => ({ ...j, payload: payloadOf(j), groupKey: group_key, notBefore: not_before, dedupKey: dedup_key })
 const leasesOf = (leases: string[] | null | undefined) => (leases ?? []).map(BigInt)
 const toJSON = (j: Job) => ({
   id: `${j.id}`, kind: j.kind, key: j.key, group_key: j.groupKey, priority: j.priority, attempt: j.attempt, created_at: j.createdAt.toISOString(), headers: j.headers,
