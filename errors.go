@@ -174,7 +174,8 @@ func IsUnavailable(err error) bool {
 // RetryAfter adds to an error how long the broker asks to wait before the next attempt.
 // If only a part of the broker accepts nothing, for example a full stream, combine it
 // with Unavailable. Then the message and its key wait that long and no attempt is spent.
-// Messages of other keys continue.
+// Messages of other keys continue. Unavailable(RetryAfter(err, d)) is about the broker as a
+// whole: nothing is sent until then.
 func RetryAfter(err error, after time.Duration) error {
 	if err == nil {
 		return nil

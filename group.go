@@ -21,16 +21,16 @@ const (
 	MaxReasonBytes = 1024
 )
 
-// Rate limits how many jobs start: at most Jobs in each Per, evenly spread. For example, with 60 a minute one starts each second.
-// The zero Rate limits nothing.
+// Rate limits how many jobs start, or how many messages a relay sends: at most Jobs in each Per, evenly spread. For example, with
+// 60 a minute one starts each second. The zero Rate limits nothing.
 type Rate struct {
 	// Jobs is 1 to MaxRateJobs.
-	Jobs int `json:"jobs"`
+	Jobs int `json:"jobs" yaml:"rate"`
 	// Per is a millisecond to MaxRatePer, and at least a microsecond for each of Jobs.
-	Per time.Duration `json:"per_ns"`
+	Per time.Duration `json:"per_ns" yaml:"per"`
 	// Burst is how many jobs may start at once after a pause, 1 to MaxRateJobs. 0 means 1. So in any Per at most
 	// Jobs + Burst - 1 jobs start.
-	Burst int `json:"burst,omitempty"`
+	Burst int `json:"burst,omitempty" yaml:"burst"`
 }
 
 // Validate returns a *FieldError for the first field that no store accepts.
@@ -39,11 +39,11 @@ func (r Rate) Validate() error {
 	case r == (Rate{}):
 		return nil
 	case r.Jobs < 1 || r.Jobs > MaxRateJobs:
-		return &FieldError{Field: "rate", Problem: fmt.Sprintf("is %d jobs", r.Jobs), Hint: fmt.Sprintf("use 1 to %d jobs, or no rate at all", MaxRateJobs)}
+		return &FieldError{Field: "rate", Problem: fmt.Sprintf("is %d", r.Jobs), Hint: fmt.Sprintf("use 1 to %d, or no rate at all", MaxRateJobs)}
 	case r.Per < time.Millisecond || r.Per > MaxRatePer:
 		return &FieldError{Field: "per", Problem: fmt.Sprintf("is %s", r.Per), Hint: fmt.Sprintf("use 1ms to %s, for example 1s", MaxRatePer)}
 	case r.Per/time.Duration(r.Jobs) < time.Microsecond:
-		return &FieldError{Field: "rate", Problem: fmt.Sprintf("is %d jobs per %s", r.Jobs, r.Per), Hint: "use at most one job a microsecond"}
+		return &FieldError{Field: "rate", Problem: fmt.Sprintf("is %d per %s", r.Jobs, r.Per), Hint: "use at most one a microsecond"}
 	case r.Burst < 0 || r.Burst > MaxRateJobs:
 		return &FieldError{Field: "burst", Problem: fmt.Sprintf("is %d", r.Burst), Hint: fmt.Sprintf("use 1 to %d; 0 means 1", MaxRateJobs)}
 	}

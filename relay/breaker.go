@@ -79,8 +79,9 @@ type answer struct {
 	again       bool // of messages that were tried before
 	confirmed   int
 	unavailable bool
-	interrupted bool    // the relay ended the Send, so it does not show that the sink is unavailable
-	fresh       []int64 // Seqs of those refused on their first attempt
+	pause       time.Duration // for which the sink takes nothing, if it says that
+	interrupted bool          // the relay ended the Send, so it does not show that the sink is unavailable
+	fresh       []int64       // Seqs of those refused on their first attempt
 }
 
 // ended notes how a Send ended.
@@ -118,6 +119,9 @@ func (b *breaker) ended(now time.Time, a answer) {
 	default:
 		b.size = min(2*b.size, maxProbeSize)
 		b.prolong(now)
+	}
+	if a.pause > 0 && b.state == unavailable {
+		b.until = later(b.until, now.Add(a.pause))
 	}
 }
 

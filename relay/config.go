@@ -64,6 +64,10 @@ type Limits struct {
 	// Senders is how many Sends run at a time at most. Default 8.
 	Senders int `yaml:"senders"`
 
+	// Rate limits how many messages are sent, retries included, by this relay. Its zero value limits nothing; Per is a
+	// second by default. Only a takeover by another relay begins a new burst.
+	Rate penstock.Rate `yaml:",inline"`
+
 	// PollMin and PollMax limit the pause between two fetches when no more messages
 	// are waiting. It grows while none come. Default 1 ms and 50 ms.
 	PollMin time.Duration `yaml:"poll_min"`
@@ -100,6 +104,9 @@ func (c *Options) SetDefaults() {
 	c.MaxInFlightBytes = cmp.Or(c.MaxInFlightBytes, 32<<20)
 	c.MaxBatch = cmp.Or(c.MaxBatch, 512)
 	c.Senders = cmp.Or(c.Senders, 8)
+	if r := &c.Rate; r.Jobs > 0 {
+		r.Per, r.Burst = cmp.Or(r.Per, time.Second), cmp.Or(r.Burst, 1)
+	}
 	c.PollMin = cmp.Or(c.PollMin, time.Millisecond)
 	c.PollMax = cmp.Or(c.PollMax, max(50*time.Millisecond, c.PollMin))
 	c.SettleEvery = cmp.Or(c.SettleEvery, 50*time.Millisecond)
@@ -156,6 +163,9 @@ func (c *Options) Validate() error {
 		return &penstock.FieldError{Field: "on_dead", Problem: fmt.Sprintf("is %q", c.OnDead), Hint: `use "continue" or "hold"`}
 	}
 	if err := c.Filter.Validate(); err != nil {
+		return err
+	}
+	if err := c.Rate.Validate(); err != nil {
 		return err
 	}
 	if c.PollMax < c.PollMin {

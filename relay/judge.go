@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"errors"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -9,7 +10,7 @@ import (
 
 // judge reads the answer of a Send. It needs no mutex: until finish, only the sender uses the run.
 func (s *session) judge(r *run) {
-	r.confirmed, r.refused, r.unavailable, r.fresh = len(r.entries), 0, nil, r.fresh[:0]
+	r.confirmed, r.refused, r.unavailable, r.pause, r.fresh = len(r.entries), 0, nil, 0, r.fresh[:0]
 	if r.errs != nil {
 		r.confirmed = 0
 		for _, h := range r.held {
@@ -37,6 +38,8 @@ func (s *session) judgeLane(r *run, h hold) {
 			if r.unavailable == nil {
 				r.unavailable = err
 			}
+			after, _ := penstock.RetryDelay(err)
+			r.pause = max(r.pause, after)
 		default:
 			r.refused++
 			if r.msgs[i].Attempt == 1 {
@@ -97,7 +100,7 @@ func (s *session) consult(r *run, now time.Time) {
 		r.fresh = r.fresh[:0]
 	}
 	interrupted := r.unavailable != nil && r.term.Err() != nil // by this relay, not the sink
-	s.breaker.ended(now, answer{probe: r.probe, again: r.again, confirmed: r.confirmed, unavailable: r.unavailable != nil, interrupted: interrupted, fresh: r.fresh})
+	s.breaker.ended(now, answer{probe: r.probe, again: r.again, confirmed: r.confirmed, unavailable: r.unavailable != nil, pause: r.pause, interrupted: interrupted, fresh: r.fresh})
 	is := s.breaker.state
 	if is == refusing && was != refusing {
 		s.giveBack()
@@ -180,11 +183,22 @@ func (s *session) finishLane(r *run, h hold, now time.Time) {
 	s.lanes.release(h.lane)
 }
 
-// isAway reports whether err says that the sink accepts nothing. An Unavailable error with a delay
-// concerns only a part of the sink: it is a refusal that costs no attempt.
+// isAway reports whether err says that the sink accepts nothing. A delay of an Unavailable error
+// concerns only a part of the sink: that is a refusal that costs no attempt. An Unavailable error of
+// one with a delay concerns the sink.
 func isAway(err error) bool {
-	_, partly := penstock.RetryDelay(err)
-	return penstock.IsUnavailable(err) && !partly
+	if !penstock.IsUnavailable(err) {
+		return false
+	}
+	delayed := false
+	for ; penstock.IsUnavailable(err); err = errors.Unwrap(err) {
+		_, asked := penstock.RetryDelay(err)
+		if delayed && !asked {
+			return false
+		}
+		delayed = asked
+	}
+	return true
 }
 
 // doubt puts back a message, the first of its lane, if it is unclear whether the message or the
@@ -206,7 +220,7 @@ func (s *session) refused(r *run, i int, l *lane, now time.Time) {
 	case s.breaker.state == closed && penstock.IsUnavailable(r.errs[i]):
 		v := e.parked()
 		in, _ := penstock.RetryDelay(r.errs[i])
-		v.RetryIn = spread(in)
+		v.RetryIn = in/8 + apart(in) // not before, and not all at once
 		s.noteUnavailable(&e.batch.Messages[e.index], r.errs[i], v.RetryIn)
 		s.settleAlone(e, l, v)
 	case s.breaker.state == closed:

@@ -364,3 +364,40 @@ func TestWholeTopicRefused(t *testing.T) {
 		finish(t, r, result, l, k)
 	})
 }
+
+// A sink that asks for a pause as a whole gets nothing until then, whatever else was under way, and then
+// a probe. No attempt is spent.
+func TestSinkAsksForAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const pause = 10 * time.Minute
+		l, k := &outbox{}, &sink{t: t}
+		l.sink = k
+		began := time.Now()
+		k.before = func(_ context.Context, msgs []penstock.Message) {
+			time.Sleep(time.Duration(msgs[0].Seq%3) * 10 * time.Millisecond)
+		}
+		k.answer = func(*penstock.Message) error {
+			if now := time.Now(); now.Before(began.Add(pause)) {
+				return penstock.WithHint(penstock.Unavailable(penstock.RetryAfter(errFlaky, began.Add(pause).Sub(now))), "wait")
+			}
+			return nil
+		}
+		l.publishKeys(300, "a", "b", "c", "d", "e", "f", "")
+		r, result := start(t, t.Context(), l, k, func(c *Options) { c.MaxBatch = 1 })
+		pass(pause - time.Second)
+		if n := k.sent(); n > 8 {
+			t.Errorf("%d Sends in the pause, want at most one per sender", n)
+		}
+		pass(5 * time.Second)
+		if n := k.delivered(); n != 300 {
+			t.Errorf("%d of 300 messages after the pause", n)
+		}
+		finish(t, r, result, l, k)
+		for _, m := range k.confirmed {
+			if m.Attempt != 1 {
+				t.Fatalf("message %d spent %d attempts", m.Seq, m.Attempt)
+			}
+		}
+		checkOrder(t, l, k)
+	})
+}

@@ -28,6 +28,7 @@ type config struct {
 	store                Store
 	outbox, subscription string
 	sink                 driver.Sink
+	pace                 pace
 }
 
 // New returns a relay that waits for Run. It closes neither the store nor the sink. It returns a *penstock.FieldError
@@ -46,7 +47,7 @@ func New(store Store, outbox, subscription string, sink driver.Sink, opts Option
 	if err := (&driver.Subscribe{Subscription: subscription, Holder: opts.Holder, Lease: opts.Lease}).Validate(); err != nil {
 		return nil, err
 	}
-	return &Relay{cfg: config{opts, store, outbox, subscription, sink}, drain: make(chan struct{})}, nil
+	return &Relay{cfg: config{opts, store, outbox, subscription, sink, newPace(opts.Rate)}, drain: make(chan struct{})}, nil
 }
 
 // Drain makes Run finish. It sends no more messages, waits for running Sends, settles

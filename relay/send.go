@@ -28,8 +28,9 @@ type run struct {
 	errs        []error
 	confirmed   int
 	refused     int
-	fresh       []int64 // Seqs of those refused on their first attempt
-	unavailable error   // the first of its kind
+	fresh       []int64       // Seqs of those refused on their first attempt
+	unavailable error         // the first of its kind
+	pause       time.Duration // the longest that errors of this kind ask for
 
 	// ctx ends with the term and after SendTimeout. It serves many Sends.
 	ctx     context.Context
@@ -148,7 +149,7 @@ func (s *session) next(ctx context.Context, r *run) bool {
 // messages.
 func (s *session) stuck() bool {
 	return s.starved && s.running == 0 && !s.enqueuing && !s.ledger.Ready() && len(s.lanes.waiting) > 0 &&
-		s.breaker.state == closed && len(s.provisional) == 0 && !s.lease.lapsed
+		s.lanes.ready.first == nil && s.breaker.state == closed && len(s.provisional) == 0 && !s.lease.lapsed
 }
 
 // take gives r the messages that may be sent now and reports whether there is anything.
@@ -160,9 +161,10 @@ func (s *session) take(r *run) bool {
 	if again {
 		from = &s.lanes.doubted
 	}
-	count := min(s.maySend(now, again), s.share())
+	count := min(s.maySend(now, again), s.share(), s.cfg.pace.allows(now))
 	taken := count > 0 && s.lanes.take(r, from, count, max(s.cfg.MaxInFlightBytes/8, 1))
 	if taken {
+		s.cfg.pace.started(now, len(r.entries))
 		r.generation, r.term, r.probe, r.again, r.before = s.generation, s.lease.term, s.breaker.begin(again), again, s.confirms
 	}
 	s.setAlarm(now)
@@ -214,6 +216,9 @@ func (s *session) setAlarm(now time.Time) {
 	}
 	if s.breaker.state != closed && !s.breaker.probing && s.breaker.until.After(now) {
 		s.alarm.set(s.breaker.until, now)
+	}
+	if p := &s.cfg.pace; (s.lanes.ready.first != nil || s.lanes.doubted.first != nil) && p.allows(now) == 0 {
+		s.alarm.set(p.from(), now)
 	}
 }
 

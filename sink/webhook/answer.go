@@ -40,7 +40,7 @@ func (e *StatusError) Error() string {
 }
 
 // verdict classifies an answer for the relay.
-func (s *Sink) verdict(res *http.Response, body []byte) error {
+func (s *Sink) verdict(target *url.URL, res *http.Response, body []byte) error {
 	if delivered(res.StatusCode) {
 		return nil
 	}
@@ -50,8 +50,15 @@ func (s *Sink) verdict(res *http.Response, body []byte) error {
 	case status == http.StatusProxyAuthRequired && s.cfg.Proxy != "":
 		return penstock.Unavailable(penstock.WithHint(err, "check user and password of the proxy"))
 	case s.retry[status] || status < 300 || status >= 500:
-		if after, ok := retryAfter(res.Header.Get("Retry-After"), time.Now()); ok {
-			return penstock.RetryAfter(err, min(after, s.cfg.MaxRetryAfter))
+		now := time.Now()
+		after, ok := retryAfter(res.Header.Get("Retry-After"), now)
+		after = min(after, s.cfg.MaxRetryAfter)
+		switch {
+		case ok && status == http.StatusTooManyRequests:
+			s.holds.add(target, now.Add(after), now)
+			return s.held(err, now.Add(after), now)
+		case ok:
+			return penstock.RetryAfter(err, after)
 		}
 		return err
 	case status < 400:

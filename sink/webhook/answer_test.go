@@ -50,7 +50,7 @@ func TestRetryAfter(t *testing.T) {
 			value  string
 			want   string
 		}{
-			{429, "5", "retry after 5s"},
+			{429, "5", "unavailable"},
 			{503, " 120 ", "retry after 2m0s"},
 			{500, "1", "retry after 1s"},
 			{429, "0", "retry"},
@@ -58,8 +58,9 @@ func TestRetryAfter(t *testing.T) {
 			{429, "1.5", "retry"},
 			{429, "soon", "retry"},
 			{429, "", "retry"},
-			{429, "86400", "retry after 1h0m0s"},
-			{429, strings.Repeat("9", 400), "retry after 1h0m0s"},
+			{429, "86400", "unavailable"},
+			{429, strings.Repeat("9", 400), "unavailable"},
+			{503, strings.Repeat("9", 400), "retry after 1h0m0s"},
 			{503, time.Now().Add(90 * time.Second).UTC().Format(http.TimeFormat), "retry after 1m30s"},
 			{503, time.Now().Add(90 * time.Second).UTC().Format(time.RFC850), "retry after 1m30s"},
 			{503, time.Now().AddDate(9, 0, 0).UTC().Format(http.TimeFormat), "retry after 1h0m0s"},

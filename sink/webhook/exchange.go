@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -31,6 +32,9 @@ func (s *Sink) exchange(ctx context.Context, m *penstock.Message) error {
 	if err != nil {
 		return err
 	}
+	if until := s.holds.of(target, began); !until.IsZero() {
+		return s.held(&StatusError{Status: http.StatusTooManyRequests}, until, began)
+	}
 	header, err := s.headers(m, began)
 	if err != nil {
 		return err
@@ -53,7 +57,7 @@ func (s *Sink) exchange(ctx context.Context, m *penstock.Message) error {
 		return s.unanswered(ctx, m, began, fmt.Errorf("the answer %d broke off: %w", res.StatusCode, err))
 	}
 	s.silence.broken(m.ID, began)
-	return s.verdict(res, text)
+	return s.verdict(target, res, text)
 }
 
 // unanswered translates a missing or incomplete answer.

@@ -271,3 +271,70 @@ func TestDeadEndpointSpendsNoAttempts(t *testing.T) {
 		})
 	}
 }
+
+// An endpoint that answers 429 with Retry-After gets no request until then, whatever the key, and no attempt is spent. Another
+// endpoint of the same template gets its messages meanwhile.
+func TestTooManyRequestsHoldTheEndpoint(t *testing.T) {
+	for _, url := range []string{"http://endpoint.test/hooks", "http://endpoint.test/{topic}"} {
+		t.Run(url, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const keys, messages, pause = 100, 500, 10 * time.Minute
+				var mu sync.Mutex
+				var paused time.Time
+				requests := map[string]int{}
+				var attempts []string
+				s := piped(t, Config{URL: url}, answering(func(req *http.Request, out io.Writer) {
+					mu.Lock()
+					if paused.IsZero() && len(attempts) >= 100 {
+						paused = time.Now()
+					}
+					hold := req.URL.Path != "/other" && !paused.IsZero() && time.Since(paused) < pause
+					if hold {
+						requests["held"]++
+					} else {
+						requests[req.URL.Path]++
+						attempts = append(attempts, req.Header.Get(HeaderAttempt))
+					}
+					left := pause - time.Since(paused)
+					mu.Unlock()
+					time.Sleep(20 * time.Millisecond)
+					if hold {
+						reply(429, fmt.Sprintf("Retry-After: %d", int(left.Seconds()+1)))(req, out)
+						return
+					}
+					reply(204)(req, out)
+				}))
+				o := startRelay(t, s, 32)
+				for i := range messages {
+					o.publish(t, penstock.Message{Key: fmt.Sprint("key-", i%keys), Topic: "t"})
+				}
+				time.Sleep(pause / 2)
+				mu.Lock()
+				if n := requests["held"]; n < 1 || n > 32 {
+					t.Errorf("%d requests were answered 429 in five minutes, want one for each sender at most", n)
+				}
+				mu.Unlock()
+				others := 0
+				if strings.Contains(url, "{") {
+					others = 50
+					for i := range others {
+						o.publish(t, penstock.Message{Key: fmt.Sprint("other-", i%7), Topic: "other"})
+					}
+					time.Sleep(time.Minute)
+					mu.Lock()
+					if n := requests["/other"]; n != others {
+						t.Errorf("%d of %d messages reached the other endpoint", n, others)
+					}
+					mu.Unlock()
+				}
+				o.settled(t, int64(messages+others), pause+pause/2)
+				o.stop()
+				for _, attempt := range attempts {
+					if attempt != "" {
+						t.Fatalf("a message came as attempt %s", attempt)
+					}
+				}
+			})
+		})
+	}
+}

@@ -16,7 +16,8 @@ import (
 //
 // Permanent: the message cannot be made into a request, or the endpoint's answer is
 // 3xx or 4xx, except 408, 425, 429 and Config.RetryStatuses. RetryAfter: the endpoint
-// asked for a pause. Unavailable: the endpoint cannot be reached, or answers no request.
+// asked for a pause, after 429 for all messages to its URL. Unavailable: the endpoint
+// cannot be reached, or answers no request.
 // Unclassified: any other answer except 2xx, or no answer to this message alone.
 func (s *Sink) Send(ctx context.Context, msgs []penstock.Message) []error {
 	if len(msgs) == 0 {

@@ -28,6 +28,7 @@ type Sink struct {
 	request   *http.Request // shared by all requests
 	slots     chan struct{} // one per running request
 	silence   *silence
+	holds     holds
 	gate      gate.Gate
 }
 

@@ -48,6 +48,7 @@ var runs = map[string]struct {
 	"docs/guides/ingest.md sh":             {2, "cmd/penstock TestIngestDocs"},
 	"docs/guides/ingest.md yaml":           {1, "cmd/penstock/internal/config TestExamplesOfPages"},
 	"docs/guides/relaying.md sh":           {2, "cmd/penstock TestRelayingDocs"},
+	"docs/guides/relaying.md yaml":         {1, "cmd/penstock/internal/config TestExamplesOfPages"},
 	"docs/guides/workers.md sh":            {3, "cmd/penstock TestWorkersDocs"},
 	"docs/operations/console.md sh":        {1, "cmd/penstock TestConsoleDocs"},
 	"docs/reference/console-api.md sh":     {1, "cmd/penstock TestConsoleDocs"},

@@ -102,6 +102,25 @@ func PolicyText(p penstock.GroupPolicy) string {
 	return strings.Join(parts, ", ")
 }
 
+// ParseRate parses 60/1m.
+func ParseRate(text string, burst int) (r penstock.Rate, err error) {
+	if text == "" {
+		if burst != 0 {
+			return r, terminal.Usage(errors.New("--burst belongs to a rate: give --rate as well, such as --rate 60/1m"))
+		}
+		return r, nil
+	}
+	jobs, per, ok := strings.Cut(text, "/")
+	if r.Jobs, err = strconv.Atoi(jobs); err == nil && ok {
+		r.Per, err = ParseSpan(per)
+	}
+	if err != nil || !ok || r.Jobs < 1 {
+		return r, terminal.Usage(fmt.Errorf("--rate is %q: give a number and a time, such as 60/1m", text))
+	}
+	r.Burst = burst
+	return r, nil
+}
+
 // RateText describes a rate for people.
 func RateText(r penstock.Rate) string {
 	text := terminal.Count(int64(r.Jobs)) + " in " + SpanText(r.Per)

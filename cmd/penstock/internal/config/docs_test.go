@@ -92,6 +92,13 @@ func TestExamplesOfPages(t *testing.T) {
 	if o := c.Serve.Outboxes; len(o) != 2 || o[0].Token != token || o[1].Token != token+"2" || o[0].Inbox != "ingest" {
 		t.Errorf("%+v", o)
 	}
+	c, err = set.LoadBytes("relaying.md", []byte("database_url: ${PENSTOCK_DATABASE_URL}\n"+docblock.Of(t, "docs/guides/relaying.md", "yaml")[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := c.Subscriptions[0].Relay.Rate, (penstock.Rate{Jobs: 600, Per: time.Minute, Burst: 10}); got != want {
+		t.Errorf("rate %+v, want %+v", got, want)
+	}
 	of := strings.ReplaceAll("\n"+docblock.Of(t, "docs/reference/formats.md", "yaml")[0], "\n", "\n    ")
 	c, err = set.LoadBytes("formats.md", []byte("database_url: ${PENSTOCK_DATABASE_URL}\nsubscriptions:\n  - name: a\n    outbox: o"+of))
 	if err != nil {

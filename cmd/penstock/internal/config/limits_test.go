@@ -77,8 +77,8 @@ func TestEveryLimitOfASubscription(t *testing.T) {
 		case reflect.TypeFor[OnDead]():
 			value = "hold"
 		}
-		text := strings.Replace(small, "sink: stdout", fmt.Sprintf("sink: stdout, relay: {poll_max: 9m, retry_max: 9m, %s: %s}", key, value), 1)
-		text = strings.Replace(text, key+": 9m, ", "", 1)
+		text := strings.Replace(small, "sink: stdout", fmt.Sprintf("sink: stdout, relay: {rate: 9, poll_max: 9m, retry_max: 9m, %s: %s}", key, value), 1)
+		text = strings.Replace(strings.Replace(text, key+": 9m, ", "", 1), key+": 9, ", "", 1)
 		c := load(t, text)
 		if c.Relay != base.Relay {
 			t.Errorf("%s of a subscription changed the top level", key)

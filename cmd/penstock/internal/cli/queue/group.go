@@ -1,10 +1,7 @@
 package queue
 
 import (
-	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -63,7 +60,7 @@ Jobs that run are left alone. A job that has to wait spends no attempt.`,
 			ctx := cmd.Context()
 			p.Group = args[1]
 			var err error
-			if p.Rate, err = parseRate(rate, p.Rate.Burst); err != nil {
+			if p.Rate, err = cli.ParseRate(rate, p.Rate.Burst); err != nil {
 				return err
 			}
 			if err := p.Validate(); err != nil {
@@ -88,25 +85,6 @@ Jobs that run are left alone. A job that has to wait spends no attempt.`,
 	cmd.Flags().IntVar(&p.Weight, "weight", 0, "`number` of jobs that a worker takes in the group's turn")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "the policy as one JSON line")
 	return cmd
-}
-
-// parseRate parses 60/1m.
-func parseRate(text string, burst int) (r penstock.Rate, err error) {
-	if text == "" {
-		if burst != 0 {
-			return r, terminal.Usage(errors.New("--burst belongs to a rate: give --rate as well, such as --rate 60/1m"))
-		}
-		return r, nil
-	}
-	jobs, per, ok := strings.Cut(text, "/")
-	if r.Jobs, err = strconv.Atoi(jobs); err == nil && ok {
-		r.Per, err = cli.ParseSpan(per)
-	}
-	if err != nil || !ok || r.Jobs < 1 {
-		return r, terminal.Usage(fmt.Errorf("--rate is %q: give jobs and a time, such as 60/1m", text))
-	}
-	r.Burst = burst
-	return r, nil
 }
 
 func groupHoldCommand(a *cli.App) *cobra.Command {

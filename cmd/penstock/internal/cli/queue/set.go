@@ -58,7 +58,7 @@ func (f *queueFlags) read(flags *pflag.FlagSet) (s penstock.QueueSettings, err e
 	if flags.Changed("rate") || flags.Changed("burst") {
 		s.Rate = new(penstock.Rate)
 		if f.rate != "unlimited" {
-			if *s.Rate, err = parseRate(f.rate, f.burst); err != nil {
+			if *s.Rate, err = cli.ParseRate(f.rate, f.burst); err != nil {
 				return s, err
 			}
 		}

@@ -100,6 +100,12 @@ func (f *relayFlags) described() (s config.Subscription, err error) {
 		Relay: config.Relay{MaxAttempts: f.maxAttempts, MaxAge: f.maxAge, OnDead: f.onDead},
 	}
 	s.Relay.Lease = time.Duration(f.lease)
+	if s.Relay.Rate, err = cli.ParseRate(f.rate, f.burst); err != nil {
+		return s, err
+	}
+	if err = s.Relay.Rate.Validate(); err != nil {
+		return s, terminal.Usage(err)
+	}
 	start, err := cli.ParseStart(f.from)
 	if err != nil {
 		return s, err

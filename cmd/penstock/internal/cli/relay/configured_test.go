@@ -36,7 +36,7 @@ func parsed(t *testing.T, args ...string) ([]config.Subscription, error) {
 func TestRelayFlags(t *testing.T) {
 	t.Chdir(t.TempDir())
 	jobs, err := parsed(t, "--outbox", "orders", "--sink", "discard", "--topic", "order.*", "--topic", "refund.>", "--header", "region=eu", "--header", "test=*",
-		"--max-attempts", "10", "--max-age", "24h", "--on-dead", "hold", "--lease", "3s", "--subscription", "billing", "--from", "now")
+		"--max-attempts", "10", "--max-age", "24h", "--on-dead", "hold", "--lease", "3s", "--subscription", "billing", "--from", "now", "--rate", "60/1m", "--burst", "5")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestRelayFlags(t *testing.T) {
 		t.Errorf("got %+v", jobs)
 	}
 	l := j.Relay
-	if l.Lease != 3*time.Second || l.MaxAttempts != 10 || time.Duration(l.MaxAge) != 24*time.Hour || string(l.OnDead) != "hold" ||
+	if l.Lease != 3*time.Second || l.MaxAttempts != 10 || time.Duration(l.MaxAge) != 24*time.Hour || string(l.OnDead) != "hold" || cli.RateText(l.Rate) != "60 in 1m, 5 at once" ||
 		fmt.Sprint(j.Filter.Topics) != "[order.* refund.>]" || fmt.Sprint(j.Filter.Headers) != "map[region:eu test:*]" {
 		t.Errorf("got %+v", l)
 	}

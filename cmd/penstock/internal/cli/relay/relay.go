@@ -28,6 +28,8 @@ type relayFlags struct {
 	maxAge                                   config.Age
 	onDead                                   config.OnDead
 	lease                                    cli.Span
+	rate                                     string
+	burst                                    int
 	withoutFile                              []string // flags given that have no meaning with a file
 	previous                                 bool
 	logs                                     bool // whether flags say how to log
@@ -70,6 +72,10 @@ uses it to order messages for consumers that run in parallel (docs/guides/inbox.
 --sink queue:NAME makes a job of each message in a queue of the same database, in one
 transaction with the cursor of the subscription.
 
+--rate 600/1m sends at most 600 messages in a minute, evenly spread. For more than a
+hundred a second give --burst as well. An endpoint that answers 429 with Retry-After
+gets no message until then.
+
 A message that the sink refuses is retried after growing pauses. Meanwhile it and the
 later messages of its key are parked (penstock parked), and other keys continue. It
 becomes a dead letter (penstock dead) after --max-attempts, after --max-age since it
@@ -92,6 +98,7 @@ the next relay sends the unconfirmed messages, exit code 130.`,
   penstock relay --outbox orders --sink stdout
   penstock relay --outbox orders --subscription billing --topic 'order.>' --header 'region=eu' --sink nats://localhost:4222
   penstock relay --outbox orders --sink amqp://localhost/ --max-attempts 10 --on-dead hold
+  penstock relay --outbox orders --sink https://shop.example/hooks --rate 600/1m --burst 10
   penstock relay --outbox orders --sink amqp://localhost/ --format 'cloudevents?mode=structured'
   penstock relay --outbox orders --sink queue:emails
   penstock relay --adopt dotnet --table shop.outbox_messages --workers 5 --sink amqp://localhost/
@@ -124,6 +131,8 @@ func (f *relayFlags) add(flags *pflag.FlagSet) {
 	flags.Var(textFlag{&f.maxAge, "duration"}, "max-age", "`duration` for which a refused message is tried before it is a dead letter (default unlimited)")
 	flags.Var(textFlag{&f.onDead, "text"}, "on-dead", "`action` of a dead letter's key: continue or hold (default continue)")
 	flags.Var(&f.lease, "lease", "`duration` after which another relay takes over from one that crashed (default 15s)")
+	flags.StringVar(&f.rate, "rate", "", "`messages/duration` that are sent at most, such as 60/1m (default no limit)")
+	flags.IntVar(&f.burst, "burst", 0, "with --rate: `number` of messages that are sent at once after a pause (default 1)")
 	f.metrics.Add(flags, "")
 	f.console.AddListen(flags)
 	flags.StringVar(&f.holder, "holder", "", "`name` of this relay in status (default host and process id)")
@@ -132,7 +141,7 @@ func (f *relayFlags) add(flags *pflag.FlagSet) {
 // given notes which flags were given.
 func (f *relayFlags) given(flags *pflag.FlagSet) {
 	f.logs = flags.Changed("log-level") || flags.Changed("log-format")
-	for _, name := range []string{"from", "topic", "header", "max-attempts", "max-age", "on-dead", "lease", "format", "claim-check", "previous", "table", "workers"} {
+	for _, name := range []string{"from", "topic", "header", "max-attempts", "max-age", "on-dead", "lease", "rate", "burst", "format", "claim-check", "previous", "table", "workers"} {
 		if flags.Changed(name) {
 			f.withoutFile = append(f.withoutFile, name)
 		}
