@@ -10,10 +10,10 @@ import (
 	"github.com/penstock/penstock/internal/test/docblock"
 )
 
-// The benchmarks that docs/reference/performance.md shows are there, with these flags. TestMake of docstest asks make about its commands.
+// The benchmarks that docs/reference/benchmarks.md shows are there, with these flags. TestMake of docstest asks make about its commands.
 func TestBenchDocs(t *testing.T) {
 	found := 0
-	for _, c := range docblock.Commands(t, docblock.Of(t, "docs/reference/performance.md", "sh")[0]) {
+	for _, c := range docblock.Commands(t, docblock.Of(t, "docs/reference/benchmarks.md", "sh")[0]) {
 		var args []string
 		switch c.Args[0] {
 		case "bin/bench":

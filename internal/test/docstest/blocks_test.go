@@ -56,7 +56,7 @@ var runs = map[string]struct {
 	"docs/reference/formats.md json":       {1, "sink/format TestPage"},
 	"docs/reference/formats.md yaml":       {1, "cmd/penstock/internal/config TestExamplesOfPages"},
 	"docs/reference/metrics.md sh":         {2, "cmd/penstock TestMetricsDocs"},
-	"docs/reference/performance.md sh":     {1, "lab/bench TestBenchDocs; they would run for minutes: their flags are read, and TestMake of internal/test/docstest asks make"},
+	"docs/reference/benchmarks.md sh":      {1, "lab/bench TestBenchDocs; they would run for minutes: their flags are read, and TestMake of internal/test/docstest asks make"},
 	"examples/pgbench/README.md sh":        {1, "cmd/penstock/systemtest TestExamplesOfPgbench"},
 	"docs/start/getting-started.md sh":     {3, "cmd/penstock/systemtest TestGettingStarted TestGettingStartedWithQueues TestReadmeAdoptsATable"},
 	"docs/start/getting-started.md sql":    {3, "cmd/penstock/systemtest TestGettingStartedStatements"},

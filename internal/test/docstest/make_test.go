@@ -12,7 +12,7 @@ import (
 )
 
 // makePages show commands in a clone of the repository. Most run for minutes, or install servers.
-var makePages = []string{"CONTRIBUTING.md", "docs/reference/performance.md"}
+var makePages = []string{"CONTRIBUTING.md", "docs/reference/benchmarks.md"}
 
 // Make knows the targets that the pages name, and its commands have the values that the pages give. Packages are there.
 func TestMake(t *testing.T) {
