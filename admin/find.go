@@ -41,6 +41,9 @@ type Whereabouts struct {
 	Attempts int                `json:"attempts"`
 	Failures []penstock.Failure `json:"failures"`
 	Worker   string             `json:"worker,omitempty"`
+	// WaitsFor is why a job that is ready does not start: pause, hold, limit or rate; key if it waits behind another one of
+	// its key. Stores leave it empty.
+	WaitsFor string `json:"waits_for,omitempty"`
 	// Report is what the last attempt of a job that reported has reported, as JSON.
 	Report json.RawMessage `json:"report,omitempty"`
 	// Until is when it is tried again, or when its lease ends. DiedAt is when it became a dead letter.

@@ -67,6 +67,8 @@ type QueueStatus struct {
 	OldestAge time.Duration `json:"oldest_age_ns"`
 	// AtLeast names the figures that were not counted to their end, by their names in JSON.
 	AtLeast []string `json:"at_least,omitempty"`
+	// Tokens is how many jobs Rate lets start now. It is nil without a rate, or if the role may not read it.
+	Tokens *int `json:"tokens,omitempty"`
 	// Groups is empty in the result of QueueStatus. Fill it from QueueGroups if you need it.
 	Groups []GroupStatus `json:"groups,omitempty"`
 }
@@ -80,6 +82,19 @@ func (q *QueueStatus) Cap(most int64, more bool) {
 			q.AtLeast = append(q.AtLeast, name)
 		}
 	}
+}
+
+// WaitsFor says why no job of the queue may start now: pause, limit or rate. It is empty if one may.
+func (q *QueueStatus) WaitsFor() string {
+	switch {
+	case q.Paused != nil && *q.Paused:
+		return "pause"
+	case q.MaxRunning != nil && *q.MaxRunning > 0 && q.Running >= int64(*q.MaxRunning):
+		return "limit"
+	case q.Tokens != nil && *q.Tokens == 0:
+		return "rate"
+	}
+	return ""
 }
 
 // GroupStatus is one group of a queue. Its figures have the meaning that they have in QueueStatus.
@@ -109,9 +124,18 @@ type GroupLimits struct {
 	Hold
 }
 
-// Waits reports whether no job of the group may start for a while, whatever workers there are: it is held or over its rate.
-func (l *GroupLimits) Waits() bool {
-	return l != nil && (!l.Until.IsZero() || l.Rate.Jobs > 0 && l.Tokens == 0)
+// WaitsFor says why no job of the group may start now: hold, limit or rate. It is empty if one may.
+func (g *GroupStatus) WaitsFor() string {
+	switch l := g.Limits; {
+	case l == nil:
+	case !l.Until.IsZero():
+		return "hold"
+	case l.MaxRunning > 0 && g.Running >= int64(l.MaxRunning):
+		return "limit"
+	case l.Rate.Jobs > 0 && l.Tokens == 0:
+		return "rate"
+	}
+	return ""
 }
 
 // Hold says until when no job of a group starts, and why. Until is zero if the group is not held.

@@ -193,6 +193,7 @@ func TestWorker(t *testing.T) {
 			_, err := queue.Enqueue(t.Context(), penstock.NewJob{Payload: []byte(fmt.Sprint(i))}, penstock.NewJob{Group: fmt.Sprint("g", i)})
 			must(t, err)
 		}
+		must(t, store.SetGroup(t.Context(), "mails", penstock.GroupPolicy{Group: "g0", MaxRunning: 7, Rate: penstock.Rate{Jobs: 1, Per: time.Hour, Burst: 4}}), store.HoldGroup(t.Context(), "mails", "g0", time.Hour, ""))
 		// The database's clock is not the bubble's.
 		_, err = db.ExecContext(t.Context(), "update "+sqlite.QueueTable("mails")+" set created_at = ?", time.Now().UnixMilli())
 		must(t, err)
@@ -216,6 +217,7 @@ func TestWorker(t *testing.T) {
 			`penstock_worker_claimed_jobs_total{queue="mails"}`: 5, `penstock_worker_ended_jobs_total{queue="mails",result="done"}`: 4, `penstock_worker_ended_jobs_total{queue="mails",result="dead"}`: 1,
 			`penstock_worker_enqueue_to_start_seconds{queue="mails"}`: 5, `penstock_queue_jobs{queue="mails",state="ready"}`: 5, `penstock_queue_jobs{queue="mails",state="running"}`: 0,
 			`penstock_queue_dead_letters{queue="mails"}`: 1, `penstock_queue_paused{queue="mails"}`: 0, `penstock_queue_oldest_ready_age_seconds{queue="mails"}`: 4,
+			`penstock_queue_group_max_running{group="g0",queue="mails"}`: 7, `penstock_queue_group_tokens{group="g0",queue="mails"}`: 4, `penstock_queue_group_held{group="g0",queue="mails"}`: 1,
 			`penstock_queue_groups_capped{queue="mails"}`: 1, `penstock_queue_dead_letters{queue="other"}`: -1,
 		})
 		if n := len(families["penstock_queue_group_jobs"].Metric); n != 2*4 {
@@ -298,7 +300,7 @@ func (d *database) QueueStatus(ctx context.Context, names ...string) ([]admin.Qu
 }
 
 func (d *database) QueueGroups(ctx context.Context, queue, after string, most int) ([]admin.GroupStatus, error) {
-	return []admin.GroupStatus{{Group: d.group}}, nil
+	return []admin.GroupStatus{{Group: d.group, Limits: &admin.GroupLimits{MaxRunning: 1, Rate: penstock.Rate{Jobs: 1, Per: time.Second}}}}, nil
 }
 
 func (d *database) Inboxes(ctx context.Context) ([]admin.InboxStatus, error) {

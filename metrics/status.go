@@ -47,7 +47,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 
 // describe sends the descriptions of all of them.
 func describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{databaseUp, readable, readTook, readAge, retries, segmentBytes, sinkDown, queueJobs, groupJobs, groupsCapped, inboxLate} {
+	for _, d := range []*prometheus.Desc{databaseUp, readable, readTook, readAge, retries, segmentBytes, sinkDown, queueJobs, groupJobs, groupMaxRunning, groupTokens, groupHeld, groupsCapped, inboxLate} {
 		to <- d
 	}
 	describeEach(to, ofOutbox)
@@ -133,7 +133,11 @@ var (
 		gaugeOf(desc("queue_group_oldest_ready_age_seconds", "The age of the group's oldest ready job; 0 without one.", "queue", "group"), func(g *admin.GroupStatus) float64 { return g.OldestAge.Seconds() }),
 		gaugeOf(desc("queue_group_dead_letters", "Dead letters of the group.", "queue", "group"), func(g *admin.GroupStatus) float64 { return float64(g.DeadLetters) }),
 	}
-	groupsCapped = desc("queue_groups_capped", "Whether the queue has more groups than these metrics show.", "queue")
+	// Of groups that have such a limit.
+	groupMaxRunning = desc("queue_group_max_running", "How many jobs of a limited group may run at a time; queue_group_jobs has how many do.", "queue", "group")
+	groupTokens     = desc("queue_group_tokens", "How many jobs of a group with a rate may start now.", "queue", "group")
+	groupHeld       = desc("queue_group_held", "Whether a group with limits, or with a hold, is held.", "queue", "group")
+	groupsCapped    = desc("queue_groups_capped", "Whether the queue has more groups than these metrics show.", "queue")
 
 	ofInbox = []value[admin.InboxStatus]{
 		gaugeOf(desc("inbox_bytes", "Size of the inbox on disk, with indexes; 0 where inboxes share their tables.", "consumer"), func(b *admin.InboxStatus) float64 { return float64(b.Bytes) }),
@@ -325,6 +329,17 @@ func sendQueue(to chan<- prometheus.Metric, q *admin.QueueStatus, groups int) {
 		g := &q.Groups[i]
 		send(to, ofGroup, g, q.Queue, g.Group)
 		sendJobs(to, groupJobs, g.Ready, g.Running, g.Delayed, g.Waiting, q.Queue, g.Group)
+		l := g.Limits
+		if l == nil {
+			continue
+		}
+		to <- constant(groupHeld, prometheus.GaugeValue, one(!l.Until.IsZero()), q.Queue, g.Group)
+		if l.MaxRunning > 0 {
+			to <- constant(groupMaxRunning, prometheus.GaugeValue, float64(l.MaxRunning), q.Queue, g.Group)
+		}
+		if l.Rate.Jobs > 0 {
+			to <- constant(groupTokens, prometheus.GaugeValue, float64(l.Tokens), q.Queue, g.Group)
+		}
 	}
 }
 

@@ -102,7 +102,7 @@ func TestDeadJobsAreChosen(t *testing.T) {
 			"list orders --group=":         "--group chooses among jobs, and orders is not a queue",
 			"list orders --group acme":     "--group chooses among jobs, and orders is not a queue",
 			"retry mails":                  "say which dead letters",
-			"discard mails --all --key r":  "--all is given with what narrows the choice: leave it out",
+			"discard mails --all --key r":  "--all is given with flags that narrow the choice: leave it out",
 		} {
 			d.cli(append([]string{"dead"}, strings.Fields(args)...)...).wants(t, terminal.ExitUsage, want)
 		}

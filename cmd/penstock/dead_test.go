@@ -198,7 +198,7 @@ func TestDeadNeedsAChoice(t *testing.T) {
 			"orders --subscription billing --yes":                  "say which dead letters",
 			"orders --subscription billing --yes --limit 3":        "say which dead letters",
 			"orders --yes --all":                                   `outbox "orders" has 2 subscriptions, and which one is meant is not given: pass --subscription with one of audit, billing`,
-			"orders --subscription billing --yes --all --key red":  "--all is given with what narrows the choice: leave it out",
+			"orders --subscription billing --yes --all --key red":  "--all is given with flags that narrow the choice: leave it out",
 			"orders --subscription billing --yes --key=":           "--key is empty",
 			"orders --subscription billing --yes --topic=":         "--topic is empty",
 			"orders --subscription billing --yes --error=":         "--error is empty",

@@ -147,7 +147,7 @@ func TestInboxRelease(t *testing.T) {
 		}
 		hold()
 		d.cli("inbox", "release", "billing").wants(t, terminal.ExitUsage, "nothing was released: say what with --key, --previous or --id, or --all")
-		d.cli("inbox", "release", "billing", "--all", "--key", "k").wants(t, terminal.ExitUsage, "--all is given with what narrows the choice")
+		d.cli("inbox", "release", "billing", "--all", "--key", "k").wants(t, terminal.ExitUsage, "--all is given with flags that narrow the choice")
 		d.cli("inbox", "release", "billing", "--key", "").wants(t, terminal.ExitUsage, "--key is empty")
 		d.cli("inbox", "release", "billing", "--all").wants(t, terminal.ExitUsage, "nothing was released: there is no terminal to ask on")
 		d.cli("inbox", "release", "billing", "--id", "k2").wants(t, terminal.ExitFailure, `inbox "billing" holds no message k2`)

@@ -10,7 +10,7 @@ import (
 	"github.com/aws/smithy-go/middleware"
 )
 
-// renewable has credentials looked up anew, with load, after the service has refused them. The SDK renews those that end at
+// renewable loads new credentials after the service has refused those it has. The SDK renews those that end at
 // a known time, and reads keys in a file once: so keys that were replaced would need a restart.
 func renewable(c *aws.Config, load func(context.Context) (aws.Config, error)) {
 	var refused atomic.Bool

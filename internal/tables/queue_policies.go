@@ -164,6 +164,17 @@ func (s *Queues) GroupPolicies(ctx context.Context, queue, after string, most in
 	return all, s.on.Run(ctx, b)
 }
 
+// queueTokens is how many jobs the rate of a queue as a whole lets start now.
+func (s *Queues) queueTokens(ctx context.Context, row *QueueRow, r penstock.Rate) (*int, error) {
+	var next, now int64
+	b := &Batch{}
+	b.Row(new(bool), "select coalesce((select max(s.next) from {schema}.group_starts s where s.queue_id = {queue} and s.whole), 0), {clock_micros}", row.Args(nil), &next, &now)
+	err := s.on.Run(ctx, b)
+	p := policyRow{policy: penstock.GroupPolicy{Rate: r}}
+	n := p.startsNow(row, now, next)
+	return &n, err
+}
+
 // limits adds to the status of groups which limits they have.
 func (s *Queues) limits(ctx context.Context, row *QueueRow, groups []admin.GroupStatus) error {
 	if len(groups) == 0 {
@@ -202,17 +213,19 @@ func (s *Queues) limits(ctx context.Context, row *QueueRow, groups []admin.Group
 			continue
 		}
 		l := &admin.GroupLimits{MaxRunning: p.policy.MaxRunning, Rate: p.policy.Rate, Weight: p.policy.Weight, Hold: own.hold()}
-		if args := p.args(row); l.Rate.Jobs > 0 {
-			l.Tokens = startsNow(p.now*1000, due[g.Group], args["pace"].(int64), args["slack"].(int64), args["per"].(int64))
+		if l.Rate.Jobs > 0 {
+			l.Tokens = p.startsNow(row, p.now, due[g.Group])
 		}
 		g.Limits = l
 	}
 	return nil
 }
 
-// startsNow is how many jobs may start, as the statement "limits" has it: next is when the next one is due, all in nanoseconds. If it were due more than per
+// startsNow is how many jobs may start, as the statement "limits" has it: next is when the next one is due, in nanoseconds. If it were due more than per
 // later, that is by another clock, or another rate: one job may start, and the rate counts from there.
-func startsNow(now, next, pace, slack, per int64) int {
+func (p *policyRow) startsNow(row *QueueRow, micros, next int64) int {
+	args := p.args(row)
+	now, pace, slack, per := micros*1000, args["pace"].(int64), args["slack"].(int64), args["per"].(int64)
 	if next > now+slack-pace+per+int64(time.Millisecond) {
 		return 1
 	}

@@ -77,6 +77,11 @@ func (s *Queues) queueStatus(ctx context.Context, name string, most int) (admin.
 		scan = max(leastScanned, 2*int64(most))
 	}
 	var err error
+	if st.Rate != nil && st.Rate.Jobs > 0 {
+		if st.Tokens, err = s.queueTokens(ctx, q, *st.Rate); err != nil {
+			return st, err
+		}
+	}
 	if st.Bytes, err = s.on.JobsBytes(ctx, name); err != nil {
 		return st, s.orNoQueue(err, name)
 	}

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -61,7 +62,34 @@ func (s *Store) QueueStatusUpTo(ctx context.Context, most int, names ...string) 
 	if err := s.queueTrouble(ctx, there); err != nil {
 		return nil, s.explain(err)
 	}
-	return there, nil
+	return there, s.explain(s.queueTokens(ctx, there))
+}
+
+// queueTokens adds how many jobs the rates of queues let start now. An operator's role may not read that.
+func (s *Store) queueTokens(ctx context.Context, queues []admin.QueueStatus) error {
+	if !slices.ContainsFunc(queues, func(q admin.QueueStatus) bool { return q.Rate != nil }) {
+		return nil
+	}
+	var may bool
+	if err := s.pool.QueryRow(ctx, "select has_table_privilege($1, 'select')", s.table("_group_state")).Scan(&may); err != nil || !may {
+		return err
+	}
+	rows, err := s.pool.Query(ctx, "select q.name, "+s.table("_tokens")+"(("+s.table("_state_of")+"(-q.id, '')).next_at, q.rate, q.per, q.burst) from "+s.table("_queue")+" q where q.rate is not null")
+	if err != nil {
+		return err
+	}
+	var (
+		of string
+		n  int
+	)
+	_, err = pgx.ForEachRow(rows, []any{&of, &n}, func() error {
+		if i := slices.IndexFunc(queues, func(q admin.QueueStatus) bool { return q.Queue == of }); i >= 0 {
+			tokens := n
+			queues[i].Tokens = &tokens
+		}
+		return nil
+	})
+	return err
 }
 
 // queueTrouble adds failures in the maintenance of queues' segments, and of the rings that queues share.

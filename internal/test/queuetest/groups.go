@@ -92,7 +92,7 @@ func groupsReady(e *env) {
 	}
 	e.wantGroups("all is done", nil, "", 10)
 
-	_, err := e.finder(e.Store.DriverQueue("nobody's")).ReadyGroups(e.ctx, nil, "", 10)
+	_, err := e.finder(e.Store.DriverQueue("none-such")).ReadyGroups(e.ctx, nil, "", 10)
 	e.MustBe(err, penstock.ErrNoQueue, "ReadyGroups of no queue")
 	if _, err := e.finder(e.q).ReadyGroups(cancelled(e.ctx), nil, "", 10); err == nil {
 		e.Error("ReadyGroups with a context that has ended succeeded")
@@ -258,7 +258,7 @@ func groupsCounted(e *env) {
 		e.Must(err, "QueueGroups")
 		return len(all) == 1 && all[0].OldestAge > 0
 	})
-	_, err := e.Store.QueueGroups(e.ctx, "nobody's", "", 10)
+	_, err := e.Store.QueueGroups(e.ctx, "none-such", "", 10)
 	e.MustBe(err, penstock.ErrNoQueue, "QueueGroups of no queue")
 }
 

@@ -158,10 +158,10 @@ func policiesRefused(e *env) {
 	e.BadField("HoldGroup", s.HoldGroup(e.ctx, queue, "a", 1, strings.Repeat("x", penstock.MaxReasonBytes+1)), "reason")
 	_, err := s.GroupPolicies(e.ctx, queue, "", 0)
 	e.BadField("GroupPolicies", err, "limit")
-	_, err = s.GroupPolicies(e.ctx, "nobody's", "", 1)
+	_, err = s.GroupPolicies(e.ctx, "none-such", "", 1)
 	e.MustBe(err, penstock.ErrNoQueue, "GroupPolicies of no queue")
-	e.MustBe(s.SetGroup(e.ctx, "nobody's", penstock.GroupPolicy{Weight: 2}), penstock.ErrNoQueue, "SetGroup of no queue")
-	e.MustBe(s.HoldGroup(e.ctx, "nobody's", "a", 1, ""), penstock.ErrNoQueue, "HoldGroup of no queue")
+	e.MustBe(s.SetGroup(e.ctx, "none-such", penstock.GroupPolicy{Weight: 2}), penstock.ErrNoQueue, "SetGroup of no queue")
+	e.MustBe(s.HoldGroup(e.ctx, "none-such", "a", 1, ""), penstock.ErrNoQueue, "HoldGroup of no queue")
 	e.wantPolicies()
 }
 
@@ -433,8 +433,8 @@ func policyBurst(e *env) {
 func policyQueueRate(e *env) {
 	e.policies()
 	e.set(penstock.QueueSettings{Rate: &penstock.Rate{Jobs: 1, Per: time.Hour, Burst: 3}})
-	if s := e.status(); s.Rate == nil || *s.Rate != (penstock.Rate{Jobs: 1, Per: time.Hour, Burst: 3}) {
-		e.Errorf("the status says that the rate is %+v", s.Rate)
+	if s := e.status(); s.Rate == nil || *s.Rate != (penstock.Rate{Jobs: 1, Per: time.Hour, Burst: 3}) || s.Tokens == nil || *s.Tokens != 3 || s.WaitsFor() != "" {
+		e.Errorf("the status says that the rate is %+v, and tokens %v", s.Rate, s.Tokens)
 	}
 	limit := 100
 	e.set(penstock.QueueSettings{MaxRunning: &limit}) // leaves it as it is
@@ -444,9 +444,12 @@ func policyQueueRate(e *env) {
 	e.ack(e.claimOf("b", 2)...)
 	e.same(e.claimOf("b", 2))
 	e.wantGroups("the queue has used its burst", nil, "", 10)
+	if s := e.status(); s.WaitsFor() != "rate" {
+		e.Errorf("the queue has used its burst, and waits for %q", s.WaitsFor())
+	}
 	e.set(penstock.QueueSettings{Rate: &penstock.Rate{}})
-	if s := e.status(); s.Rate != nil {
-		e.Errorf("the status says that the rate is %+v", s.Rate)
+	if s := e.status(); s.Rate != nil || s.Tokens != nil {
+		e.Errorf("the status says that the rate is %+v, and tokens %v", s.Rate, s.Tokens)
 	}
 	e.same(e.claimOf("b", 2), "b1")
 }

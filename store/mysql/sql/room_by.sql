@@ -1,4 +1,4 @@
--- How many jobs may start now by what limits them.
+-- How many jobs may start now under each limit.
 case when i.held_until * 1000 > ({clock_micros} * 1000) then 0
      else least(case when i.max_running = 0 then 2147483647 else greatest(i.max_running - {running}, 0) end,
                 case when i.pace = 0 then 2147483647 else greatest((({clock_micros} * 1000) + i.slack - {start_at}) div i.pace, 0) end) end

@@ -221,6 +221,10 @@ func Stand(q *admin.QueueStatus, age time.Duration, alive []admin.Worker) Standi
 			}
 		}
 	}
+	if q.WaitsFor() == "rate" && s.Waits == "" && s.Oldest >= age {
+		s.Waits = "the queue is over its rate of " + RateText(*q.Rate) + ": " + terminal.PluralVerb(s.Ready, "job", "waits", "wait")
+		s.Release = "penstock queue set " + shell.Word(q.Queue) + " --rate unlimited"
+	}
 	for _, w := range alive {
 		if w.Queue == q.Queue && (len(w.Groups) == 0 || len(names) == 0 || slices.ContainsFunc(w.Groups, func(g string) bool { return slices.Contains(names, g) })) {
 			s.Worker = cmp.Or(shell.Visible(w.Name), "without a name")
@@ -233,22 +237,19 @@ func Stand(q *admin.QueueStatus, age time.Duration, alive []admin.Worker) Standi
 // waitText says why no ready job of a group may start, whatever workers there are. It is empty if one may.
 func waitText(g *admin.GroupStatus) string {
 	l := g.Limits
-	if l == nil {
-		return ""
-	}
 	text := "group " + shell.Visible(g.Group) + " is "
 	if g.Group == "" {
 		text = "the group without a name is "
 	}
-	switch {
-	case !l.Until.IsZero():
+	switch g.WaitsFor() {
+	case "hold":
 		text += "held until " + l.Until.UTC().Format("15:04:05") + " UTC"
 		if l.Reason != "" {
 			text += " (" + shell.Visible(l.Reason) + ")"
 		}
-	case l.MaxRunning > 0 && g.Running >= int64(l.MaxRunning):
+	case "limit":
 		text += "at its limit of " + terminal.Plural(int64(l.MaxRunning), "running job")
-	case l.Waits():
+	case "rate":
 		text += "over its rate of " + RateText(l.Rate)
 	default:
 		return ""

@@ -35,6 +35,16 @@ func TestGroupsThatWaitAreNotUntaken(t *testing.T) {
 	if s := cli.Stand(&q, time.Minute, nil); s.Of != "take jobs of group b" || s.Waits != "" || s.Ready != 3 || s.Oldest != 2*time.Minute {
 		t.Errorf("besides a group that is held: %+v", s)
 	}
+	// The rate of the queue as a whole holds all groups.
+	whole := q
+	whole.Groups, whole.Rate, whole.Tokens = whole.Groups[1:], &rate, new(int)
+	if s := cli.Stand(&whole, time.Minute, nil); s.Waits != "the queue is over its rate of 1 in 1h: 8 jobs wait" || s.Release != "penstock queue set q --rate unlimited" {
+		t.Errorf("over the rate of the queue: %+v", s)
+	}
+	*whole.Tokens = 1
+	if s := cli.Stand(&whole, time.Minute, nil); s.Waits != "" || s.Of != "take jobs of group b" {
+		t.Errorf("within the rate of the queue: %+v", s)
+	}
 	// A worker of other groups does not count.
 	for name, groups := range map[string][]string{"w1": nil, "w2": {"b", "c"}, "": {"a"}} {
 		if s := cli.Stand(&q, time.Minute, []admin.Worker{{Queue: "other", Name: "w0"}, {Queue: "q", Name: name, Groups: groups}}); s.Worker != name {

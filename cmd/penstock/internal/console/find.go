@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"html/template"
 	"net/url"
+	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
@@ -50,7 +52,10 @@ func (c *Console) messages(ctx context.Context, r *call) (Lives, error) {
 // jobs are those of an id or a key, or a page of those that are in one state.
 func (c *Console) jobs(ctx context.Context, r *call) (l Lives, err error) {
 	if r.FormValue("state") == "" {
-		return c.find(ctx, r, r.PathValue("queue"), finders.FindJobs)
+		if l, err = c.find(ctx, r, r.PathValue("queue"), finders.FindJobs); err == nil {
+			err = c.waitsFor(ctx, r.PathValue("queue"), l.Items)
+		}
+		return l, err
 	}
 	store, ok := c.o.Store.(finders)
 	if !ok {
@@ -111,6 +116,59 @@ func (c *Console) lives(found []admin.Found) []Life {
 		all = append(all, Life{m.Seq, m.ID, m.Key, one.Group, m.Topic, m.CreatedAt, c.contents(m.Headers, m.Payload), one.Where})
 	}
 	return all
+}
+
+// waitsFor says why jobs do not start.
+func (c *Console) waitsFor(ctx context.Context, queue string, jobs []Life) error {
+	groups := map[string]string{}
+	for i := range jobs {
+		switch w := &jobs[i].Where[0]; w.State {
+		case "behind its key":
+			w.WaitsFor = "key"
+		case "ready":
+			why, known := groups[jobs[i].Group]
+			if !known {
+				s, err := c.readStatus(ctx)
+				if err != nil {
+					return err
+				}
+				if q := slices.IndexFunc(s.Queues, func(q admin.QueueStatus) bool { return q.Queue == queue }); q >= 0 {
+					why = s.Queues[q].WaitsFor()
+				}
+				if why == "" {
+					found, err := c.o.Store.QueueGroups(ctx, queue, before(jobs[i].Group), 1)
+					if err != nil {
+						return err
+					}
+					if len(found) > 0 && found[0].Group == jobs[i].Group {
+						why = found[0].WaitsFor()
+					}
+				}
+				groups[jobs[i].Group] = why
+			}
+			if w.WaitsFor = why; why != "" || jobs[i].Key == "" {
+				continue
+			}
+			same, err := c.o.Store.(finders).FindJobs(ctx, admin.Find{In: queue, Key: jobs[i].Key, Limit: 25})
+			if err != nil {
+				return err
+			}
+			if slices.ContainsFunc(same, func(f admin.Found) bool { return f.Where[0].State == "running" }) {
+				w.WaitsFor = "key"
+			}
+		}
+	}
+	return nil
+}
+
+// before is a name behind which a group is the next one.
+func before(group string) string {
+	last, size := utf8.DecodeLastRuneInString(group)
+	rest := group[:len(group)-size]
+	if last--; last < 1 || !utf8.ValidRune(last) {
+		return rest
+	}
+	return rest + string(last) + string(utf8.MaxRune)
 }
 
 type findData struct {

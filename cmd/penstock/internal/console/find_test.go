@@ -16,6 +16,67 @@ import (
 	"github.com/penstock/penstock/store/postgres"
 )
 
+// A job that is ready says why it does not start.
+func TestJobsSayWhyTheyWait(t *testing.T) {
+	s, err := postgres.Open(t.Context(), postgrestest.Database(t), postgres.Options{})
+	must(t, err)
+	must(t, s.Migrate(t.Context()))
+	t.Cleanup(func() { s.Close() })
+	ctx, q := t.Context(), s.Queue("mails")
+	must(t, s.CreateQueue(ctx, "mails", penstock.FIFO))
+	groups := []string{"", "\x01", "free", "free2", "held", "full", "fast", "é"}
+	ids := map[string]int64{}
+	for _, group := range groups {
+		made, err := q.Enqueue(ctx, penstock.NewJob{Group: group, Key: "k" + group}, penstock.NewJob{Group: group, Key: "k" + group}, penstock.NewJob{Group: group})
+		must(t, err)
+		ids[group] = made[2].ID
+		if group == "free2" {
+			ids["key"] = made[1].ID
+		}
+	}
+	must(t, s.SetGroup(ctx, "mails", penstock.GroupPolicy{Group: "full", MaxRunning: 1}))
+	must(t, s.SetGroup(ctx, "mails", penstock.GroupPolicy{Group: "fast", Rate: penstock.Rate{Jobs: 1, Per: time.Hour}}))
+	must(t, s.HoldGroup(ctx, "mails", "held", time.Hour, "answered 429"))
+	for _, group := range []string{"free2", "full", "fast"} {
+		jobs, err := q.Claim(ctx, driver.Claim{Group: group, Jobs: 1, Lease: time.Hour, Worker: "w"})
+		must(t, err)
+		if len(jobs) != 1 {
+			t.Fatalf("%d jobs of %q", len(jobs), group)
+		}
+	}
+	check := func(want map[string]string) {
+		t.Helper()
+		d := serve(t, s)
+		for name, why := range want {
+			group := name
+			if name == "key" {
+				group = "free2"
+			}
+			query := "/queues/mails/jobs?" + url.Values{"id": {fmt.Sprint(ids[name])}, "group": {group}}.Encode()
+			code, text := d.ask("r", "GET", "/api/v1"+query, "")
+			var found console.List[console.Life]
+			must(t, json.Unmarshal(text, &found))
+			if code != 200 || len(found.Items) != 1 || found.Items[0].Where[0].WaitsFor != why {
+				t.Errorf("%q waits for %q: %d %s", name, why, code, text)
+			}
+			_, page := d.ask("r", "GET", query, "")
+			if says := strings.Contains(string(page), `Waits for: <span class="waits">`+why+`</span>`); says != (why != "") {
+				t.Errorf("the page of %q, which waits for %q: %s", name, why, page)
+			}
+		}
+	}
+	check(map[string]string{"": "", "\x01": "", "free": "", "free2": "", "é": "", "held": "hold", "full": "limit", "fast": "rate", "key": "key"})
+	must(t, s.SetQueue(ctx, "mails", penstock.QueueSettings{MaxRunning: new(3)}))
+	check(map[string]string{"free": "limit", "held": "limit"})
+	must(t, s.SetQueue(ctx, "mails", penstock.QueueSettings{MaxRunning: new(int), Rate: &penstock.Rate{Jobs: 1, Per: time.Hour}}))
+	if _, err := q.Claim(ctx, driver.Claim{Group: "free", Jobs: 1, Lease: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	check(map[string]string{"": "rate"})
+	must(t, s.SetQueue(ctx, "mails", penstock.QueueSettings{Paused: new(true)}))
+	check(map[string]string{"free2": "pause"})
+}
+
 // A message is found by its id or key in every state, and so is a job, with its history.
 func TestFind(t *testing.T) {
 	s, err := postgres.Open(t.Context(), postgrestest.Database(t), postgres.Options{})

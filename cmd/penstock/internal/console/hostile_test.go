@@ -187,6 +187,18 @@ func TestARoleThatMayNotRead(t *testing.T) {
 	if code, text := d.ask("o", "POST", "/api/v1/queues/mails/settings", `{"paused": true}`); code != 403 {
 		t.Errorf("%d %s", code, text)
 	}
+	// An operator's role may read no schedules and leases. It sees the rest of its queue.
+	must(t, owner.GrantOperator(t.Context(), "mails", role))
+	t.Cleanup(func() { db.Exec("drop owned by " + role) })
+	for _, path := range []string{"/api/v1/queues/mails/schedules", "/api/v1/queues/mails/running"} {
+		if code, text := d.ask("r", "GET", path, ""); code != 403 {
+			t.Errorf("%s for an operator: %d %s", path, code, text)
+		}
+	}
+	d = serve(t, s) // the other has answers from before
+	if code, text := d.ask("r", "GET", "/queues/mails", ""); code != 200 || strings.Count(string(text), "Its role may not read them.") != 2 || strings.Contains(string(text), "<p>None.</p>") {
+		t.Errorf("the page of an operator: %d %s", code, text)
+	}
 }
 
 // Large payloads are read a few at a time, and each page continues where the one before ended.

@@ -18,6 +18,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/internal/doctor"
+	"github.com/penstock/penstock/internal/pgerror"
 )
 
 //go:embed pages static
@@ -252,6 +253,7 @@ type queueData struct {
 	Groups    List[admin.GroupStatus]
 	Running   List[Running]
 	Schedules List[Schedule]
+	Unseen    map[string]bool // parts that the role may not read
 	Waits     Waits
 	Trend     Trend
 	History   map[string][]float64
@@ -272,12 +274,17 @@ func (c *Console) queue(ctx context.Context, r *call) (string, any, error) {
 	if d.Groups, err = c.groups(ctx, r); err != nil {
 		return "", nil, err
 	}
-	if d.Running, err = c.running(ctx, r); err != nil {
-		return "", nil, err
-	}
+	var refused [2]error
+	d.Running, refused[0] = c.running(ctx, r)
 	d.Running.Items = d.Running.Items[:min(len(d.Running.Items), 50)]
-	d.Schedules, err = c.schedules(ctx, r)
-	return "Queue " + name, d, err
+	d.Schedules, refused[1] = c.schedules(ctx, r)
+	d.Unseen = map[string]bool{}
+	for i, part := range []string{"running", "schedules"} {
+		if d.Unseen[part] = pgerror.IsForbidden(refused[i]); refused[i] != nil && !d.Unseen[part] {
+			return "", nil, refused[i]
+		}
+	}
+	return "Queue " + name, d, nil
 }
 
 // Limited reports whether a group of the page has limits or is held.

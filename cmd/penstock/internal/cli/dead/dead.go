@@ -104,7 +104,7 @@ func (f *deadFlags) check(flags *pflag.FlagSet) error {
 	f.byName = len(f.ids)+len(f.seqs) > 0
 	f.narrowed = f.byName || flags.Changed("older-than") || flags.Changed("newer-than") || f.key != "" || f.topic != "" || f.kind != "" || flags.Changed("group") || f.errorText != ""
 	if f.all && f.narrowed {
-		return terminal.Usage(errors.New("--all is given with what narrows the choice: leave it out, the rest takes every one that matches"))
+		return terminal.Usage(errors.New("--all is given with flags that narrow the choice: leave it out, the rest takes every one that matches"))
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ If the missing message comes later, it is handed over late.`,
 			case !narrowed && !all:
 				return terminal.Misuse(errors.New("nothing was released: say what with --key, --previous or --id, or --all"))
 			case narrowed && all:
-				return terminal.Usage(errors.New("--all is given with what narrows the choice: leave it out, the rest takes every one that matches"))
+				return terminal.Usage(errors.New("--all is given with flags that narrow the choice: leave it out, the rest takes every one that matches"))
 			}
 			leave.Yes = leave.Yes || !all
 			if err := a.Possible(leave); err != nil {

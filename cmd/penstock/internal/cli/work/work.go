@@ -64,8 +64,8 @@ penstock dead shows them. Its output goes to that of penstock, unless --output i
 discard.
 
 The command can write a report of the job, up to 64 KiB of JSON or text, to the file
-PENSTOCK_JOB_REPORT. It is read every second for progress, and at the end for the
-result. The next attempt finds there what the last one reported, as JSON. The console
+PENSTOCK_JOB_REPORT. Penstock reads it every second for progress, and at the end for
+the result. The next attempt finds the last report in that file, as JSON. The console
 shows reports. penstock queue done shows those of finished jobs, if the queue keeps
 them (queue set --keep-done).
 

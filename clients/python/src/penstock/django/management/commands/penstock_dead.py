@@ -57,7 +57,7 @@ class Command(BaseCommand):
             if o["limit"] is not None and o["limit"] < 1:
                 raise CommandError(f"--limit is {o['limit']}: use 1 or more, or leave it out")
             if o["all"] and chosen.narrows():
-                raise CommandError("--all is given together with what narrows the choice: use one of them")
+                raise CommandError("--all is given with flags that narrow the choice: use one of them")
             if verb != "list" and not (o["all"] or chosen.narrows()):
                 raise CommandError(f"nothing was {PAST[verb]}: say which dead letters with --id, --key, --error and so on, or --all")
             box = Dead(o["name"], o["subscription"])
