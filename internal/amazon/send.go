@@ -49,7 +49,8 @@ func (s *Sender) Destination() (to string, fixed bool) {
 
 // Send is driver.Sink's.
 func (s *Sender) Send(ctx context.Context, msgs []penstock.Message) []error {
-	return s.gate.Send(ctx, msgs, s.closed(), func(ctx context.Context, errs []error) {
+	closed := penstock.Unavailable(fmt.Errorf("%s sink: %w", s.o.Service, penstock.ErrClosed))
+	return s.gate.Send(ctx, msgs, closed, func(ctx context.Context, errs []error) {
 		var running sync.WaitGroup
 		for destination, batches := range s.batches(msgs, errs) {
 			for _, entries := range batches {
@@ -140,13 +141,6 @@ func (s *Sender) setAll(entries []Entry, errs []error, err error) {
 // Close waits for running Sends until ctx ends. Those that run longer end with an Unavailable error.
 func (s *Sender) Close(ctx context.Context) error { return s.gate.CloseSink(ctx, s.o.Service, s.idle) }
 
-func (s *Sender) closed() error {
-	return penstock.Unavailable(fmt.Errorf("%s sink: %w", s.o.Service, penstock.ErrClosed))
-}
-
 func (s *Sender) gaveUp(ctx context.Context) error {
-	if s.gate.Closed() {
-		return s.closed()
-	}
 	return penstock.Unavailable(fmt.Errorf("%s has not confirmed the message in time: %w", s.o.Service, context.Cause(ctx)))
 }

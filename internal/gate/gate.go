@@ -52,7 +52,7 @@ func (p *Pass) Leave() {
 }
 
 // Send is the frame of a sink's Send: send, which notes a verdict on each message, has a context that CancelAll ends. closed
-// is the error of the messages once the gate is closed.
+// is the error of the messages once the gate is closed, also of those that are Unavailable because CancelAll has ended them.
 func (g *Gate) Send(ctx context.Context, msgs []penstock.Message, closed error, send func(ctx context.Context, errs []error)) []error {
 	if len(msgs) == 0 {
 		return nil
@@ -66,10 +66,15 @@ func (g *Gate) Send(ctx context.Context, msgs []penstock.Message, closed error, 
 	defer pass.Leave()
 	errs := make([]error, len(msgs))
 	send(ctx, errs)
-	for _, err := range errs {
-		if err != nil {
-			return errs
+	ended, failed := ctx.Err() != nil && g.Closed(), false
+	for i, err := range errs {
+		failed = failed || err != nil
+		if ended && penstock.IsUnavailable(err) {
+			errs[i] = closed
 		}
+	}
+	if failed {
+		return errs
 	}
 	return nil
 }

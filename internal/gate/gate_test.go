@@ -2,8 +2,12 @@ package gate
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"sync"
 	"testing"
+
+	"github.com/penstock/penstock"
 )
 
 func TestNothingBeginsOnceClosed(t *testing.T) {
@@ -60,6 +64,23 @@ func TestCancelAll(t *testing.T) {
 		t.Error("not idle")
 	}
 	cancel()
+}
+
+// A Send that CancelAll ends says that the sink is closed, and keeps the verdicts that are not about the connection.
+func TestSendThatIsCancelled(t *testing.T) {
+	var g Gate
+	closed, refused := penstock.Unavailable(penstock.ErrClosed), errors.New("refused")
+	errs := g.Send(t.Context(), make([]penstock.Message, 3), closed, func(ctx context.Context, errs []error) {
+		g.Close()
+		g.CancelAll()
+		errs[1], errs[2] = refused, penstock.Unavailable(ctx.Err())
+	})
+	if want := []error{nil, refused, closed}; !slices.Equal(errs, want) {
+		t.Errorf("the verdicts are %v, want %v", errs, want)
+	}
+	if errs := g.Send(t.Context(), make([]penstock.Message, 1), closed, nil); !slices.Equal(errs, []error{closed}) {
+		t.Errorf("a closed gate answers %v", errs)
+	}
 }
 
 // An operation that entered before Close is waited for, whatever the timing.

@@ -39,13 +39,15 @@ func Read[C any, P Config[C]](c C, query, kind string) (C, error) {
 	return c, err
 }
 
-// CutQuery splits a URL that may have a password. Its error does not quote the URL.
-func CutQuery(u, kind string) (server, query string, err error) {
-	server, query, _ = strings.Cut(u, "?")
+// ReadServer is Read for a URL that may have a password. config makes the configuration of the part before the query.
+// No error quotes the URL.
+func ReadServer[C any, P Config[C]](u, kind string, config func(server string) C) (C, error) {
+	server, query, _ := strings.Cut(u, "?")
 	if strings.Contains(query, "@") && !strings.Contains(server, "@") { // the query may be the end of a password
-		return "", "", Field("url", "is not "+kind, "in user and password write special characters as %%XX")
+		var none C
+		return none, Field("url", "is not "+kind, "in user and password write special characters as %%XX")
 	}
-	return server, query, nil
+	return Read[C, P](config(server), query, kind)
 }
 
 // Parse splits name=value pairs, which are separated by &. Its error, a

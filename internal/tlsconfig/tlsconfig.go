@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 
 	"github.com/penstock/penstock"
@@ -64,6 +65,17 @@ func (c *Client) Load() (*tls.Config, error) {
 		config.Certificates = []tls.Certificate{pair}
 	}
 	return config, nil
+}
+
+// Warned returns log, or a logger that discards if it is nil. It warns there of DangerouslySkipCertificateCheck.
+func (c *Client) Warned(log *slog.Logger) *slog.Logger {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	if c.DangerouslySkipCertificateCheck {
+		log.Warn("tls.dangerously_skip_certificate_check is set: anyone on the network can pose as the server")
+	}
+	return log
 }
 
 const authorities = "name a file with the authorities' certificates in PEM form, which this user may read"

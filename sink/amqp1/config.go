@@ -117,9 +117,5 @@ var field = sinkurl.Field
 // Query parameters are the fields of the YAML form, those of tls with "tls." in front. The result has
 // its defaults set and is valid. Errors do not quote the URL, which may hold a password.
 func ParseURL(u string) (Config, error) {
-	server, query, err := sinkurl.CutQuery(u, "a URL of AMQP 1.0")
-	if err != nil {
-		return Config{}, err
-	}
-	return sinkurl.Read(Config{URL: server}, query, "a URL of AMQP 1.0")
+	return sinkurl.ReadServer(u, "a URL of AMQP 1.0", func(server string) Config { return Config{URL: server} })
 }

@@ -76,9 +76,6 @@ func text(e *amqp.Error) string {
 
 // unreachable explains why no message can be sent, or no answer comes.
 func (s *Sink) unreachable(ctx context.Context, err error) error {
-	if ctx.Err() != nil && s.gate.Closed() {
-		return errClosed
-	}
 	if ctx.Err() != nil {
 		return penstock.Unavailable(fmt.Errorf("the broker has not accepted the message in time: %w", context.Cause(ctx)))
 	}

@@ -62,9 +62,7 @@ func Open(cfg Config, log *slog.Logger) (*Sink, error) {
 	if _, err := cfg.TLS.Load(); err != nil {
 		return nil, fmt.Errorf("amqp1 sink: %w", err)
 	}
-	if log != nil && cfg.TLS.DangerouslySkipCertificateCheck {
-		log.Warn("tls.dangerously_skip_certificate_check is set: anyone on the network can pose as the broker")
-	}
+	cfg.TLS.Warned(log)
 	address, err := template.Parse(cfg.Address)
 	return &Sink{cfg: cfg, address: address}, err
 }

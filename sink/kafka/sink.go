@@ -40,12 +40,7 @@ func Open(cfg Config, log *slog.Logger) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	if cfg.TLS.DangerouslySkipCertificateCheck {
-		log.Warn("tls.dangerously_skip_certificate_check is set: anyone on the network can pose as the broker")
-	}
+	log = cfg.TLS.Warned(log)
 	if (cfg.SASL == saslPlain || cfg.SASL == saslOAuth) && !a.tls {
 		log.Warn("sasl is " + cfg.SASL + " and the URL is not kafkas://: the password or token crosses the network as it is")
 	}

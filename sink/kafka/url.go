@@ -16,11 +16,7 @@ import (
 // front. The result has its defaults set and is valid. Errors do not quote the
 // URL, which may hold a password.
 func ParseURL(u string) (Config, error) {
-	server, query, err := sinkurl.CutQuery(u, "a Kafka URL")
-	if err != nil {
-		return Config{}, err
-	}
-	return sinkurl.Read(Config{URL: server}, query, "a Kafka URL")
+	return sinkurl.ReadServer(u, "a Kafka URL", func(server string) Config { return Config{URL: server} })
 }
 
 // credentials are those of the URL: user:password with %XX.

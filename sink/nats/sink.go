@@ -57,12 +57,7 @@ func Open(cfg Config, log *slog.Logger) (*Sink, error) {
 		return nil, fmt.Errorf("nats sink: %w", field("embedded", "is set, and the sink alone runs no server",
 			"start one with nats-server's package server, and set InProcess to it instead"))
 	}
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	if cfg.TLS.DangerouslySkipCertificateCheck {
-		log.Warn("tls.dangerously_skip_certificate_check is set: anyone on the network can pose as the server")
-	}
+	log = cfg.TLS.Warned(log)
 	subject, err := template.Parse(cfg.Subject)
 	if err != nil {
 		return nil, fmt.Errorf("nats sink: %w", err)

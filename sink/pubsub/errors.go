@@ -26,9 +26,6 @@ func (s *Sink) verdict(ctx context.Context, topic string, err error) error {
 		return penstock.Unavailable(penstock.WithHint(err, "give the program an account (workload identity), or name a file of credentials in GOOGLE_APPLICATION_CREDENTIALS"))
 	}
 	if ctx.Err() != nil {
-		if s.gate.Closed() {
-			return errClosed
-		}
 		return penstock.Unavailable(fmt.Errorf("pubsub has not confirmed the message in time: %w", context.Cause(ctx)))
 	}
 	answer, ok := status.FromError(err)

@@ -41,9 +41,7 @@ func Open(cfg Config, log *slog.Logger) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cfg.TLS.DangerouslySkipCertificateCheck {
-		log.Warn("tls.dangerously_skip_certificate_check is set: anyone on the network can pose as the broker")
-	}
+	log = cfg.TLS.Warned(log)
 	s := &Sink{cfg: cfg, key: key}
 	s.broker = &broker{cfg: &s.cfg, log: log}
 	return s, nil

@@ -13,9 +13,5 @@ import (
 // front. The result has its defaults set and is valid. Errors do not quote the
 // URL, which may hold a password.
 func ParseURL(u string) (Config, error) {
-	server, query, err := sinkurl.CutQuery(u, "an AMQP URL")
-	if err != nil {
-		return Config{}, err
-	}
-	return sinkurl.Read(Config{URL: server}, query, "an AMQP URL")
+	return sinkurl.ReadServer(u, "an AMQP URL", func(server string) Config { return Config{URL: server} })
 }

@@ -105,18 +105,11 @@ func (c *Config) server() (*redis.Options, error) {
 	return o, nil
 }
 
-// options validates c, and returns the options of the client library.
+// options are those of server, with the certificates of TLS.
 func (c *Config) options() (*redis.Options, error) {
-	if err := c.Validate(); err != nil {
-		return nil, err
-	}
 	o, err := c.server()
-	if err != nil || o.TLSConfig == nil {
-		return o, err
-	}
-	name := o.TLSConfig.ServerName
-	if o.TLSConfig, err = c.TLS.Load(); err == nil {
-		o.TLSConfig.ServerName = cmp.Or(o.TLSConfig.ServerName, name)
+	if err == nil && o.TLSConfig != nil {
+		o.TLSConfig, err = c.TLS.Load()
 	}
 	return o, err
 }
@@ -130,11 +123,7 @@ func (c *Config) options() (*redis.Options, error) {
 // front. The result has its defaults set and is valid. Errors do not quote the
 // URL, which may hold a password.
 func ParseURL(u string) (Config, error) {
-	server, query, err := sinkurl.CutQuery(u, "a Redis URL")
-	if err != nil {
-		return Config{}, err
-	}
-	return sinkurl.Read(Config{URL: server}, query, "a Redis URL")
+	return sinkurl.ReadServer(u, "a Redis URL", func(server string) Config { return Config{URL: server} })
 }
 
 var field = sinkurl.Field

@@ -56,32 +56,24 @@ func stale(err error) bool {
 // verdict classifies the result of one message for the relay.
 func (s *Sink) verdict(ctx context.Context, m *penstock.Message, err error) error {
 	stream, _ := s.stream.Execute(m)
-	if errors.Is(err, redis.Nil) {
-		return penstock.WithHint(fmt.Errorf("there is no stream %q", stream), "create it, for example with XGROUP CREATE … MKSTREAM, or leave out existing_only")
-	}
-	if !refused(err) {
-		return s.explain(ctx, err)
-	}
 	answer := fmt.Errorf("the Redis server does not add to the stream %q: %w", stream, err)
-	switch word, _, _ := strings.Cut(err.Error(), " "); word {
-	case "WRONGTYPE":
+	switch word, _, _ := strings.Cut(err.Error(), " "); {
+	case errors.Is(err, redis.Nil):
+		return penstock.WithHint(fmt.Errorf("there is no stream %q", stream), "create it, for example with XGROUP CREATE … MKSTREAM, or leave out existing_only")
+	case !refused(err):
+		return s.explain(ctx, err)
+	case word == "WRONGTYPE":
 		return penstock.WithHint(answer, "the name belongs to another kind of value: rename that, or change the template stream")
-	case "NOPERM":
+	case word == "NOPERM":
 		return penstock.WithHint(answer, "give the user the command XADD and this key: ACL SETUSER … +xadd ~%s", stream)
 	}
 	return answer
 }
 
-var (
-	errReplica  = errors.New("READONLY it is a replica")
-	errNoAnswer = errors.New("the server has not answered")
-)
+var errNoAnswer = errors.New("the server has not answered")
 
 // explain is the Unavailable error for a problem of the server or of the connection to it.
 func (s *Sink) explain(ctx context.Context, err error) error {
-	if s.gate.Closed() && ctx.Err() != nil {
-		return errClosed
-	}
 	if ctx.Err() != nil {
 		return penstock.Unavailable(fmt.Errorf("the Redis server at %s has not confirmed the message in time: %w", s.options.Addr, context.Cause(ctx)))
 	}

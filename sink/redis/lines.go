@@ -15,10 +15,9 @@ import (
 // context while it reads.
 type line struct {
 	lines.Wire
-	sink   *Sink
-	client *redis.Client
-	max    int64 // proto-max-bulk-len; 0: not known yet
-
+	client   *redis.Client
+	max      int      // proto-max-bulk-len; 0: not known yet
+	replica  bool     // it takes no writes
 	commands commands // of the Send that has the line
 }
 
@@ -26,54 +25,39 @@ type line struct {
 func (l *line) Close() { _ = l.client.Close() }
 
 func (s *Sink) newLine() *line {
-	l, options := &line{sink: s}, s.options
+	l, options := &line{}, s.options
 	dial := redis.NewDialer(&options)
 	options.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
-		if err != nil {
-			return nil, err
+		if err == nil {
+			err = l.Keep(conn)
 		}
-		return conn, l.Keep(conn)
+		return conn, err
 	}
-	options.OnConnect = l.ask
 	l.client = redis.NewClient(&options)
 	return l
 }
 
-// defaultMax is proto-max-bulk-len as servers have it unless it is set.
-const defaultMax = 512 << 20
-
-// limit is the largest field that the server accepts. The first call connects.
-func (l *line) limit(ctx context.Context) (int64, error) {
-	if l.max == 0 {
-		// A user who may only write may not ping, but is logged in: ask was called.
-		if err := l.client.Ping(ctx).Err(); err != nil && (l.max == 0 || !refused(err)) {
-			return 0, err
-		}
+// limit is the largest field that the server accepts. The first call connects and asks, for the operator too. It
+// returns no error for a user without the right to ask, or a service without such a command.
+func (s *Sink) limit(ctx context.Context, l *line) (int, error) {
+	if l.max > 0 {
+		return l.max, nil
+	}
+	pipe := l.client.Pipeline()
+	pipe.ClientSetName(ctx, "penstock")
+	limit, info := pipe.ConfigGet(ctx, "proto-max-bulk-len"), pipe.Info(ctx)
+	if _, err := pipe.Exec(ctx); err != nil && !refused(err) {
+		return 0, err
+	}
+	if l.max, _ = strconv.Atoi(limit.Val()["proto-max-bulk-len"]); l.max <= 0 {
+		l.max = 512 << 20 // as servers have it unless it is set
+	}
+	l.replica = strings.Contains(info.Val(), "role:slave")
+	if info.Err() == nil {
+		s.warn.Do(func() { s.warnOf(info.Val()) })
 	}
 	return l.max, nil
-}
-
-// ask learns facts from a new connection that the sink and the operator should know. It returns no error for
-// a user without the right to ask, or a service without such a command.
-func (l *line) ask(ctx context.Context, c *redis.Conn) error {
-	if err := c.ClientSetName(ctx, "penstock").Err(); err != nil && !refused(err) {
-		return err
-	}
-	limit, err := c.ConfigGet(ctx, "proto-max-bulk-len").Result()
-	if err != nil && !refused(err) {
-		return err
-	}
-	if l.max, _ = strconv.ParseInt(limit["proto-max-bulk-len"], 10, 64); l.max <= 0 {
-		l.max = defaultMax
-	}
-	info, err := c.Info(ctx).Result()
-	if err == nil {
-		l.sink.warn.Do(func() { l.sink.warnOf(info) })
-	} else if !refused(err) {
-		return err
-	}
-	return nil
 }
 
 // warnOf warns of settings of the server that lose messages.

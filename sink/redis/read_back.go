@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -14,15 +15,9 @@ import (
 // readBack is Driver.ReadBack. It reads a stream of the run's own, which the first entry makes.
 func readBack(sinkURL, _, name string) (readback.Broker, error) {
 	c, err := ParseURL(sinkURL)
-	if err != nil {
-		return nil, err
-	}
-	o, err := c.options()
-	if err != nil {
-		return nil, err
-	}
-	to, err := readback.WithQuery(sinkURL, map[string]string{"stream": name, "existing_only": "false", "max_length": "0"})
-	if err != nil {
+	o, unusable := c.options()
+	to, unread := readback.WithQuery(sinkURL, map[string]string{"stream": name, "existing_only": "false", "max_length": "0"})
+	if err := cmp.Or(err, unusable, unread); err != nil {
 		return nil, err
 	}
 	client, last := redis.NewClient(o), "0"

@@ -16,6 +16,7 @@ package redis
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -52,6 +53,7 @@ type Sink struct {
 	cfg     Config
 	stream  *template.Template
 	xadd    []any // its options
+	wait    []any // the command that confirms more than the server's answer
 	options redis.Options
 	log     *slog.Logger
 	warn    sync.Once
@@ -66,35 +68,31 @@ var _ driver.Sink = (*Sink)(nil)
 func Open(cfg Config, log *slog.Logger) (*Sink, error) {
 	cfg.SetDefaults()
 	o, err := cfg.options()
-	if err != nil {
+	if err := cmp.Or(cfg.Validate(), err); err != nil {
 		return nil, fmt.Errorf("redis sink: %w", err)
 	}
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	if cfg.TLS.DangerouslySkipCertificateCheck {
-		log.Warn("tls.dangerously_skip_certificate_check is set: anyone on the network can pose as the server")
-	}
 	o.PoolSize, o.PipelinePoolSize = 1, -1 // WAIT is about its connection
-	o.ReadBufferSize, o.WriteBufferSize = bufferSize, bufferSize
+	o.ReadBufferSize, o.WriteBufferSize = redis.DefaultPipelineBufferSize, redis.DefaultPipelineBufferSize
 	o.Protocol = 2                        // no pushed messages to look for at each answer
 	o.MaxRetries, o.DialerRetries = -1, 1 // the relay sends again, in order
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = cfg.ConnectTimeout, cfg.Timeout, cfg.Timeout
 	o.ContextTimeoutEnabled, o.DisableIdentity = true, true
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	var xadd []any
+	var xadd, wait []any
 	if cfg.ExistingOnly {
 		xadd = append(xadd, "NOMKSTREAM")
 	}
 	if cfg.MaxLength > 0 {
 		xadd = append(xadd, "MAXLEN", "~", cfg.MaxLength)
 	}
+	if cfg.Fsync {
+		wait = append(wait, "WAITAOF", 1, cfg.Replicas, cfg.WaitTimeout.Milliseconds())
+	} else if cfg.Replicas > 0 {
+		wait = append(wait, "WAIT", cfg.Replicas, cfg.WaitTimeout.Milliseconds())
+	}
 	stream, err := template.Parse(cfg.Stream)
-	return &Sink{cfg: cfg, stream: stream, xadd: xadd, options: *o, log: log}, err
+	return &Sink{cfg: cfg, stream: stream, xadd: xadd, wait: wait, options: *o, log: cfg.TLS.Warned(log)}, err
 }
-
-// bufferSize is that of a pipeline's connection in the client library.
-const bufferSize = redis.DefaultPipelineBufferSize
 
 // fieldPayload is the payload's field. No header may have this name.
 const fieldPayload = "payload"
@@ -114,7 +112,7 @@ func (s *Sink) Send(ctx context.Context, msgs []penstock.Message) []error {
 
 // send reports whether the line can no longer be used.
 func (s *Sink) send(ctx context.Context, l *line, msgs []penstock.Message, errs []error) (broken bool) {
-	limit, err := l.limit(ctx)
+	limit, err := s.limit(ctx, l)
 	if err != nil {
 		copy(errs, driver.SendError(msgs, s.explain(ctx, err)))
 		return true
@@ -129,25 +127,22 @@ func (s *Sink) send(ctx context.Context, l *line, msgs []penstock.Message, errs 
 			_ = pipe.Process(ctx, added[i]) // only notes it
 		}
 	}
-	if pipe.Len() == 0 {
-		return false
+	var waited *redis.Cmd
+	if s.wait != nil && pipe.Len() > 0 {
+		waited = pipe.Do(ctx, s.wait...) // on the same connection, whose writes it is about
 	}
-	// On the same connection: WAIT is about the writes of the connection that asks.
-	waited := s.wait(ctx, pipe)
 	_, failed := pipe.Exec(ctx)
 	var held error
 	if waited != nil {
 		held, broken = s.judgeWait(ctx, waited, failed), stale(waited.Err())
 	}
 	for i, cmd := range added {
-		if cmd == nil {
-			continue
-		}
-		switch id, err := cmd.Result(); {
-		case err != nil:
-			errs[i] = s.verdict(ctx, &msgs[i], err)
-			broken = broken || stale(err)
-		case id == "": // a login that is refused sets no command's error
+		switch {
+		case cmd == nil: // the message is refused already
+		case cmd.Err() != nil:
+			errs[i] = s.verdict(ctx, &msgs[i], cmd.Err())
+			broken = broken || stale(cmd.Err())
+		case cmd.Val() == "": // a login that is refused sets no command's error
 			errs[i], broken = s.explain(ctx, cmp.Or(failed, errNoAnswer)), true
 		default:
 			errs[i] = held
@@ -157,35 +152,21 @@ func (s *Sink) send(ctx context.Context, l *line, msgs []penstock.Message, errs 
 }
 
 // command is XADD with its arguments.
-func (s *Sink) command(c *commands, m *penstock.Message, limit int64) ([]any, error) {
+func (s *Sink) command(c *commands, m *penstock.Message, limit int) ([]any, error) {
 	stream, err := s.stream.Execute(m)
-	if err != nil {
+	_, taken := m.Headers[fieldPayload]
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if stream == "" {
+	case stream == "":
 		return nil, penstock.Permanent(penstock.WithHint(fmt.Errorf("the name of the stream is empty"), "publish with a topic, or change the template stream"))
-	}
-	if len(m.Payload) > int(limit) {
+	case len(m.Payload) > limit:
 		return nil, penstock.Permanent(penstock.WithHint(fmt.Errorf("the payload is %d bytes, more than the server's proto-max-bulk-len (%d)", len(m.Payload), limit),
 			"raise it on the server, or set claim_check, which sends a reference"))
-	}
-	if _, taken := m.Headers[fieldPayload]; taken {
+	case taken:
 		return nil, penstock.Permanent(penstock.WithHint(fmt.Errorf("a header has the name %q, which is the payload's field", fieldPayload), "give it another name"))
 	}
 	return c.add(m, stream, s.xadd), nil
-}
-
-// wait makes the requests that cfg requires in addition to the server's answer, or returns nil if
-// there are none.
-func (s *Sink) wait(ctx context.Context, pipe redis.Pipeliner) *redis.Cmd {
-	ms := s.cfg.WaitTimeout.Milliseconds()
-	switch {
-	case s.cfg.Fsync:
-		return pipe.Do(ctx, "WAITAOF", 1, s.cfg.Replicas, ms)
-	case s.cfg.Replicas > 0:
-		return pipe.Do(ctx, "WAIT", s.cfg.Replicas, ms)
-	}
-	return nil
 }
 
 // judgeWait returns nil if the number of copies that cfg requires has the messages.
@@ -220,18 +201,14 @@ func reach(ctx context.Context, c Config, log *slog.Logger) error {
 		return err
 	}
 	defer s.Close(ctx)
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
-	defer cancel()
 	s.pool.Use(ctx, s.newLine, func(l *line) (broken bool) {
-		var role []any
-		role, err = l.client.Do(ctx, "ROLE").Slice()
-		if len(role) > 0 && role[0] != "master" {
-			err = errReplica
+		if _, err = s.limit(ctx, l); err == nil && l.replica {
+			err = errors.New("READONLY it is a replica")
 		}
-		return false
+		return err != nil
 	})
-	if err != nil && !refused(err) { // who may only write may not ask
-		return s.explain(ctx, err)
+	if err != nil {
+		err = s.explain(ctx, err)
 	}
-	return nil
+	return err
 }

@@ -82,12 +82,7 @@ func Open(cfg Config, log *slog.Logger) (*Sink, error) {
 		s.signer = newSigner(keys)
 	}
 	s.request = &http.Request{Method: cfg.Method, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Host: s.endpoint.base.Host}
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	if cfg.TLS.DangerouslySkipCertificateCheck {
-		log.Warn("tls.dangerously_skip_certificate_check is set: anyone on the network can pose as the endpoint")
-	}
+	log = cfg.TLS.Warned(log)
 	if s.endpoint.base.Scheme == "http" {
 		log.Warn("messages and credentials go to the webhook's endpoint unencrypted; write https:// unless the network is trusted", "host", s.endpoint.base.Host)
 	}
