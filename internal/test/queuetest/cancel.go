@@ -20,8 +20,7 @@ var cancelCases = []testCase{
 // cancel cancels jobs and fails the test unless there were want.
 func (e *env) cancel(want int, ids ...int64) {
 	e.Helper()
-	n, err := e.Store.CancelJobs(e.ctx, queue, ids...)
-	e.Must(err, "CancelJobs")
+	n := suite.Get(e.Store.CancelJobs(e.ctx, queue, ids...)).Must(e, "CancelJobs")
 	if n != want {
 		e.Fatalf("CancelJobs of %d says there were %d, want %d", ids, n, want)
 	}
@@ -70,13 +69,11 @@ func cancelRevived(e *env) {
 	for _, j := range e.want("a0", "a1", "a2") {
 		e.Must(e.q.DeadLetter(e.ctx, j.Lease, "x"), "DeadLetter")
 	}
-	_, err := e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue})
-	e.Must(err, "RetryDeadJobs")
+	suite.Get(e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue})).Must(e, "RetryDeadJobs")
 	e.cancel(1, ids[0])
 	claimed := e.want("a1", "a2")
 	e.cancel(1, ids[1])
-	held, err := e.q.Ack(e.ctx, leases(claimed)...)
-	e.Must(err, "Ack")
+	held := suite.Get(e.q.Ack(e.ctx, leases(claimed)...)).Must(e, "Ack")
 	e.sameLeases("Ack after CancelJobs", held, claimed[1:])
 	e.maintain()
 	e.want()

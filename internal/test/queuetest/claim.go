@@ -50,11 +50,9 @@ func emptyQueue(e *env) {
 	e.want()
 	e.maintain()
 	e.want()
-	held, err := e.q.Ack(e.ctx)
-	e.Must(err, "Ack of nothing")
+	held := suite.Get(e.q.Ack(e.ctx)).Must(e, "Ack of nothing")
 	e.sameLeases("Ack of nothing", held, nil)
-	held, err = e.q.Extend(e.ctx, time.Second)
-	e.Must(err, "Extend of nothing")
+	held = suite.Get(e.q.Extend(e.ctx, time.Second)).Must(e, "Extend of nothing")
 	e.sameLeases("Extend of nothing", held, nil)
 	e.enqueue()
 	e.want()
@@ -138,8 +136,7 @@ func releaseForAWhile(e *env) {
 	claimed := e.want("k0", "a")
 	for attempt := range 2 {
 		start := time.Now()
-		held, err := e.q.(driver.Releaser).Release(e.ctx, while, leases(claimed)...)
-		e.Must(err, "Release for a while")
+		held := suite.Get(e.q.(driver.Releaser).Release(e.ctx, while, leases(claimed)...)).Must(e, "Release for a while")
 		e.sameLeases("Release for a while", held, claimed)
 		claimed = e.collect("a", "k0")
 		if took := time.Since(start); took < while/2 {
@@ -153,8 +150,7 @@ func releaseForAWhile(e *env) {
 		}
 		claimed = e.collect("a", "k0")
 	}
-	held, err := e.q.(driver.Releaser).Release(e.ctx, suite.LongLease, leases(claimed)...)
-	e.Must(err, "Release for long")
+	held := suite.Get(e.q.(driver.Releaser).Release(e.ctx, suite.LongLease, leases(claimed)...)).Must(e, "Release for long")
 	e.sameLeases("Release for long", held, claimed)
 	e.maintain()
 	e.want()

@@ -62,8 +62,7 @@ func (e *env) maintain() {
 // enqueue returns the ids.
 func (e *env) enqueue(jobs ...penstock.NewJob) []int64 {
 	e.Helper()
-	made, err := e.q.Enqueue(e.ctx, jobs...)
-	e.Must(err, "Enqueue")
+	made := suite.Get(e.q.Enqueue(e.ctx, jobs...)).Must(e, "Enqueue")
 	if len(made) != len(jobs) {
 		e.Fatalf("Enqueue of %d jobs returned %d ids", len(jobs), len(made))
 	}
@@ -89,8 +88,7 @@ func (e *env) claimAs(c driver.Claim) []penstock.Job {
 	if c.Lease == 0 {
 		c.Lease = suite.LongLease
 	}
-	jobs, err := e.q.Claim(e.ctx, c)
-	e.Must(err, "Claim")
+	jobs := suite.Get(e.q.Claim(e.ctx, c)).Must(e, "Claim")
 	if len(jobs) > c.Jobs {
 		e.Fatalf("a Claim of %d jobs returned %d", c.Jobs, len(jobs))
 	}
@@ -133,8 +131,7 @@ func (e *env) collect(payloads ...string) []penstock.Job {
 
 func (e *env) ack(jobs ...penstock.Job) {
 	e.Helper()
-	held, err := e.q.Ack(e.ctx, leases(jobs)...)
-	e.Must(err, "Ack")
+	held := suite.Get(e.q.Ack(e.ctx, leases(jobs)...)).Must(e, "Ack")
 	e.sameLeases("Ack", held, jobs)
 }
 
@@ -151,8 +148,7 @@ func (e *env) sameLeases(what string, held []int64, jobs []penstock.Job) {
 // retry gives a job back and fails the test unless it will run again.
 func (e *env) retry(job penstock.Job, after time.Duration, reason string) {
 	e.Helper()
-	dead, err := e.q.Retry(e.ctx, job.Lease, after, reason)
-	e.Must(err, "Retry")
+	dead := suite.Get(e.q.Retry(e.ctx, job.Lease, after, reason)).Must(e, "Retry")
 	if dead {
 		e.Fatalf("Retry of attempt %d made a dead letter", job.Attempt)
 	}
@@ -170,8 +166,7 @@ func (e *env) status() admin.QueueStatus {
 
 func (e *env) statusOf(name string) admin.QueueStatus {
 	e.Helper()
-	all, err := e.Store.QueueStatus(e.ctx)
-	e.Must(err, "QueueStatus")
+	all := suite.Get(e.Store.QueueStatus(e.ctx)).Must(e, "QueueStatus")
 	i := slices.IndexFunc(all, func(s admin.QueueStatus) bool { return s.Queue == name })
 	if i < 0 {
 		e.Fatalf("QueueStatus does not have the queue %q", name)
@@ -182,8 +177,7 @@ func (e *env) statusOf(name string) admin.QueueStatus {
 func (e *env) deadJobs(q admin.DeadJobQuery) []admin.DeadJob {
 	e.Helper()
 	q.Queue = queue
-	dead, err := e.Store.DeadJobs(e.ctx, q)
-	e.Must(err, "DeadJobs")
+	dead := suite.Get(e.Store.DeadJobs(e.ctx, q)).Must(e, "DeadJobs")
 	return dead
 }
 
@@ -197,8 +191,7 @@ func (e *env) begin() tx {
 
 func (t tx) enqueue(jobs ...penstock.NewJob) []int64 {
 	t.Helper()
-	made, err := t.Tx.Enqueue(t.Context(), queue, jobs...)
-	t.Must(err, "Enqueue in a transaction")
+	made := suite.Get(t.Tx.Enqueue(t.Context(), queue, jobs...)).Must(t, "Enqueue in a transaction")
 	return idsOf(made)
 }
 

@@ -91,8 +91,7 @@ func forwardRefuses(e *env) {
 	e.BadField("Forward of what is read along", s.Forward(e.ctx, driver.Subscribe{Outbox: outbox, Ephemeral: true}, queue), "")
 	held := forwarded
 	held.Lease = suite.LongLease
-	src, err := s.Subscribe(e.ctx, held)
-	e.Must(err, "Subscribe")
+	src := suite.Get(s.Subscribe(e.ctx, held)).Must(e, "Subscribe")
 	e.MustBe(s.Forward(e.ctx, forwarded, queue), penstock.ErrHeld, "Forward of what another one has")
 	e.Must(src.Close(e.ctx), "Close")
 }

@@ -48,8 +48,7 @@ func (e *env) finder(q driver.Queue) driver.GroupFinder {
 
 func (e *env) readyGroups(groups []string, behind string, most int) []string {
 	e.Helper()
-	found, err := e.finder(e.q).ReadyGroups(e.ctx, groups, behind, most)
-	e.Must(err, "ReadyGroups")
+	found := suite.Get(e.finder(e.q).ReadyGroups(e.ctx, groups, behind, most)).Must(e, "ReadyGroups")
 	return found
 }
 
@@ -217,8 +216,7 @@ func groupsOverTheLimit(e *env) {
 // groupStatus reads the groups without their ages, which it checks.
 func (e *env) groupStatus(after string, most int) map[string]admin.GroupStatus {
 	e.Helper()
-	all, err := e.Store.QueueGroups(e.ctx, queue, after, most)
-	e.Must(err, "QueueGroups")
+	all := suite.Get(e.Store.QueueGroups(e.ctx, queue, after, most)).Must(e, "QueueGroups")
 	found := map[string]admin.GroupStatus{}
 	for i, g := range all {
 		if i > 0 && all[i-1].Group >= g.Group {
@@ -293,8 +291,7 @@ func groupsPaged(e *env) {
 	}{
 		{"", 2, []string{"", "a"}}, {"a", 2, []string{"b", "c"}}, {"aa", 10, []string{"b", "c", "d"}}, {"c", 2, []string{"d"}}, {"d", 2, nil},
 	} {
-		all, err := e.Store.QueueGroups(e.ctx, queue, page.after, page.most)
-		e.Must(err, "QueueGroups")
+		all := suite.Get(e.Store.QueueGroups(e.ctx, queue, page.after, page.most)).Must(e, "QueueGroups")
 		var got []string
 		for _, g := range all {
 			got = append(got, g.Group)

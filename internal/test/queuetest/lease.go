@@ -108,8 +108,7 @@ func extendKeeps(e *env) {
 func extendShortens(e *env) {
 	e.enqueue(job("a"))
 	claimed := e.want("a")
-	held, err := e.q.Extend(e.ctx, time.Millisecond, claimed[0].Lease)
-	e.Must(err, "Extend")
+	held := suite.Get(e.q.Extend(e.ctx, time.Millisecond, claimed[0].Lease)).Must(e, "Extend")
 	e.sameLeases("Extend", held, claimed)
 	e.ack(e.collect("a")...)
 }
@@ -167,10 +166,8 @@ func readsEach(e *env) {
 		e.enqueue(batch...)
 		e.enqueue(batch...)
 		claimed := e.claim(n)
-		_, err := e.q.Extend(e.ctx, suite.LongLease, leases(claimed)...)
-		e.Must(err, "Extend")
-		_, err = e.q.(driver.Releaser).Release(e.ctx, 0, leases(claimed)...)
-		e.Must(err, "Release")
+		suite.Get(e.q.Extend(e.ctx, suite.LongLease, leases(claimed)...)).Must(e, "Extend")
+		suite.Get(e.q.(driver.Releaser).Release(e.ctx, 0, leases(claimed)...)).Must(e, "Release")
 		e.ack(e.claim(n / 2)...)
 		claimed = nil
 		for range 10 {

@@ -42,8 +42,7 @@ func maintainBounded(e *env) {
 	})
 	if r, ok := e.q.(driver.Releaser); ok {
 		claimed(many, suite.LongLease, func(jobs []penstock.Job) {
-			_, err := r.Release(e.ctx, 24*time.Hour, leases(jobs)...)
-			e.Must(err, "Release")
+			suite.Get(r.Release(e.ctx, 24*time.Hour, leases(jobs)...)).Must(e, "Release")
 		})
 	}
 	e.set(penstock.QueueSettings{MaxAttempts: new(1)})

@@ -70,8 +70,7 @@ func (e *env) hold(group string, d time.Duration, reason string) {
 // allPolicies lists the policies, without the times until which groups are held.
 func (e *env) allPolicies(after string, most int) []admin.GroupPolicy {
 	e.Helper()
-	all, err := e.policies().GroupPolicies(e.ctx, queue, after, most)
-	e.Must(err, "GroupPolicies")
+	all := suite.Get(e.policies().GroupPolicies(e.ctx, queue, after, most)).Must(e, "GroupPolicies")
 	for i := range all {
 		if all[i].Reason != "" && all[i].Until.IsZero() {
 			e.Errorf("the group %q is held for %q, and until no time", all[i].Group, all[i].Reason)
@@ -203,18 +202,15 @@ func policyLimit(e *env) {
 	running := e.claimOf("a", 3)
 	e.same(running, "a7")
 	if r, ok := e.q.(driver.Releaser); ok {
-		_, err := r.Release(e.ctx, time.Hour, running[0].Lease)
-		e.Must(err, "Release")
+		suite.Get(r.Release(e.ctx, time.Hour, running[0].Lease)).Must(e, "Release")
 	} else {
 		e.ack(running[0])
 	}
 	running = e.claimOf("a", 3)
 	e.same(running, "a8")
-	_, err := e.q.Extend(e.ctx, suite.LongLease, running[0].Lease)
-	e.Must(err, "Extend")
+	suite.Get(e.q.Extend(e.ctx, suite.LongLease, running[0].Lease)).Must(e, "Extend")
 	e.same(e.claimOf("a", 3))
-	_, err = e.q.Extend(e.ctx, time.Millisecond, running[0].Lease) // as if its worker had died
-	e.Must(err, "Extend")
+	suite.Get(e.q.Extend(e.ctx, time.Millisecond, running[0].Lease)).Must(e, "Extend") // as if its worker had died
 	e.eventually("the lease ends, and makes room", func() bool {
 		got := e.claimOf("a", 3)
 		if len(got) > 1 || len(got) == 1 && got[0].Attempt > 2 {

@@ -7,6 +7,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -51,8 +52,7 @@ func (e *env) churn() {
 		s := e.status()
 		return len(claimed) == 0 && s.Ready+s.Running+s.Delayed+s.Waiting == 0
 	})
-	_, err := e.Store.DiscardDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue})
-	e.Must(err, "DiscardDeadJobs")
+	suite.Get(e.Store.DiscardDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue})).Must(e, "DiscardDeadJobs")
 }
 
 func (e *env) floor() int64 {

@@ -8,6 +8,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 var retryCases = []testCase{
@@ -78,8 +79,7 @@ func retryLast(e *env) {
 	e.enqueue(job("a"))
 	for attempt := 1; attempt <= 3; attempt++ {
 		j := e.collect("a")[0]
-		dead, err := e.q.Retry(e.ctx, j.Lease, 0, fmt.Sprint("reason ", attempt))
-		e.Must(err, "Retry")
+		dead := suite.Get(e.q.Retry(e.ctx, j.Lease, 0, fmt.Sprint("reason ", attempt))).Must(e, "Retry")
 		if dead != (attempt == 3) {
 			e.Fatalf("Retry of attempt %d of 3 says dead = %v", attempt, dead)
 		}

@@ -35,8 +35,7 @@ func (e *env) schedule(s penstock.Schedule) {
 
 func (e *env) schedules() []penstock.Schedule {
 	e.Helper()
-	all, err := e.Store.Schedules(e.ctx, queue)
-	e.Must(err, "Schedules")
+	all := suite.Get(e.Store.Schedules(e.ctx, queue)).Must(e, "Schedules")
 	return all
 }
 

@@ -60,13 +60,11 @@ func scheduleRunNow(e *env) {
 	e.schedule(set)
 	e.Must(e.Store.PauseSchedule(e.ctx, queue, "s"), "PauseSchedule")
 	next := e.schedules()[0].Next
-	made, err := e.Store.RunSchedule(e.ctx, queue, "s")
-	e.Must(err, "RunSchedule")
+	made := suite.Get(e.Store.RunSchedule(e.ctx, queue, "s")).Must(e, "RunSchedule")
 	if s := e.schedules()[0]; made.Deduplicated || s.LastJob != made.ID || !s.Next.Equal(next) || !s.Paused {
 		e.Errorf("RunSchedule returned %+v, and the schedule is %+v", made, s)
 	}
-	again, err := e.Store.RunSchedule(e.ctx, queue, "s")
-	e.Must(err, "RunSchedule of a duplicate")
+	again := suite.Get(e.Store.RunSchedule(e.ctx, queue, "s")).Must(e, "RunSchedule of a duplicate")
 	if !again.Deduplicated || again.ID != made.ID {
 		e.Errorf("RunSchedule of a duplicate returned %+v, want the job %d", again, made.ID)
 	}
@@ -77,8 +75,7 @@ func scheduleRunNow(e *env) {
 	}
 	set.Job = job("s") // overlaps the first
 	e.schedule(set)
-	_, err = e.Store.RunSchedule(e.ctx, queue, "s")
-	e.Must(err, "RunSchedule while the last job runs")
+	suite.Get(e.Store.RunSchedule(e.ctx, queue, "s")).Must(e, "RunSchedule while the last job runs")
 	e.ack(e.want("s")...)
 	e.ack(jobs...)
 }

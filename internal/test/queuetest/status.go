@@ -52,8 +52,7 @@ func statusSorted(e *env) {
 	for _, name := range []string{"z", "B", "ä", "a"} {
 		e.Must(e.Store.CreateQueue(e.ctx, name, penstock.LIFO), "CreateQueue")
 	}
-	all, err := e.Store.QueueStatus(e.ctx)
-	e.Must(err, "QueueStatus")
+	all := suite.Get(e.Store.QueueStatus(e.ctx)).Must(e, "QueueStatus")
 	var got []string
 	for _, s := range all {
 		got = append(got, s.Queue)
@@ -91,8 +90,7 @@ func statusNamed(e *env) {
 	}
 	for how, status := range read {
 		for _, names := range [][]string{{queue}, {"none"}, {"other", queue}, nil} {
-			all, err := status(names...)
-			e.Must(err, how)
+			all := suite.Get(status(names...)).Must(e, how)
 			var got []string
 			for _, s := range all {
 				got = append(got, s.Queue)
@@ -118,8 +116,7 @@ func statusUpTo(e *env) {
 	e.enqueue(jobs("a", 20)...)
 	e.enqueue(keyed("k", "k0"), keyed("k", "k1"), after(time.Hour, "delayed"))
 	for most, want := range map[int][]string{1: {"dead_letters", "delayed", "ready", "waiting"}, 5: {"ready"}, 100: nil} {
-		all, err := counter.QueueStatusUpTo(e.ctx, most)
-		e.Must(err, "QueueStatusUpTo")
+		all := suite.Get(counter.QueueStatusUpTo(e.ctx, most)).Must(e, "QueueStatusUpTo")
 		s := all[0]
 		got := slices.Sorted(slices.Values(s.AtLeast))
 		if figures := [3]int64{s.Ready, s.Delayed, s.DeadLetters}; !slices.Equal(got, want) || figures != [3]int64{min(21, int64(most)), 1, 1} {
@@ -129,8 +126,7 @@ func statusUpTo(e *env) {
 	if e.Reads != nil {
 		reads := func() float64 {
 			before := e.Reads(e)
-			_, err := counter.QueueStatusUpTo(e.ctx, 10)
-			e.Must(err, "QueueStatusUpTo")
+			suite.Get(counter.QueueStatusUpTo(e.ctx, 10)).Must(e, "QueueStatusUpTo")
 			return e.Reads(e) - before
 		}
 		more := func(n int) {
@@ -148,8 +144,7 @@ func statusUpTo(e *env) {
 	if !ok {
 		return // one on plain tables
 	}
-	got, err := causes.DeadJobCauses(e.ctx, admin.DeadJobQuery{Queue: queue})
-	e.Must(err, "DeadJobCauses")
+	got := suite.Get(causes.DeadJobCauses(e.ctx, admin.DeadJobQuery{Queue: queue})).Must(e, "DeadJobCauses")
 	if len(got) != 1 || got[0].Letters != 1 || got[0].Error != "x" || got[0].First.IsZero() || !got[0].First.Equal(got[0].Last) {
 		e.Errorf("the causes are %+v", got)
 	}

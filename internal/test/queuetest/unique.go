@@ -50,8 +50,7 @@ func replacing(key, payload string) penstock.NewJob {
 // twin enqueues a job that must be a duplicate of the one with the id, or, of 0, none.
 func (e *env) twin(what string, id int64, j penstock.NewJob) int64 {
 	e.Helper()
-	made, err := e.q.Enqueue(e.ctx, j)
-	e.Must(err, "Enqueue")
+	made := suite.Get(e.q.Enqueue(e.ctx, j)).Must(e, "Enqueue")
 	if made[0].Deduplicated != (id != 0) || id != 0 && made[0].ID != id {
 		e.Fatalf("%s: got %+v, want a duplicate of %d (0: a new job)", what, made[0], id)
 	}
@@ -69,8 +68,7 @@ func uniqueUntilItEnds(e *env) {
 	e.twin("while it runs", id, unique("u", "b"))
 	e.retry(first[0], time.Hour, "later")
 	e.twin("while it waits to be tried again", id, unique("u", "b"))
-	_, err := e.Store.CancelJobs(e.ctx, queue, id)
-	e.Must(err, "CancelJobs")
+	suite.Get(e.Store.CancelJobs(e.ctx, queue, id)).Must(e, "CancelJobs")
 	e.twin("after a cancel", 0, unique("u", "c"))
 	e.ack(e.collect("c")...)
 	e.twin("after an ack", 0, unique("u", "d"))
@@ -81,11 +79,9 @@ func uniqueUntilItEnds(e *env) {
 	e.twin("while it is delayed", id, unique("u", "f"))
 	e.want()
 	if e.features.Release {
-		_, err = e.Store.CancelJobs(e.ctx, queue, id)
-		e.Must(err, "CancelJobs")
+		suite.Get(e.Store.CancelJobs(e.ctx, queue, id)).Must(e, "CancelJobs")
 		id = e.twin("after another cancel", 0, unique("u", "g"))
-		_, err = e.q.(driver.Releaser).Release(e.ctx, time.Hour, e.collect("g")[0].Lease)
-		e.Must(err, "Release")
+		suite.Get(e.q.(driver.Releaser).Release(e.ctx, time.Hour, e.collect("g")[0].Lease)).Must(e, "Release")
 		e.twin("after a release", id, unique("u", "h"))
 	}
 }

@@ -98,8 +98,7 @@ func (w *walk) commit(t *tracked) {
 
 func (w *walk) enqueueSome() {
 	batch := w.make()
-	made, err := w.queue().Enqueue(w.ctx, batch...)
-	w.Must(err, "Enqueue")
+	made := suite.Get(w.queue().Enqueue(w.ctx, batch...)).Must(w, "Enqueue")
 	w.track(idsOf(made), batch, ready)
 }
 
@@ -145,10 +144,8 @@ func (w *walk) claimSome(as fate, lease time.Duration) {
 
 func (w *walk) claimGroup(group string, n int, as fate, lease time.Duration) []penstock.Job {
 	w.Helper()
-	listed, err := w.finder(w.queue()).ReadyGroups(w.ctx, nil, groupNames[w.rnd.IntN(2)], 100)
-	w.Must(err, "ReadyGroups")
-	jobs, err := w.queue().Claim(w.ctx, driver.Claim{Group: group, Jobs: n, Lease: lease})
-	w.Must(err, "Claim")
+	listed := suite.Get(w.finder(w.queue()).ReadyGroups(w.ctx, nil, groupNames[w.rnd.IntN(2)], 100)).Must(w, "ReadyGroups")
+	jobs := suite.Get(w.queue().Claim(w.ctx, driver.Claim{Group: group, Jobs: n, Lease: lease})).Must(w, "Claim")
 	for _, j := range jobs { // what is due, or waits for a key, may have become ready in between
 		if t := w.byID[j.ID]; t != nil && t.fate == ready && !t.moved && t.job.Key == "" && !slices.Contains(listed, group) {
 			w.wrong(fmt.Sprintf("job %d was claimed, and the ready groups were %q", t.id, listed), t)
@@ -180,8 +177,7 @@ func (w *walk) settleOne(t *tracked, f func(*tracked) bool) {
 }
 
 func (w *walk) ackOne(t *tracked) bool {
-	leases, err := w.queue().Ack(w.ctx, t.lease)
-	w.Must(err, "Ack")
+	leases := suite.Get(w.queue().Ack(w.ctx, t.lease)).Must(w, "Ack")
 	if len(leases) == 1 {
 		t.begun = false
 		t.note(w.step, string(ended))
@@ -218,8 +214,7 @@ func (w *walk) deadLetterOne(t *tracked) bool {
 }
 
 func (w *walk) extendOne(t *tracked) bool {
-	leases, err := w.queue().Extend(w.ctx, suite.LongLease, t.lease)
-	w.Must(err, "Extend")
+	leases := suite.Get(w.queue().Extend(w.ctx, suite.LongLease, t.lease)).Must(w, "Extend")
 	if len(leases) == 1 {
 		t.note(w.step, string(held))
 	}
@@ -234,8 +229,7 @@ func (w *walk) cancelSome() {
 			chosen, ids = append(chosen, t), append(ids, t.id)
 		}
 	}
-	n, err := w.store().CancelJobs(w.ctx, queue, ids...)
-	w.Must(err, "CancelJobs")
+	n := suite.Get(w.store().CancelJobs(w.ctx, queue, ids...)).Must(w, "CancelJobs")
 	if n != len(chosen) {
 		w.wrong(fmt.Sprintf("CancelJobs of %d says %d, want %d", ids, n, len(ids)), chosen...)
 	}
@@ -261,8 +255,7 @@ func (w *walk) deadSome() {
 	if w.rnd.IntN(3) == 0 {
 		f, what, then = w.store().DiscardDeadJobs, "DiscardDeadJobs", withdrawn
 	}
-	n, err := f(w.ctx, q)
-	w.Must(err, what)
+	n := suite.Get(f(w.ctx, q)).Must(w, what)
 	if n != len(chosen) {
 		w.wrong(fmt.Sprintf("%s of %d says %d, want %d", what, q.IDs, n, len(chosen)), chosen...)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -30,8 +31,7 @@ var deadLetterCases = []testCase{
 // deadLetters lists those of r's subscription.
 func (e *env) deadLetters(r *reader) []admin.DeadLetter {
 	e.Helper()
-	deadLetters, err := e.Store.DeadLetters(e.ctx, query(r.req))
-	e.Must(err, "DeadLetters")
+	deadLetters := suite.Get(e.Store.DeadLetters(e.ctx, query(r.req))).Must(e, "DeadLetters")
 	return deadLetters
 }
 
@@ -48,8 +48,7 @@ func (e *env) wantDeadLetters(r *reader, n int) []admin.DeadLetter {
 // retryDead sends back n dead letters of those that q asks for, discardDead deletes n.
 func (e *env) retryDead(q admin.DeadLetterQuery, n int) {
 	e.Helper()
-	got, err := e.Store.RetryDeadLetters(e.ctx, q)
-	e.Must(err, "RetryDeadLetters")
+	got := suite.Get(e.Store.RetryDeadLetters(e.ctx, q)).Must(e, "RetryDeadLetters")
 	if got != n {
 		e.Fatalf("RetryDeadLetters of %+v sent %d back, want %d", q, got, n)
 	}
@@ -57,8 +56,7 @@ func (e *env) retryDead(q admin.DeadLetterQuery, n int) {
 
 func (e *env) discardDead(q admin.DeadLetterQuery, n int) {
 	e.Helper()
-	got, err := e.Store.DiscardDeadLetters(e.ctx, q)
-	e.Must(err, "DiscardDeadLetters")
+	got := suite.Get(e.Store.DiscardDeadLetters(e.ctx, q)).Must(e, "DiscardDeadLetters")
 	if got != n {
 		e.Fatalf("DiscardDeadLetters of %+v deleted %d, want %d", q, got, n)
 	}
@@ -120,8 +118,7 @@ func deadLettersListed(e *env) {
 	}
 	q := query(r.req)
 	q.Limit = 2
-	some, err := e.Store.DeadLetters(e.ctx, q)
-	e.Must(err, "DeadLetters")
+	some := suite.Get(e.Store.DeadLetters(e.ctx, q)).Must(e, "DeadLetters")
 	if len(some) != 2 || some[0].Message.ID != deadLetters[0].Message.ID || some[1].Message.ID != deadLetters[1].Message.ID {
 		e.Errorf("with a limit of 2 there are %d, want the two oldest", len(some))
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -63,8 +64,7 @@ func (e *env) ask(q admin.DeadLetterQuery, all []admin.DeadLetter) {
 			want = append(want, l.Message.ID)
 		}
 	}
-	got, err := e.Store.DeadLetters(e.ctx, q)
-	e.Must(err, "DeadLetters")
+	got := suite.Get(e.Store.DeadLetters(e.ctx, q)).Must(e, "DeadLetters")
 	var ids []string
 	for _, l := range got {
 		ids = append(ids, l.Message.ID)
@@ -136,8 +136,7 @@ func queryPages(e *env) {
 	q.Limit = 3
 	var got []admin.DeadLetter
 	for {
-		page, err := e.Store.DeadLetters(e.ctx, q)
-		e.Must(err, "DeadLetters")
+		page := suite.Get(e.Store.DeadLetters(e.ctx, q)).Must(e, "DeadLetters")
 		if len(page) == 0 {
 			break
 		}
@@ -157,8 +156,7 @@ func retryByQuery(e *env) {
 			q = query(r.req)
 			q.Limit = 2
 		}
-		chosen, err := e.Store.DeadLetters(e.ctx, q)
-		e.Must(err, "DeadLetters")
+		chosen := suite.Get(e.Store.DeadLetters(e.ctx, q)).Must(e, "DeadLetters")
 		e.retryDead(q, len(chosen))
 		all = e.without(r, all, chosen)
 		c := &carrier{e: e, r: r, limit: plenty}
@@ -173,15 +171,13 @@ func discardByQuery(e *env) {
 	r, all := e.someDeadLetters()
 	for len(all) > 0 {
 		q := randomQuery(rnd, r, all)
-		chosen, err := e.Store.DeadLetters(e.ctx, q)
-		e.Must(err, "DeadLetters")
+		chosen := suite.Get(e.Store.DeadLetters(e.ctx, q)).Must(e, "DeadLetters")
 		e.discardDead(q, len(chosen))
 		all = e.without(r, all, chosen)
 		if n := e.subscriptionStatus(r.req).DeadLetters; n != int64(len(all)) {
 			e.Errorf("status shows %d dead letters, want %d", n, len(all))
 		}
-		n, err := e.Store.DiscardDeadLetters(e.ctx, q)
-		e.Must(err, "DiscardDeadLetters again")
+		n := suite.Get(e.Store.DiscardDeadLetters(e.ctx, q)).Must(e, "DiscardDeadLetters again")
 		if q.Limit == 0 && n != 0 {
 			e.Errorf("a second DiscardDeadLetters of %+v deleted %d", q, n)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 // take compares a batch with the model, and decides about it.
@@ -289,8 +290,7 @@ func (w *walk) finish() {
 	w.checkDurable()
 	w.calm = true
 	w.restart() // what was decided and not settled is forgotten
-	_, err := w.Store.DiscardDeadLetters(w.ctx, query(w.r.req))
-	w.Must(err, "DiscardDeadLetters")
+	suite.Get(w.Store.DiscardDeadLetters(w.ctx, query(w.r.req))).Must(w, "DiscardDeadLetters")
 	for _, t := range w.all {
 		if t.fate == deadLettered {
 			w.discarded(t)

@@ -41,8 +41,7 @@ func orderWithinOneTransaction(e *env) {
 // row: its id is the lowest and its message must be the last.
 func earlyIdentifier(e *env) {
 	first := e.begin()
-	_, err := first.Tx.Count(e.ctx, "something else")
-	e.Must(err, "Count")
+	suite.Get(first.Tx.Count(e.ctx, "something else")).Must(e, "Count")
 	for want := range int64(3) {
 		t := e.begin()
 		publishCounted(e, t, "k", want+1)
@@ -58,8 +57,7 @@ func earlyIdentifier(e *env) {
 
 func publishCounted(e *env, t tx, key string, want int64) {
 	e.Helper()
-	n, err := t.Tx.Count(e.ctx, key)
-	e.Must(err, "Count")
+	n := suite.Get(t.Tx.Count(e.ctx, key)).Must(e, "Count")
 	if n != want {
 		e.Fatalf("storetest: the harness's Count is %d, want %d", n, want)
 	}

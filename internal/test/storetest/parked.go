@@ -7,6 +7,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 var parkedCases = []testCase{
@@ -354,8 +355,7 @@ func describedLines(e *env) {
 		}
 	}
 	for i := range 4 {
-		some, err := e.Store.ParkedKeys(e.ctx, outbox, r.req.Subscription, i)
-		e.Must(err, "ParkedKeys")
+		some := suite.Get(e.Store.ParkedKeys(e.ctx, outbox, r.req.Subscription, i)).Must(e, "ParkedKeys")
 		if fmt.Sprint(some) != fmt.Sprint(keys[:i]) {
 			e.Errorf("with a limit of %d there are %+v", i, some)
 		}
@@ -365,8 +365,7 @@ func describedLines(e *env) {
 // retryParked asks for attempts as another process would.
 func (e *env) retryParked(r *reader, parked int, keys ...string) {
 	e.Helper()
-	n, err := e.Another(e).RetryParked(e.ctx, outbox, r.req.Subscription, keys...)
-	e.Must(err, "RetryParked")
+	n := suite.Get(e.Another(e).RetryParked(e.ctx, outbox, r.req.Subscription, keys...)).Must(e, "RetryParked")
 	if n != parked {
 		e.Fatalf("RetryParked %q: %d keys, want %d", keys, n, parked)
 	}

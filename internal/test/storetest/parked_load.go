@@ -6,6 +6,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -39,8 +40,7 @@ func manyLines(e *env) {
 		if m.Key == "other" {
 			continue
 		}
-		_, err := fmt.Sscan(string(m.Payload), &i)
-		e.Must(err, "a payload")
+		suite.Get(fmt.Sscan(string(m.Payload), &i)).Must(e, "a payload")
 		if i/keys != next[i%keys] {
 			e.Fatalf("%s came as number %d of %s", m.Payload, next[i%keys], m.Key)
 		}

@@ -50,8 +50,7 @@ func (e *env) subscribe(req driver.Subscribe) *reader {
 func (e *env) subscribeOn(s driver.Store, req driver.Subscribe) *reader {
 	e.Helper()
 	req = e.request(req)
-	src, err := s.Subscribe(e.ctx, req)
-	e.Must(err, "Subscribe")
+	src := suite.Get(s.Subscribe(e.ctx, req)).Must(e, "Subscribe")
 	return e.reader(s, req, src)
 }
 

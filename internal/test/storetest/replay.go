@@ -8,6 +8,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -33,8 +34,7 @@ var replayCases = []testCase{
 func (e *env) replay(r *reader, what admin.Replay, n int) {
 	e.Helper()
 	what.Outbox, what.Subscription = r.req.Outbox, r.req.Subscription
-	got, err := e.Store.Replay(e.ctx, what)
-	e.Must(err, "Replay")
+	got := suite.Get(e.Store.Replay(e.ctx, what)).Must(e, "Replay")
 	if got != int64(n) {
 		e.Fatalf("Replay of %+v has %d messages, want %d", what, got, n)
 	}

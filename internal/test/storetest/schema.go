@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 // versioned is a store that knows the version of its tables.
@@ -46,8 +47,7 @@ func (e *env) wantSchema(hint string, migrates bool, want ...error) {
 }
 
 func schemaOfAnotherVersion(e *env) {
-	version, err := e.Store.(versioned).SchemaVersion(e.ctx)
-	e.Must(err, "SchemaVersion")
+	version := suite.Get(e.Store.(versioned).SchemaVersion(e.ctx)).Must(e, "SchemaVersion")
 	e.SetVersion(e, version-1)
 	e.wantSchema("migrate", true, // by the program's migrate, or anew, where nothing leads on from the version before
 		penstock.ErrOlderSchema, penstock.ErrNotMigrated)

@@ -20,8 +20,7 @@ var statusCases = []testCase{
 
 func (e *env) status() []admin.OutboxStatus {
 	e.Helper()
-	all, err := e.Store.Status(e.ctx)
-	e.Must(err, "Status")
+	all := suite.Get(e.Store.Status(e.ctx)).Must(e, "Status")
 	return all
 }
 
@@ -185,8 +184,7 @@ func statusUpTo(e *env) {
 	e.publish(keyed("k", 0, 20)...)
 	batches := r.drain(plenty)
 	for most, want := range map[int]int64{3: 3, 100: 20} {
-		all, err := counter.StatusUpTo(e.ctx, most)
-		e.Must(err, "StatusUpTo")
+		all := suite.Get(counter.StatusUpTo(e.ctx, most)).Must(e, "StatusUpTo")
 		s := all[0].Subscriptions[0]
 		if more := slices.Contains(s.AtLeast, "backlog"); s.OldestAge <= 0 || more && s.Backlog != want || !more && s.Backlog != 20 {
 			e.Errorf("counted up to %d there are %d messages in the backlog, at least %v, the oldest %s old", most, s.Backlog, s.AtLeast, s.OldestAge)
@@ -197,8 +195,7 @@ func statusUpTo(e *env) {
 		e.Fatal("the store has no DeadLetterCauses")
 	}
 	r.deadLetter("no such exchange", batches...)
-	got, err := causes.DeadLetterCauses(e.ctx, query(r.req))
-	e.Must(err, "DeadLetterCauses")
+	got := suite.Get(causes.DeadLetterCauses(e.ctx, query(r.req))).Must(e, "DeadLetterCauses")
 	if len(got) != 1 || got[0].Letters != 20 || got[0].Error != "no such exchange" || got[0].First.After(got[0].Last) || got[0].First.IsZero() {
 		e.Errorf("the causes are %+v", got)
 	}

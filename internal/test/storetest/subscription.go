@@ -3,6 +3,7 @@ package storetest
 import (
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 var subscriptionCases = []testCase{
@@ -139,8 +140,7 @@ func ephemeralHoldsNothing(e *env) {
 func defaultLease(e *env) {
 	req := e.request(driver.Subscribe{})
 	req.Lease = 0
-	_, err := e.Store.Subscribe(e.ctx, req)
-	e.Must(err, "Subscribe without a lease time")
+	suite.Get(e.Store.Subscribe(e.ctx, req)).Must(e, "Subscribe without a lease time")
 	s := e.subscriptionStatus(req)
 	if s.Holder != req.Holder || s.LeaseUntil.IsZero() {
 		e.Errorf("status shows holder %q until %s, want %q for %s", s.Holder, s.LeaseUntil, req.Holder, driver.DefaultLease)

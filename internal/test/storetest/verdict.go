@@ -7,6 +7,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 const (
@@ -124,8 +125,7 @@ func keyOrderOf(b driver.Batch, i int) driver.KeyOrder {
 
 func (e *env) parkedKeys(r *reader) []admin.ParkedKey {
 	e.Helper()
-	keys, err := e.Store.ParkedKeys(e.ctx, r.req.Outbox, r.req.Subscription, 10_000)
-	e.Must(err, "ParkedKeys")
+	keys := suite.Get(e.Store.ParkedKeys(e.ctx, r.req.Outbox, r.req.Subscription, 10_000)).Must(e, "ParkedKeys")
 	return keys
 }
 

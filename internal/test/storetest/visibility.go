@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"github.com/penstock/penstock/internal/test/suite"
 	"slices"
 
 	"github.com/penstock/penstock"
@@ -160,8 +161,7 @@ func manyLateCommits(e *env) {
 func unrelatedWriter(e *env) {
 	r := e.read()
 	unrelated := e.begin()
-	_, err := unrelated.Tx.Count(e.ctx, "unrelated")
-	e.Must(err, "Count")
+	suite.Get(unrelated.Tx.Count(e.ctx, "unrelated")).Must(e, "Count")
 	for range 3 {
 		e.publish(messages("m", 3)...)
 		r.settle(r.want("m0", "m1", "m2")...)

@@ -238,8 +238,7 @@ func (w *walk) staleSettle() {
 // someDeadLetters picks dead letters.
 func (w *walk) someDeadLetters() (admin.DeadLetterQuery, []*tracked) {
 	q := admin.DeadLetterQuery{Outbox: outbox, Subscription: "sub", Limit: 1 + w.rnd.IntN(10)}
-	deadLetters, err := w.store().DeadLetters(w.ctx, q)
-	w.Must(err, "DeadLetters")
+	deadLetters := suite.Get(w.store().DeadLetters(w.ctx, q)).Must(w, "DeadLetters")
 	var some []*tracked
 	for _, l := range deadLetters {
 		if t := w.byName[l.Message.ID]; t != nil && t.fate == deadLettered && w.rnd.IntN(2) == 0 {
@@ -255,8 +254,7 @@ func (w *walk) retrySome() {
 	if len(some) == 0 {
 		return
 	}
-	n, err := w.store().RetryDeadLetters(w.ctx, q)
-	w.Must(err, "RetryDeadLetters")
+	n := suite.Get(w.store().RetryDeadLetters(w.ctx, q)).Must(w, "RetryDeadLetters")
 	if n != len(some) {
 		w.Fatalf("step %d: RetryDeadLetters sent %d back, want %d", w.step, n, len(some))
 	}
@@ -272,8 +270,7 @@ func (w *walk) discardSome() {
 	if len(some) == 0 {
 		return
 	}
-	n, err := w.store().DiscardDeadLetters(w.ctx, q)
-	w.Must(err, "DiscardDeadLetters")
+	n := suite.Get(w.store().DiscardDeadLetters(w.ctx, q)).Must(w, "DiscardDeadLetters")
 	if n != len(some) {
 		w.Fatalf("step %d: DiscardDeadLetters deleted %d, want %d", w.step, n, len(some))
 	}
@@ -317,8 +314,7 @@ func (w *walk) replaySome() {
 		return
 	}
 	r := admin.Replay{Outbox: outbox, Subscription: "sub", FromSeq: chosen[0].seq, ToSeq: chosen[len(chosen)-1].seq}
-	n, err := w.store().Replay(w.ctx, r)
-	w.Must(err, "Replay")
+	n := suite.Get(w.store().Replay(w.ctx, r)).Must(w, "Replay")
 	want := int64(0)
 	for _, t := range chosen {
 		if t.fate == done {

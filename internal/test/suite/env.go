@@ -45,6 +45,25 @@ func (e *Env) Must(err error, what string) {
 	}
 }
 
+// Got is the result of a call and its error.
+type Got[T any] struct {
+	value T
+	err   error
+}
+
+// Get takes both, as in suite.Get(q.Claim(ctx, c)).Must(e, "Claim").
+func Get[T any](value T, err error) Got[T] { return Got[T]{value, err} }
+
+// Must fails the test on the error, or returns the result.
+func (g Got[T]) Must(e interface {
+	Helper()
+	Must(err error, what string)
+}, what string) T {
+	e.Helper()
+	e.Must(g.err, what)
+	return g.value
+}
+
 // MustBe fails the test unless err is, or wraps, want.
 func (e *Env) MustBe(err, want error, what string) {
 	e.Helper()
