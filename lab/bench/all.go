@@ -68,7 +68,6 @@ RabbitMQ as well (--sink amqp://…). What is missing is left out, and the page 
 		Example: `  bench all --quick --report report
   bench all --database-url postgres://postgres@localhost/postgres --sink amqp://guest:guest@localhost/ --report report
   bench all --run relay --run 'webhook --keys 50' --report report`,
-		Args: terminal.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			chosen, err := choose(only, quick)
 			if err != nil {

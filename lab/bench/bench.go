@@ -135,6 +135,22 @@ func runBench[R any](a *app, cmd *cobra.Command, f benchFlags, table func(io.Wri
 	return table(a.stdout, result)
 }
 
+// measurable is a pointer to the configuration of a measurement.
+type measurable[C any] interface {
+	*C
+	On(measure.Setup)
+}
+
+// measures is the RunE of a measurement that needs nothing but a Setup.
+func measures[C, R any, P measurable[C]](a *app, f *benchFlags, cfg P, table func(io.Writer, R) error, run func(context.Context, C) (R, error)) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, _ []string) error {
+		return runBench(a, cmd, *f, table, func(ctx context.Context, b benchOn) (R, error) {
+			cfg.On(b.setup)
+			return run(ctx, *cfg)
+		})
+	}
+}
+
 // unfinished shows what was measured before the run was interrupted, as JSON: a table would have zeros where nothing was measured.
 func unfinished(ctx context.Context, a *app, f benchFlags, result any) error {
 	text, err := json.Marshal(result)

@@ -36,7 +36,6 @@ themselves, on up to 64 connections (pool_max_conns in the URL), and through a w
 that shares commits; the same on a SQLite file in $TMPDIR.`,
 		Example: `  bench buffering --database-url postgres://postgres@localhost/postgres
   bench buffering --delays 10ms --callers 64 --json`,
-		Args: terminal.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg.Publishes, cfg.Duration = orNegative(cfg.Publishes), orNegative(cfg.Duration)
 			if err := cfg.Validate(); err != nil {

@@ -49,7 +49,6 @@ Penstock must deliver every row once, the late one too: exit code 3 otherwise. W
 the steps over what was deleted.`,
 		Example: `  bench churn --database-url postgres://postgres@localhost/postgres --duration 10m --pin
   bench churn --duration 10m --late 5m --pin --plot churn.svg --json`,
-		Args: terminal.Args(cobra.NoArgs),
 		PreRunE: func(cmd *cobra.Command, args []string) error {
 			if !cmd.Flags().Changed("late") {
 				cfg.Late = min(cfg.Late, cfg.Duration/2)

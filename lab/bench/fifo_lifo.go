@@ -58,7 +58,6 @@ steps over what was deleted, which these do not count.`,
   bench fifo-lifo --arrivals=false --preload 1000000 --duration 2m --json
   bench fifo-lifo --database-url 'mysql://root@localhost/?engine=rocksdb'
   bench fifo-lifo --order lifo --dequeue-rate 100 --duration 1h --preload 6000  # as published`,
-		Args: terminal.Args(cobra.NoArgs),
 		PreRunE: func(*cobra.Command, []string) error {
 			if cfg.Rate < 0 {
 				return terminal.Usage(fmt.Errorf("--rate is %d, expected 0 (unlimited) or more; for no arrivals there is --arrivals=false", cfg.Rate))

@@ -78,8 +78,14 @@ Exit codes:
 	flags.StringVar(&a.profile, "profile", "postgres", "how the database is used: postgres, portable, or auto, which asks the server")
 	flags.StringVar(&a.logLevel, "log-level", "", "debug, info, warn or error (default what the benchmark needs)")
 	flags.StringVar(&a.logFormat, "log-format", "text", "text or json")
-	return terminal.Group(root, relayCommand(a), poisonCommand(a), parkCommand(a), outageCommand(a),
-		fifoLifoCommand(a), tombstonesCommand(a), queueCommand(a), processorCommand(a), churnCommand(a), bufferingCommand(a), webhookCommand(a), overheadCommand(a), allCommand(a))
+	verbs := []*cobra.Command{
+		relayCommand(a), poisonCommand(a), parkCommand(a), outageCommand(a), fifoLifoCommand(a), tombstonesCommand(a), queueCommand(a),
+		processorCommand(a), churnCommand(a), bufferingCommand(a), webhookCommand(a), overheadCommand(a), allCommand(a),
+	}
+	for _, cmd := range verbs {
+		cmd.Args = terminal.Args(cobra.NoArgs)
+	}
+	return terminal.Group(root, verbs...)
 }
 
 // database is that of --database-url or $PENSTOCK_DATABASE_URL in the profile that was asked for, or none.

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"context"
 	"io"
 
 	"github.com/spf13/cobra"
 
-	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/lab/measure"
 )
 
@@ -41,14 +39,10 @@ busy: give more of them.`,
 		Example: `  bench outage --before 5s --outage 10s
   bench outage --database-url postgres://postgres@localhost/postgres --sink amqp://guest:guest@localhost/
   bench outage --rate 5000 --outage 1m --keep-arriving --repeat 3 --json`,
-		Args:    terminal.Args(cobra.NoArgs),
 		PreRunE: valid(&cfg),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			f.conns = cfg.Writers + 4 // the others are for the relay
-			return runBench(a, cmd, f, benchOutageTable, func(ctx context.Context, b benchOn) (measure.OutageResult, error) {
-				cfg.Setup = b.setup
-				return measure.Outage(ctx, cfg)
-			})
+			return measures(a, &f, &cfg, benchOutageTable, measure.Outage)(cmd, args)
 		},
 	}
 	f.register(cmd, &cfg.PayloadBytes)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -24,14 +23,8 @@ can keep jobs that are done, a third line says what work.Run loses by that.
   ratio  observed / alone, the median of the pairs`,
 		Example: `  bench overhead --database-url postgres://postgres@localhost/postgres --sink discard
   bench overhead --database-url postgres://postgres@localhost/postgres --sink amqp://guest:guest@localhost/ --sampled 1 --json`,
-		Args:    terminal.Args(cobra.NoArgs),
 		PreRunE: valid(&cfg),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runBench(a, cmd, f, benchOverheadTable, func(ctx context.Context, b benchOn) (measure.OverheadResult, error) {
-				cfg.Setup = b.setup
-				return measure.MeasureOverhead(ctx, cfg)
-			})
-		},
+		RunE:    measures(a, &f, &cfg, benchOverheadTable, measure.MeasureOverhead),
 	}
 	f.register(cmd, &cfg.PayloadBytes)
 	flags := cmd.Flags()

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -35,14 +34,8 @@ benchmark that is short, as the wait is not what it measures.`,
 		Example: `  bench park
   bench park --database-url postgres://postgres@localhost/postgres --sink amqp://guest:guest@localhost/ --repeat 5
   bench park --messages 10000 --keys 10000 --json`,
-		Args:    terminal.Args(cobra.NoArgs),
 		PreRunE: valid(&cfg),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runBench(a, cmd, f, benchParkTable, func(ctx context.Context, b benchOn) (measure.ParkResult, error) {
-				cfg.Setup = b.setup
-				return measure.Park(ctx, cfg)
-			})
-		},
+		RunE:    measures(a, &f, &cfg, benchParkTable, measure.Park),
 	}
 	f.register(cmd, &cfg.PayloadBytes)
 	f.logLevel = "error" // that the sink refuses is expected here

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"context"
 	"io"
 
 	"github.com/spf13/cobra"
 
-	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/lab/measure"
 )
 
@@ -30,14 +28,8 @@ nothing healthy was lost or out of order: exit code 3 otherwise.`,
 		Example: `  bench poison
   bench poison --database-url postgres://postgres@localhost/postgres --sink amqp://guest:guest@localhost/ --repeat 9
   bench poison --poisoned 100 --json`,
-		Args:    terminal.Args(cobra.NoArgs),
 		PreRunE: valid(&cfg),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runBench(a, cmd, f, benchPoisonTable, func(ctx context.Context, b benchOn) (measure.PoisonResult, error) {
-				cfg.Setup = b.setup
-				return measure.Poison(ctx, cfg)
-			})
-		},
+		RunE:    measures(a, &f, &cfg, benchPoisonTable, measure.Poison),
 	}
 	f.register(cmd, &cfg.PayloadBytes)
 	f.logLevel = "error" // that the sink refuses is expected here

@@ -47,7 +47,6 @@ is not there means exit code 3.`,
 		Example: `  bench processor --database-url postgres://postgres@localhost/postgres --sink amqp://guest:guest@localhost/
   bench processor --rows 2000000 --duration 1m --plot ladder.svg  # as published
   bench processor --repeat 3 --json`,
-		Args: terminal.Args(cobra.NoArgs),
 		PreRunE: func(*cobra.Command, []string) error {
 			cfg.SinkURL = f.sink
 			return terminal.Usage(cfg.Validate())

@@ -76,7 +76,6 @@ pauses for 1.75 ms when there are none. Producers and workers share one Go proce
   bench queue --ops dequeue,claim --batches 100 --workers 10 --json
   bench queue --ops publish,enqueue,business --batches 1 --workers 8 --longest 20s
   bench queue --steady 2000 --duration 50s`,
-		Args: terminal.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return benchQueue(a, cmd, f) },
 	}
 	f.register(cmd)

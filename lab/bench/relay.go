@@ -42,7 +42,6 @@ further away, over a proxy in this process.`,
   bench relay --database-url postgres://postgres@localhost/postgres --sink kafka://localhost:9092
   bench relay --database-url postgres://postgres@localhost/postgres --sink discard --json
   bench relay --database-url postgres://postgres@localhost/postgres --sink discard --messages 100000 --repeat 10 --pin`,
-		Args:    terminal.Args(cobra.NoArgs),
 		PreRunE: valid(&cfg),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runBench(a, cmd, f, benchRelayTable, func(ctx context.Context, b benchOn) (measure.RelayResult, error) {

@@ -40,7 +40,6 @@ Ask for the engine: mysql://…?engine=rocksdb.`,
 		Example: `  bench tombstones --database-url postgres://postgres@localhost/postgres --pin
   bench tombstones --events 100000 --json
   bench tombstones --database-url 'mysql://root@localhost/?engine=rocksdb'`,
-		Args:    terminal.Args(cobra.NoArgs),
 		PreRunE: valid(&cfg),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runQueueBench(a, cmd, f, benchTombstonesTable, benchTombstonesChart, func(ctx context.Context, b benchPostgres) (measure.TombstonesResult, error) {

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"context"
 	"io"
 
 	"github.com/spf13/cobra"
 
-	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/lab/measure"
 )
 
@@ -26,14 +24,8 @@ The endpoint shares the machine with both; CPU says how busy it was. It also not
 what came: a message that is lost or out of order means exit code 3.`,
 		Example: `  bench webhook
   bench webhook --database-url postgres://postgres@localhost/postgres --keys 200 --delay 20ms --repeat 5 --json`,
-		Args:    terminal.Args(cobra.NoArgs),
 		PreRunE: valid(&cfg),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runBench(a, cmd, f, benchWebhookTable, func(ctx context.Context, b benchOn) (measure.WebhookResult, error) {
-				cfg.Setup = b.setup
-				return measure.Webhook(ctx, cfg)
-			})
-		},
+		RunE:    measures(a, &f, &cfg, benchWebhookTable, measure.Webhook),
 	}
 	f.register(cmd, &cfg.PayloadBytes)
 	f.logLevel = "error" // the sink warns of an endpoint without TLS

@@ -80,19 +80,7 @@ func (r *rig) mysqlFacts(ctx context.Context) (map[string]message, error) {
 				return errors.Join(err, ctx.Err())
 			}
 		}
-		rows, err := db.QueryContext(ctx, "select id, coalesce(`key`, ''), n, topic, own_id from business.fact")
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var m message
-			if err := rows.Scan(&m.ID, &m.Key, &m.N, &m.Topic, &m.OwnID); err != nil {
-				return err
-			}
-			facts[m.ID] = m
-		}
-		return rows.Err()
+		return readFacts(ctx, db, "business.fact", facts)
 	})
 	return facts, err
 }
@@ -127,10 +115,7 @@ func (r *rig) mysqlTransaction(name, begin, statement string) fault {
 func isMySQLCommit(said []byte) bool { return strings.Contains(string(said), "\x03COMMIT") }
 
 // mysqlConn is a producer's connection.
-type mysqlConn struct {
-	db *sql.DB
-	tx *sql.Tx
-}
+type mysqlConn struct{ sqlConn }
 
 func connectMySQL(_ context.Context, url string) (database, error) {
 	db, err := mysql.Connect(url)
@@ -138,17 +123,8 @@ func connectMySQL(_ context.Context, url string) (database, error) {
 		return nil, err
 	}
 	db.SetMaxOpenConns(1)
-	return &mysqlConn{db: db}, nil
+	return &mysqlConn{sqlConn{db: db, facts: "business.fact", outbox: "penstock.outbox_shop", queue: "penstock.queue_tasks"}}, nil
 }
-
-func (c *mysqlConn) begin(ctx context.Context) (err error) {
-	c.tx, err = c.db.BeginTx(ctx, nil)
-	return err
-}
-
-func (c *mysqlConn) commit(context.Context) error   { return c.tx.Commit() }
-func (c *mysqlConn) rollback(context.Context) error { return c.tx.Rollback() }
-func (c *mysqlConn) close(context.Context) error    { return c.db.Close() }
 
 // mark: a transaction has no number before it writes.
 func (c *mysqlConn) mark(ctx context.Context) error {
@@ -162,16 +138,4 @@ func (c *mysqlConn) count(ctx context.Context, key string) (n int64, err error) 
 		return 0, err
 	}
 	return result.LastInsertId()
-}
-
-func (c *mysqlConn) write(ctx context.Context, m message, id any, headers string, payload []byte, _ *rand.Rand) error {
-	key := sql.NullString{String: m.Key, Valid: m.Key != ""}
-	if _, err := c.tx.ExecContext(ctx, "insert into business.fact (id, `key`, n, topic, own_id) values (?, ?, ?, ?, ?)", m.ID, key, m.N, m.Topic, m.OwnID); err != nil {
-		return err
-	}
-	_, err := c.tx.ExecContext(ctx, "insert into penstock.outbox_shop (id, `key`, topic, headers, payload) values (?, ?, ?, ?, ?)", id, key, m.Topic, headers, payload)
-	if err == nil && m.hasJob() {
-		_, err = c.tx.ExecContext(ctx, "insert into penstock.queue_tasks (`key`, priority, not_before, headers, payload) values (?, ?, ?, ?, ?)", key, m.priority(), m.notBefore(), headers, payload)
-	}
-	return err
 }

@@ -56,19 +56,7 @@ func (r *rig) withSQLite(fn func(*sql.DB) error) error {
 func (r *rig) sqliteFacts(ctx context.Context) (map[string]message, error) {
 	facts := map[string]message{}
 	err := r.withSQLite(func(db *sql.DB) error {
-		rows, err := db.QueryContext(ctx, "select id, coalesce(key, ''), n, topic, own_id from fact")
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var m message
-			if err := rows.Scan(&m.ID, &m.Key, &m.N, &m.Topic, &m.OwnID); err != nil {
-				return err
-			}
-			facts[m.ID] = m
-		}
-		return rows.Err()
+		return readFacts(ctx, db, "fact", facts)
 	})
 	return facts, err
 }
@@ -144,27 +132,15 @@ func writeUntilKilled(file string) error {
 }
 
 // sqliteConn is a producer's connection.
-type sqliteConn struct {
-	db *sql.DB
-	tx *sql.Tx
-}
+type sqliteConn struct{ sqlConn }
 
 func connectSQLite(file string) (database, error) {
 	db, err := sqlite.OpenDB(file)
 	if err != nil {
 		return nil, err
 	}
-	return &sqliteConn{db: db}, nil
+	return &sqliteConn{sqlConn{db: db, facts: "fact", outbox: "penstock_outbox_shop", queue: "penstock_queue_tasks", milliseconds: true}}, nil
 }
-
-func (c *sqliteConn) begin(ctx context.Context) (err error) {
-	c.tx, err = c.db.BeginTx(ctx, nil)
-	return err
-}
-
-func (c *sqliteConn) commit(context.Context) error   { return c.tx.Commit() }
-func (c *sqliteConn) rollback(context.Context) error { return c.tx.Rollback() }
-func (c *sqliteConn) close(context.Context) error    { return c.db.Close() }
 
 func (c *sqliteConn) mark(ctx context.Context) error {
 	_, err := c.tx.ExecContext(ctx, "insert into unrelated default values")
@@ -173,20 +149,4 @@ func (c *sqliteConn) mark(ctx context.Context) error {
 
 func (c *sqliteConn) count(ctx context.Context, key string) (n int64, err error) {
 	return n, c.tx.QueryRowContext(ctx, "update account set n = n + 1 where key = ? returning n", key).Scan(&n)
-}
-
-func (c *sqliteConn) write(ctx context.Context, m message, id any, headers string, payload []byte, _ *rand.Rand) error {
-	key := sql.NullString{String: m.Key, Valid: m.Key != ""}
-	if _, err := c.tx.ExecContext(ctx, "insert into fact (id, key, n, topic, own_id) values (?, ?, ?, ?, ?)", m.ID, key, m.N, m.Topic, m.OwnID); err != nil {
-		return err
-	}
-	_, err := c.tx.ExecContext(ctx, "insert into penstock_outbox_shop (id, key, topic, headers, payload) values (?, ?, ?, ?, ?)", id, key, m.Topic, headers, payload)
-	if err == nil && m.hasJob() {
-		var notBefore *int64
-		if at := m.notBefore(); at != nil {
-			notBefore = new(at.UnixMilli())
-		}
-		_, err = c.tx.ExecContext(ctx, "insert into penstock_queue_tasks (key, priority, not_before, headers, payload) values (?, ?, ?, ?, ?)", key, m.priority(), notBefore, headers, payload)
-	}
-	return err
 }

@@ -85,10 +85,7 @@ func (c *OutageConfig) Validate() error {
 // Outage measures producers and relay while the broker is dead for a while, and
 // after.
 func Outage(ctx context.Context, cfg OutageConfig) (result OutageResult, err error) {
-	if err := cfg.Validate(); err != nil {
-		return result, err
-	}
-	rig, remove, err := newRig(cfg.Setup)
+	rig, remove, err := newRig(cfg.Setup, &cfg)
 	if err != nil {
 		return result, err
 	}

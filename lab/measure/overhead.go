@@ -71,10 +71,7 @@ type ObservedSum struct {
 
 // MeasureOverhead measures what a relay and workers lose by metrics that are scraped and traces that are sent.
 func MeasureOverhead(ctx context.Context, cfg OverheadConfig) (result OverheadResult, err error) {
-	if err := cfg.Validate(); err != nil {
-		return result, err
-	}
-	rig, remove, err := newRig(cfg.Setup)
+	rig, remove, err := newRig(cfg.Setup, &cfg)
 	if err != nil {
 		return result, err
 	}

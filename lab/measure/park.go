@@ -88,10 +88,7 @@ const (
 
 // Park measures how a topic that is refused whole is parked and comes back.
 func Park(ctx context.Context, cfg ParkConfig) (ParkResult, error) {
-	if err := cfg.Validate(); err != nil {
-		return ParkResult{}, err
-	}
-	rig, remove, err := newRig(cfg.Setup)
+	rig, remove, err := newRig(cfg.Setup, &cfg)
 	if err != nil {
 		return ParkResult{}, err
 	}

@@ -59,10 +59,7 @@ func (c *PoisonConfig) Validate() error {
 
 // Poison measures what keys that are refused again and again cost the others.
 func Poison(ctx context.Context, cfg PoisonConfig) (PoisonResult, error) {
-	if err := cfg.Validate(); err != nil {
-		return PoisonResult{}, err
-	}
-	rig, remove, err := newRig(cfg.Setup)
+	rig, remove, err := newRig(cfg.Setup, &cfg)
 	if err != nil {
 		return PoisonResult{}, err
 	}

@@ -92,10 +92,7 @@ func (c ProcessorConfig) Validate() error {
 // Processor climbs the published ladder, then lets Penstock have the same rows, first in the same
 // table, then in a separate outbox. Each begins with fresh rows and an empty queue.
 func Processor(ctx context.Context, cfg ProcessorConfig) (result ProcessorResult, err error) {
-	if err := cfg.Validate(); err != nil {
-		return result, err
-	}
-	rig, remove, err := newRig(cfg.Setup)
+	rig, remove, err := newRig(cfg.Setup, &cfg)
 	if err != nil {
 		return result, err
 	}

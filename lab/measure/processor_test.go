@@ -62,7 +62,7 @@ func TestProcessor(t *testing.T) {
 // TestCeilingHasTheSameMessages: what the broker is measured with is what it gets from the table.
 func TestCeilingHasTheSameMessages(t *testing.T) {
 	setup, db := onPostgres(t, testserver.RabbitMQURL(t))
-	rig, remove, err := newRig(setup)
+	rig, remove, err := newRig(setup, &DefaultRelay)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func TestMedians(t *testing.T) {
 // A message that was marked and is not in the queue is found.
 func TestProcessorFindsLoss(t *testing.T) {
 	setup, db := onPostgres(t, testserver.RabbitMQURL(t))
-	rig, remove, err := newRig(setup)
+	rig, remove, err := newRig(setup, &DefaultRelay)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -98,10 +98,7 @@ func (c *RelayConfig) Validate() error {
 
 // Relay measures the relay between a database and a broker.
 func Relay(ctx context.Context, cfg RelayConfig) (result RelayResult, err error) {
-	if err := cfg.Validate(); err != nil {
-		return result, err
-	}
-	rig, remove, err := newRig(cfg.Setup)
+	rig, remove, err := newRig(cfg.Setup, &cfg)
 	if err != nil {
 		return result, err
 	}

@@ -39,8 +39,14 @@ type rig struct {
 	phases int    // for the names of queues and outboxes
 }
 
-// newRig returns the rig and a function that removes its files.
-func newRig(s Setup) (r *rig, remove func(), err error) {
+// On has the experiment run on s.
+func (s *Setup) On(o Setup) { *s = o }
+
+// newRig returns the rig of a valid configuration and a function that removes its files.
+func newRig(s Setup, cfg interface{ Validate() error }) (r *rig, remove func(), err error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, nil, err
+	}
 	if s.Log == nil {
 		s.Log = slog.Default()
 	}

@@ -64,10 +64,7 @@ func (c WebhookConfig) Validate() error {
 // Webhook drains a backlog to an endpoint that takes its time, and compares with
 // the same requests from memory.
 func Webhook(ctx context.Context, cfg WebhookConfig) (result WebhookResult, err error) {
-	if err := cfg.Validate(); err != nil {
-		return result, err
-	}
-	rig, remove, err := newRig(cfg.Setup)
+	rig, remove, err := newRig(cfg.Setup, &cfg)
 	if err != nil {
 		return result, err
 	}
