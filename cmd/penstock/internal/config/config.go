@@ -77,13 +77,7 @@ const (
 )
 
 // UnmarshalText parses text and json.
-func (f *Format) UnmarshalText(b []byte) error {
-	switch *f = Format(b); *f {
-	case Text, JSON:
-		return nil
-	}
-	return &hintError{*notOneOf(string(b), []string{string(Text), string(JSON)})}
-}
+func (f *Format) UnmarshalText(b []byte) error { return oneOf(f, b, Text, JSON) }
 
 // NewLogger returns a logger that writes as l says.
 func (l Log) NewLogger(w io.Writer) *slog.Logger {

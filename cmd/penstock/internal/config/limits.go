@@ -96,12 +96,7 @@ type OnDead relay.OnDead
 
 // UnmarshalText parses continue and hold.
 func (o *OnDead) UnmarshalText(b []byte) error {
-	switch relay.OnDead(b) {
-	case relay.OnDeadContinue, relay.OnDeadHold:
-		*o = OnDead(b)
-		return nil
-	}
-	return &hintError{*notOneOf(string(b), []string{string(relay.OnDeadContinue), string(relay.OnDeadHold)})}
+	return oneOf(o, b, OnDead(relay.OnDeadContinue), OnDead(relay.OnDeadHold))
 }
 
 // Options are relay.Options with these limits and nothing else set.

@@ -20,13 +20,7 @@ const (
 )
 
 // UnmarshalText parses auto, postgres and portable.
-func (p *Profile) UnmarshalText(b []byte) error {
-	switch *p = Profile(b); *p {
-	case Auto, Postgres, Portable:
-		return nil
-	}
-	return &hintError{*notOneOf(string(b), []string{string(Auto), string(Postgres), string(Portable)})}
-}
+func (p *Profile) UnmarshalText(b []byte) error { return oneOf(p, b, Auto, Postgres, Portable) }
 
 // Of returns the URL of a database that is used in this way. Its scheme names the driver, so every user of the URL
 // opens it in the same way. Auto calls ask, which asks a PostgreSQL-like server whether only the portable profile can

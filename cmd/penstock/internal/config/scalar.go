@@ -250,6 +250,18 @@ func formatDuration(t time.Duration) string {
 	return s
 }
 
+// oneOf sets a text that must be one of the names.
+func oneOf[T ~string](to *T, b []byte, names ...T) error {
+	all := make([]string, len(names))
+	for i, name := range names {
+		if all[i] = string(name); all[i] == string(b) {
+			*to = name
+			return nil
+		}
+	}
+	return &hintError{*notOneOf(string(b), all)}
+}
+
 func notOneOf(text string, names []string) *problem {
 	p := &problem{fmt.Sprintf("is %q", text), "write " + drivers.OneOf(names)}
 	if near := nearest(text, names); near != "" {

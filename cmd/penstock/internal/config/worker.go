@@ -42,13 +42,7 @@ const (
 )
 
 // UnmarshalText parses inherit and discard.
-func (o *Output) UnmarshalText(b []byte) error {
-	switch *o = Output(b); *o {
-	case Inherit, Discard:
-		return nil
-	}
-	return &hintError{*notOneOf(string(b), []string{string(Inherit), string(Discard)})}
-}
+func (o *Output) UnmarshalText(b []byte) error { return oneOf(o, b, Inherit, Discard) }
 
 // SetDefaults sets the fields that are zero.
 func (w *Worker) SetDefaults() {
