@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +19,9 @@ const (
 	HeaderMaxAttempts = "penstock-max-attempts"
 	HeaderTimeout     = "penstock-timeout"  // seconds
 	HeaderDeadline    = "penstock-deadline" // RFC 3339, in UTC
+	HeaderHolds       = "penstock-holds"
+	HeaderWaitsFor    = "penstock-waits-for" // numbers with commas in between
+	HeaderOnDead      = "penstock-on-dead"
 )
 
 // OnConflict says what happens to a NewJob whose UniqueKey another job of the queue has that has not ended.
@@ -40,6 +44,27 @@ func (o OnConflict) Validate() error {
 		return nil
 	}
 	return &FieldError{Field: "on conflict", Problem: fmt.Sprintf("is %q", string(o)), Hint: "use ignore, replace or debounce"}
+}
+
+// OnDead says what a job that waits for barriers does while a job that holds one of them is a dead letter.
+type OnDead string
+
+const (
+	// OnDeadWait, the default, waits until the dead letter was retried with success, or discarded.
+	OnDeadWait OnDead = "wait"
+	// OnDeadRun runs, as if the dead letter had ended.
+	OnDeadRun OnDead = "run"
+	// OnDeadCancel makes the job a dead letter as well, which says why.
+	OnDeadCancel OnDead = "cancel"
+)
+
+// Validate returns a *FieldError for one that is unknown. The empty one is the default.
+func (o OnDead) Validate() error {
+	switch o {
+	case "", OnDeadWait, OnDeadRun, OnDeadCancel:
+		return nil
+	}
+	return &FieldError{Field: "on dead", Problem: fmt.Sprintf("is %q", string(o)), Hint: "use wait, run or cancel"}
 }
 
 // jobOption is a field of NewJob that a header carries.
@@ -79,6 +104,33 @@ var jobOptions = []jobOption{
 		}
 		return ""
 	}},
+	{HeaderHolds, "holds", func(j *NewJob) string {
+		if j.Holds == 0 {
+			return ""
+		}
+		return strconv.FormatInt(j.Holds, 10)
+	}, func(j *NewJob, text string) (hint string) {
+		j.Holds, hint = readBarrier(text)
+		return hint
+	}},
+	{HeaderWaitsFor, "waits for", func(j *NewJob) string {
+		texts := make([]string, len(j.WaitsFor))
+		for i, b := range j.WaitsFor {
+			texts[i] = strconv.FormatInt(b, 10)
+		}
+		return strings.Join(texts, ",")
+	}, func(j *NewJob, text string) (hint string) {
+		j.WaitsFor = nil
+		for one := range strings.SplitSeq(text, ",") {
+			b, hint := readBarrier(one)
+			if hint != "" {
+				return hint
+			}
+			j.WaitsFor = append(j.WaitsFor, b)
+		}
+		return ""
+	}},
+	{HeaderOnDead, "on dead", func(j *NewJob) string { return string(j.OnDead) }, func(j *NewJob, text string) string { j.OnDead = OnDead(text); return "" }},
 }
 
 // ReadHeaders sets the fields that headers carry, as those of a job that was read.
@@ -140,6 +192,9 @@ func (j *NewJob) validateOptions() error {
 	if err := ValidateText("unique key", all.UniqueKey, MaxKeyBytes); err != nil {
 		return err
 	}
+	if err := all.validateBarriers(); err != nil {
+		return err
+	}
 	switch {
 	case all.UniqueKey != "" && j.Key != "" && j.Key != all.UniqueKey:
 		return &FieldError{Field: "unique key", Problem: fmt.Sprintf("is %q, and the key is %q", all.UniqueKey, j.Key), Hint: "leave the key out: a unique job has its unique key as key"}
@@ -159,6 +214,42 @@ func (j *NewJob) validateOptions() error {
 		return &FieldError{Field: "deadline", Problem: "is before not before", Hint: "give a later one, or no job: this one could never run"}
 	}
 	return nil
+}
+
+func (j *NewJob) validateBarriers() error {
+	if err := j.OnDead.Validate(); err != nil {
+		return err
+	}
+	replaces := j.OnConflict != "" && j.OnConflict != OnConflictIgnore
+	switch {
+	case j.Holds < 0 || j.Holds >= maxBarrier:
+		return &FieldError{Field: "holds", Problem: fmt.Sprintf("is %d", j.Holds), Hint: "use a number that Barrier has returned"}
+	case len(j.WaitsFor) > maxWaitsFor || slices.ContainsFunc(j.WaitsFor, func(b int64) bool { return b < 1 || b >= maxBarrier }):
+		return &FieldError{Field: "waits for", Problem: fmt.Sprintf("is %d", j.WaitsFor), Hint: fmt.Sprintf("use up to %d numbers that Barrier has returned", maxWaitsFor)}
+	case slices.Contains(j.WaitsFor, j.Holds):
+		return &FieldError{Field: "waits for", Problem: "has the barrier that the job holds", Hint: "make another barrier for one of the two"}
+	case j.OnDead != "" && len(j.WaitsFor) == 0:
+		return &FieldError{Field: "on dead", Problem: "is given without waits for", Hint: "give both"}
+	case len(j.WaitsFor) > 0 && !j.NotBefore.IsZero():
+		return &FieldError{Field: "waits for", Problem: "is given, and not before", Hint: "leave one of them out: a job that waits for barriers runs once they are open"}
+	case replaces && (j.Holds != 0 || len(j.WaitsFor) > 0):
+		return &FieldError{Field: "on conflict", Problem: fmt.Sprintf("is %q, and the job has barriers", j.OnConflict), Hint: "leave the barriers out: a job that is replaced keeps its own"}
+	}
+	return nil
+}
+
+const (
+	maxBarrier  = 1_000_000_000_000_000_000
+	maxWaitsFor = 100
+)
+
+// readBarrier reads the number of a barrier.
+func readBarrier(text string) (n int64, hint string) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 1 || n >= maxBarrier || text[0] == '+' || text[0] == '0' {
+		return 0, "use a number that Barrier has returned"
+	}
+	return n, ""
 }
 
 // maxAttempts is far more than a job will have, and a number in every database.

@@ -97,5 +97,14 @@ func (s *Schedule) Validate() error {
 	if err := ValidateName("schedule", s.Name, MaxScheduleBytes); err != nil {
 		return err
 	}
+	all := s.Job
+	all.ReadHeaders()
+	if all.Holds != 0 || len(all.WaitsFor) > 0 {
+		field := "holds"
+		if all.Holds == 0 {
+			field = "waits for"
+		}
+		return &FieldError{Field: field, Problem: "is given for the job of a schedule", Hint: "schedule a job that makes a barrier and enqueues the others"}
+	}
 	return s.Job.Validate()
 }

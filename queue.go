@@ -57,7 +57,13 @@ type NewJob struct {
 	// Deadline is when the job is worth nothing any more: from then on no attempt begins, and the job ends as expired. It is not a
 	// dead letter. Zero means never.
 	Deadline time.Time
-	Headers  map[string]string
+	// Holds is a barrier of the queue, see driver.BarrierQueue: it opens after this job has ended. 0 means none.
+	Holds int64
+	// WaitsFor are barriers of the queue: the job runs once all are open. It needs an empty NotBefore.
+	WaitsFor []int64
+	// OnDead says what happens if a job that holds one of these is dead. Default OnDeadWait.
+	OnDead  OnDead
+	Headers map[string]string
 }
 
 // Validate returns a *FieldError for the first field that a store could not carry.

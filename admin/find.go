@@ -29,7 +29,7 @@ type Found struct {
 // Whereabouts say where a message or a job is, and which attempts the store has recorded.
 type Whereabouts struct {
 	Subscription string `json:"subscription,omitempty"`
-	// State of a job is ready, running, delayed, behind its key, or dead. State of a message is one of these:
+	// State of a job is ready, running, delayed, behind its key, waiting for barriers, or dead. State of a message is one of these:
 	//
 	//   - waiting: it is not settled
 	//   - settled: it was delivered, or passed over by a filter or the start; no store records which

@@ -57,7 +57,7 @@ type QueueStatus struct {
 	Running int64 `json:"running"`
 	// Delayed counts jobs whose time has not come, or that wait to be tried again.
 	Delayed int64 `json:"delayed"`
-	// Waiting counts jobs that wait for another job of their key.
+	// Waiting counts jobs that wait for another job of their key, or for barriers.
 	Waiting int64 `json:"waiting"`
 	// DeadLetters counts the queue's dead letters.
 	DeadLetters int64 `json:"dead_letters"`

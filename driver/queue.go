@@ -172,6 +172,17 @@ type GroupStore interface {
 	GroupPolicies(ctx context.Context, queue, after string, most int) ([]admin.GroupPolicy, error)
 }
 
+// BarrierQueue is a queue that has barriers. A job may hold one (NewJob.Holds) and wait for others (NewJob.WaitsFor). A barrier opens, once,
+// when it is sealed and each job that holds it has ended: it is done, cancelled, expired or discarded. It opens in the transaction that
+// ends the last one. Errors: ErrNoQueue, *FieldError.
+type BarrierQueue interface {
+	// Barrier makes one, and returns its number.
+	Barrier(ctx context.Context) (int64, error)
+	// Seal says that no more jobs will hold a barrier, but for those that jobs which hold it add while they run. If none does it
+	// opens at once.
+	Seal(ctx context.Context, barrier int64) error
+}
+
 // GroupHolder is a queue of a GroupStore.
 type GroupHolder interface {
 	// HoldGroup is GroupStore.HoldGroup. A worker calls it if a handler asks for that.

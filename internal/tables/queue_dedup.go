@@ -53,6 +53,10 @@ func ValidateJob(j *penstock.NewJob) error {
 		field = "max attempts"
 	case !all.Deadline.IsZero():
 		field = "deadline"
+	case all.Holds != 0:
+		field = "holds"
+	case len(all.WaitsFor) > 0:
+		field = "waits for"
 	default:
 		return nil
 	}

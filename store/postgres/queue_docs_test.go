@@ -40,7 +40,7 @@ func TestQueueDocs(t *testing.T) {
 	f.wantText("report:42 1", "select key || ' ' || count(*) from penstock._scheduled where key = 'report:42' group by key") // three calls, put off at last
 	f.wantText("1", "select count(*)::text from penstock.emails where seq > $1 and headers ->> 'penstock-timeout' = '10' and headers ->> 'penstock-max-attempts' = '3'", id)
 	f.hasFunctions(queuesPage, 3)
-	f.hasFunctions(functionsPage, 27)
+	f.hasFunctions(functionsPage, 29)
 }
 
 // docs/operations/restore.md copies the jobs of one queue: those that wait, are delayed, wait for their key, run, and run together with others.

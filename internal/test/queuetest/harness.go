@@ -67,6 +67,8 @@ type Features struct {
 	Options bool
 	// Unique: jobs may have a UniqueKey. Where false, it is refused.
 	Unique bool
+	// Barriers: the queues are driver.BarrierQueues. Where false, a job that has barriers is refused.
+	Barriers bool
 	// WorkTx: Instance.WorkTx is given.
 	WorkTx bool
 	// Forward: Instance.Forwarder and Disturb are given, and the store also has outboxes.

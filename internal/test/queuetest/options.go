@@ -33,6 +33,8 @@ func optionsUnsupported(e *env) {
 		{"unique key", e.features.Unique, penstock.NewJob{UniqueKey: "u"}},
 		{"unique key", e.features.Unique, penstock.NewJob{Key: "u", Headers: map[string]string{penstock.HeaderUniqueKey: "u"}}},
 		{"max attempts", e.features.Options, penstock.NewJob{MaxAttempts: 2}},
+		{"holds", e.features.Barriers, penstock.NewJob{Holds: 1}},
+		{"waits for", e.features.Barriers, penstock.NewJob{Headers: map[string]string{penstock.HeaderWaitsFor: "1,2"}}},
 		{"deadline", e.features.Options, penstock.NewJob{Headers: map[string]string{penstock.HeaderDeadline: "2100-01-01T00:00:00Z"}}},
 	} {
 		if c.has {
@@ -67,6 +69,14 @@ func optionsBad(e *env) {
 		{"on conflict", penstock.NewJob{UniqueKey: "u", OnConflict: "merge"}},
 		{"on conflict", penstock.NewJob{OnConflict: penstock.OnConflictReplace}},
 		{"debounce max", penstock.NewJob{UniqueKey: "u", DebounceMax: time.Second}},
+		{"holds", penstock.NewJob{Holds: -1}},
+		{"holds", header(penstock.HeaderHolds, "first")},
+		{"waits for", header(penstock.HeaderWaitsFor, "1,,2")},
+		{"waits for", penstock.NewJob{Holds: 1, WaitsFor: []int64{2, 1}}},
+		{"waits for", penstock.NewJob{WaitsFor: []int64{1}, NotBefore: time.Now().Add(time.Hour)}},
+		{"on dead", penstock.NewJob{OnDead: penstock.OnDeadRun}},
+		{"on dead", penstock.NewJob{WaitsFor: []int64{1}, OnDead: "die"}},
+		{"on conflict", penstock.NewJob{UniqueKey: "u", OnConflict: penstock.OnConflictReplace, Holds: 1}},
 	} {
 		_, err := tx.Tx.Enqueue(e.ctx, queue, job("with a bad one"), b.job)
 		e.BadField("Enqueue in a transaction with a bad "+b.field, err, b.field)

@@ -60,6 +60,7 @@ var groups = []group{
 	{"Content", contentCases},
 	{"Kind", kindCases},
 	{"Options", optionCases},
+	{"Barrier", barrierCases},
 	{"Unique", uniqueCases},
 	{"Queue", queueCases},
 	{"Status", statusCases},

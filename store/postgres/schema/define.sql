@@ -20,6 +20,10 @@ begin
         create constraint trigger maintenance after insert on _maintenance deferrable initially deferred
         for each row execute function _maintain_at_commit();
     end if;
+    if not exists (select from pg_trigger t where t.tgrelid = '_barrier'::regclass and t.tgname = 'turn') then
+        create constraint trigger turn after insert on _barrier deferrable initially deferred
+        for each row when ((new.part < 0 or new.part = 17) and new.xid = pg_current_xact_id()) execute function _turn_barriers();
+    end if;
     for queue in select q.name from _queue q order by q.id loop
         perform _define(queue);
         -- What grant_operator and grant_worker give since schema 277.
@@ -28,6 +32,9 @@ begin
         end loop;
         for role in select g.rolname from _callers(_q(format('_%s.release', queue))) g loop
             perform _grant_own(queue, '{hold_group}', role);
+        end loop;
+        for role in select g.rolname from _callers(_q(format('_%s.enqueue', queue))) g loop -- since 279
+            perform _grant_own(queue, '{barrier}', role);
         end loop;
     end loop;
     for inbox in select i.id from _inbox i order by i.id loop
@@ -45,7 +52,7 @@ end $$;
 do $$
 declare
     everybodys constant text[] := '{
-        dequeue, deduplicated, enqueue, enqueue_bytes, enqueue_many, enqueue_many_bytes, claim, ack_claim, ack, ack_many, extend, extend_many, release, release_many, retry, dead_letter, cancel, maintain_queue,
+        dequeue, deduplicated, barrier, seal, enqueue, enqueue_bytes, enqueue_many, enqueue_many_bytes, claim, ack_claim, ack, ack_many, extend, extend_many, release, release_many, retry, dead_letter, cancel, maintain_queue,
         pause_queue, resume_queue, dead_jobs, retry_dead_jobs, discard_dead_jobs, queue_status, queue_groups, ready_groups, set_group, hold_group, group_policies, report, done_jobs,
         check_client, inbox, inbox_many, inbox_in_order, inbox_in_order_bytes, inbox_due, inbox_held, inbox_gaps, inbox_release, inbox_discard, maintain_inbox,
         _q, _queue_function, _count_of, _done_of, _read_committed, _refuse_headers, _refuse_job, _validate_message, _refuse_options, _deadline, _with_options, _lost, _check_functions}'; -- these only look, or call what the caller may

@@ -19,7 +19,7 @@ found as (
        from {schema}._lease l cross join lateral unnest(l.jobs) j where l.queue = (select id from q) and j.id = $2 and get_bit(l.done, (j.lease >> 1 & 255)::int) = 0)
     union all
     (select s.id, s.key, s.group_key, s.priority, s.attempt, s.created_at, s.headers, s.payload, s.failures,
-            case when s.due = 'infinity' then 'behind its key' else 'delayed' end, '', nullif(s.due, 'infinity')
+            case s.due when 'infinity' then 'behind its key' when '-infinity' then 'waiting for barriers' else 'delayed' end, '', case when isfinite(s.due) then s.due end
        from {schema}._scheduled s where s.queue = (select id from q) and (s.id = $2 or s.key = $3) limit $5)
     union all
     (select d.id, d.key, d.group_key, d.priority, d.attempt, d.created_at, d.headers, d.payload, d.failures, 'dead', '', d.died_at

@@ -67,6 +67,16 @@ comment on column _group_state.reason is 'why the group is held';
 comment on column _group_state.leases is 'the leases of the group up to upto that were held when the row was written: others up to there have ended';
 comment on column _group_state.upto is 'see leases; 0: none is known';
 
+comment on table _barrier is 'Changes and counts of barriers, and the jobs that wait for them.';
+comment on column _barrier.barrier is 'the number that penstock.barrier has returned';
+comment on column _barrier.n is 'of a barrier and part from 0 to 16 the row with the highest n is true';
+comment on column _barrier.xid is 'the transaction that wrote the row, which counts its changes when it commits';
+comment on column _barrier.queue is 'id in _queue';
+comment on column _barrier.part is '0 to 15: the jobs that hold the barrier, by their id modulo 16; 16: the barrier; 17: a job that waits for it. -1 to -16: a change of the part -1 - part. -17: it is sealed';
+comment on column _barrier.running is 'how many jobs that hold the barrier have not ended and are not dead; of part 16: 0 made, 1 sealed, 2 open; of part 17: the job that waits';
+comment on column _barrier.dead is 'how many jobs that hold the barrier are dead letters';
+comment on column _barrier.slot is 'the segment: _barrier_0 or _barrier_1';
+
 comment on column _lease.counted is 'not null: leases are counted by group, because the queue had a policy or a limit when the job was claimed, or has got one since. true: the claim held the lock of the group, so its lease has a higher number than those before';
 comment on column _lease.lease is 'the number that ack, extend and the like take: a value of the sequence _lease_n, and random bits behind it. Of a row of several jobs it is odd: the job in place i has this number + 2 * i';
 comment on column _lease.queue is 'id in _queue; below zero the row holds no job: it is a worker''s report of itself, and lease_until is how long the worker counts as alive without another one';
@@ -85,7 +95,7 @@ comment on column _lease.report is 'the last report of its worker';
 comment on column _scheduled.id is 'the id of the job. In a row whose queue is below zero: a hash of the key';
 comment on column _scheduled.queue is 'id in _queue; below zero the row holds no job: it asks maintenance to look which job of the key is next';
 comment on column _scheduled.attempt is 'how many attempts the job has had; -1: none that counts, but it has begun and was released, and later jobs of its key wait for it';
-comment on column _scheduled.due is 'when the job may run; infinity: it waits until an earlier job of its key has ended';
+comment on column _scheduled.due is 'when the job may run; infinity: it waits until an earlier job of its key has ended; -infinity: it waits for barriers';
 comment on column _scheduled.created_at is 'when the job was enqueued';
 comment on column _maintenance.slot is 'the segment: _maintenance_0 or _maintenance_1';
 comment on column _scheduled.slot is 'the segment: _scheduled_0 or _scheduled_1';

@@ -6,14 +6,14 @@
 insert into _template (kind, name, body) select 'queue', 'enqueue', _qualified($$
 
 -- {enqueue} writes one job and returns its id; of a duplicate, the first one's. Mostly it is one expression and a plain INSERT, at
--- which the queue's trigger looks; without a search_path, as dequeue_NAME. _place handles a delay, a dedup key and a unique key.
+-- which the queue's trigger looks; without a search_path, as dequeue_NAME. _place handles a delay, a dedup key, a unique key and barriers to wait for.
 create or replace function {enqueue}(payload bytea, key text, group_key text, priority int, not_before timestamptz, dedup_key text, headers jsonb) returns bigint
 language plpgsql volatile security definer as $fn$
 declare
     made   bigint;
     placed record;
 begin
-    if not_before is null and dedup_key is null and headers operator(pg_catalog.->>) 'penstock-unique-key' is null and coalesce(priority, 0) >= '-16' and coalesce(priority, 0) <= '15'
+    if not_before is null and dedup_key is null and (headers operator(pg_catalog.?|) '{penstock-unique-key,penstock-waits-for}') is not true and coalesce(priority, 0) >= '-16' and coalesce(priority, 0) <= '15'
        and coalesce(current_setting('penstock.deduplicated_0', true), '') = '' then
         insert into {queue} (key, group_key, priority, headers, payload)
         values (key, coalesce(group_key, ''), coalesce(priority, 0), headers, payload) returning seq into made;
@@ -21,7 +21,7 @@ begin
     end if;
     key := coalesce(key, headers operator(pg_catalog.->>) 'penstock-unique-key');
     select x.* into placed from {schema}._place({id}, {seq}, array[payload], array[key], array[group_key], array[priority], array[not_before], array[dedup_key], array[headers]) x;
-    if not placed.known[1] and (not_before > placed.at) is not true then
+    if not placed.known[1] then
         insert into {queue} (seq, key, group_key, priority, headers, payload)
         values (placed.ids[1], key, coalesce(group_key, ''), coalesce(priority, 0), headers, payload);
     end if;
@@ -42,7 +42,7 @@ create or replace function {enqueue_many}(payloads bytea[], keys text[], group_k
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
 declare
     many   constant int := coalesce(cardinality(payloads), 0);
-    one    boolean := false; -- has a unique key
+    one    boolean := false; -- has a unique key, or waits for barriers
     placed record;
 begin
     if coalesce(cardinality(keys), many) <> many or coalesce(cardinality(group_keys), many) <> many or coalesce(cardinality(priorities), many) <> many
@@ -50,7 +50,7 @@ begin
         raise exception 'the arrays differ in length' using errcode = '22023', hint = 'give each as many elements as payloads, or null instead of the array';
     end if;
     if headers is not null then
-        one := exists (select from unnest(headers) h where h ->> 'penstock-unique-key' is not null);
+        one := exists (select from unnest(headers) h where h ?| '{penstock-unique-key,penstock-waits-for}');
         if one then
             keys := array(select coalesce(j.key, j.header ->> 'penstock-unique-key') from rows from (unnest(keys), unnest(headers)) with ordinality j(key, header, n) order by j.n);
         end if;
@@ -59,8 +59,8 @@ begin
         select * into placed from {schema}._place({id}, {seq}, payloads, keys, group_keys, priorities, not_befores, dedup_keys, headers);
         insert into {queue} (seq, key, group_key, priority, headers, payload)
         select j.id, j.key, coalesce(j.group_key, ''), coalesce(j.priority, 0), j.headers, j.payload
-          from unnest(placed.ids, placed.known, not_befores, payloads, keys, group_keys, priorities, headers) j(id, known, not_before, payload, key, group_key, priority, headers)
-         where not j.known and (j.not_before > placed.at) is not true;
+          from unnest(placed.ids, placed.known, payloads, keys, group_keys, priorities, headers) j(id, known, payload, key, group_key, priority, headers)
+         where not j.known;
         return query select unnest(placed.ids);
         return;
     end if;
@@ -77,7 +77,7 @@ end $fn$;
 $$;
 
 -- _place draws the ids of jobs with delays, dedup keys or unique keys and returns them in order; a duplicate has the id of the job that was there. It writes
--- the delayed jobs to _scheduled and the dedup keys to _dedup; its caller writes the jobs that are not delayed at that time and not known. Unique jobs that
+-- what is delayed or waits for barriers to _scheduled and the dedup keys to _dedup; known are these and duplicates, and its caller writes the others. Unique jobs that
 -- have a twin, or might have one among the others, are left to _enqueue_unique. It locks all keys first, in one
 -- order, so that two calls do not wait for each other. For deduplicated it notes which jobs are known: a letter for each job, 1000 letters in a setting,
 -- because deduplicated reads a whole setting.
@@ -99,6 +99,9 @@ begin
             case when getdatabaseencoding() not in ('UTF8', 'SQL_ASCII') then convert_to(concat(u.key, u.group_key, u.dedup_key, u.headers), 'UTF8') end -- see _readable
        from unnest(payloads, keys, group_keys, priorities, headers, dedup_keys) u(payload, key, group_key, priority, headers, dedup_key);
     perform pg_current_xact_id(); -- before a seq, see create_queue
+    if exists (select from unnest(headers) h where h ->> 'penstock-on-conflict' <> 'ignore' and h ?| '{penstock-holds,penstock-waits-for}') then
+        raise exception 'barriers are given, and on_conflict is not ignore' using errcode = '23514', hint = 'a job that is replaced keeps its barriers: leave them out, or use ignore';
+    end if;
     if keyed then
         perform _hold_keys(queue, dedup_keys || uniques);
         if uniques <> '{}' then
@@ -124,14 +127,8 @@ begin
         select array_agg(nextval(seq)), array_agg(false) into ids, known from unnest(payloads);
     end if;
     at := clock_timestamp();
-    if array_remove(not_befores, null) <> '{}' then
-        if 'infinity' = any (not_befores) then -- in _scheduled that means something else
-            raise exception 'not_before is infinity' using errcode = '22023', hint = 'give a time, or do not enqueue the job yet';
-        end if;
-        insert into _scheduled (id, queue, attempt, due, created_at, priority, group_key, key, headers, payload)
-        select j.id, _place.queue, case when j.unique_key is null then 0 else -1 end, j.not_before, at, coalesce(j.priority, 0), coalesce(j.group_key, ''), j.key, j.headers - 'penstock-report', j.payload
-          from unnest(ids, known, payloads, keys, group_keys, priorities, not_befores, headers, unique_keys) j(id, known, payload, key, group_key, priority, not_before, headers, unique_key)
-         where not j.known and j.not_before > at;
+    if array_remove(not_befores, null) <> '{}' or exists (select from unnest(headers) h where h ? 'penstock-waits-for') then
+        known := array(select j.known or j.later from unnest(known, _put_off(queue, at, ids, known, payloads, keys, group_keys, priorities, not_befores, headers)) with ordinality j(known, later, i) order by j.i);
     end if;
     while keyed and part * 1000 < cardinality(ids) or current_setting('penstock.deduplicated_' || part, true) <> '' loop
         perform set_config('penstock.deduplicated_' || part, case when keyed then array_to_string(told[part * 1000 + 1 : part * 1000 + 1000], '') else '' end, true);

@@ -7,6 +7,7 @@
 --   _lease     -> _scheduled -> ready retry, once it is due
 --   _lease     -> ready               release, or its lease ended
 --   ready      -> _scheduled -> ready it waits for another job of its key
+--   new        -> _scheduled -> ready it waits for barriers
 --   _lease     -> _dead_job           dead_letter, or the last attempt failed
 
 -- _failed adds a failure to a job's history and keeps the latest ten.
@@ -42,7 +43,7 @@ begin
     elsif jsonb_typeof(headers) <> 'object' or octet_length(headers::text) > 65536 then
         perform _refuse_headers(headers);
     end if;
-    if headers ?| '{penstock-unique-key,penstock-on-conflict,penstock-debounce-max,penstock-max-attempts,penstock-timeout,penstock-deadline}' then
+    if headers ?| '{penstock-unique-key,penstock-on-conflict,penstock-debounce-max,penstock-max-attempts,penstock-timeout,penstock-deadline,penstock-holds,penstock-waits-for,penstock-on-dead}' then
         perform _refuse_options(headers, key);
     end if;
 end $$;
@@ -68,6 +69,16 @@ begin
         raise exception 'debounce_max is given and on_conflict is not debounce' using errcode = '23514', hint = 'set on_conflict to debounce, or leave it out';
     elsif headers ->> 'penstock-max-attempts' !~ '^[1-9][0-9]{0,8}$' then
         raise exception 'max_attempts is %', quote_literal(left(headers ->> 'penstock-max-attempts', 100)) using errcode = '23514', hint = 'use a number from 1 to 999999999';
+    end if;
+    if headers ->> 'penstock-holds' !~ '^[1-9][0-9]{0,17}$' or headers ->> 'penstock-waits-for' !~ '^[1-9][0-9]{0,17}(,[1-9][0-9]{0,17}){0,99}$' then
+        raise exception 'the barriers are % and %, in holds and waits_for', quote_nullable(left(headers ->> 'penstock-holds', 100)), quote_nullable(left(headers ->> 'penstock-waits-for', 100))
+        using errcode = '23514', hint = 'give numbers that penstock.barrier returned: one that the job holds, 1 to 100 that it waits for';
+    elsif string_to_array(headers ->> 'penstock-waits-for', ',') @> array[headers ->> 'penstock-holds'] then
+        raise exception 'the job holds the barrier % and waits for it', headers ->> 'penstock-holds' using errcode = '23514', hint = 'make another barrier for one of the two';
+    elsif headers ->> 'penstock-on-dead' not in ('wait', 'run', 'cancel') then
+        raise exception 'on_dead is %', quote_literal(left(headers ->> 'penstock-on-dead', 100)) using errcode = '23514', hint = 'use wait, run or cancel';
+    elsif headers ? 'penstock-on-dead' and not headers ? 'penstock-waits-for' then
+        raise exception 'on_dead is given without waits_for' using errcode = '23514', hint = 'give both';
     end if;
     foreach name in array '{penstock-debounce-max,penstock-timeout}'::text[] loop
         if headers ->> name !~ seconds then
@@ -100,7 +111,8 @@ language sql immutable set search_path from current as $$
 $$;
 
 -- _with_options returns the headers of a job with those that carry its options.
-create or replace function _with_options(headers jsonb, kind text, unique_key text, on_conflict text, debounce_max interval, max_attempts int, timeout interval, deadline timestamptz) returns jsonb
+create or replace function _with_options(headers jsonb, kind text, unique_key text, on_conflict text, debounce_max interval, max_attempts int, timeout interval, deadline timestamptz,
+                                         holds bigint default null, waits_for bigint[] default null, on_dead text default null) returns jsonb
 language plpgsql stable set search_path from current as $$
 declare
     o record;
@@ -108,7 +120,8 @@ begin
     for o in select * from (values
                 ('kind', nullif(kind, '')), ('unique_key', unique_key), ('on_conflict', on_conflict), ('debounce_max', trim_scale(extract(epoch from debounce_max))::text), ('max_attempts', max_attempts::text),
                 ('timeout', trim_scale(extract(epoch from timeout))::text),
-                ('deadline', to_char(deadline at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))) v(name, value) where v.value is not null
+                ('deadline', to_char(deadline at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')),
+                ('holds', holds::text), ('waits_for', nullif(array_to_string(waits_for, ','), '')), ('on_dead', on_dead)) v(name, value) where v.value is not null
     loop
         o.name := 'penstock-' || replace(o.name, '_', '-');
         if nullif(headers ->> o.name, '') <> o.value then

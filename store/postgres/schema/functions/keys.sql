@@ -39,7 +39,7 @@ begin
     return yes;
 end $fn$;
 
--- {take_keyed} is {take} where jobs have keys or deadlines. The transaction that takes a job of a key holds the
+-- {take_keyed} is {take} where jobs have keys or deadlines, or hold barriers. The transaction that takes a job of a key holds the
 -- key's lock until its end, and has a lease from then on. So a statement that begins with the lock
 -- held sees whether one runs, and whether one with a smaller id must still run. Jobs that must wait
 -- are moved to _scheduled, at the cost of one move each.
@@ -144,7 +144,7 @@ begin
                 pos := {start};
                 continue;
             end if;
-            if flags & {dated} <> 0 and ended < 5000 then
+            if flags & {late} <> 0 and ended < 5000 then
                 gone := {schema}._end_late({id}, {name}, here, ctids, seqs);
                 if gone > 0 then
                     ended := ended + gone;
@@ -228,7 +228,7 @@ begin
                          where t.ctid = any (array(select ctids[i] from unnest(run) i)) and t.seq = any (seqs)
                            for update skip locked))
                     returning t.*)
-                select * from d order by d.seq {dir};
+                select * from d where leasing or flags & {held} = 0 or {schema}._count_holders({id}, array[coalesce(d.id, d.seq)], array[d.headers], -1, 0) order by d.seq {dir};
 {end}
                 get diagnostics got = row_count;
                 todo := todo - got;
@@ -253,15 +253,17 @@ language plpgsql volatile set search_path from current set enable_seqscan = off 
 declare
     gone int;
     keys text[];
+    ids  bigint[]; headers jsonb[];
 begin
     execute format($sql$
         with d as (
             delete from %1$s t
              where t.ctid = any (array(
                 select t.ctid from %1$s t where t.ctid = any ($1) and t.seq = any ($2) and _deadline(t.headers) <= clock_timestamp() for update skip locked))
-            returning t.key)
-        select count(nextval($3)), array_agg(distinct d.key) filter (where d.key is not null) from d$sql$, _q(format('_%s.%s', name, slot)))
-       into gone, keys using ctids, seqs, _q(format('_%s.expired', name))::regclass;
+            returning t.*)
+        select count(nextval($3)), array_agg(distinct d.key) filter (where d.key is not null), array_agg(coalesce(d.id, d.seq)), array_agg(d.headers) from d$sql$, _q(format('_%s.%s', name, slot)))
+       into gone, keys, ids, headers using ctids, seqs, _q(format('_%s.expired', name))::regclass;
+    perform _count_holders(queue, ids, headers, -1, 0) where gone > 0;
     if keys is not null then
         perform _promote(queue, keys);
     end if;

@@ -192,8 +192,9 @@ declare
     keys text[];
     leaf int := pg_sequence_last_value({lease_slot}) % 2;
     odd  boolean := in_leases[1] & 1 = 1; -- mostly of a claim of several
+    ties boolean; ids bigint[]; headers jsonb[]; -- jobs may hold barriers
 begin
-    if todo = 1 and not odd and pg_sequence_last_value({flags}) & {keyed} = 0 then -- few expressions, see dequeue_NAME
+    if todo = 1 and not odd and pg_sequence_last_value({flags}) & ({keyed} | {held}) = 0 then -- few expressions, see dequeue_NAME
 {leaf of lease}
         return query {with l}delete from {leaf} l where l.lease = any (in_leases) and l.queue + 0 = {id} and l.jobs is null {returning} l.lease{from l};
 {end}
@@ -238,17 +239,19 @@ begin
                 todo := todo - got;
                 exit when todo <= 0;
             end if;
-            if pg_sequence_last_value({flags}) & {keyed} = 0 {if kept}and todo = 1 {end if}then
+            if pg_sequence_last_value({flags}) & ({keyed} | {held}) = 0 {if kept}and todo = 1 {end if}then
 {leaf of lease}
                 return query {with l}delete from {leaf} l where l.lease = any (in_leases) and l.queue + 0 = {id} and l.jobs is null {returning} l.lease{from l};
 {end}
                 get diagnostics got = row_count;
             else
+                ties := pg_sequence_last_value({flags}) & {held} <> 0;
 {leaf of lease}
-                with d as (delete from {leaf} l where l.lease = any (in_leases) and l.queue + 0 = {id} and l.jobs is null returning {if kept}l.*{end if}{if not kept}l.lease, l.key{end if}){if kept},
+                with d as (delete from {leaf} l where l.lease = any (in_leases) and l.queue + 0 = {id} and l.jobs is null returning {if kept}l.*{end if}{if not kept}l.lease, l.key, l.id, l.headers{end if}){if kept},
                 kept as ({done several}){end if}
-                select array_agg(d.lease), array_agg(distinct d.key) filter (where d.key is not null), count(*) into held, keys, got from d;
+                select array_agg(d.lease), array_agg(distinct d.key) filter (where d.key is not null), count(*), array_agg(d.id) filter (where ties), array_agg(d.headers) filter (where ties) into held, keys, got, ids, headers from d;
 {end}
+                perform {schema}._count_holders({id}, ids, headers, -1, 0) where ties;
                 if keys is not null then
                     perform {schema}._promote({id}, keys);
                 end if;
@@ -264,10 +267,10 @@ begin
     end if;
 end $fn$;
 
-$$, '{as_one}', $one$-- A row for the jobs of d, in place i each. It is a row each if they are few, or one is large, or if keys and
-                        -- priorities have come since the flags were read.
+$$, '{as_one}', $one$-- A row for the jobs of d, in place i each. It is a row each if they are few, or one is large, or if another
+                        -- flag was raised since they were read.
                         alike as (
-                            select count(*) as n, max(t.i) as last, count(*) < 8 or bool_or(t.key is not null or t.priority <> 0 or octet_length(t.payload) > 65536) as apart,
+                            select count(*) as n, max(t.i) as last, count(*) < 8 or pg_sequence_last_value({flags}) <> {plain} or bool_or(octet_length(t.payload) > 65536) as apart,
                                    array_agg(row(base + 2 * t.i, coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::{schema}._claimed)
                                        filter (where octet_length(t.payload) <= 65536) as jobs
                               from d t),

@@ -112,8 +112,10 @@ begin
                 select f.id, f.attempt, f.created_at, f.priority, f.group_key, f.key, f.headers, f.payload, f.history from noted f where f.attempt < _max_attempts(f.headers, $4)),
             dead as (
                 insert into _dead_job (queue, id, attempt, created_at, priority, group_key, key, headers, payload, failures)
-                select $1, f.id, f.attempt, f.created_at, f.priority, f.group_key, f.key, f.headers, f.payload, f.history from noted f where f.attempt >= _max_attempts(f.headers, $4))
-            select count(*), array_agg(distinct f.key) filter (where f.key is not null), max(f.lease_until) - interval '1 microsecond' from noted f$sql$, _q(queue.name))
+                select $1, f.id, f.attempt, f.created_at, f.priority, f.group_key, f.key, f.headers, f.payload, f.history from noted f where f.attempt >= _max_attempts(f.headers, $4)
+                returning _dead_job.id, _dead_job.headers),
+            held as (select _count_holders($1, array_agg(d.id), array_agg(d.headers), -1, 1) from dead d)
+            select count(*), array_agg(distinct f.key) filter (where f.key is not null), max(f.lease_until) - interval '1 microsecond' from noted f cross join held$sql$, _q(queue.name))
            into got, keys, since using queue.id, since, upto, queue.max_attempts; -- the next round reads none of these again
         if keys is not null then
             perform _promote(queue.id, keys);
@@ -365,7 +367,7 @@ declare
 begin
     if q is not null then
         update _lease l set lease_until = greatest(l.lease_until - by, now) where l.queue = q and l.lease_until < 'infinity';
-        update _scheduled d set due = greatest(d.due - by, now) where d.queue = q and d.due < 'infinity';
+        update _scheduled d set due = greatest(d.due - by, now) where d.queue = q and isfinite(d.due);
         update _schedule s set next = s.next - by where s.queue = q;
         update _group_state s set next_at = s.next_at - by, held_until = s.held_until - by where s.queue in (q, -q);
         if (select x.done_since is not null from _queue x where x.id = q) then

@@ -88,6 +88,7 @@ begin
             delete from _scheduled where queue in (q.id, -q.id);
             delete from _dedup where queue = q.id;
             delete from _group_state where queue in (q.id, -q.id);
+            delete from _barrier where queue = q.id;
             delete from _queue where id = q.id;
             return;
         exception when lock_not_available then
@@ -109,7 +110,7 @@ begin
         grant usage on sequence %4$s to %1$I;
         grant select on sequence %5$s, %6$s to %1$I$ddl$,
         role, current_schema(), _q(q.name), _q(format('_%s.seq', q.name)), _q(format('_%s.ring', q.name)), _q(format('_%s.flags', q.name)));
-    perform _grant_own(q.name, '{enqueue,enqueue_many,flags}', role);
+    perform _grant_own(q.name, '{enqueue,enqueue_many,barrier,flags}', role);
 end $$;
 
 comment on function grant_enqueuer is 'Lets a role write jobs to one queue and do nothing else, by enqueue or by a plain INSERT of the columns that belong to it.';

@@ -14,9 +14,11 @@ create or replace function _discard_dead_jobs(queue int, ids bigint[]) returns b
 language plpgsql volatile set search_path from current as $$
 declare
     many bigint;
+    held jsonb[];
 begin
-    delete from _dead_job d where d.queue = _discard_dead_jobs.queue and d.id = any (ids);
-    get diagnostics many = row_count;
+    with d as (delete from _dead_job d where d.queue = _discard_dead_jobs.queue and d.id = any (_discard_dead_jobs.ids) returning d.*)
+    select count(*), array_agg(d.id), array_agg(d.headers) into many, ids, held from d;
+    perform _count_holders(queue, ids, held, 0, -1);
     return many;
 end $$;
 
@@ -52,11 +54,12 @@ begin
         using errcode = '23505', hint = 'discard the dead letter, or retry it once that job has ended';
     end if;
     execute format($sql$
-        with d as (delete from _dead_job d where d.queue = $1 and d.id = any ($2) returning d.*)
-        insert into %s (id, attempt, created_at, priority, group_key, key, headers, payload, failures)
-        select d.id, d.attempt, d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d order by d.id$sql$,
-        (select _q(q.name) from _queue q where q.id = queue)) using queue, ids;
-    get diagnostics many = row_count;
+        with d as (delete from _dead_job d where d.queue = $1 and d.id = any ($2) returning d.*),
+        i as (
+            insert into %s (id, attempt, created_at, priority, group_key, key, headers, payload, failures)
+            select d.id, d.attempt, d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d order by d.id)
+        select count(*), _count_holders($1, array_agg(d.id), array_agg(d.headers), 1, -1) from d$sql$,
+        (select _q(q.name) from _queue q where q.id = queue)) into many using queue, ids;
     return many;
 exception when check_violation or invalid_parameter_value or untranslatable_character then
     many := 0;
@@ -109,23 +112,23 @@ begin
         if cardinality(group_keys) * cardinality(priorities) * cardinality(ids) <= 1000 then -- so group_keys is the whole list
             execute format('with d as (delete from %1$s t where t.ctid = any (array(
                                 select x.ctid from unnest($1) g(group_key) cross join unnest($2) p(priority) cross join unnest($3) i(seq) cross join lateral (
-                                    select t.ctid from %1$s t where t.group_key = g.group_key and t.priority = p.priority and t.seq = i.seq and t.id is null for update) x)) returning t.key)
-                            select array_agg(d.key) from d', segment) into more using group_keys, priorities, ids;
+                                    select t.ctid from %1$s t where t.group_key = g.group_key and t.priority = p.priority and t.seq = i.seq and t.id is null for update) x)) returning t.*)
+                            select array_agg(d.key) filter (where _count_holders($4, array[d.seq], array[d.headers], -1, 0)) from d', segment) into more using group_keys, priorities, ids, queue;
             keys := keys || more;
-            execute format('with d as (delete from %s t where t.id = any ($1) returning t.key) select array_agg(d.key) from d', segment) into more using ids;
+            execute format('with d as (delete from %s t where t.id = any ($1) returning t.*) select array_agg(d.key) filter (where _count_holders($2, array[d.id], array[d.headers], -1, 0)) from d', segment) into more using ids, queue;
             keys := keys || more;
         else
-            keys := keys || _cancel_in(segment, ids);
+            keys := keys || _cancel_in(queue, segment, ids);
         end if;
     end loop;
-    with d as (delete from _scheduled l where l.queue = _cancel.queue and l.id = any (ids) returning l.key)
-    select keys || array_agg(d.key) into keys from d;
+    with d as (delete from _scheduled l where l.queue = _cancel.queue and l.id = any (ids) returning l.*)
+    select keys || array_agg(d.key) filter (where _count_holders(_cancel.queue, array[d.id], array[d.headers], -1, 0)) into keys from d;
     perform from _lease l -- in the order of {ack}
       where l.queue = _cancel.queue and (l.id = any (ids) or exists (select from unnest(l.jobs) j where j.id = any (ids)))
       order by array_position(_listed('_lease_slot'), l.slot::int), l.jobs is null, l.lease for update;
     perform _part(queue, array(select j.lease from _lease l cross join lateral unnest(l.jobs) j where l.queue = _cancel.queue and j.id = any (ids)));
-    with d as (delete from _lease l where l.queue = _cancel.queue and l.id = any (ids) returning l.key)
-    select keys || array_agg(d.key) into keys from d;
+    with d as (delete from _lease l where l.queue = _cancel.queue and l.id = any (ids) returning l.*)
+    select keys || array_agg(d.key) filter (where _count_holders(_cancel.queue, array[d.id], array[d.headers], -1, 0)) into keys from d;
     more := array(select distinct k from unnest(keys) k where k is not null);
     if more <> '{}' then
         perform _promote(queue, more);
@@ -134,12 +137,13 @@ begin
 end $$;
 
 -- _cancel_in removes jobs of a segment by reading all of it, and returns their keys, null for one without a key.
-create or replace function _cancel_in(segment regclass, ids bigint[]) returns text[]
+create or replace function _cancel_in(queue int, segment regclass, ids bigint[]) returns text[]
 language plpgsql volatile set search_path from current set enable_seqscan = on as $$
 declare
     keys text[];
 begin
-    execute format('with d as (delete from %s t where coalesce(t.id, t.seq) = any ($1) returning t.key) select array_agg(d.key) from d', segment) into keys using ids;
+    execute format('with d as (delete from %s t where coalesce(t.id, t.seq) = any ($1) returning t.*)
+                    select array_agg(d.key) filter (where _count_holders($2, array[coalesce(d.id, d.seq)], array[d.headers], -1, 0)) from d', segment) into keys using ids, queue;
     return keys;
 end $$;
 
@@ -206,10 +210,10 @@ begin
         -- Jobs that were carried over to a segment that came into use between the two looks were in none that was read.
         exit when not exists (select from pg_inherits i where i.inhparent = ring and i.inhrelid <> all (used) and pg_relation_size(i.inhrelid) > 0);
     end loop;
-    select count(*) filter (where w.due <= clock_timestamp()) as ready,
+    select count(*) filter (where isfinite(w.due) and w.due <= clock_timestamp()) as ready,
            count(*) filter (where w.due > clock_timestamp() and w.due < 'infinity') as delayed,
-           count(*) filter (where w.due = 'infinity') as waiting,
-           min(w.created_at) filter (where w.due <= clock_timestamp()) as oldest
+           count(*) filter (where not isfinite(w.due)) as waiting,
+           min(w.created_at) filter (where isfinite(w.due) and w.due <= clock_timestamp()) as oldest
       into scheduled from _scheduled w where w.queue = _count_jobs.queue;
     ready := ready + scheduled.ready;
     delayed := scheduled.delayed;

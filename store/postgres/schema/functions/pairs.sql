@@ -1,4 +1,4 @@
--- The rings of two segments that queues share: leases, what is delayed, dedup keys, states of groups, requests for maintenance. One segment is
+-- The rings of two segments that queues share: leases, what is delayed, dedup keys, states of groups, barriers, requests for maintenance. One segment is
 -- written to. When it is full the other one is, and the first stays listed: what looks for a row looks into
 -- it as well. When few rows are left in it they are carried over. When no transaction can commit rows into
 -- it any more it leaves the list, so that overlapping long transactions do not keep it locked. It is
@@ -111,6 +111,8 @@ begin
             ('_maintenance', '{_maintenance_0,_maintenance_1}', pg_sequence_last_value('_maintenance_slot'), 1048576, 'false'),
             ('_group_state', '{_group_state_0,_group_state_1}', pg_sequence_last_value('_group_state_slot'), 4194304,
              '(r.next_at > clock_timestamp() or r.held_until > clock_timestamp()) and not exists (select from _group_state s where s.queue = r.queue and s.group_key = r.group_key and s.n > r.n)'),
+            ('_barrier', '{_barrier_0,_barrier_1}', pg_sequence_last_value('_barrier_slot'), 4194304,
+             'r.part >= 0 and coalesce((select max(s.running) from _barrier s where s.barrier = r.barrier and s.part = 16), 2) < 2 and (r.part = 17 or not exists (select from _barrier s where s.barrier = r.barrier and s.part = r.part and r.n < s.n))'),
             ('_dedup', '{_dedup_0,_dedup_1}', pg_sequence_last_value('_dedup_slot'), 16777216,
              'r.at > clock_timestamp() - (select q.dedup_window from _queue q where q.id = r.queue)')) x(ring, segments, state, full_bytes, alive)
           join _pair r on r.name = x.ring

@@ -8,7 +8,8 @@
 do $$ begin execute replace(replace($ddl$
 -- _validate_job is the trigger that validates the rows of a queue, written like _validate_message. Its argument is the
 -- name of the queue's register of flags, which is also that of the function that raises some. Bit 16 + p is for jobs
--- of priority p, bit 32 for jobs with a key, bit 35 for jobs with a deadline. Only a queue's enqueuers may call that. It need not roll back: a flag too
+-- of priority p, bit 32 for jobs with a key, bit 35 for jobs with a deadline. Bit 36, for barriers, is
+-- raised elsewhere. The function barrier counts a new job that holds one. Only a queue's enqueuers may call that. It need not roll back: a flag too
 -- many costs a scan.
 create or replace function _validate_job() returns trigger
 language plpgsql as $fn$
@@ -40,6 +41,11 @@ begin
     wanted := (1::bigint operator(pg_catalog.<<) (16 operator(pg_catalog.+) new.priority))
               operator(pg_catalog.|) case when new.key is null then 0 else 4294967296 end
               operator(pg_catalog.|) case when new.headers operator(pg_catalog.->>) 'penstock-deadline' is null then 0 else 34359738368 end;
+    if new.id is null and new.headers operator(pg_catalog.?) 'penstock-waits-for' then
+        raise exception 'an INSERT cannot write a job that waits for barriers' using errcode = '23514', hint = 'use penstock.enqueue';
+    elsif new.id is null and tg_op operator(pg_catalog.=) 'INSERT' and (new.headers operator(pg_catalog.->>) 'penstock-holds') is not null then
+        execute pg_catalog.format('select %s($1, $2)', pg_catalog.regexp_replace(tg_argv[0], 'flags("?)$', 'barrier\1')) using (new.headers operator(pg_catalog.->>) 'penstock-holds')::bigint, new.seq;
+    end if;
     if (pg_catalog.pg_sequence_last_value(tg_argv[0]::pg_catalog.regclass) operator(pg_catalog.&) wanted) operator(pg_catalog.<>) wanted then
         execute pg_catalog.format('select %s($1)', tg_argv[0]) using wanted;
     end if;

@@ -21,34 +21,36 @@ end $fn$;
 create or replace function enqueue_bytes(queue text, payload bytea, key text default null, group_key text default '', priority int default 0,
                         not_before timestamptz default null, dedup_key text default null, headers jsonb default null, kind text default null,
                         unique_key text default null, on_conflict text default null, debounce_max interval default null,
-                        max_attempts int default null, timeout interval default null, deadline timestamptz default null) returns bigint
+                        max_attempts int default null, timeout interval default null, deadline timestamptz default null,
+                        holds bigint default null, waits_for bigint[] default null, on_dead text default null) returns bigint
 language plpgsql volatile as $fn$
 declare
     made bigint;
 begin
     execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'enqueue'), '($1, $2, $3, $4, $5, $6, $7)')
        into made using payload, key, group_key, priority, not_before, dedup_key,
-                       case when kind operator(pg_catalog.<>) '' or pg_catalog.num_nonnulls(unique_key, on_conflict, debounce_max, max_attempts, timeout, deadline) operator(pg_catalog.>) 0
-                            then {schema}._with_options(headers, kind, unique_key, on_conflict, debounce_max, max_attempts, timeout, deadline) else headers end;
+                       case when kind operator(pg_catalog.<>) '' or pg_catalog.num_nonnulls(unique_key, on_conflict, debounce_max, max_attempts, timeout, deadline, holds, waits_for, on_dead) operator(pg_catalog.>) 0
+                            then {schema}._with_options(headers, kind, unique_key, on_conflict, debounce_max, max_attempts, timeout, deadline, holds, waits_for, on_dead) else headers end;
     return made;
 end $fn$;
 
-comment on function enqueue_bytes is 'Writes one job and returns its id; of a duplicate (dedup_key, unique_key), the id of the job that was there. The kind says which handler takes it, and is its header penstock-kind; other options are headers as well. Errors: 42P01 for an unknown queue, 23514 for a value over its limit, 22023 for a payload that is null.';
+comment on function enqueue_bytes is 'Writes one job and returns its id; of a duplicate (dedup_key, unique_key), the id of the job that was there. The kind says which handler takes it, and is its header penstock-kind; other options are headers as well. It may hold one barrier and wait for others (holds, waits_for). If a job that holds one of these is dead, on_dead says what happens: wait, the default, run, or cancel, which makes a dead letter of the job. Errors: 42P01 for an unknown queue, 23514 for a value over its limit, 22023 for a payload that is null.';
 
 create or replace function enqueue_many_bytes(queue text, payloads bytea[], keys text[] default null, group_keys text[] default null, priorities int[] default null,
                              not_befores timestamptz[] default null, dedup_keys text[] default null, headers jsonb[] default null, kinds text[] default null,
                              unique_keys text[] default null, on_conflict text default null, debounce_max interval default null,
-                             max_attempts int default null, timeout interval default null, deadline timestamptz default null) returns setof bigint
+                             max_attempts int default null, timeout interval default null, deadline timestamptz default null,
+                        holds bigint default null, waits_for bigint[] default null, on_dead text default null) returns setof bigint
 language plpgsql volatile as $fn$
 declare
     many constant int := coalesce(pg_catalog.cardinality(payloads), 0);
 begin
     return query execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'enqueue_many'), '($1, $2, $3, $4, $5, $6, $7)')
                    using payloads, keys, group_keys, priorities, not_befores, dedup_keys,
-                         case when pg_catalog.num_nonnulls(kinds, unique_keys, on_conflict, debounce_max, max_attempts, timeout, deadline) operator(pg_catalog.=) 0 then headers
+                         case when pg_catalog.num_nonnulls(kinds, unique_keys, on_conflict, debounce_max, max_attempts, timeout, deadline, holds, waits_for, on_dead) operator(pg_catalog.=) 0 then headers
                               -- none, where they differ in length, so that the queue's function refuses them
                               else array(select {schema}._with_options(j.header, j.kind, j.unique_key, case when j.unique_key is not null then on_conflict end, case when j.unique_key is not null then debounce_max end,
-                                                                       max_attempts, timeout, deadline)
+                                                                       max_attempts, timeout, deadline, holds, waits_for, on_dead)
                                            from rows from (pg_catalog.generate_series(1, many), pg_catalog.unnest(headers), pg_catalog.unnest(kinds), pg_catalog.unnest(unique_keys)) j(i, header, kind, unique_key)
                                           order by j.i limit case when coalesce(pg_catalog.cardinality(headers), many) operator(pg_catalog.=) many and coalesce(pg_catalog.cardinality(kinds), many) operator(pg_catalog.=) many
                                                                        and coalesce(pg_catalog.cardinality(unique_keys), many) operator(pg_catalog.=) many then many
@@ -60,36 +62,58 @@ comment on function enqueue_many_bytes is 'Writes a job for each payload, in the
 create or replace function enqueue(queue text, payload text, key text default null, group_key text default '', priority int default 0,
                         not_before timestamptz default null, dedup_key text default null, headers jsonb default null, kind text default null,
                         unique_key text default null, on_conflict text default null, debounce_max interval default null,
-                        max_attempts int default null, timeout interval default null, deadline timestamptz default null) returns bigint
+                        max_attempts int default null, timeout interval default null, deadline timestamptz default null,
+                        holds bigint default null, waits_for bigint[] default null, on_dead text default null) returns bigint
 language plpgsql volatile as $fn$
 begin
-    return {schema}.enqueue_bytes(queue, pg_catalog.convert_to(payload, 'UTF8'), key, group_key, priority, not_before, dedup_key, headers, kind, unique_key, on_conflict, debounce_max, max_attempts, timeout, deadline);
+    return {schema}.enqueue_bytes(queue, pg_catalog.convert_to(payload, 'UTF8'), key, group_key, priority, not_before, dedup_key, headers, kind, unique_key, on_conflict, debounce_max, max_attempts, timeout, deadline, holds, waits_for, on_dead);
 end $fn$;
 
-comment on function enqueue(text, text, text, text, int, timestamptz, text, jsonb, text, text, text, interval, int, interval, timestamptz) is 'Writes one job whose payload is text, as UTF-8, and returns its id. Otherwise it is like enqueue_bytes.';
+comment on function enqueue(text, text, text, text, int, timestamptz, text, jsonb, text, text, text, interval, int, interval, timestamptz, bigint, bigint[], text) is 'Writes one job whose payload is text, as UTF-8, and returns its id. Otherwise it is like enqueue_bytes.';
 
 create or replace function enqueue(queue text, payload jsonb, key text default null, group_key text default '', priority int default 0,
                         not_before timestamptz default null, dedup_key text default null, headers jsonb default null, kind text default null,
                         unique_key text default null, on_conflict text default null, debounce_max interval default null,
-                        max_attempts int default null, timeout interval default null, deadline timestamptz default null) returns bigint
+                        max_attempts int default null, timeout interval default null, deadline timestamptz default null,
+                        holds bigint default null, waits_for bigint[] default null, on_dead text default null) returns bigint
 language plpgsql volatile as $fn$
 begin
-    return {schema}.enqueue_bytes(queue, pg_catalog.convert_to(payload::pg_catalog.text, 'UTF8'), key, group_key, priority, not_before, dedup_key, headers, kind, unique_key, on_conflict, debounce_max, max_attempts, timeout, deadline);
+    return {schema}.enqueue_bytes(queue, pg_catalog.convert_to(payload::pg_catalog.text, 'UTF8'), key, group_key, priority, not_before, dedup_key, headers, kind, unique_key, on_conflict, debounce_max, max_attempts, timeout, deadline, holds, waits_for, on_dead);
 end $fn$;
 
-comment on function enqueue(text, jsonb, text, text, int, timestamptz, text, jsonb, text, text, text, interval, int, interval, timestamptz) is 'Writes one job whose payload is JSON, as UTF-8, and returns its id. Otherwise it is like enqueue_bytes.';
+comment on function enqueue(text, jsonb, text, text, int, timestamptz, text, jsonb, text, text, text, interval, int, interval, timestamptz, bigint, bigint[], text) is 'Writes one job whose payload is JSON, as UTF-8, and returns its id. Otherwise it is like enqueue_bytes.';
 
 create or replace function enqueue_many(queue text, payloads text[], keys text[] default null, group_keys text[] default null, priorities int[] default null,
                              not_befores timestamptz[] default null, dedup_keys text[] default null, headers jsonb[] default null, kinds text[] default null,
                              unique_keys text[] default null, on_conflict text default null, debounce_max interval default null,
-                             max_attempts int default null, timeout interval default null, deadline timestamptz default null) returns setof bigint
+                             max_attempts int default null, timeout interval default null, deadline timestamptz default null,
+                        holds bigint default null, waits_for bigint[] default null, on_dead text default null) returns setof bigint
 language plpgsql volatile as $fn$
 begin
     return query select {schema}.enqueue_many_bytes(queue, array(select pg_catalog.convert_to(p.payload, 'UTF8') from pg_catalog.unnest(payloads) with ordinality p(payload, i) order by p.i),
-                                                keys, group_keys, priorities, not_befores, dedup_keys, headers, kinds, unique_keys, on_conflict, debounce_max, max_attempts, timeout, deadline);
+                                                keys, group_keys, priorities, not_befores, dedup_keys, headers, kinds, unique_keys, on_conflict, debounce_max, max_attempts, timeout, deadline, holds, waits_for, on_dead);
 end $fn$;
 
 comment on function enqueue_many is 'Writes a job for each text, as UTF-8, in their order, and returns the ids. Otherwise it is like enqueue_many_bytes.';
+
+create or replace function barrier(queue text) returns bigint
+language plpgsql volatile as $fn$
+declare
+    made bigint;
+begin
+    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'barrier'), '(null, null)') into made;
+    return made;
+end $fn$;
+
+comment on function barrier is 'Makes a barrier for jobs of a queue, and returns its number. It opens, once, when it is sealed and each job that holds it has ended. Error: 42P01.';
+
+create or replace function seal(queue text, barrier bigint) returns void
+language plpgsql volatile as $fn$
+begin
+    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'barrier'), '($1, null)') using coalesce(barrier, 0);
+end $fn$;
+
+comment on function seal is 'Seals a barrier: it opens when each job that holds it has ended, at once if none does. A job that holds it may still add others. Errors: 42P01, 23514 if the queue has no such barrier, 25001.';
 
 create or replace function deduplicated(n bigint default 1) returns boolean
 language sql volatile as $fn$

@@ -120,9 +120,9 @@ begin
                 select e.group_key, 0 as ready, sum(e.jobs) as running, 0 as delayed, 0 as waiting, 0 as dead, null::timestamptz as oldest
                   from leased e group by e.group_key
                 union all
-                select w.group_key, count(*) filter (where w.due <= clock_timestamp()), 0,
+                select w.group_key, count(*) filter (where isfinite(w.due) and w.due <= clock_timestamp()), 0,
                        count(*) filter (where w.due > clock_timestamp() and w.due < 'infinity'),
-                       count(*) filter (where w.due = 'infinity'), 0, min(w.created_at) filter (where w.due <= clock_timestamp())
+                       count(*) filter (where not isfinite(w.due)), 0, min(w.created_at) filter (where isfinite(w.due) and w.due <= clock_timestamp())
                   from later w group by w.group_key
                 union all
                 select d.group_key, 0, 0, 0, 0, count(*), null from dead d group by d.group_key) o

@@ -117,7 +117,9 @@ begin
                     (1, 'plain', '65536'), -- of priority 0 only, and nothing else
                     (1, 'keyed', '4294967296'), -- there may be jobs with keys
                     (1, 'watched', '25769803776'), -- an operator may have paused or limited the queue or groups of it: see _admit
-                    (1, 'dated', '34359738368'), -- there may be jobs with deadlines
+                    (1, 'dated', '103079215104'), -- one of these:
+                    (1, 'late', '34359738368'), -- there may be jobs with deadlines
+                    (1, 'held', '68719476736'), -- there may be jobs that hold barriers
                     (3, 'name', quote_literal(queue)),
                     (3, 'queue', _q(queue)),
                     (3, 'schema', quote_ident(current_schema())),

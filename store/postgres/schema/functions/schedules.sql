@@ -119,7 +119,9 @@ begin
     headers := _with_options(headers, kind, null, null, null, null, null, null);
     perform _refuse_job(payload, coalesce(key, headers ->> 'penstock-unique-key'), group_key, priority, headers, dedup_key),
             case when getdatabaseencoding() not in ('UTF8', 'SQL_ASCII') then convert_to(concat(key, group_key, dedup_key, headers), 'UTF8') end; -- see _readable
-    if (octet_length(name) between 1 and 128) is not true then
+    if headers ?| '{penstock-holds,penstock-waits-for}' then
+        raise exception 'the job of a schedule has barriers' using errcode = '23514', hint = 'schedule a job that makes a barrier and enqueues the others';
+    elsif (octet_length(name) between 1 and 128) is not true then
         raise exception 'the schedule''s name has % bytes, expected 1 to 128', coalesce(octet_length(name), 0) using errcode = '23514', hint = 'use a shorter one';
     end if;
     insert into _schedule as s (queue, name, cron, next, priority, group_key, key, dedup_key, headers, payload, skip_overlap)

@@ -45,6 +45,7 @@ declare
     unique_key constant text := headers ->> 'penstock-unique-key';
     mode       constant text := coalesce(headers ->> 'penstock-on-conflict', 'ignore');
     ring       constant text := (select _q(q.name) from _queue q where q.id = queue);
+    barriers   constant text := $sql$jsonb_strip_nulls(jsonb_build_object('penstock-holds', t.headers -> 'penstock-holds', 'penstock-waits-for', t.headers -> 'penstock-waits-for', 'penstock-on-dead', t.headers -> 'penstock-on-dead'))$sql$;
     mine       boolean := false;
     j          record;
     due        timestamptz := not_before;
@@ -67,34 +68,30 @@ begin
         if mode = 'debounce' and not_before is not null then
             due := least(not_before, j.created_at + make_interval(secs => (headers ->> 'penstock-debounce-max')::float8));
         end if;
-        if (due > clock_timestamp()) is not true then -- it keeps its place, unless it is delayed
-            execute format('update %s t set payload = $4, headers = $5, attempt = 0, failures = null where t.ctid = $1 and t.key = $2 and %s', j.place,
-                           case j.state when 'ring' then 'coalesce(t.id, t.seq) = $3' else $sql$t.id = $3 and t.due = 'infinity'$sql$ end)
-              using j.at, unique_key, id, payload, headers;
+        if (due > clock_timestamp()) is not true or j.state = 'scheduled' then -- it keeps its place, unless it is delayed, and the barriers that it holds or waits for
+            execute format('update %s t set payload = $4, headers = $5 || %s, attempt = least(t.attempt, 0), failures = null where t.ctid = $1 and t.key = $2 and %s', j.place, barriers,
+                           case j.state when 'ring' then 'coalesce(t.id, t.seq) = $3' else $sql$t.id = $3 and (t.due = '-infinity' or t.due = 'infinity' and not coalesce($6 > clock_timestamp(), false))$sql$ end)
+              using j.at, unique_key, id, payload, headers, due;
             get diagnostics done = row_count;
             if done > 0 then
                 return;
             end if;
         end if;
-        execute format('delete from %s t where t.ctid = $1 and t.key = $2 and %s = $3 returning t.created_at, t.priority, t.group_key', j.place,
-                       case j.state when 'ring' then 'coalesce(t.id, t.seq)' else 't.id' end)
-           into was using j.at, unique_key, id;
+        execute format('delete from %s t where t.ctid = $1 and t.key = $2 and %s = $3 returning t.created_at, t.priority, t.group_key, $4 || %s as headers', j.place,
+                       case j.state when 'ring' then 'coalesce(t.id, t.seq)' else 't.id' end, barriers)
+           into was using j.at, unique_key, id, headers;
         continue when was.created_at is null; -- it has moved, or has ended
         if due > clock_timestamp() then
             insert into _scheduled (id, queue, attempt, due, created_at, priority, group_key, key, headers, payload)
-            values (_enqueue_unique.id, _enqueue_unique.queue, -1, due, was.created_at, was.priority, was.group_key, unique_key, _enqueue_unique.headers, _enqueue_unique.payload);
+            values (_enqueue_unique.id, _enqueue_unique.queue, -1, due, was.created_at, was.priority, was.group_key, unique_key, was.headers, _enqueue_unique.payload);
         else
             execute format('insert into %s (id, created_at, key, group_key, priority, headers, payload) values ($1, $2, $3, $4, $5, $6, $7)', ring)
-              using id, was.created_at, unique_key, was.group_key, was.priority, headers, payload;
+              using id, was.created_at, unique_key, was.group_key, was.priority, was.headers, payload;
         end if;
         return;
     end loop;
     id := nextval(seq);
-    if due > clock_timestamp() then
-        insert into _scheduled (id, queue, attempt, due, created_at, priority, group_key, key, headers, payload)
-        values (_enqueue_unique.id, _enqueue_unique.queue, -1, due, clock_timestamp(), coalesce(_enqueue_unique.priority, 0), coalesce(_enqueue_unique.group_key, ''), unique_key,
-                _enqueue_unique.headers, _enqueue_unique.payload);
-    else
+    if not (_put_off(queue, clock_timestamp(), array[id], '{false}', array[payload], array[unique_key], array[group_key], array[priority], array[not_before], array[headers]))[1] then
         execute format('insert into %s (seq, key, group_key, priority, headers, payload) values ($1, $2, $3, $4, $5, $6)', ring)
           using id, unique_key, coalesce(group_key, ''), coalesce(priority, 0), headers, payload;
     end if;

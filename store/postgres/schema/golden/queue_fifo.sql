@@ -49,7 +49,8 @@ create sequence penstock."_emails.seen" minvalue 0; -- holds 0
 create sequence penstock."_emails.seq";
 
 -- enqueue writes one job and returns its id; of a duplicate, the first one's. Mostly it is one expression and a plain INSERT, at
--- which the queue's trigger looks; without a search_path, as dequeue_NAME. _place handles a delay, a dedup key and a unique key.
+-- which the queue's trigger looks; without a search_path, as dequeue_NAME. _place handles a delay, a dedup key, a unique key and
+-- barriers to wait for.
 CREATE OR REPLACE FUNCTION penstock."_emails.enqueue"(payload bytea, key text, group_key text, priority integer, not_before timestamp with time zone, dedup_key text, headers jsonb)
  RETURNS bigint
  LANGUAGE plpgsql
@@ -59,7 +60,7 @@ declare
     made   bigint;
     placed record;
 begin
-    if not_before is null and dedup_key is null and headers operator(pg_catalog.->>) 'penstock-unique-key' is null and coalesce(priority, 0) operator(pg_catalog.>=) '-16' and coalesce(priority, 0) operator(pg_catalog.<=) '15'
+    if not_before is null and dedup_key is null and (headers operator(pg_catalog.?|) '{penstock-unique-key,penstock-waits-for}') is not true and coalesce(priority, 0) operator(pg_catalog.>=) '-16' and coalesce(priority, 0) operator(pg_catalog.<=) '15'
        and coalesce(pg_catalog.current_setting('penstock.deduplicated_0', true), '') operator(pg_catalog.=) '' then
         insert into penstock.emails (key, group_key, priority, headers, payload)
         values (key, coalesce(group_key, ''), coalesce(priority, 0), headers, payload) returning seq into made;
@@ -67,7 +68,7 @@ begin
     end if;
     key := coalesce(key, headers operator(pg_catalog.->>) 'penstock-unique-key');
     select x.* into placed from penstock._place(1, 'penstock."_emails.seq"'::pg_catalog.regclass, array[payload], array[key], array[group_key], array[priority], array[not_before], array[dedup_key], array[headers]) x;
-    if not placed.known[1] and (not_before operator(pg_catalog.>) placed.at) is not true then
+    if not placed.known[1] then
         insert into penstock.emails (seq, key, group_key, priority, headers, payload)
         values (placed.ids[1], key, coalesce(group_key, ''), coalesce(priority, 0), headers, payload);
     end if;
@@ -84,7 +85,7 @@ CREATE OR REPLACE FUNCTION penstock."_emails.enqueue_many"(payloads bytea[], key
 AS $function$
 declare
     many   constant int := coalesce(cardinality(payloads), 0);
-    one    boolean := false; -- has a unique key
+    one    boolean := false; -- has a unique key, or waits for barriers
     placed record;
 begin
     if coalesce(cardinality(keys), many) <> many or coalesce(cardinality(group_keys), many) <> many or coalesce(cardinality(priorities), many) <> many
@@ -92,7 +93,7 @@ begin
         raise exception 'the arrays differ in length' using errcode = '22023', hint = 'give each as many elements as payloads, or null instead of the array';
     end if;
     if headers is not null then
-        one := exists (select from unnest(headers) h where h ->> 'penstock-unique-key' is not null);
+        one := exists (select from unnest(headers) h where h ?| '{penstock-unique-key,penstock-waits-for}');
         if one then
             keys := array(select coalesce(j.key, j.header ->> 'penstock-unique-key') from rows from (unnest(keys), unnest(headers)) with ordinality j(key, header, n) order by j.n);
         end if;
@@ -101,8 +102,8 @@ begin
         select * into placed from penstock._place(1, 'penstock."_emails.seq"'::pg_catalog.regclass, payloads, keys, group_keys, priorities, not_befores, dedup_keys, headers);
         insert into penstock.emails (seq, key, group_key, priority, headers, payload)
         select j.id, j.key, coalesce(j.group_key, ''), coalesce(j.priority, 0), j.headers, j.payload
-          from unnest(placed.ids, placed.known, not_befores, payloads, keys, group_keys, priorities, headers) j(id, known, not_before, payload, key, group_key, priority, headers)
-         where not j.known and (j.not_before > placed.at) is not true;
+          from unnest(placed.ids, placed.known, payloads, keys, group_keys, priorities, headers) j(id, known, payload, key, group_key, priority, headers)
+         where not j.known;
         return query select unnest(placed.ids);
         return;
     end if;
@@ -116,6 +117,14 @@ begin
     returning seq;
 end $function$;
 
+-- barrier makes a barrier, seals one, or notes that a new job holds it, see _barrier_call.
+CREATE OR REPLACE FUNCTION penstock."_emails.barrier"(barrier bigint, job bigint)
+ RETURNS bigint
+ LANGUAGE sql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$ select penstock._barrier_call(1, barrier, job) $function$;
+
 -- flags raises flags, see _validate_job: those up to keyed, and dated.
 CREATE OR REPLACE FUNCTION penstock."_emails.flags"(wanted bigint)
  RETURNS void
@@ -124,7 +133,7 @@ CREATE OR REPLACE FUNCTION penstock."_emails.flags"(wanted bigint)
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
 begin
-    perform penstock._write_flags('penstock."_emails.flags"'::pg_catalog.regclass, wanted & (4294967296 * 2 - 1 | 34359738368));
+    perform penstock._write_flags('penstock."_emails.flags"'::pg_catalog.regclass, wanted & (4294967296 * 2 - 1 | 103079215104));
 end $function$;
 
 -- dequeue_NAME takes the next job of the group '' of the queue NAME: what dequeue does by default, a sixth cheaper, because no
@@ -420,7 +429,7 @@ end if;
         p := -16;
         if flags & 25769803776 <> 0 and not penstock._may_dequeue(1, in_group) then
             todo := 0;
-        elsif flags & (4294967296 | 34359738368) <> 0 then
+        elsif flags & (4294967296 | 103079215104) <> 0 then
             return query select t.* from penstock."_emails.take_keyed"(n, in_group, false) t;
             todo := 0;
         end if;
@@ -682,10 +691,10 @@ end if;
                     base := (nextval('penstock._lease_n'::pg_catalog.regclass) % 34359738368 << 28) | (floor(random() * 524288)::bigint << 9) | 1;
 if drawn operator(pg_catalog.<) 1025 then
                     return query
-                    with d as (delete from penstock."_emails.0" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*, t.seq - pos as i), -- A row for the jobs of d, in place i each. It is a row each if they are few, or one is large, or if keys and
-                        -- priorities have come since the flags were read.
+                    with d as (delete from penstock."_emails.0" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*, t.seq - pos as i), -- A row for the jobs of d, in place i each. It is a row each if they are few, or one is large, or if another
+                        -- flag was raised since they were read.
                         alike as (
-                            select count(*) as n, max(t.i) as last, count(*) < 8 or bool_or(t.key is not null or t.priority <> 0 or octet_length(t.payload) > 65536) as apart,
+                            select count(*) as n, max(t.i) as last, count(*) < 8 or pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) <> 65536 or bool_or(octet_length(t.payload) > 65536) as apart,
                                    array_agg(row(base + 2 * t.i, coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::penstock._claimed)
                                        filter (where octet_length(t.payload) <= 65536) as jobs
                               from d t),
@@ -700,10 +709,10 @@ if drawn operator(pg_catalog.<) 1025 then
                     select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload, base + 2 * t.i, until from d t;
 elsif drawn operator(pg_catalog.<) 1026 then
                     return query
-                    with d as (delete from penstock."_emails.1" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*, t.seq - pos as i), -- A row for the jobs of d, in place i each. It is a row each if they are few, or one is large, or if keys and
-                        -- priorities have come since the flags were read.
+                    with d as (delete from penstock."_emails.1" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*, t.seq - pos as i), -- A row for the jobs of d, in place i each. It is a row each if they are few, or one is large, or if another
+                        -- flag was raised since they were read.
                         alike as (
-                            select count(*) as n, max(t.i) as last, count(*) < 8 or bool_or(t.key is not null or t.priority <> 0 or octet_length(t.payload) > 65536) as apart,
+                            select count(*) as n, max(t.i) as last, count(*) < 8 or pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) <> 65536 or bool_or(octet_length(t.payload) > 65536) as apart,
                                    array_agg(row(base + 2 * t.i, coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::penstock._claimed)
                                        filter (where octet_length(t.payload) <= 65536) as jobs
                               from d t),
@@ -718,10 +727,10 @@ elsif drawn operator(pg_catalog.<) 1026 then
                     select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload, base + 2 * t.i, until from d t;
 else
                     return query
-                    with d as (delete from penstock."_emails.2" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*, t.seq - pos as i), -- A row for the jobs of d, in place i each. It is a row each if they are few, or one is large, or if keys and
-                        -- priorities have come since the flags were read.
+                    with d as (delete from penstock."_emails.2" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*, t.seq - pos as i), -- A row for the jobs of d, in place i each. It is a row each if they are few, or one is large, or if another
+                        -- flag was raised since they were read.
                         alike as (
-                            select count(*) as n, max(t.i) as last, count(*) < 8 or bool_or(t.key is not null or t.priority <> 0 or octet_length(t.payload) > 65536) as apart,
+                            select count(*) as n, max(t.i) as last, count(*) < 8 or pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) <> 65536 or bool_or(octet_length(t.payload) > 65536) as apart,
                                    array_agg(row(base + 2 * t.i, coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::penstock._claimed)
                                        filter (where octet_length(t.payload) <= 65536) as jobs
                               from d t),
@@ -746,7 +755,7 @@ end if;
     end if;
     if path is not null or n = 0 then
         null; -- all that was asked for
-    elsif flags & (4294967296 | 25769803776 | 34359738368) = 0 then
+    elsif flags & (4294967296 | 25769803776 | 103079215104) = 0 then
         if pg_current_xact_id_if_assigned() is not null then
             came := null; -- jobs that this transaction took may come back, and it does not see them
         elsif came is not null then -- from a backlog few go by the skip map, each over all that was taken since it was made
@@ -760,10 +769,10 @@ end if;
             returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
         else
             return query
-            with d as materialized (select t.*, row_number() over () as i from penstock."_emails.take"(n, in_group, due, false) t), -- A row for the jobs of d, in place i each. It is a row each if they are few, or one is large, or if keys and
-                        -- priorities have come since the flags were read.
+            with d as materialized (select t.*, row_number() over () as i from penstock."_emails.take"(n, in_group, due, false) t), -- A row for the jobs of d, in place i each. It is a row each if they are few, or one is large, or if another
+                        -- flag was raised since they were read.
                         alike as (
-                            select count(*) as n, max(t.i) as last, count(*) < 8 or bool_or(t.key is not null or t.priority <> 0 or octet_length(t.payload) > 65536) as apart,
+                            select count(*) as n, max(t.i) as last, count(*) < 8 or pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) <> 65536 or bool_or(octet_length(t.payload) > 65536) as apart,
                                    array_agg(row(base + 2 * t.i, coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::penstock._claimed)
                                        filter (where octet_length(t.payload) <= 65536) as jobs
                               from d t),
@@ -786,7 +795,7 @@ end if;
             select a.admitted, a.locked, a.noting into n, locked, due from penstock._admit(1, in_group, n, acks) a;
         end if;
         if n > 0 then
-            if flags & (4294967296 | 34359738368) <> 0 then
+            if flags & (4294967296 | 103079215104) <> 0 then
                 return query
                 insert into penstock._lease as l (counted, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
                 select locked, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_emails.take_keyed"(n, in_group, true) t
@@ -857,12 +866,13 @@ end if;
     end if;
 end $function$;
 
--- take_keyed is take where jobs have keys or deadlines. The transaction that takes a job of a key holds the key's lock until its
--- end, and has a lease from then on. So a statement that begins with the lock held sees whether one runs, and whether one with a
--- smaller id must still run. Jobs that must wait are moved to _scheduled, at the cost of one move each. Of a priority it reads a
--- thousand jobs from the first one on, and then four thousand from another place, and on from the first thousand behind the last.
--- next counts the places, as no job with a key is found by it. They are multiples of the golden ratio, modulo 1, and the segments
--- those of the root of two. So they are spread evenly, also for a caller that makes every second or third call.
+-- take_keyed is take where jobs have keys or deadlines, or hold barriers. The transaction that takes a job of a key holds the
+-- key's lock until its end, and has a lease from then on. So a statement that begins with the lock held sees whether one runs,
+-- and whether one with a smaller id must still run. Jobs that must wait are moved to _scheduled, at the cost of one move each. Of
+-- a priority it reads a thousand jobs from the first one on, and then four thousand from another place, and on from the first
+-- thousand behind the last. next counts the places, as no job with a key is found by it. They are multiples of the golden ratio,
+-- modulo 1, and the segments those of the root of two. So they are spread evenly, also for a caller that makes every second or
+-- third call.
 CREATE OR REPLACE FUNCTION penstock."_emails.take_keyed"(n integer, in_group text, leasing boolean)
  RETURNS SETOF penstock.emails
  LANGUAGE plpgsql
@@ -1089,7 +1099,7 @@ if here operator(pg_catalog.<) 1 then
                          where t.ctid = any (array(select ctids[i] from unnest(run) i)) and t.seq = any (seqs)
                            for update skip locked))
                     returning t.*)
-                select * from d order by d.seq asc;
+                select * from d where leasing or flags & 68719476736 = 0 or penstock._count_holders(1, array[coalesce(d.id, d.seq)], array[d.headers], -1, 0) order by d.seq asc;
 elsif here operator(pg_catalog.<) 2 then
                 return query
                 with d as (
@@ -1099,7 +1109,7 @@ elsif here operator(pg_catalog.<) 2 then
                          where t.ctid = any (array(select ctids[i] from unnest(run) i)) and t.seq = any (seqs)
                            for update skip locked))
                     returning t.*)
-                select * from d order by d.seq asc;
+                select * from d where leasing or flags & 68719476736 = 0 or penstock._count_holders(1, array[coalesce(d.id, d.seq)], array[d.headers], -1, 0) order by d.seq asc;
 else
                 return query
                 with d as (
@@ -1109,7 +1119,7 @@ else
                          where t.ctid = any (array(select ctids[i] from unnest(run) i)) and t.seq = any (seqs)
                            for update skip locked))
                     returning t.*)
-                select * from d order by d.seq asc;
+                select * from d where leasing or flags & 68719476736 = 0 or penstock._count_holders(1, array[coalesce(d.id, d.seq)], array[d.headers], -1, 0) order by d.seq asc;
 end if;
                 get diagnostics got = row_count;
                 todo := todo - got;
@@ -1196,8 +1206,9 @@ declare
     keys text[];
     leaf int := pg_sequence_last_value('penstock._lease_slot'::pg_catalog.regclass) % 2;
     odd  boolean := in_leases[1] & 1 = 1; -- mostly of a claim of several
+    ties boolean; ids bigint[]; headers jsonb[]; -- jobs may hold barriers
 begin
-    if todo = 1 and not odd and pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & 4294967296 = 0 then -- few expressions, see dequeue_NAME
+    if todo = 1 and not odd and pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & (4294967296 | 68719476736) = 0 then -- few expressions, see dequeue_NAME
 if leaf = 0 then
         return query delete from penstock._lease_0 l where l.lease = any (in_leases) and l.queue + 0 = 1 and l.jobs is null returning l.lease;
 else
@@ -1265,7 +1276,7 @@ end if;
                 todo := todo - got;
                 exit when todo <= 0;
             end if;
-            if pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & 4294967296 = 0 then
+            if pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & (4294967296 | 68719476736) = 0 then
 if leaf = 0 then
                 return query delete from penstock._lease_0 l where l.lease = any (in_leases) and l.queue + 0 = 1 and l.jobs is null returning l.lease;
 else
@@ -1273,13 +1284,15 @@ else
 end if;
                 get diagnostics got = row_count;
             else
+                ties := pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & 68719476736 <> 0;
 if leaf = 0 then
-                with d as (delete from penstock._lease_0 l where l.lease = any (in_leases) and l.queue + 0 = 1 and l.jobs is null returning l.lease, l.key)
-                select array_agg(d.lease), array_agg(distinct d.key) filter (where d.key is not null), count(*) into held, keys, got from d;
+                with d as (delete from penstock._lease_0 l where l.lease = any (in_leases) and l.queue + 0 = 1 and l.jobs is null returning l.lease, l.key, l.id, l.headers)
+                select array_agg(d.lease), array_agg(distinct d.key) filter (where d.key is not null), count(*), array_agg(d.id) filter (where ties), array_agg(d.headers) filter (where ties) into held, keys, got, ids, headers from d;
 else
-                with d as (delete from penstock._lease_1 l where l.lease = any (in_leases) and l.queue + 0 = 1 and l.jobs is null returning l.lease, l.key)
-                select array_agg(d.lease), array_agg(distinct d.key) filter (where d.key is not null), count(*) into held, keys, got from d;
+                with d as (delete from penstock._lease_1 l where l.lease = any (in_leases) and l.queue + 0 = 1 and l.jobs is null returning l.lease, l.key, l.id, l.headers)
+                select array_agg(d.lease), array_agg(distinct d.key) filter (where d.key is not null), count(*), array_agg(d.id) filter (where ties), array_agg(d.headers) filter (where ties) into held, keys, got, ids, headers from d;
 end if;
+                perform penstock._count_holders(1, ids, headers, -1, 0) where ties;
                 if keys is not null then
                     perform penstock._promote(1, keys);
                 end if;

@@ -129,6 +129,35 @@ create table penstock._adopt_subscription (
 );
 CREATE INDEX _adopt_subscription_source_idx ON penstock._adopt_subscription USING btree (source);
 
+create table penstock._barrier (
+    barrier bigint not null,
+    n bigint not null default nextval('penstock._barrier_n'::regclass),
+    xid xid8 not null default pg_current_xact_id(),
+    running bigint,
+    queue integer not null,
+    dead integer,
+    part smallint not null,
+    slot smallint not null default ((pg_sequence_last_value('penstock._barrier_slot'::regclass) % (2)::bigint))::smallint,
+    TRIGGER DEFERRABLE INITIALLY DEFERRED
+) partition by LIST (slot);
+CREATE INDEX _barrier_barrier_part_n_idx ON ONLY penstock._barrier USING btree (barrier, part, n);
+CREATE INDEX _barrier_xid_n_idx ON ONLY penstock._barrier USING btree (xid, n);
+CREATE CONSTRAINT TRIGGER turn AFTER INSERT ON penstock._barrier DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN ((((new.part < 0) OR (new.part = 17)) AND (new.xid = pg_current_xact_id()))) EXECUTE FUNCTION penstock._turn_barriers();
+comment on column penstock._barrier.barrier is 'the number that penstock.barrier has returned';
+comment on column penstock._barrier.n is 'of a barrier and part from 0 to 16 the row with the highest n is true';
+comment on column penstock._barrier.xid is 'the transaction that wrote the row, which counts its changes when it commits';
+comment on column penstock._barrier.running is 'how many jobs that hold the barrier have not ended and are not dead; of part 16: 0 made, 1 sealed, 2 open; of part 17: the job that waits';
+comment on column penstock._barrier.queue is 'id in _queue';
+comment on column penstock._barrier.dead is 'how many jobs that hold the barrier are dead letters';
+comment on column penstock._barrier.part is '0 to 15: the jobs that hold the barrier, by their id modulo 16; 16: the barrier; 17: a job that waits for it. -1 to -16: a change of the part -1 - part. -17: it is sealed';
+comment on column penstock._barrier.slot is 'the segment: _barrier_0 or _barrier_1';
+
+create table penstock._barrier_0 partition of penstock._barrier FOR VALUES IN ('0') with (autovacuum_enabled=false);
+alter table penstock._barrier_0 replica identity full;
+
+create table penstock._barrier_1 partition of penstock._barrier FOR VALUES IN ('1') with (autovacuum_enabled=false);
+alter table penstock._barrier_1 replica identity full;
+
 create table penstock._cursor (
     subscription bigint not null,
     epoch bigint not null,
@@ -576,7 +605,7 @@ CREATE INDEX _scheduled_queue_key_id_idx ON ONLY penstock._scheduled USING btree
 comment on column penstock._scheduled.id is 'the id of the job. In a row whose queue is below zero: a hash of the key';
 comment on column penstock._scheduled.queue is 'id in _queue; below zero the row holds no job: it asks maintenance to look which job of the key is next';
 comment on column penstock._scheduled.attempt is 'how many attempts the job has had; -1: none that counts, but it has begun and was released, and later jobs of its key wait for it';
-comment on column penstock._scheduled.due is 'when the job may run; infinity: it waits until an earlier job of its key has ended';
+comment on column penstock._scheduled.due is 'when the job may run; infinity: it waits until an earlier job of its key has ended; -infinity: it waits for barriers';
 comment on column penstock._scheduled.created_at is 'when the job was enqueued';
 comment on column penstock._scheduled.slot is 'the segment: _scheduled_0 or _scheduled_1';
 comment on column penstock._scheduled.failures is 'the last ten failed attempts: attempt, error, at';
@@ -671,6 +700,8 @@ create table penstock._template (
 );
 
 create sequence penstock._adopt_n;
+create sequence penstock._barrier_n;
+create sequence penstock._barrier_slot minvalue 0 maxvalue 3; -- holds 0
 create sequence penstock._cursor_n;
 create sequence penstock._cursor_slot minvalue 0 maxvalue 1; -- holds 0
 create sequence penstock._dedup_slot minvalue 0 maxvalue 3; -- holds 0
@@ -909,11 +940,13 @@ RETURN pg_advisory_xact_lock(1885695585, (of_subscription)::integer);
 -- function grant_adopt(role name): schema/functions/adopt.sql
 -- function create_queue(name text, ordering text, segments integer, segment_bytes bigint): schema/functions/create_queue.sql
 -- function _queue_function(queue text, name text): schema/functions/queue_by_name.sql, everybody may execute it
--- function enqueue_bytes(queue text, payload bytea, key text, group_key text, priority integer, not_before timestamp with time zone, dedup_key text, headers jsonb, kind text, unique_key text, on_conflict text, debounce_max interval, max_attempts integer, timeout interval, deadline timestamp with time zone): schema/functions/queue_by_name.sql, everybody may execute it
--- function enqueue_many_bytes(queue text, payloads bytea[], keys text[], group_keys text[], priorities integer[], not_befores timestamp with time zone[], dedup_keys text[], headers jsonb[], kinds text[], unique_keys text[], on_conflict text, debounce_max interval, max_attempts integer, timeout interval, deadline timestamp with time zone): schema/functions/queue_by_name.sql, everybody may execute it
--- function enqueue(queue text, payload jsonb, key text, group_key text, priority integer, not_before timestamp with time zone, dedup_key text, headers jsonb, kind text, unique_key text, on_conflict text, debounce_max interval, max_attempts integer, timeout interval, deadline timestamp with time zone): schema/functions/queue_by_name.sql, everybody may execute it
--- function enqueue(queue text, payload text, key text, group_key text, priority integer, not_before timestamp with time zone, dedup_key text, headers jsonb, kind text, unique_key text, on_conflict text, debounce_max interval, max_attempts integer, timeout interval, deadline timestamp with time zone): schema/functions/queue_by_name.sql, everybody may execute it
--- function enqueue_many(queue text, payloads text[], keys text[], group_keys text[], priorities integer[], not_befores timestamp with time zone[], dedup_keys text[], headers jsonb[], kinds text[], unique_keys text[], on_conflict text, debounce_max interval, max_attempts integer, timeout interval, deadline timestamp with time zone): schema/functions/queue_by_name.sql, everybody may execute it
+-- function enqueue_bytes(queue text, payload bytea, key text, group_key text, priority integer, not_before timestamp with time zone, dedup_key text, headers jsonb, kind text, unique_key text, on_conflict text, debounce_max interval, max_attempts integer, timeout interval, deadline timestamp with time zone, holds bigint, waits_for bigint[], on_dead text): schema/functions/queue_by_name.sql, everybody may execute it
+-- function enqueue_many_bytes(queue text, payloads bytea[], keys text[], group_keys text[], priorities integer[], not_befores timestamp with time zone[], dedup_keys text[], headers jsonb[], kinds text[], unique_keys text[], on_conflict text, debounce_max interval, max_attempts integer, timeout interval, deadline timestamp with time zone, holds bigint, waits_for bigint[], on_dead text): schema/functions/queue_by_name.sql, everybody may execute it
+-- function enqueue(queue text, payload jsonb, key text, group_key text, priority integer, not_before timestamp with time zone, dedup_key text, headers jsonb, kind text, unique_key text, on_conflict text, debounce_max interval, max_attempts integer, timeout interval, deadline timestamp with time zone, holds bigint, waits_for bigint[], on_dead text): schema/functions/queue_by_name.sql, everybody may execute it
+-- function enqueue(queue text, payload text, key text, group_key text, priority integer, not_before timestamp with time zone, dedup_key text, headers jsonb, kind text, unique_key text, on_conflict text, debounce_max interval, max_attempts integer, timeout interval, deadline timestamp with time zone, holds bigint, waits_for bigint[], on_dead text): schema/functions/queue_by_name.sql, everybody may execute it
+-- function enqueue_many(queue text, payloads text[], keys text[], group_keys text[], priorities integer[], not_befores timestamp with time zone[], dedup_keys text[], headers jsonb[], kinds text[], unique_keys text[], on_conflict text, debounce_max interval, max_attempts integer, timeout interval, deadline timestamp with time zone, holds bigint, waits_for bigint[], on_dead text): schema/functions/queue_by_name.sql, everybody may execute it
+-- function barrier(queue text): schema/functions/queue_by_name.sql, everybody may execute it
+-- function seal(queue text, barrier bigint): schema/functions/queue_by_name.sql, everybody may execute it
 -- function deduplicated(n bigint): schema/functions/queue_by_name.sql, everybody may execute it
 -- function dequeue(queue text, n integer, group_key text): schema/functions/queue_by_name.sql, everybody may execute it
 -- function claim(queue text, n integer, lease interval, group_key text, worker text): schema/functions/queue_by_name.sql, everybody may execute it
@@ -950,14 +983,14 @@ RETURN pg_advisory_xact_lock(1885695585, (of_subscription)::integer);
 -- function _refuse_options(headers jsonb, key text): schema/functions/jobs.sql, everybody may execute it
 -- function _deadline(headers jsonb): schema/functions/jobs.sql, everybody may execute it
 -- function _max_attempts(headers jsonb, of_queue integer): schema/functions/jobs.sql
--- function _with_options(headers jsonb, kind text, unique_key text, on_conflict text, debounce_max interval, max_attempts integer, timeout interval, deadline timestamp with time zone): schema/functions/jobs.sql, everybody may execute it
+-- function _with_options(headers jsonb, kind text, unique_key text, on_conflict text, debounce_max interval, max_attempts integer, timeout interval, deadline timestamp with time zone, holds bigint, waits_for bigint[], on_dead text): schema/functions/jobs.sql, everybody may execute it
 -- function _lost(lease bigint): schema/functions/jobs.sql, everybody may execute it
 -- function _hold_keys(queue integer, keys text[], waiting boolean): schema/functions/jobs.sql
 
 -- _validate_job is the trigger that validates the rows of a queue, written like _validate_message. Its argument is the name of
 -- the queue's register of flags, which is also that of the function that raises some. Bit 16 + p is for jobs of priority p, bit
--- 32 for jobs with a key, bit 35 for jobs with a deadline. Only a queue's enqueuers may call that. It need not roll back: a flag
--- too many costs a scan.
+-- 32 for jobs with a key, bit 35 for jobs with a deadline. Bit 36, for barriers, is raised elsewhere. The function barrier counts
+-- a new job that holds one. Only a queue's enqueuers may call that. It need not roll back: a flag too many costs a scan.
 CREATE OR REPLACE FUNCTION penstock._validate_job()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -990,6 +1023,11 @@ begin
     wanted := (1::bigint operator(pg_catalog.<<) (16 operator(pg_catalog.+) new.priority))
               operator(pg_catalog.|) case when new.key is null then 0 else 4294967296 end
               operator(pg_catalog.|) case when new.headers operator(pg_catalog.->>) 'penstock-deadline' is null then 0 else 34359738368 end;
+    if new.id is null and new.headers operator(pg_catalog.?) 'penstock-waits-for' then
+        raise exception 'an INSERT cannot write a job that waits for barriers' using errcode = '23514', hint = 'use penstock.enqueue';
+    elsif new.id is null and tg_op operator(pg_catalog.=) 'INSERT' and (new.headers operator(pg_catalog.->>) 'penstock-holds') is not null then
+        execute pg_catalog.format('select %s($1, $2)', pg_catalog.regexp_replace(tg_argv[0], 'flags("?)$', 'barrier\1')) using (new.headers operator(pg_catalog.->>) 'penstock-holds')::bigint, new.seq;
+    end if;
     if (pg_catalog.pg_sequence_last_value(tg_argv[0]::pg_catalog.regclass) operator(pg_catalog.&) wanted) operator(pg_catalog.<>) wanted then
         execute pg_catalog.format('select %s($1)', tg_argv[0]) using wanted;
     end if;
@@ -1076,6 +1114,30 @@ RETURN CASE WHEN ((clock_timestamp() - began) > '00:00:00.01'::interval) THEN (c
 -- function _in_trouble(queue penstock._queue, in_slot integer, ring text, error text, state text): schema/functions/queue_ring.sql
 -- function _maintain_ring(queue text, force boolean): schema/functions/queue_ring.sql
 -- function _reclaim_skip_maps(): schema/functions/queue_ring.sql
+-- function _barrier_call(queue integer, barrier bigint, job bigint): schema/functions/barriers.sql
+-- function _refuse_barrier(queue integer, barrier bigint, holding boolean): schema/functions/barriers.sql
+-- function _barrier_state(in_barrier bigint, OUT queue integer, OUT stage integer, OUT running bigint, OUT dead bigint): schema/functions/barriers.sql
+-- function _count_holders(queue integer, ids bigint[], headers jsonb[], running integer, dead integer): schema/functions/barriers.sql
+-- function _put_off(queue integer, at timestamp with time zone, ids bigint[], known boolean[], payloads bytea[], keys text[], group_keys text[], priorities integer[], not_befores timestamp with time zone[], headers jsonb[]): schema/functions/barriers.sql
+
+-- _waits_for returns the barriers that a job waits for.
+CREATE OR REPLACE FUNCTION penstock._waits_for(headers jsonb)
+ RETURNS bigint[]
+ LANGUAGE sql
+ IMMUTABLE
+RETURN (string_to_array((headers ->> 'penstock-waits-for'::text), ','::text))::bigint[];
+
+-- function _turn_barriers(): schema/functions/barriers.sql
+
+-- _barrier_lock returns the number of a lock: of a part of a barrier, of the barrier (16), or of the jobs of a queue that wait
+-- for several (17). Those of parts come first, so that all transactions take their locks in one order.
+CREATE OR REPLACE FUNCTION penstock._barrier_lock(barrier bigint, part integer)
+ RETURNS integer
+ LANGUAGE sql
+ IMMUTABLE
+RETURN ((hashint8(((barrier * 32) + part)) & 511) + (512 * GREATEST((part - 15), 0)));
+
+-- function _let_go(in_barrier bigint): schema/functions/barriers.sql
 
 -- _listed lists the segments to look into, by the ring's register. The one from which rows are carried over comes first, so that
 -- a row that moves meanwhile is not missed. It has no search_path, so that it costs no call.
@@ -1120,7 +1182,7 @@ RETURN CASE WHEN ((report ->> name) ~ '^\d{1,15}$'::text) THEN ((report ->> name
 -- function _retry_dead_jobs(queue integer, ids bigint[]): schema/functions/operate_jobs.sql
 -- function _used_segment(queue text, done regclass[]): schema/functions/operate_jobs.sql
 -- function _cancel(queue integer, ids bigint[]): schema/functions/operate_jobs.sql
--- function _cancel_in(segment regclass, ids bigint[]): schema/functions/operate_jobs.sql
+-- function _cancel_in(queue integer, segment regclass, ids bigint[]): schema/functions/operate_jobs.sql
 -- function _groups_in(segment regclass, queue integer, most integer): schema/functions/operate_jobs.sql
 -- function _count_jobs(queue integer, OUT ready bigint, OUT running bigint, OUT delayed bigint, OUT waiting bigint, OUT dead bigint, OUT oldest bigint): schema/functions/operate_jobs.sql
 -- function _count_some(queue integer, most integer): schema/functions/operate_jobs.sql

@@ -1,0 +1,44 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock/driver"
+)
+
+var _ driver.BarrierQueue = (*Queue)(nil)
+
+// Barrier implements driver.BarrierQueue. An enqueuer's privileges are enough, as for Seal.
+func (q *Queue) Barrier(ctx context.Context) (int64, error) {
+	n, err := q.barrierOn(ctx, q.store.pool, nil)
+	return n, q.failed(ctx, err)
+}
+
+// BarrierTx is Barrier within tx.
+func (q *Queue) BarrierTx(ctx context.Context, tx pgx.Tx) (int64, error) {
+	n, err := q.barrierOn(ctx, tx, nil)
+	return n, queueError(err, q.name)
+}
+
+// Seal implements driver.BarrierQueue.
+func (q *Queue) Seal(ctx context.Context, barrier int64) error {
+	_, err := q.barrierOn(ctx, q.store.pool, &barrier)
+	return q.failed(ctx, err)
+}
+
+// SealTx is Seal within tx. A barrier without jobs that hold it opens when tx commits.
+func (q *Queue) SealTx(ctx context.Context, tx pgx.Tx, barrier int64) error {
+	_, err := q.barrierOn(ctx, tx, &barrier)
+	return queueError(err, q.name)
+}
+
+// barrierOn seals a barrier, or makes one.
+func (q *Queue) barrierOn(ctx context.Context, on querier, barrier *int64) (n int64, err error) {
+	rows, err := on.Query(ctx, "select "+q.store.table("_"+q.name+".barrier")+"($1, null)", barrier)
+	if err != nil {
+		return 0, err
+	}
+	return pgx.CollectExactlyOneRow(rows, pgx.RowTo[int64])
+}

@@ -1,0 +1,222 @@
+package postgres_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// heldBy enqueues a waiting job, and one for each payload that holds a barrier, which it seals. The waiting job has the id 1.
+func (f *fixture) heldBy(payloads ...string) (barrier int64) {
+	f.Helper()
+	b := f.Number("select penstock.barrier('q')")
+	f.Exec("select penstock.enqueue('q', 'done', waits_for => array[$1::bigint])", b)
+	f.Exec("select penstock.enqueue_many('q', $2, holds => $1)", b, payloads)
+	f.Exec("select penstock.seal('q', $1)", b)
+	return b
+}
+
+func (f *fixture) run(tx pgx.Tx, sql string, args ...any) {
+	f.Helper()
+	_, err := tx.Exec(f.Ctx, sql, args...)
+	f.Must(err)
+}
+
+// The last end opens the barrier when it commits. If it rolls back, or its process dies, the job that waits still waits.
+func TestBarrierLastEndRolledBack(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.heldBy("a")
+	last := f.wantClaim(5, 2)[0]
+	for _, end := range []string{"rollback", "savepoint", "kill"} {
+		conn := f.Connect()
+		tx := f.begin(conn)
+		f.run(tx, "savepoint s")
+		f.run(tx, "select penstock.ack('q', $1)", last.lease)
+		switch end {
+		case "rollback":
+			f.Must(tx.Rollback(f.Ctx))
+		case "savepoint":
+			f.run(tx, "rollback to s")
+			f.Must(tx.Commit(f.Ctx))
+		case "kill":
+			f.Exec("select pg_terminate_backend($1)", conn.PgConn().PID())
+			f.Eventually("the lock is free", func() bool {
+				return f.Number("select count(*) from pg_stat_activity where pid = $1", conn.PgConn().PID()) == 0
+			})
+		}
+		f.wantClaim(5)
+	}
+	f.Exec("begin")
+	f.Exec("select penstock.ack('q', $1)", last.lease)
+	f.wantClaim(5) // it is open with the commit
+	f.Exec("commit")
+	f.wantClaim(5, 1)
+}
+
+// Two transactions end the last two jobs at once, in either order, and do not wait for each other before they commit. The later one opens the barrier.
+func TestBarrierTwoLastEnds(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	one, two := f.Connect(), f.Connect()
+	for round := range 6 {
+		f.Exec("truncate penstock.q")
+		f.heldBy("a", "b")
+		jobs := f.claim(5)
+		first, second := f.begin(one), f.begin(two)
+		f.run(first, "select penstock.ack('q', $1)", jobs[round%2].lease)
+		f.run(second, "select penstock.ack('q', $1)", jobs[1-round%2].lease)
+		if round < 2 {
+			f.Must(second.Commit(f.Ctx))
+			if n := len(f.claim(5)); n != 0 {
+				t.Fatalf("%d jobs run before the end of the last one has committed", n)
+			}
+			f.Must(first.Commit(f.Ctx))
+		} else {
+			var both sync.WaitGroup
+			for _, tx := range []pgx.Tx{first, second} {
+				both.Go(func() {
+					if err := tx.Commit(f.Ctx); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			both.Wait()
+		}
+		done := f.claim(5)
+		if len(done) != 1 {
+			t.Fatalf("%d jobs run after the last end, want 1", len(done))
+		}
+		f.Exec("select penstock.ack('q', $1)", done[0].lease)
+	}
+}
+
+// A transaction that keeps its snapshot does not see the ends of others, and may not count.
+func TestBarrierNeedsReadCommitted(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	b := f.heldBy("a")
+	job := f.wantClaim(5, 2)[0]
+	for _, call := range []string{fmt.Sprintf("select penstock.ack('q', %d)", job.lease), fmt.Sprintf("select penstock.seal('q', %d)", b), fmt.Sprintf("select penstock.enqueue('q', 'x', holds => %d)", b),
+		fmt.Sprintf("select penstock.enqueue('q', 'x', waits_for => '{%d}')", b)} {
+		f.Exec("begin isolation level repeatable read")
+		f.wantError("25001", call)
+		f.Exec("rollback")
+	}
+	f.Exec("select penstock.ack('q', $1)", job.lease)
+	f.wantClaim(5, 1)
+}
+
+// A dequeue ends jobs when it commits: of one, of many, by the queue's own function.
+func TestBarrierOfDequeuedJobs(t *testing.T) {
+	t.Parallel()
+	for _, order := range []string{"fifo", "lifo"} {
+		f := newJobs(t, order)
+		f.heldBy("a", "b", "c", "d")
+		take := func(sql string, want int64) {
+			t.Helper()
+			if n := f.Number("select count(*) from " + sql); n != want {
+				t.Fatalf("%s: %s took %d, want %d", order, sql, n, want)
+			}
+		}
+		f.Exec("begin")
+		take("penstock.dequeue('q', 10)", 4)
+		f.Exec("rollback")
+		take("penstock.dequeue('q')", 1)
+		take("penstock.dequeue_q()", 1)
+		take("penstock.dequeue('q', 2)", 2)
+		take("penstock.dequeue('q', 2)", 1)
+	}
+}
+
+// An enqueuer makes barriers, seals them and uses them, also by INSERT. Others do not. The functions of the queue refuse numbers of other barriers.
+func TestBarrierRights(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	name, asRole := f.role()
+	f.Exec("select penstock.grant_enqueuer('q', $1)", name)
+	conn, err := pgx.Connect(f.Ctx, asRole)
+	f.Must(err)
+	defer conn.Close(f.Ctx)
+	var b int64
+	f.Must(conn.QueryRow(f.Ctx, "select penstock.barrier('q')").Scan(&b))
+	for _, sql := range []string{"select penstock.enqueue('q', 'done', waits_for => array[$1::bigint])",
+		"insert into penstock.q (payload, headers) select 'a', jsonb_build_object('penstock-holds', $1::bigint::text) from generate_series(1, 3)",
+		"select penstock.seal('q', $1)"} {
+		_, err := conn.Exec(f.Ctx, sql, b)
+		f.Must(err)
+	}
+	worker, asWorker := f.role()
+	f.Exec("select penstock.grant_worker('q', $1)", worker)
+	f.wantMay(asWorker, []string{"select penstock.claim('q', 5), penstock.ack_many('q', '{1}')"}, []string{"select penstock.barrier('q')", "select penstock.seal('q', 1)", "select * from penstock._barrier"})
+	f.Exec("select penstock.ack_many('q', array(select lease from penstock._lease))")
+	f.wantClaim(5, 1)
+	for _, headers := range []string{`{"penstock-holds": "x"}`, `{"penstock-holds": "1"}`, `{"penstock-waits-for": "1"}`, `{"penstock-on-dead": "run"}`} {
+		f.wantError("23514", "insert into penstock.q (payload, headers) values ('a', $1)", headers)
+	}
+	f.wantError("22023", "select penstock.enqueue('q', 'x', waits_for => array[$1::bigint], not_before => now())", b)
+	f.wantError("23514", "select penstock.seal('q', 0)")
+	f.wantError("42P01", "select penstock.barrier('none')")
+}
+
+// The history of done jobs, and a queue with keys, take other ways to an end.
+func TestBarrierInOtherQueues(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.Exec("select penstock.set_queue('q', keep_done => '1 hour'), penstock.enqueue('q', 'key', key => 'k')")
+	f.claim(1)
+	b := f.Number("select penstock.barrier('q')")
+	f.Exec("select penstock.enqueue_many('q', '{a,b,c}', keys => '{x,y,z}', holds => $1), penstock.enqueue('q', 'done', waits_for => array[$1::bigint], key => 'x'), penstock.seal('q', $1)", b)
+	jobs := f.claim(5)
+	if len(jobs) != 3 {
+		t.Fatalf("claimed %+v", jobs)
+	}
+	f.Exec("select penstock.ack('q', $1)", jobs[0].lease)
+	f.Exec("select penstock.ack_many('q', $1)", []int64{jobs[1].lease, jobs[2].lease})
+	f.wantClaim(5, 5)
+	f.wantText("3", "select count(*)::text from penstock.done_jobs('q', 10)")
+}
+
+// While a snapshot is pinned barriers take no more space than those that are closed need, and these outlive turns of the ring.
+func TestBarriersAreCarriedOver(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.pin()
+	b := f.heldBy("a")
+	last := f.wantClaim(5, 2)[0]
+	alive := f.text(`select substring(prosrc from 'r\.part >= 0 and.*r\.n < s\.n\)\)') from pg_proc where proname = '_reclaim_pairs'`)
+	for round := range 4 {
+		f.Exec(`do $$ begin for i in 1 .. 200 loop
+			perform penstock.enqueue_many('q', '{x,y,z}', holds => b), penstock.seal('q', b) from penstock.barrier('q') b;
+			end loop; end $$`)
+		for range 2 {
+			f.Exec("select penstock.ack_many('q', array(select lease from penstock.claim('q', 300)))")
+		}
+		for range 5 {
+			f.Exec("update penstock._pair set again = null")
+			f.Exec("select penstock._reclaim_pair('_barrier', 65536, $1)", alive)
+		}
+		if n := f.Number("select count(*) from penstock._barrier where barrier = $1", b); n == 0 || n > 10 {
+			t.Errorf("after %d turns the barrier has %d rows", round, n)
+		}
+	}
+	if size := f.pairSize("_barrier"); size > 1<<20 {
+		t.Errorf("the ring has %d bytes", size)
+	}
+	f.Exec("select penstock.ack('q', $1)", last.lease)
+	f.wantClaim(5, 1)
+	f.Exec("select penstock.drop_queue('q')")
+	f.wantText("0", "select count(*)::text from penstock._barrier")
+}
+
+// A queue that never had a barrier has no flag for them.
+func TestQueueWithoutBarriers(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.Exec(`select penstock.enqueue('q', 'x', key => 'k', headers => '{"h": "1"}', max_attempts => 3)`)
+	if flags := f.Number(`select last_value from penstock."_q.flags"`); flags&(3<<35) != 0 {
+		t.Errorf("the flags are %b", flags)
+	}
+}
