@@ -25,6 +25,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/sqlitetest"
 	"github.com/penstock/penstock/metrics"
 	"github.com/penstock/penstock/relay"
 	"github.com/penstock/penstock/sink/webhook"
@@ -95,12 +96,8 @@ func of(name, subscription string) string {
 // and for the other it becomes a dead letter.
 func TestRelay(t *testing.T) {
 	const messages = 10
-	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "test.db"), sqlite.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	must(t, store.Migrate(t.Context()), store.CreateOutbox(t.Context(), "orders"))
+	store := sqlitetest.New(t)
+	must(t, store.CreateOutbox(t.Context(), "orders"))
 	for i := range messages {
 		must(t, store.Publish(t.Context(), "orders", penstock.Message{Key: fmt.Sprint("k", i), Topic: "t", Payload: []byte("p")}))
 	}

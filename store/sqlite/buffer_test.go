@@ -21,7 +21,7 @@ var little = penstock.BufferOptions{Rows: 2}
 // What business transactions do in the suites they may do buffered.
 func TestStoreBuffered(t *testing.T) {
 	open := func(t testing.TB) storetest.Instance {
-		i := openInstance(t)
+		i := openCreated(t)
 		plain := i.Begin
 		i.Begin = func(ctx context.Context) (storetest.Tx, error) {
 			tx, err := plain(ctx)
@@ -29,7 +29,7 @@ func TestStoreBuffered(t *testing.T) {
 		}
 		return i
 	}
-	storetest.Run(t, storetest.Harness{Open: open, Features: storetest.Features{Reclaim: true, Snapshots: true, Copy: true, Buffered: true}, Only: storetest.Buffered})
+	storetest.Run(t, storetest.Harness{Open: openInstance, OpenCreated: open, Features: storetest.Features{Reclaim: true, Snapshots: true, Copy: true, Buffered: true}, Only: storetest.Buffered})
 }
 
 func TestQueueBuffered(t *testing.T) {

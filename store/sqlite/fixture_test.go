@@ -5,11 +5,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"testing"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/sqlitetest"
 	"github.com/penstock/penstock/store/sqlite"
 )
 
@@ -17,7 +17,7 @@ import (
 // application's pool.
 func newFile(t testing.TB, o sqlite.Options) (path string, s *sqlite.Store, app *sql.DB) {
 	t.Helper()
-	path = filepath.Join(t.TempDir(), "app.db")
+	path = sqlitetest.File(t)
 	ctx := context.Background()
 	if o.BusyTimeout == 0 {
 		o.BusyTimeout = patience
@@ -27,9 +27,6 @@ func newFile(t testing.TB, o sqlite.Options) (path string, s *sqlite.Store, app 
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	if err := s.Migrate(ctx); err != nil {
-		t.Fatal(err)
-	}
 	if err := s.CreateOutbox(ctx, "orders"); err != nil {
 		t.Fatal(err)
 	}

@@ -3,19 +3,22 @@ package sqlite_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/sqlitetest"
 	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/store/sqlite"
 )
 
 func TestStore(t *testing.T) {
 	storetest.Run(t, storetest.Harness{
-		Open: openInstance,
+		Open:        openInstance,
+		OpenCreated: openCreated,
 		Features: storetest.Features{
 			ConcurrentWriters: false, // SQLite has one writer at a time
 			Reclaim:           true,
@@ -31,15 +34,20 @@ func TestStore(t *testing.T) {
 const patience = time.Minute
 
 func openInstance(t testing.TB) storetest.Instance {
-	path := filepath.Join(t.TempDir(), "app.db")
+	return withCounters(t, filepath.Join(t.TempDir(), "app.db"))
+}
+
+func openCreated(t testing.TB) storetest.Instance {
+	i := withCounters(t, sqlitetest.File(t))
+	must(t, i.Store.CreateOutbox(t.Context(), storetest.Outbox))
+	return i
+}
+
+func withCounters(t testing.TB, path string) storetest.Instance {
 	app, err := sqlite.OpenDB(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = app.Close() }()
-	if _, err := app.Exec(`create table counters (name text primary key, n integer not null)`); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	_, err = app.Exec(`create table counters (name text primary key, n integer not null)`)
+	must(t, errors.Join(err, app.Close()))
 	return instanceOf(t, path)
 }
 

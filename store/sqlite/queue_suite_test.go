@@ -3,13 +3,13 @@ package sqlite_test
 import (
 	"context"
 	"database/sql"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/queuetest"
+	"github.com/penstock/penstock/internal/test/sqlitetest"
 	"github.com/penstock/penstock/store/sqlite"
 	"github.com/penstock/penstock/work"
 )
@@ -31,13 +31,10 @@ func TestQueue(t *testing.T) {
 
 func openQueueInstance(t testing.TB) queuetest.Instance {
 	countSteps()
-	path := filepath.Join(t.TempDir(), "app.db")
+	path := sqlitetest.File(t)
 	app := openApp(t, path)
 	mustExec(t, app, `create table counters (name text primary key, n integer not null)`)
 	store := open(t, path)
-	if err := store.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	return queuetest.Instance{
 		Store: store,
 		Begin: func(ctx context.Context) (queuetest.Tx, error) {

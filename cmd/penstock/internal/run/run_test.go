@@ -2,7 +2,6 @@ package run
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -165,12 +164,8 @@ func (w lineWriter) until(t *testing.T, text string) {
 // The server that accepts messages updates the metrics.
 func TestServeIsCounted(t *testing.T) {
 	cfg := &config.Config{Serve: &config.Serve{Listen: "127.0.0.1:0"}}
-	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "test.db"), sqlite.Options{})
-	if err == nil {
-		defer func() { _ = store.Close() }()
-		err = errors.Join(store.Migrate(t.Context()), store.CreateOutbox(t.Context(), "orders"))
-	}
-	if err != nil {
+	store := sqlitetest.New(t)
+	if err := store.CreateOutbox(t.Context(), "orders"); err != nil {
 		t.Fatal(err)
 	}
 	m := metrics.New(metrics.Options{})
