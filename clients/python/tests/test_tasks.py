@@ -312,3 +312,43 @@ def test_the_end_of_its_time_cancels_a_coroutine_in_a_thread(url: str, db: psyco
     app.work(url, drain_timeout=0.05)
     assert how == ["cancelled"]
     assert rows(db, "select attempt from penstock.claim(%s)", queue) == [(1,)]
+
+
+@pytest.mark.parametrize("kind", ["function", "coroutine", "asyncio"])
+def test_the_timeout_of_a_task(url: str, db: psycopg.Connection, queue: str, kind: str) -> None:
+    """It limits each attempt, with the task's attempts; a job's own timeout comes first."""
+    app = penstock.App(queue)
+    limits: dict[str, Any] = {"timeout": timedelta(milliseconds=50), "max_attempts": 1}
+
+    if kind == "function":
+
+        @app.task(**limits)
+        def slow() -> None:
+            over = threading.Event()
+            job = penstock.current_job()
+            job.on_abort(lambda _: over.set())
+            over.wait(0.5 if job.timeout else None)
+            job.raise_if_aborted()
+
+    else:
+
+        @app.task(**limits)
+        async def slow() -> None:
+            await asyncio.sleep(0.5 if penstock.current_job().timeout else 3600)
+
+    seen: list[tuple[str, int]] = []
+
+    def observe(word: str, job: penstock.Job, _: float) -> None:
+        seen.append((word, job.id))
+        if len(seen) == 2:
+            stop()
+
+    own = slow.using(timeout=timedelta(hours=1)).enqueue(db)
+    late = slow.enqueue(db)
+    if kind == "asyncio":
+        asyncio.run(app.awork(url, observe=observe))
+    else:
+        app.work(url, observe=observe)
+    assert sorted(seen) == [("dead", late.id), ("done", own.id)]
+    [(error,)] = rows(db, "select error from penstock.dead_jobs(%s)", queue)
+    assert str(error).startswith("TimeoutError: the job ran longer than its timeout of 0.05 s (test_tasks.py:")

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -208,7 +209,7 @@ def test_stop_gives_back_and_drains(start: Run, db: psycopg.Connection, queue: s
             release.wait()
 
     penstock.enqueue_many(db, queue, [penstock.NewJob(str(n)) for n in range(60)])
-    running = start(queue, handler, concurrency=1)
+    running = start(queue, handler, concurrency=1, drain_timeout=60)
     begun.wait()
     until(lambda: len([word for word, _ in running.ended]) == 3 and status(db, queue)[1] > 1)  # type: ignore[operator]
     running.stop()
@@ -269,9 +270,9 @@ def test_an_old_schema(start: Run, empty: Callable[[], str]) -> None:
 
 
 def test_options_are_checked() -> None:
-    for bad in ({"concurrency": 0}, {"batch": 10_001}, {"lease": 0}, {"drain_timeout": -1}):
+    for bad in ({"concurrency": 0}, {"batch": 10_001}, {"lease": 0}, {"drain_timeout": -1}, {"groups": "ab"}, {"groups": ["a"], "all_groups": True}):
         with pytest.raises(penstock.FieldError):
-            Options(**bad)  # type: ignore[arg-type]
+            Options(**bad)
 
 
 SQLALCHEMY = "postgresql+psycopg"
@@ -409,3 +410,46 @@ def test_heartbeats(start: Run, db: psycopg.Connection, queue: str, caplog: pyte
 
 def fails(job: penstock.Job) -> None:
     raise penstock.DeadLetter("no")
+
+
+def test_a_job_has_its_own_timeout(start: Run, db: psycopg.Connection, queue: str) -> None:
+    """The worker aborts the handler then. What it raises after that is not why the attempt failed; what it returns counts."""
+    causes: list[str | None] = []
+
+    def handler(job: penstock.Job) -> None:
+        over = threading.Event()
+        job.on_abort(lambda _: over.set())
+        over.wait()
+        causes.append(job.aborted)
+        if job.text == "fails":
+            raise ValueError("no connection")
+        if job.text == "stops":
+            job.raise_if_aborted()
+
+    limit = timedelta(milliseconds=50)
+    penstock.enqueue_many(db, queue, [penstock.NewJob(t, timeout=limit, max_attempts=1) for t in ("fails", "stops", "returns")])
+    running = start(queue, handler)
+    until(lambda: sum(word == "dead" for word, _ in running.ended) >= 2 and status(db, queue)[:4] == (0, 0, 0, 0))
+    assert set(causes) == {"timeout"}
+    for (error,) in rows(db, "select error from penstock.dead_jobs(%s)", queue):
+        assert str(error).startswith("TimeoutError: the job ran longer than its timeout of 0.05 s")
+
+
+def test_a_held_group_leaves_the_others(start: Run, db: psycopg.Connection, queue: str) -> None:
+    """A worker of all groups gives back what it has claimed ahead of the held one, and nothing else."""
+    held = threading.Event()
+
+    def handler(job: penstock.Job) -> object:
+        if job.text == "hold":
+            held.set()
+            return penstock.HoldGroup(3600)
+        return None
+
+    penstock.enqueue_many(db, queue, [penstock.NewJob("hold" if n == 20 else "", group_key=g) for n in range(60) for g in ("a", "b") if g == "a" or n != 20])
+    running = start(queue, handler, all_groups=True, concurrency=1)
+    of_b = "select from penstock.queue_groups(%s) where group_key = 'b' and ready + running > 0"
+    until(lambda: held.is_set() and rows(db, of_b, queue) == [])
+    running.join()
+    left = rows(db, "select group_key, ready + delayed from penstock.queue_groups(%s)", queue)
+    assert [group for group, _ in left] == ["a"] and left[0][1] > 0  # type: ignore[operator]
+    assert [word for word, _ in running.ended].count("snoozed") == 1

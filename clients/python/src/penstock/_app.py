@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar,
 
 from ._api import enqueue_many
 from ._connect import Database
-from ._desk import Options, reason_of
-from ._model import Aborted, DeadLetter, Encoder, Enqueued, FieldError, Job, NewJob, Outcome, Retry, kind_text
+from ._desk import Options, in_thread, in_time, reason_of, within
+from ._model import Aborted, DeadLetter, Encoder, Enqueued, FieldError, Job, NewJob, Outcome, Retry, kind_text, span_of
 from ._seam import Transaction
 from ._signals import stopped_by_signals
 from ._worker import Handler, Worker, in_transaction, run_together
@@ -28,6 +28,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Self = TypeVar("Self", bound="AnyTask[Any]")
 Backoff = float | timedelta | Callable[[int], float | timedelta]
+Limits = tuple[int | None, Backoff | None, timedelta | None]
 NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
 
 running: ContextVar[Job] = ContextVar("penstock_job")
@@ -44,9 +45,9 @@ def current_job() -> Job:
 class AnyTask(Generic[P]):
     """A task of an `App`. Its kind is its name, and its payload the arguments by name, as an object in JSON."""
 
-    def __init__(self, app: App, fn: Callable[..., Any], name: str, queue: str, max_attempts: int | None, backoff: Backoff | None, tx: bool):
+    def __init__(self, app: App, fn: Callable[..., Any], name: str, queue: str, limits: Limits, tx: bool):
         self.app, self.fn, self.name, self.queue, self.tx = app, fn, name, queue, tx
-        self.max_attempts, self.backoff = max_attempts, backoff
+        self.max_attempts, self.backoff, self.timeout = limits
         self.is_async = inspect.iscoroutinefunction(fn)
         self.options: dict[str, Any] = {}
         functools.update_wrapper(self, fn)  # type: ignore[arg-type]
@@ -125,29 +126,33 @@ class AnyTask(Generic[P]):
         return arguments
 
     @contextlib.contextmanager
-    def _attempt(self, job: Job) -> Iterator[dict[str, Any]]:
+    def _attempt(self, job: Job, later: Any) -> Iterator[dict[str, Any]]:
         """Makes an outcome of an error, as the task's options say."""
         token = running.set(job)
+        stop = within(job, None if job.timeout else self.timeout, later)
         try:
             yield self._arguments(job)
-        except Exception as e:
+        except BaseException as e:
             how = failed(e, job, self.max_attempts, self.backoff)
             if how is None:
                 raise
             raise how from e
         finally:
+            stop()
             running.reset(token)
 
     def _run(self, *args: Any) -> Outcome | None:
         """The handler of its jobs, in a thread."""
         job: Job = args[-1]
-        with self._attempt(job) as arguments:
+        with self._attempt(job, in_thread) as arguments:
             made = self.fn(*args[:-1], **arguments)
             return outcome(in_loop(made, job) if self.is_async else made)
 
     async def _arun(self, *args: Any) -> Outcome | None:
+        from .aio import later
+
         job: Job = args[-1]
-        with self._attempt(job) as arguments:
+        with self._attempt(job, later) as arguments:
             return outcome(await self.fn(*args[:-1], **arguments))
 
 
@@ -164,14 +169,16 @@ class TxTask(AnyTask[P], Generic[P, R]):
 def failed(e: BaseException, job: Job, max_attempts: int | None, backoff: Backoff | None) -> Outcome | None:
     """What a task's options make of an error; None leaves it as it is."""
     how: Outcome | None = None
-    if job.aborted or isinstance(e, Aborted) or (isinstance(e, Outcome) and not isinstance(e, Retry)):
+    error = in_time(job, e)
+    stops = job.aborted not in (None, "timeout") or not isinstance(error, Exception) or isinstance(error, Aborted)
+    if stops or (isinstance(e, Outcome) and not isinstance(e, Retry)):
         return None
-    if max_attempts is not None and job.attempt >= max_attempts:
-        how = DeadLetter(reason_of(e))
+    if max_attempts is not None and job.attempt >= max_attempts and "penstock-max-attempts" not in job.headers:
+        how = DeadLetter(reason_of(error))
     elif backoff is not None and not isinstance(e, Retry):
-        how = Retry(backoff(job.attempt) if callable(backoff) else backoff, reason_of(e))
+        how = Retry(backoff(job.attempt) if callable(backoff) else backoff, reason_of(error))
     if how is not None and not isinstance(e, Retry):
-        how.error = e
+        how.error = error
     return how
 
 
@@ -223,17 +230,20 @@ class App:
 
     @overload
     def task(
-        self, *, name: str = "", queue: str = "", max_attempts: int | None = None, backoff: Backoff | None = None
-    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+        self, *, name: str = "", queue: str = "", max_attempts: int | None = None, backoff: Backoff | None = None,
+        timeout: timedelta | None = None,
+    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...  # fmt: skip
 
     def task(
-        self, fn: Callable[..., Any] | None = None, *, name: str = "", queue: str = "", max_attempts: int | None = None, backoff: Backoff | None = None
-    ) -> Any:
+        self, fn: Callable[..., Any] | None = None, *, name: str = "", queue: str = "", max_attempts: int | None = None, backoff: Backoff | None = None,
+        timeout: timedelta | None = None,
+    ) -> Any:  # fmt: skip
         """Makes a task of a function, or of a coroutine function.
 
         `name`: its kind, by default the function's name. `max_attempts`: after as many it is a dead letter, unless the queue's limit comes first.
-        `backoff`: seconds, a timedelta or a function of the attempt, in place of the queue's backoff."""
-        add = functools.partial(self._add, Task, name, queue, max_attempts, backoff)
+        `backoff`: seconds, a timedelta or a function of the attempt, in place of the queue's backoff. `timeout`: how long an attempt may take, unless its
+        job says so."""
+        add = functools.partial(self._add, Task, name, queue, (max_attempts, backoff, timeout))
         return add(fn) if fn else add
 
     @overload
@@ -241,25 +251,28 @@ class App:
 
     @overload
     def task_tx(
-        self, *, name: str = "", queue: str = "", max_attempts: int | None = None, backoff: Backoff | None = None
-    ) -> Callable[[Callable[Concatenate[Any, P], R]], TxTask[P, R]]: ...
+        self, *, name: str = "", queue: str = "", max_attempts: int | None = None, backoff: Backoff | None = None,
+        timeout: timedelta | None = None,
+    ) -> Callable[[Callable[Concatenate[Any, P], R]], TxTask[P, R]]: ...  # fmt: skip
 
     def task_tx(
-        self, fn: Callable[..., Any] | None = None, *, name: str = "", queue: str = "", max_attempts: int | None = None, backoff: Backoff | None = None
-    ) -> Any:
+        self, fn: Callable[..., Any] | None = None, *, name: str = "", queue: str = "", max_attempts: int | None = None, backoff: Backoff | None = None,
+        timeout: timedelta | None = None,
+    ) -> Any:  # fmt: skip
         """A task whose first parameter is the transaction that also ends its job: what it writes takes effect exactly once."""
-        add = functools.partial(self._add, TxTask, name, queue, max_attempts, backoff)
+        add = functools.partial(self._add, TxTask, name, queue, (max_attempts, backoff, timeout))
         return add(fn) if fn else add
 
-    def _add(self, made: type[AnyTask[Any]], name: str, queue: str, max_attempts: int | None, backoff: Backoff | None, fn: Callable[..., Any]) -> AnyTask[Any]:
+    def _add(self, made: type[AnyTask[Any]], name: str, queue: str, limits: Limits, fn: Callable[..., Any]) -> AnyTask[Any]:
         name, queue = kind_text(name or fn.__name__), queue or self.queue
         if not queue:
             raise TypeError(f"the task {name} has no queue: give one to the task or to the App")
-        if max_attempts is not None and max_attempts < 1:
-            raise FieldError("max_attempts", f"is {max_attempts}", "give 1 or more")
+        if limits[0] is not None and limits[0] < 1:
+            raise FieldError("max_attempts", f"is {limits[0]}", "give 1 or more")
+        span_of("timeout", limits[2])
         if (there := self.tasks.get((queue, name))) is not None:
             raise ValueError(f"the queue {queue} has a task {name} already, {there.fn.__module__}.{there.fn.__qualname__}: give one another name")
-        self.tasks[queue, name] = task = made(self, fn, name, queue, max_attempts, backoff, made is TxTask)
+        self.tasks[queue, name] = task = made(self, fn, name, queue, limits, made is TxTask)
         return task
 
     def handlers(self, queue: str, tx: Transaction | None = None) -> dict[str, Handler]:

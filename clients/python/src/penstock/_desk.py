@@ -14,7 +14,7 @@ import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from ._model import Cancelled, DeadLetter, FieldError, HoldGroup, Job, LeaseLostError, NotFoundError, Outcome, Retry, SchemaError, Snooze
@@ -41,14 +41,16 @@ Count = Callable[[str, Job, float], Any]
 @dataclass
 class Options:
     """`concurrency`: handlers at a time. `batch`: the most jobs that one claim asks for. `lease`: how many seconds a job stays with a worker that has
-    died. `drain_timeout`: how many seconds handlers may continue when the worker stops. `give_up`: the age in seconds from which a job whose kind has
-    no handler is a dead letter; the worker must also have known the job for half of this time. `observe(outcome, job, seconds)` is called when an
-    attempt has ended."""
+    died. `group_key`: the group to claim from. `groups`: several, which take turns, and `all_groups`: all. `drain_timeout`: how many seconds handlers may
+    continue when the worker stops. `give_up`: the age in seconds from which a job whose kind has no handler is a dead letter; the worker must also have
+    known the job for half of this time. `observe(outcome, job, seconds)` is called when an attempt has ended."""
 
     concurrency: int = 10
     batch: int = 100
     lease: float = 30.0
     group_key: str = ""
+    groups: Sequence[str] = ()
+    all_groups: bool = False
     worker: str = ""
     drain_timeout: float = 10.0
     give_up: float = 3600.0
@@ -66,6 +68,10 @@ class Options:
         ):
             if not ok:
                 raise FieldError(name, f"is {getattr(self, name)}", "see penstock.Options")
+        if isinstance(self.groups, str):
+            raise FieldError("groups", f"is {self.groups!r}", "give a list of groups, or group_key")
+        if bool(self.group_key) + bool(self.groups) + self.all_groups > 1:
+            raise FieldError("group_key", "is given in several ways", "give one of group_key, groups and all_groups")
 
 
 class Task:
@@ -83,7 +89,7 @@ class Task:
 
 class Desk:
     def __init__(self, queue: str, options: Options):
-        self.queue, self.o, self.sql, self.outage = queue, options, Postgres(options.schema), Outage(queue)
+        self.queue, self.o, self.sql, self.outage, self.turns = queue, options, Postgres(options.schema), Outage(queue), Turns(options)
         self.held: dict[int, Task] = {}
         self.queued: deque[Task] = deque()
         self.acks: list[Task] = []
@@ -110,7 +116,7 @@ class Desk:
         self.next_heartbeat = now + HEARTBEAT_EVERY * random.uniform(0.875, 1.125)
         said: dict[str, Any] = {
             "worker": self.o.worker, "version": f"penstock-client {version()}", "started_at": self.started.isoformat(),
-            "concurrency": self.o.concurrency, "groups": [self.o.group_key], "running": len(self.held),
+            "concurrency": self.o.concurrency, "groups": self.turns.groups, "running": len(self.held),
             "done": self.outcomes["done"] + self.outcomes["settled"], "failed": self.outcomes["failed"], "dead": self.outcomes["dead"],
         }  # fmt: skip
         said |= ({"claimed_at": self.claimed_at} if self.claimed_at else {}) | ({"stopped": True} if stopped else {})
@@ -122,15 +128,19 @@ class Desk:
         return self.claim(int(n)) if what == "claim" else self.ack() if what == "ack" else self.fail()
 
     def claim(self, n: int) -> Op[None]:
+        group, share = yield from self.turns.next(self.sql, self.queue, n)
+        if not share and not self.acks:
+            return self.claimed([], 0, 0, monotonic())
+        share = share or n  # jobs of this group may wait for the end of those that are acked
         tasks, start = self.take_acks(), monotonic()
         try:
             leases = self.acks_of(tasks)
-            acked, jobs = yield from self.sql.claim(self.queue, n, self.o.lease, self.o.group_key, self.o.worker, leases)
+            acked, jobs = yield from self.sql.claim(self.queue, share, self.o.lease, group, self.o.worker, leases)
         except BaseException:
             self.return_acks(tasks)
             raise
         self.acked(tasks, acked)
-        self.claimed(jobs, n, start + self.o.lease, monotonic())
+        self.claimed(jobs, share, start + self.o.lease, monotonic())
 
     def ack(self) -> Op[None]:
         tasks = self.take_acks()
@@ -219,7 +229,8 @@ class Desk:
             self.pause = POLL_MIN
             self.claimed_at = datetime.now(timezone.utc).isoformat()
         # Up to an eighth longer or shorter, to keep workers that started together from polling together.
-        self.next_claim = now if len(jobs) == asked else now + self.pause * random.uniform(0.875, 1.125)
+        more = self.turns.took(len(jobs), asked)
+        self.next_claim = now if more else now + max(self.pause, 4 * self.turns.looked) * random.uniform(0.875, 1.125)
         if not jobs:
             self.pause = min(2 * self.pause, POLL_MAX)
 
@@ -228,7 +239,7 @@ class Desk:
     def begin(self) -> Task | None:
         if self.interrupted or self.stopping or not self.queued or self.busy >= self.o.concurrency:
             return None
-        if self.failures and any(isinstance(how, HoldGroup) for _, how, _ in self.failures):  # they are of that group
+        if self.failures and any(isinstance(how, HoldGroup) for _, how, _ in self.failures):  # the next may be of that group
             return None
         task = self.queued.popleft()
         task.begun = True
@@ -239,6 +250,7 @@ class Desk:
         """The handler has returned `how`, or raised it."""
         if task.left:
             return
+        how = in_time(task.job, how)
         self.busy -= 1
         task.ended, task.took, task.done = True, took, now
         pace = self.pace or took
@@ -270,7 +282,7 @@ class Desk:
             return "dead", self.sql.dead_letter(q, lease, reason)
         if isinstance(how, Retry):
             return "failed", self.sql.retry(q, lease, how.after, reason)
-        if task.job.aborted:  # not the job's fault
+        if task.job.aborted not in (None, "timeout"):  # not the job's fault
             return "released", self.sql.release(q, [lease])
         return "failed", self.sql.retry(q, lease, None, reason)
 
@@ -280,13 +292,14 @@ class Desk:
             return (yield from self.sql.release(self.queue, [job.lease], after))
         yield from self.sql.hold_group(self.queue, job.group_key, after, storable(reason, MAX_REASON))
         log.warning("%s holds its group %r for %g s%s", self.named(job), job.group_key, after, reason and f": {reason}")
-        ahead, self.queued = self.queued, deque()  # claimed ahead, of the same group
+        ahead = [t for t in self.queued if t.job.group_key == job.group_key]  # claimed ahead
+        self.queued = deque(t for t in self.queued if t.job.group_key != job.group_key)
         for t in ahead:
             del self.held[t.job.lease]
         try:
             held = yield from self.sql.release(self.queue, [job.lease, *(t.job.lease for t in ahead)])
         except BaseException:
-            self.queued = ahead
+            self.queued.extendleft(reversed(ahead))
             self.held |= {t.job.lease: t for t in ahead}
             raise
         for t in ahead:
@@ -378,6 +391,51 @@ class Desk:
         return len(running)
 
 
+GROUPS_AT_ONCE = 16
+"""How many groups one search asks for, and so the most claims between two."""
+
+
+class Turns:
+    """Which group the next claim is from. With several groups it is a deficit round robin over those that have jobs: in each round a group gets as many as
+    its weight says, in one claim or in several."""
+
+    def __init__(self, o: Options):
+        self.of = sorted(set(o.groups)) or None  # None: all
+        self.groups = [] if o.all_groups else self.of or [o.group_key]
+        self.last = self.groups[0] if len(self.groups) == 1 else ""
+        self.ready: deque[tuple[str, int]] = deque()  # those that have not had their turn, and how many jobs each may still get
+        self.unit = 1  # jobs for a weight of 1 in this round: 1, or more if all weigh the same
+        self.looked = 0.0  # how long the last search took
+        self.brought, self.more = False, False  # since then: whether there were jobs, and whether there may be others
+
+    def next(self, sql: Postgres, queue: str, n: int) -> Op[tuple[str, int]]:
+        """The group whose turn it is, and how many of n jobs to claim from it: 0 if no group has jobs."""
+        if len(self.groups) == 1:
+            return self.last, n
+        if not self.ready:
+            start = monotonic()
+            found = yield from sql.ready_groups(queue, self.of, self.last, GROUPS_AT_ONCE)
+            weights = Counter(found)
+            self.unit = -(-n // len(weights)) if len(weights) == len(found) > 0 else 1  # small rounds: jobs claimed ahead would be out of proportion
+            self.ready = deque((group, weight * self.unit) for group, weight in weights.items())
+            self.looked, self.brought, self.more = monotonic() - start, False, len(weights) == GROUPS_AT_ONCE
+        if not self.ready:
+            return self.last, 0
+        self.last, left = self.ready[0]
+        return self.last, min(n, left)
+
+    def took(self, jobs: int, share: int) -> bool:
+        """Notes how many jobs a claim of a share has brought, and returns whether another claim is worthwhile at once."""
+        if len(self.groups) == 1:
+            return jobs == share
+        self.brought, self.more = self.brought or jobs > 0, self.more or jobs == share > 0
+        if self.ready:
+            left = self.ready.popleft()[1] - jobs
+            if left > 0 and jobs > 0 and (jobs == share or self.unit == 1):  # a claim passes over jobs that others are claiming, and leaves more
+                self.ready.appendleft((self.last, left))
+        return bool(self.ready) or (self.more and self.brought)
+
+
 class Outage:
     """Tracks failing calls of the database: one log line when the first fails, one when all work again."""
 
@@ -398,6 +456,30 @@ class Outage:
             self.calls.discard(call)
             if not self.calls:
                 log.warning("the worker of queue %s goes on, %.1f s later", self.queue, monotonic() - self.since)
+
+
+def within(job: Job, timeout: timedelta | None, later: Callable[..., Callable[[], object]]) -> Callable[[], object]:
+    """Aborts a handler after that time, with `later(seconds, function, argument)`. Returns what stops the clock."""
+    if timeout is None:
+        return lambda: None
+    job._limit = timeout
+    return later(timeout.total_seconds(), job.abort, "timeout")
+
+
+def in_thread(seconds: float, fn: Callable[[str], object], why: str) -> Callable[[], object]:
+    timer = threading.Timer(seconds, fn, [why])
+    timer.daemon = True
+    timer.start()
+    return timer.cancel
+
+
+def in_time(job: Job, how: Any) -> Any:
+    """How an attempt ended: if it failed after its time was over, for that reason."""
+    if job.aborted != "timeout" or job._limit is None or isinstance(how, Outcome) or not isinstance(how, BaseException):
+        return how
+    over = TimeoutError(f"the job ran longer than its timeout of {job._limit.total_seconds():g} s").with_traceback(how.__traceback__)
+    over.__cause__ = how
+    return over
 
 
 def reason_of(how: object) -> str:

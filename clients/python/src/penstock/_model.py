@@ -20,6 +20,9 @@ HEADER_KIND = "penstock-kind"
 HEADER_UNIQUE_KEY = "penstock-unique-key"
 """The header that carries the unique_key of a job. Each option of NewJob has such a header."""
 
+HEADER_TIMEOUT = "penstock-timeout"
+"""The header that carries the timeout of a job, in seconds."""
+
 HEADER_REPORT = "penstock-report"
 """The header that carries the report of an earlier attempt."""
 
@@ -161,8 +164,8 @@ class GroupPolicy:
 
 @dataclass
 class Job:
-    """A claimed job. `aborted` is None, or says why its handler should stop: lease_lost or stopping. `report` is what the last attempt that reported has
-    reported, or None; the results of its steps are in the member penstock-steps."""
+    """A claimed job. `aborted` is None, or says why its handler should stop: lease_lost, stopping or timeout. `report` is what the last attempt that
+    reported has reported, or None; the results of its steps are in the member penstock-steps."""
 
     id: int
     key: str | None
@@ -180,11 +183,18 @@ class Job:
     _home: tuple[Any, str] | None = field(default=None, repr=False, compare=False)  # the statements, and the queue
     _call: Callable[[Any], Any] | None = field(default=None, repr=False, compare=False)  # sends a statement as the worker that has the job
     _steps: dict[str, Any] | None = field(default=None, repr=False, compare=False)  # results by name, once they were asked for
+    _limit: timedelta | None = field(default=None, repr=False, compare=False)  # the time that this attempt has
 
     @property
     def kind(self) -> str:
         """Which handler takes the job; '' for a job without a kind."""
         return self.headers.get(HEADER_KIND, "")
+
+    @property
+    def timeout(self) -> timedelta | None:
+        """How long an attempt may take; None if the job does not limit it."""
+        given = self.headers.get(HEADER_TIMEOUT)
+        return timedelta(seconds=float(given)) if given else None
 
     @property
     def text(self) -> str:
@@ -194,12 +204,13 @@ class Job:
         return json.loads(self.payload)
 
     def raise_if_aborted(self) -> None:
-        """Raises `Aborted` once another worker may have the job, or the worker stops. Call it now and then in long handlers that run in threads."""
+        """Raises `Aborted` once another worker may have the job, its time is over, or the worker stops. Call it now and then in long handlers that run in
+        threads."""
         if self.aborted:
             raise Aborted(self.aborted)
 
     def on_abort(self, listener: Callable[[str], None]) -> None:
-        """Calls listener with `lease_lost` or `stopping`, from another thread, or at once if the job is already aborted."""
+        """Calls listener with `lease_lost`, `stopping` or `timeout`, from another thread, or at once if the job is already aborted."""
         self._listeners.append(listener)
         if self.aborted:
             listener(self.aborted)

@@ -119,6 +119,14 @@ class Postgres:
         home = self, queue
         return [int(row[8]) for row in rows if row[0] is None], [job(row, home) for row in rows if row[0] is not None]
 
+    def ready_groups(self, queue: str, groups: Sequence[str] | None, behind: str, most: int) -> Op[list[str]]:
+        """The groups that have jobs to claim, of some or of all, each as often as it weighs. Those behind one come first."""
+        rows = yield (
+            f"select * from {self.schema}.ready_groups(cast($1 as text), cast($2 as text[]), cast($3 as text), cast($4 as int))",
+            [queue, groups, behind, most],
+        )
+        return [row[0] for row in rows]
+
     def dequeue(self, queue: str, n: int = 1, group_key: str = "") -> Op[list[Job]]:
         columns = JOB_COLUMNS.replace("lease,", "0,").replace("lease_until", "created_at")
         rows = yield (

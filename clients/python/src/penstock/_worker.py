@@ -10,7 +10,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias, TypeVar
 
 from ._connect import Database, autocommit, close, connect, cut, transaction
-from ._desk import CALL_TIMEOUT, MAINTAIN_EVERY, SETTLED, Desk, Options, Task, growing, log, monotonic, permanent, threads_take
+from ._desk import CALL_TIMEOUT, MAINTAIN_EVERY, SETTLED, Desk, Options, Task, growing, in_thread, log, monotonic, permanent, threads_take, within
 from ._kinds import by_kind
 from ._model import Error, Job, Outcome
 from ._seam import NOTHING, run
@@ -254,10 +254,12 @@ class Worker:
             task.job._call = self._report
             start = monotonic()
             how: object
+            stop = within(task.job, task.job.timeout, in_thread)
             try:
                 how = self.handler(task.job)
             except BaseException as e:
                 how = e
+            stop()
             now = monotonic()
             with self.changes:
                 self.desk.ended(task, how, now - start, now)

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from ._buffer import Gathered
 from ._connect import Database, autocommit_async, close_async, connect_async, cut, transaction_async
-from ._desk import CALL_TIMEOUT, MAINTAIN_EVERY, SETTLED, Desk, Options, Task, growing, log, monotonic, permanent
+from ._desk import CALL_TIMEOUT, MAINTAIN_EVERY, SETTLED, Desk, Options, Task, growing, log, monotonic, permanent, within
 from ._kinds import by_kind
 from ._model import MEMBER_STEPS, Aborted, DeadJob, Encoder, Enqueued, Error, GroupPolicy, Job, Message, NewJob, Outcome, Payload, Schedule
 from ._seam import Transaction, run_async
@@ -292,8 +292,6 @@ class Worker:
     def _abort(self, tasks: list[Task], cause: str) -> None:
         for t in tasks:
             t.job.abort(cause)
-            if t.job.lease in self.running:
-                self.running[t.job.lease].cancel()
 
     async def _give_back(self, tasks: list[Task]) -> None:
         if not tasks:
@@ -406,6 +404,13 @@ class Worker:
         task.job._call = self._report
         start = monotonic()
         how: object
+        handling = self.running[task.job.lease]
+
+        def cancel(_cause: str) -> None:
+            handling.cancel()
+
+        task.job.on_abort(cancel)
+        stop = within(task.job, task.job.timeout, later)
         try:
             how = await awaitable(self.handler(task.job))
         except NotAsyncError as e:
@@ -413,15 +418,18 @@ class Worker:
             self.stop()
             task.job.abort("stopping")
             how = Aborted("stopping")
-        except asyncio.CancelledError as e:
-            how = Aborted(task.job.aborted) if task.job.aborted else e
         except BaseException as e:
             how = e
+        stop()
         now = monotonic()
         self.running.pop(task.job.lease, None)
         self.desk.ended(task, how, now - start, now)
         self._begin()
         self.change.set()
+
+
+def later(seconds: float, fn: Callable[[str], None], why: str) -> Callable[[], None]:
+    return asyncio.get_running_loop().call_later(seconds, fn, why).cancel
 
 
 def in_transaction(db: Database, queue: str, handlers: TxHandlers, options: Options) -> tuple[Handler, Callable[[], Awaitable[None]]]:

@@ -432,6 +432,8 @@ class Program:
             "batch": r.get("batch"),
             "lease": r["lease_ms"] / 1000 if r.get("lease_ms") else None,
             "group_key": r.get("group_key"),
+            "groups": r.get("groups"),
+            "all_groups": r.get("all_groups"),
             "drain_timeout": r["drain_ms"] / 1000 if r.get("drain_ms") is not None else None,
             "worker": r.get("worker_name"),
         }

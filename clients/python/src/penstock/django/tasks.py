@@ -20,7 +20,7 @@ from django.utils.module_loading import import_string
 
 from .. import _api
 from .._app import Backoff, failed, running
-from .._desk import reason_of
+from .._desk import in_time, reason_of
 from .._model import HEADER_KIND, DeadLetter, FieldError, Job, Outcome, kind_text
 from .._sql import quoted
 from .._worker import Handler
@@ -282,7 +282,7 @@ class Handlers(Mapping[str, Handler]):
     def ended(self, task: Any, job: Job, e: BaseException, result: Any) -> NoReturn:
         how = failed(e, job, getattr(task, "max_attempts", None), getattr(task, "backoff", None))
         if isinstance(how or e, DeadLetter) or (job.attempt >= self.max_attempts and not isinstance(e, Outcome)):
-            change(result, status=Status.FAILED, finished_at=timezone.now(), errors=[*result.errors, error_of(reason_of(e))])
+            change(result, status=Status.FAILED, finished_at=timezone.now(), errors=[*result.errors, error_of(reason_of(in_time(job, e)))])
             signals.task_finished.send(type(task.get_backend()), task_result=result)
         if how is None:
             raise e

@@ -26,13 +26,14 @@ class Command(BaseCommand):
         parser.add_argument("--concurrency", type=int, default=10)
         parser.add_argument("--lease", type=float, default=30.0, help="seconds that a job stays with a worker that has died")
         parser.add_argument("--drain-timeout", type=float, default=10.0, help="seconds that handlers may go on at SIGTERM")
-        parser.add_argument("--group", default="", help="the group to claim from")
+        parser.add_argument("--group", action="append", default=[], help="the group to claim from; may be repeated: then they take turns")
+        parser.add_argument("--all-groups", action="store_true", help="claim from every group in turn")
         parser.add_argument("--atomic", action="store_true", help="an atomic() around each handler that also ends the job: what it writes is there once")
 
     def handle(self, *_args: Any, **options: Any) -> None:
         log_to_stderr()
         chosen = {name: options[name] for name in ("concurrency", "lease", "drain_timeout")}
-        chosen.update(group_key=options["group"], schema=setting("SCHEMA"))
+        chosen.update(groups=options["group"], all_groups=options["all_groups"], schema=setting("SCHEMA"))
         with told():
             run_together([worker_of(queue, options["handler"], options["atomic"], penstock.Options(**chosen)) for queue in dict.fromkeys(options["queue"])])
 
