@@ -1,6 +1,6 @@
 // Builds dist as ES modules and dist/cjs as CommonJS, each with its types.
 import { execFileSync } from 'node:child_process'
-import { copyFileSync, existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { copyFileSync, cpSync, existsSync, rmSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 
 process.chdir(import.meta.dirname)
@@ -9,13 +9,12 @@ const compile = project => execFileSync(process.execPath, [tsc, '-p', project], 
 
 rmSync('dist', { recursive: true, force: true })
 compile('tsconfig.json')
-// Whether tsc writes an ES module or CommonJS depends on the package.json next to a .ts file.
-mkdirSync('dist/cjs')
-const own = 'src/package.json'
-writeFileSync(own, '{ "type": "commonjs" }\n')
-try {
-  compile('tsconfig.cjs.json')
-} finally {
-  renameSync(own, 'dist/cjs/package.json')
+// Whether tsc writes an ES module or CommonJS depends on the package.json next to a .ts file. So it compiles a copy, which the next build deletes if
+// this one is killed.
+cpSync('src', 'dist/src', { recursive: true })
+for (const folder of ['dist/src', 'dist/cjs']) {
+  if (folder === 'dist/cjs') compile('tsconfig.cjs.json')
+  writeFileSync(`${folder}/package.json`, '{ "type": "commonjs" }\n')
 }
+rmSync('dist/src', { recursive: true })
 if (existsSync('../../LICENSE')) copyFileSync('../../LICENSE', 'LICENSE')

@@ -9,7 +9,7 @@ import knex from 'knex'
 import { CompiledQuery, Kysely, PostgresDialect } from 'kysely'
 import pg from 'pg'
 import postgres from 'postgres'
-import { FieldError, Penstock, cancelled, deadLetter, retry, snooze, sqlState, step, type Job, type LeaseLostError, type Message, type NewJob, type Queryable, type Verdict } from './index.js'
+import { FieldError, Penstock, cancelled, deadLetter, retry, snooze, sqlState, step, type Job, type Message, type NewJob, type Queryable, type Verdict } from './index.js'
 
 interface Kind {
   /** Runs fn in a transaction on a separate connection, which is closed afterwards. */
@@ -209,7 +209,7 @@ const ops: Record<string, (r: any) => unknown> = {
     const stop = new AbortController()
     const given = (value: any) => value ?? undefined
     const options = {
-      concurrency: given(r.concurrency), batch: given(r.batch), lease: given(r.lease_ms), groupKey: given(r.group_key), drainTimeout: given(r.drain_ms),
+      concurrency: given(r.concurrency), batch: given(r.batch), lease: given(r.lease_ms), groupKey: given(r.group_key), groups: given(r.groups), allGroups: given(r.all_groups), drainTimeout: given(r.drain_ms),
       worker: given(r.worker_name), signal: stop.signal, logger: { warn: (message: string) => console.error(message) },
     }
     const ask = (job: Job, signal: AbortSignal, tx?: string) => new Promise<Verdict>((resolve, reject) => {
@@ -220,7 +220,7 @@ const ops: Record<string, (r: any) => unknown> = {
       } })
       const aborted = () => {
         if (!calls.delete(call)) return
-        write({ event: 'aborted', worker, call, cause: (signal.reason as LeaseLostError).name === 'LeaseLostError' ? 'lease_lost' : 'stopping' })
+        write({ event: 'aborted', worker, call, cause: ({ LeaseLostError: 'lease_lost', TimeoutError: 'timeout' } as Record<string, string>)[(signal.reason as Error).name] ?? 'stopping' })
         reject(signal.reason)
       }
       signal.addEventListener('abort', aborted, { once: true })

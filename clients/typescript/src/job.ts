@@ -265,6 +265,11 @@ export class Queue {
     return { jobs: rows.filter(([id]) => id !== null).map(row => new Job(row, this)), acked: rows.filter(([id]) => id === null).map(row => BigInt(row[8]!)) }
   }
 
+  /** Returns the groups that have jobs to claim, of some or of all: up to most, those behind one first. Each is there as often as it weighs. */
+  async readyGroups(groups?: readonly string[], behind = '', most = 100): Promise<string[]> {
+    return (await this.#rows('g from penstock.ready_groups($1::text, $2::text::text[], $3::text, $4::text::int) g', groups ? array(groups) : null, behind, String(most))).map(([group]) => group!)
+  }
+
   /** Takes jobs within the caller's transaction. They are removed by its commit, and come back after its rollback. They have no lease. */
   async dequeue(n = 1, groupKey = ''): Promise<Job[]> {
     return (await this.#rows(`${jobColumns} from penstock.dequeue($1::text, $2::text::int, $3::text)`, String(n), groupKey)).map(row => new Job(row))

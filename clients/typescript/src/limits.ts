@@ -1,13 +1,13 @@
 // Limits of a handler: attempts, time, and the pause between attempts.
 import { Outcome, StoppingError, isOutcome, type Job } from './job.js'
-import { FieldError } from './values.js'
-import { outcomeOf, type Verdict } from './work.js'
+import { FieldError, headerTimeout } from './values.js'
+import { outcomeOf, within, type Verdict } from './work.js'
 
 /** Limits of a handler, or of a task. */
 export interface Limits {
   /** After as many attempts the job is a dead letter, unless the queue's limit comes first. */
   maxAttempts?: number
-  /** After as many milliseconds the handler's signal aborts. A handler that then throws has failed for that reason. */
+  /** After as many milliseconds the handler's signal aborts, unless the job has its own timeout. A handler that then throws has failed for that reason. */
   timeout?: number
   /** Milliseconds, or a function of the attempt, in place of the queue's backoff. */
   backoff?: number | ((attempt: number) => number)
@@ -21,24 +21,19 @@ export function limited<A extends unknown[]>(handler: (...args: [...A, job: Job,
   const run = async (...args: [...A, job: Job, signal: AbortSignal]): Promise<Verdict> => {
     const job = args.at(-2) as Job
     const signal = args.at(-1) as AbortSignal
-    const over = new AbortController()
-    const timer = timeout === undefined ? undefined : setTimeout(() => over.abort(new Error(`the job ran longer than its timeout of ${timeout} ms`)), timeout)
     /** The outcome with the limits, or undefined if they change nothing. */
     const changed = (how: Outcome, kept: { cause: unknown, thrown?: { err: unknown } } = { cause: how.cause }): Outcome | undefined => {
       if (how.how !== 'retry' || signal.reason instanceof StoppingError) return undefined
-      if (job.attempt >= maxAttempts) return Object.assign(new Outcome('deadLetter', undefined, how.reason), kept)
+      if (job.attempt >= maxAttempts && !('penstock-max-attempts' in job.headers)) return Object.assign(new Outcome('deadLetter', undefined, how.reason), kept)
       if (how.after !== undefined || backoff === undefined) return undefined
       return Object.assign(new Outcome('retry', typeof backoff === 'function' ? backoff(job.attempt) : backoff, how.reason), kept)
     }
     try {
-      const returned = await handler(...[...args.slice(0, -1), timer ? AbortSignal.any([signal, over.signal]) : signal] as [...A, Job, AbortSignal])
+      const returned = await within(signal, headerTimeout in job.headers ? undefined : timeout, signal => handler(...[...args.slice(0, -1), signal] as [...A, Job, AbortSignal]))
       return isOutcome(returned) ? changed(returned) ?? returned : returned
     } catch (err) {
-      const thrown: unknown = over.signal.aborted && !signal.aborted && !isOutcome(err) ? over.signal.reason : err
-      const how = outcomeOf(thrown)
-      throw changed(how, how === thrown ? undefined : { cause: how.cause, thrown: { err: thrown } }) ?? thrown
-    } finally {
-      clearTimeout(timer)
+      const how = outcomeOf(err)
+      throw changed(how, how === err ? undefined : { cause: how.cause, thrown: { err } }) ?? err
     }
   }
   return Object.assign(run, handler) // the kind and the queue of a task's handler

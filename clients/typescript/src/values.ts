@@ -62,6 +62,8 @@ const maxKind = 100
 export const headerKind = 'penstock-kind'
 /** The header that carries the unique key of a job. Each of its options has such a header. */
 export const headerUniqueKey = 'penstock-unique-key'
+/** The header that carries the timeout of a job, in seconds. */
+export const headerTimeout = 'penstock-timeout'
 /** The header that carries the report of an earlier attempt. */
 export const headerReport = 'penstock-report'
 /** The member of a report that holds the results of steps. */
@@ -152,7 +154,7 @@ function headersWithOptions(j: NewJob): NewJob['headers'] {
     ['onConflict', 'penstock-on-conflict', j.onConflict ?? null],
     ['debounceMax', 'penstock-debounce-max', secondsOf('debounceMax', j.debounceMax)],
     ['maxAttempts', 'penstock-max-attempts', j.maxAttempts == null ? null : String(j.maxAttempts)],
-    ['timeout', 'penstock-timeout', secondsOf('timeout', j.timeout)],
+    ['timeout', headerTimeout, secondsOf('timeout', j.timeout)],
     ['deadline', 'penstock-deadline', deadline === null ? null : new Date(deadline).toISOString()],
   ]
   const all: Record<string, string> = { ...headers }
@@ -186,13 +188,13 @@ const elsewhere: Record<string, string> = { delay: 'notBefore, a Date', runAt: '
 export function known(given: object, fields: { has(field: string): boolean }, of: string, others: Record<string, string> = {}) {
   for (const field in given) {
     if (fields.has(field) || (given as Record<string, unknown>)[field] === undefined) continue
-    throw new FieldError(field, `is no ${of}${Object.hasOwn(others, field) ? `; use ${others[field]}` : ''}`)
+    throw new FieldError(field, `is not ${of}${Object.hasOwn(others, field) ? `; use ${others[field]}` : ''}`)
   }
 }
 
 /** jobRow is a job as columns: payload, key, group_key, priority, not_before, dedup_key, headers. */
 export function jobRow(j: NewJob): Value[] {
-  known(j, jobFields, 'field of a job', elsewhere)
+  known(j, jobFields, 'a field of a job', elsewhere)
   const priority = j.priority ?? 0
   if (!Number.isInteger(priority) || priority < -16 || priority > 15) throw new FieldError('priority', `is ${priority}, expected -16 (first) to 15 (last)`)
   return [hex(bytesOf(j.payload)), orNull('key', j.key, 1024), orNull('groupKey', j.groupKey, 256) ?? '', String(priority),
@@ -202,7 +204,7 @@ export function jobRow(j: NewJob): Value[] {
 function timeOf(at: NewJob['notBefore'], field = 'notBefore'): string | null {
   if (at == null) return null
   const time = new Date(at)
-  if (Number.isNaN(time.getTime())) throw new FieldError(field, 'is no time')
+  if (Number.isNaN(time.getTime())) throw new FieldError(field, 'is not a time')
   if (time.getUTCFullYear() > 9999) throw new FieldError(field, `is in the year ${time.getUTCFullYear()}, the last one is 9999`)
   if (time.getUTCFullYear() < 1) return '0001-01-01T00:00:00Z'
   return typeof at === 'string' ? at : time.toISOString()

@@ -4,7 +4,8 @@ import { hostname } from 'node:os'
 import { sqlState } from './database.js'
 import { clientVersion } from './errors.js'
 import { Job, LeaseLostError, Outcome, Queue, StoppingError, isOutcome, reasonOf } from './job.js'
-import { FieldError, kindOf, known, textOf } from './values.js'
+import { Turns } from './turns.js'
+import { FieldError, headerTimeout, kindOf, known, textOf } from './values.js'
 import { Backoff, Notice, Outage, type Logger, sleep, timely } from './waits.js'
 
 /** Verdict is what a handler returns: undefined if the job is done, or 'settled' if it has ended the job itself, with the lease. */
@@ -12,8 +13,8 @@ export type Verdict = void | undefined | Outcome | 'settled'
 
 /**
  * Handler does one job. It may also throw an Outcome. After any other error the job is tried again after the queue's
- * backoff, until its attempts are used up. signal aborts with a LeaseLostError when the job may be running elsewhere, and
- * with a StoppingError when the worker stops and drainTimeout is over.
+ * backoff, until its attempts are used up. signal aborts with a LeaseLostError when the job may be running elsewhere, with
+ * a StoppingError when the worker stops and drainTimeout is over, and with a TimeoutError after the timeout of the job.
  */
 export type Handler = (job: Job, signal: AbortSignal) => Verdict | Promise<Verdict>
 
@@ -63,6 +64,10 @@ export interface WorkOptions {
   lease?: number
   /** The group to claim from. Default ''. */
   groupKey?: string
+  /** Several groups to claim from, which take turns. */
+  groups?: readonly string[]
+  /** Whether to claim from every group in turn. */
+  allGroups?: boolean
   /** The name that status shows. Default host/pid. */
   worker?: string
   /** The pause after a claim without jobs doubles from pollMin to pollMax. Default 2 and 50. */
@@ -85,7 +90,7 @@ export interface WorkOptions {
   logger?: Logger
 }
 
-const optionFields = new Set('concurrency batch lease groupKey worker pollMin pollMax ackEvery drainTimeout giveUp signal onEnd logger'.split(' '))
+const optionFields = new Set('concurrency batch lease groupKey groups allGroups worker pollMin pollMax ackEvery drainTimeout giveUp signal onEnd logger'.split(' '))
 const callTimeout = 30_000 // ends a call that hangs
 const maintainEvery = 500
 const heartbeatEvery = 30_000
@@ -163,19 +168,23 @@ class Worker {
   claimedAt: Date | undefined
   nextHeartbeat = 0
   readonly outage: Outage
+  readonly turns: Turns
   failure: unknown // an error that another attempt cannot cure
 
   constructor(readonly queue: Queue, readonly handler: (kind: string) => Handler | undefined, options: WorkOptions, readonly stop: AbortController,
     readonly strangers: Strangers) {
-    known(options, optionFields, 'option of a worker', { allGroups: '`penstock work --all-groups`, or a worker with groupKey for each group' })
+    known(options, optionFields, 'an option of a worker')
     const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as WorkOptions
-    this.o = { concurrency: 10, batch: 100, lease: 30_000, groupKey: '', worker: `${hostname()}/${process.pid}`, pollMin: 2, pollMax: 50,
+    this.o = { concurrency: 10, batch: 100, lease: 30_000, worker: `${hostname()}/${process.pid}`, pollMin: 2, pollMax: 50,
       ackEvery: 20, drainTimeout: 10_000, giveUp: 3_600_000, onEnd: () => {}, logger: console, ...given }
     for (const field of ['concurrency', 'batch', 'lease', 'pollMin', 'pollMax', 'ackEvery', 'drainTimeout', 'giveUp'] as const) {
       const least = field === 'drainTimeout' ? 0 : 1
       if (!(this.o[field] >= least)) throw new FieldError(field, `is ${this.o[field]}, expected ${least} or more`)
     }
-    textOf('groupKey', this.o.groupKey, 256)
+    const { groupKey, groups, allGroups } = given
+    if ([groupKey, groups?.length, allGroups].filter(Boolean).length > 1) throw new FieldError('groupKey', 'is given in several ways: give one of groupKey, groups and allGroups')
+    for (const group of [groupKey ?? '', ...groups ?? []]) textOf('groupKey', group, 256)
+    this.turns = new Turns(given)
     textOf('worker', this.o.worker, 256)
     this.outage = new Outage(queue.name, this.o.logger)
     if (this.o.batch > 10_000) throw new FieldError('batch', `is ${this.o.batch}, expected 10,000 or fewer`)
@@ -211,15 +220,19 @@ class Worker {
         await this.freed.wait(this.stop.signal)
         continue
       }
-      const acks = backoff.failures === 0 && this.carries(pause > 0) ? this.takeAcks() : []
-      const start = now()
-      let jobs: Job[]
+      let acks: Task[] = [], jobs: Job[] = [], start = now(), share: number
       try {
+        share = await timely(this.turns.next(this.queue, n), callTimeout)
+        if (backoff.failures === 0 && this.carries(pause > 0)) acks = this.takeAcks()
+        start = now()
         // Jobs that may share a lease are acked faster together, but acks of them in several transactions wait for each other.
         const carried = acks.length || !this.settles ? acks.map(leaseOf) : undefined
-        const got = await timely(this.queue.claim({ n, lease: this.o.lease, groupKey: this.o.groupKey, worker: this.o.worker, acks: carried }), callTimeout)
-        this.acked(acks, got.acked)
-        jobs = got.jobs
+        if (share || acks.length) { // jobs of the last group may wait for the end of those that are acked
+          share ||= n
+          const got = await timely(this.queue.claim({ n: share, lease: this.o.lease, groupKey: this.turns.last, worker: this.o.worker, acks: carried }), callTimeout)
+          this.acked(acks, got.acked)
+          jobs = got.jobs
+        }
       } catch (err) {
         this.returnAcks(acks)
         if (this.permanent(err)) return
@@ -238,12 +251,9 @@ class Worker {
       this.begin()
       if (strange.length) this.runs(this.pass(strange))
       if (jobs.length) this.claimedAt = new Date()
-      if (jobs.length === n) pause = 0
-      else {
-        const wait = jobs.length ? this.o.pollMin : (pause = Math.min(pause * 2 || this.o.pollMin, this.o.pollMax))
-        await sleep(spread(wait), this.stop.signal)
-        if (jobs.length) pause = 0
-      }
+      const more = this.turns.took(jobs.length, share)
+      pause = jobs.length ? 0 : Math.min(pause * 2 || this.o.pollMin, this.o.pollMax)
+      if (!more) await sleep(spread(Math.max(pause || this.o.pollMin, 4 * this.turns.looked)), this.stop.signal)
     }
   }
 
@@ -309,7 +319,7 @@ class Worker {
     const start = now()
     let verdict: 'settled' | Outcome | undefined
     try {
-      const returned = await handler(task.job, task.abort.signal)
+      const returned = await within(task.abort.signal, Number(task.job.headers[headerTimeout] ?? 0) * 1000 || undefined, signal => handler(task.job, signal))
       verdict = returned === 'settled' || isOutcome(returned) ? returned : undefined
     } catch (err) {
       verdict = outcomeOf(err)
@@ -370,7 +380,9 @@ class Worker {
       if (holds) {
         await this.queue.holdGroup(task.job.groupKey, after!, reasonOf(reason))
         this.warn(task, `its group ${JSON.stringify(task.job.groupKey)} is held for ${after} ms${reason && `: ${reason}`}`)
-        this.runs(this.release(this.queued.splice(0))) // of the same group, claimed ahead
+        const ahead = this.queued.filter(({ job }) => job.groupKey === task.job.groupKey)
+        this.queued = this.queued.filter(other => !ahead.includes(other))
+        this.runs(this.release(ahead))
       }
       return (await this.queue.release([lease], holds ? 0 : after)).length ? 'snoozed' : 'lost'
     }
@@ -516,7 +528,7 @@ class Worker {
     const count = (end: End) => this.ends.get(end) ?? 0
     try {
       await timely(this.queue.heartbeat({
-        worker: this.o.worker, version: `@penstock/client ${clientVersion}`, started_at: this.begun, concurrency: this.o.concurrency, groups: [this.o.groupKey],
+        worker: this.o.worker, version: `@penstock/client ${clientVersion}`, started_at: this.begun, concurrency: this.o.concurrency, groups: this.turns.groups,
         running: this.held.size, done: count('done') + count('settled'), failed: count('failed'), dead: count('dead'), claimed_at: this.claimedAt, ...stopped && { stopped },
       }), callTimeout)
     } catch {} // the next one is at its usual time
@@ -550,6 +562,20 @@ class Worker {
   warn(task: Task, what: string) {
     const { id, kind, attempt } = task.job
     this.o.logger.warn(`penstock: queue ${this.queue.name}, job ${id}, ${kind && `kind ${kind}, `}attempt ${attempt}: ${what}`)
+  }
+}
+
+/** within runs a handler whose signal aborts after some milliseconds. If the handler then throws, it has failed for that reason. */
+export async function within<T>(signal: AbortSignal, ms: number | undefined, handler: (signal: AbortSignal) => T | Promise<T>): Promise<T> {
+  if (ms === undefined || ms >= 2 ** 31) return handler(signal) // a timer counts no further
+  const over = new AbortController()
+  const timer = setTimeout(() => over.abort(Object.assign(new Error(`the job ran longer than its timeout of ${ms} ms`), { name: 'TimeoutError' })), ms)
+  try {
+    return await handler(AbortSignal.any([signal, over.signal]))
+  } catch (err) {
+    throw over.signal.aborted && !signal.aborted && !isOutcome(err) ? over.signal.reason : err
+  } finally {
+    clearTimeout(timer)
   }
 }
 

@@ -147,7 +147,7 @@ test('a handler with limits fails for good after its attempts, and after its tim
   expect(Object.fromEntries(attempts)).toEqual({ fails: 2, asks: 2, slow: 1 })
   expect(ends.sort()).toEqual(['dead', 'dead', 'dead', 'done', 'failed', 'failed'])
   expect((await penstock.queue(pool, queue).deadJobs()).map(d => [d.kind, d.error.replace(/ \(.*/, '')])).toEqual([
-    ['fails', 'Error: no'], ['asks', 'again'], ['slow', 'Error: the job ran longer than its timeout of 20 ms']])
+    ['fails', 'Error: no'], ['asks', 'again'], ['slow', 'TimeoutError: the job ran longer than its timeout of 20 ms']])
   expect(lines.filter(line => line.includes(`queue ${queue}, job `) && /kind fails, attempt [12]: (failed|dead letter): Error: no/.test(line))).toHaveLength(2)
   await slow.enqueue(pool, '')
   await expect(runJob(pool, queue, [slow.handle((_, __, signal) => never(signal))])).rejects.toThrow('longer than its timeout of 20 ms')

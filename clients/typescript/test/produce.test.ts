@@ -204,7 +204,7 @@ test('names are quoted', async () => {
 })
 
 test('a member that no job has is refused, and a claimed job may be enqueued again', async () => {
-  for (const [field, message] of [['delay', 'notBefore'], ['attempts', 'maxAttempts'], ['data', 'payload'], ['constructor', 'is no field of a job']] as const) {
+  for (const [field, message] of [['delay', 'notBefore'], ['attempts', 'maxAttempts'], ['data', 'payload'], ['constructor', 'is not a field of a job']] as const) {
     await expect(penstock.enqueue({ penstock: async () => [] }, 'q', { payload: '', [field]: 5000 } as NewJob)).rejects.toMatchObject({ name: 'FieldError', field, message: expect.stringContaining(message) })
   }
   const queue = await newQueue()

@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 import * as v from 'valibot'
 import { afterAll, describe, expect, test, vi } from 'vitest'
-import { LeaseLostError, StoppingError, cancelled, deadLetter, retry, snooze, sqlState, type End, type Handler, type Job, type Queryable, type WorkOptions } from '../src/index.js'
+import { LeaseLostError, StoppingError, cancelled, deadLetter, holdGroup, retry, snooze, sqlState, type End, type Handler, type Job, type Queryable, type WorkOptions } from '../src/index.js'
 import { advance } from '../src/testing.js'
 import { run } from '../src/work.js'
 import { messages, newOutbox, newQueue, penstock, pool, sql, status, until, url } from './database.js'
@@ -363,6 +363,36 @@ test.each([[0, 43.75], [1, 56.25]])('workers that begin together do not ask toge
 
 test('an option that no worker has is refused', async () => {
   const queue = await newQueue()
-  const options = { allGroups: true, signal: AbortSignal.timeout(10_000) } as WorkOptions
-  await expect(penstock.work(pool, queue, () => {}, options)).rejects.toMatchObject({ name: 'FieldError', field: 'allGroups', message: expect.stringContaining('groupKey') })
+  for (const [field, given] of [['prefetch', { prefetch: 1 }], ['groupKey', { groups: ['a'], allGroups: true }]] as const) {
+    const options = { ...given, signal: AbortSignal.timeout(10_000) } as WorkOptions
+    await expect(penstock.work(pool, queue, () => {}, options)).rejects.toMatchObject({ name: 'FieldError', field })
+  }
+})
+
+test('after the timeout of a job its signal aborts, and what the handler throws then is not why it failed', async () => {
+  const queue = await newQueue()
+  const timeout = 50
+  await penstock.enqueueMany(pool, queue, ['throws', 'returns'].map(payload => ({ payload, timeout, maxAttempts: 1 })))
+  const w = started(queue, async (job, signal) => {
+    await new Promise(aborted => signal.addEventListener('abort', aborted))
+    if (job.text() === 'throws') throw new Error('no connection')
+  })
+  await until('both have ended', () => w.ends.length === 2)
+  await w.stop()
+  expect(w.endsOf()).toEqual(['dead', 'done'])
+  expect((await penstock.queue(pool, queue).deadJobs()).map(({ error }) => error)).toEqual([expect.stringContaining('the job ran longer than its timeout of 50 ms')])
+})
+
+test('a held group leaves the jobs of other groups that were claimed ahead', async () => {
+  const queue = await newQueue()
+  await penstock.enqueueMany(pool, queue, Array.from({ length: 60 }, (_, n) => ['a', 'b'].map(groupKey => ({ groupKey, payload: groupKey === 'a' && n === 20 ? 'hold' : '' }))).flat())
+  const done: string[] = []
+  const w = started(queue, job => {
+    if (job.text() === 'hold') return holdGroup(3_600_000)
+    done.push(job.groupKey)
+    return undefined
+  }, { allGroups: true, concurrency: 1 })
+  await until('one group is held, and the other done', () => w.endsOf().includes('snoozed') && done.filter(group => group === 'b').length === 60)
+  await w.stop()
+  expect(await status(queue)).toMatchObject({ ready: 60 - done.filter(group => group === 'a').length, running: 0 })
 })
