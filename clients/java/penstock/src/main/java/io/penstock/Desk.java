@@ -113,6 +113,7 @@ final class Desk {
 
     private final String queue;
     private final WorkOptions o;
+    final Turns turns;
     private final long lease;
     final Map<Long, Task> held = new LinkedHashMap<>(); // by lease, from the claim until the end is written
     final Deque<Task> failures = new ArrayDeque<>();
@@ -132,6 +133,7 @@ final class Desk {
     Desk(String queue, WorkOptions options) {
         this.queue = queue;
         this.o = options;
+        this.turns = new Turns(options.groups);
         this.lease = Worker.nanos(options.lease);
     }
 
@@ -209,7 +211,8 @@ final class Desk {
             claimedAt = Instant.now();
         }
         // Up to an eighth longer or shorter, to keep workers that started together from polling together.
-        nextClaim = jobs.size() == asked ? now : now + pause - pause / 8 + ThreadLocalRandom.current().nextLong(pause / 4 + 1);
+        long wait = Math.max(pause, 4 * turns.looked());
+        nextClaim = turns.took(jobs.size(), asked) ? now : now + wait - wait / 8 + ThreadLocalRandom.current().nextLong(wait / 4 + 1);
         if (jobs.isEmpty()) {
             pause = Math.min(2 * pause, POLL_MAX);
         }
@@ -264,7 +267,7 @@ final class Desk {
         return null;
     }
 
-    /** Whether the group of the jobs that have not begun is to be held. */
+    /** Whether the group of some jobs that have not begun is to be held. */
     private boolean holding() {
         return !failures.isEmpty() && failures.stream().anyMatch(Task::holds);
     }
@@ -279,8 +282,8 @@ final class Desk {
         failures.remove(task);
         List<Task> ahead = List.of();
         if (task.holds()) {
-            ahead = List.copyOf(queued);
-            queued.clear();
+            ahead = queued.stream().filter(t -> t.job.groupKey().equals(task.job.groupKey())).toList();
+            queued.removeAll(ahead);
             Worker.LOG.log(Level.WARNING, task.job + " of queue " + queue + " holds its group " + Values.json(task.job.groupKey()) + " for " + ((Outcome) task.how).after
                 + (task.reason() == null ? "" : ": " + task.reason()));
         }
@@ -304,7 +307,7 @@ final class Desk {
     /** The JSON that says that this worker lives. */
     String heartbeat(boolean stopped) {
         return "{\"worker\": " + Values.json(o.worker) + ", \"version\": \"penstock (Java) " + Penstock.VERSION + "\", \"started_at\": \"" + started + "\", \"concurrency\": " + o.concurrency
-            + ", \"groups\": [" + Values.json(o.groupKey) + "], \"running\": " + held.size() + ", \"done\": " + (count(End.DONE) + count(End.SETTLED))
+            + ", \"groups\": " + turns.groups.stream().map(Values::json).toList() + ", \"running\": " + held.size() + ", \"done\": " + (count(End.DONE) + count(End.SETTLED))
             + ", \"failed\": " + count(End.FAILED) + ", \"dead\": " + count(End.DEAD) + (claimedAt == null ? "" : ", \"claimed_at\": \"" + claimedAt + "\"")
             + (stopped ? ", \"stopped\": true}" : "}");
     }

@@ -3,11 +3,15 @@ package io.penstock;
 import java.time.Duration;
 import java.util.Map;
 import java.util.Set;
+import java.util.function.IntFunction;
 
 /** Does one job. It may also throw an Outcome. After any other exception the job is tried again after the queue's backoff. */
 @FunctionalInterface
 public interface Handler {
-    /** Handles a job. Its thread is interrupted when another worker may have the job or the worker stops; {@link Job#aborted} says why. */
+    /**
+     * Handles a job. Its thread is interrupted when another worker may have the job or the worker stops; {@link Job#aborted} says why. After
+     * the timeout of the job it is interrupted as well.
+     */
     Outcome handle(Job job) throws Exception;
 
     /** The kinds that it has a handler for, with "" for jobs without one. Empty if it takes all kinds. */
@@ -15,12 +19,23 @@ public interface Handler {
         return Set.of();
     }
 
-    /** The handler, whose job is a dead letter if its attempt of this number fails. A queue whose own limit is lower keeps that. */
+    /**
+     * The handler, whose job is a dead letter if its attempt of this number fails. A queue whose own limit is lower keeps that, and a job with
+     * maxAttempts has that limit instead.
+     */
     static Handler maxAttempts(int attempts, Handler handler) {
         return Limits.maxAttempts(attempts, handler);
     }
 
-    /** The handler, whose thread is interrupted after that time. If it then throws, the attempt has failed for that reason. */
+    /** The handler, whose job is tried again after the time for its attempt, unless the handler says when. The queue's backoff does not count then. */
+    static Handler backoff(IntFunction<Duration> after, Handler handler) {
+        return Limits.backoff(after, handler);
+    }
+
+    /**
+     * The handler, whose thread is interrupted after that time. If it then throws, the attempt has failed for that reason. A job with a timeout
+     * has that one instead.
+     */
     static Handler timeout(Duration timeout, Handler handler) {
         return Limits.timeout(timeout, handler);
     }

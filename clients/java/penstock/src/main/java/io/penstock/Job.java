@@ -1,6 +1,8 @@
 package io.penstock;
 
+import java.math.BigDecimal;
 import java.nio.charset.StandardCharsets;
+import java.time.Duration;
 import java.time.Instant;
 import java.time.temporal.ChronoUnit;
 import java.util.Collections;
@@ -65,6 +67,12 @@ public final class Job {
     /** 1 on the first attempt. */
     public int attempt() {
         return ((Number) row[4]).intValue();
+    }
+
+    /** How long an attempt may take, or null if the job does not limit it. */
+    public Duration timeout() {
+        String seconds = row[6] == null ? null : headers(row[6]).get("penstock-timeout");
+        return seconds == null ? null : Duration.ofNanos(new BigDecimal(seconds).movePointRight(9).longValue());
     }
 
     public Instant createdAt() {
@@ -175,7 +183,7 @@ public final class Job {
         return row.length > 8 ? time(row[9]) : createdAt();
     }
 
-    /** Why the handler should stop, or null. Its thread is also interrupted. */
+    /** Why the handler should stop, or null. Its thread is also interrupted, as it is after the timeout of the job. */
     public Aborted aborted() {
         return aborted;
     }

@@ -6,8 +6,10 @@ import java.util.concurrent.ScheduledFuture;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.function.BiFunction;
+import java.util.function.IntFunction;
 
-/** Limits of a handler: attempts and time. */
+/** Limits of a handler: attempts, time, and the pause between attempts. */
 final class Limits {
     private static final ScheduledExecutorService TIMER = timer();
 
@@ -17,18 +19,27 @@ final class Limits {
         if (attempts < 1) {
             throw new FieldException("maxAttempts", "is " + attempts + ", expected 1 or more");
         }
+        return failing(handler, (job, how) -> job.attempt() < attempts || job.headers().containsKey("penstock-max-attempts") ? how
+            : Outcome.deadLetter(how.getMessage(), how.getCause()));
+    }
+
+    static Handler backoff(IntFunction<Duration> after, Handler handler) {
+        return failing(handler, (job, how) -> how.after != null ? how : Outcome.retry(after.apply(job.attempt()), how.getMessage(), how.getCause()));
+    }
+
+    /** The handler, with another outcome of attempts that fail. */
+    private static Handler failing(Handler handler, BiFunction<Job, Outcome, Outcome> change) {
         return job -> {
-            if (job.attempt() < attempts) {
-                return handler.handle(job);
-            }
             try {
                 Outcome outcome = handler.handle(job);
-                return outcome != null && outcome.how == Outcome.How.RETRY ? Outcome.deadLetter(outcome.getMessage()) : outcome;
+                return outcome != null && outcome.how == Outcome.How.RETRY ? change.apply(job, outcome) : outcome;
             } catch (Exception e) {
                 if (job.aborted() != null || e instanceof LeaseLostException || e instanceof Outcome o && o.how != Outcome.How.RETRY) {
                     throw e;
                 }
-                throw e instanceof Outcome ? Outcome.deadLetter(e.getMessage()) : Outcome.deadLetter(Desk.textOf(e), e);
+                Outcome how = e instanceof Outcome o ? o : Outcome.retry(null, Desk.textOf(e), e);
+                Outcome changed = change.apply(job, how);
+                throw changed == how ? e : changed;
             }
         };
     }
@@ -37,23 +48,29 @@ final class Limits {
         if (timeout.compareTo(Duration.ofMillis(1)) < 0) {
             throw new FieldException("timeout", "is " + timeout + ", expected a millisecond or more");
         }
-        return job -> {
-            Clock clock = new Clock(Thread.currentThread());
-            ScheduledFuture<?> alarm = TIMER.schedule(clock::rings, Worker.nanos(timeout), TimeUnit.NANOSECONDS);
-            try {
-                return handler.handle(job);
-            } catch (Exception e) {
-                if (!clock.rang || job.aborted() != null || e instanceof Outcome) {
-                    throw e;
-                }
-                TimeoutException over = new TimeoutException("the job ran longer than its timeout of " + timeout);
-                over.initCause(e);
-                throw over;
-            } finally {
-                alarm.cancel(false);
-                clock.stops(job);
+        return job -> within(job.timeout() == null ? timeout : null, handler, job);
+    }
+
+    /** Runs a handler, whose thread is interrupted after that time, unless it is null. */
+    static Outcome within(Duration timeout, Handler handler, Job job) throws Exception {
+        if (timeout == null) {
+            return handler.handle(job);
+        }
+        Clock clock = new Clock(Thread.currentThread());
+        ScheduledFuture<?> alarm = TIMER.schedule(clock::rings, Worker.nanos(timeout), TimeUnit.NANOSECONDS);
+        try {
+            return handler.handle(job);
+        } catch (Exception e) {
+            if (!clock.rang || job.aborted() != null || e instanceof Outcome) {
+                throw e;
             }
-        };
+            TimeoutException over = new TimeoutException("the job ran longer than its timeout of " + timeout);
+            over.initCause(e);
+            throw over;
+        } finally {
+            alarm.cancel(false);
+            clock.stops(job);
+        }
     }
 
     /** Interrupts a thread once, unless its handler has returned. */

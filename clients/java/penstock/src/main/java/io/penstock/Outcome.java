@@ -51,6 +51,11 @@ public final class Outcome extends RuntimeException {
         return new Outcome(How.RETRY, after, reason);
     }
 
+    /** The same, after an error that the log shows. */
+    static Outcome retry(Duration after, String reason, Throwable cause) {
+        return new Outcome(How.RETRY, after, reason, cause);
+    }
+
     /** The handler is called again after that time. No attempt is spent. */
     public static Outcome snooze(Duration after) {
         return new Outcome(How.SNOOZE, after, null);

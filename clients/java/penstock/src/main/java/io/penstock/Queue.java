@@ -50,6 +50,14 @@ public final class Queue {
         return new Claimed(jobs, acked);
     }
 
+    /**
+     * The groups that have jobs to claim, of some or with null of all: up to most, those behind one first. Each is there as often as it
+     * weighs.
+     */
+    public List<String> readyGroups(Collection<String> groups, String behind, int most) {
+        return call("select *", "ready_groups", "text[], text, int", groups == null ? null : groups.toArray(String[]::new), behind, most).stream().map(row -> (String) row[0]).toList();
+    }
+
     /** Takes jobs within the caller's transaction. They are removed by its commit, and come back after its rollback. They have no lease. */
     public List<Job> dequeue(int n, String groupKey) {
         return call("select " + Job.COLUMNS, "dequeue", "int, text", n, groupKey).stream().map(row -> new Job(name, row)).toList();

@@ -3,6 +3,8 @@ package io.penstock;
 import java.net.InetAddress;
 import java.net.UnknownHostException;
 import java.time.Duration;
+import java.util.Collection;
+import java.util.List;
 import java.util.function.BiConsumer;
 
 /** Options of a worker. */
@@ -18,7 +20,7 @@ public final class WorkOptions {
     int concurrency = 10;
     int batch = 100;
     Duration lease = Duration.ofSeconds(30);
-    String groupKey = "";
+    List<String> groups = List.of(""); // none: all
     String worker = host() + "/" + ProcessHandle.current().pid();
     Duration drainTimeout = Duration.ofSeconds(10);
     BiConsumer<Job, End> onEnd = (job, end) -> {};
@@ -31,7 +33,7 @@ public final class WorkOptions {
         concurrency = of.concurrency;
         batch = of.batch;
         lease = of.lease;
-        groupKey = of.groupKey;
+        groups = of.groups;
         worker = of.worker;
         drainTimeout = of.drainTimeout;
         onEnd = of.onEnd;
@@ -60,8 +62,22 @@ public final class WorkOptions {
 
     /** The group to claim from. By default, jobs without a group. */
     public WorkOptions groupKey(String groupKey) {
-        Values.text("groupKey", groupKey, 256);
-        this.groupKey = groupKey;
+        return groups(List.of(groupKey));
+    }
+
+    /** Several groups to claim from, which take turns. */
+    public WorkOptions groups(Collection<String> groups) {
+        if (groups.isEmpty()) {
+            throw new FieldException("groups", "are none, expected one or more (allGroups claims from all)");
+        }
+        groups.forEach(group -> Values.text("groupKey", group, 256));
+        this.groups = groups.stream().distinct().sorted().toList();
+        return this;
+    }
+
+    /** Claims from every group in turn. */
+    public WorkOptions allGroups() {
+        groups = List.of();
         return this;
     }
 

@@ -261,19 +261,22 @@ public final class Worker implements AutoCloseable {
     }
 
     private void claim(Line line, int n) {
+        int share = desk.turns.next(line, n);
+        int asked = share == 0 ? n : share; // jobs of the last group may wait for the end of those that are acked
         long start = System.nanoTime();
         List<Task> tasks = locked(desk::takeAcks);
         Queue.Claimed got;
         try {
             List<Long> carried = locked(() -> desk.carried(tasks));
-            got = line.call(q -> q.claim(n, o.lease, o.groupKey, o.worker, carried));
+            got = share == 0 && tasks.isEmpty() ? new Queue.Claimed(List.of(), List.of())
+                : line.call(q -> q.claim(asked, o.lease, desk.turns.group(), o.worker, carried));
         } catch (RuntimeException e) {
             lockedRun(() -> desk.returnAcks(tasks));
             throw e;
         }
         giveBack(locked(() -> {
             desk.acked(tasks, got.acked());
-            desk.claimed(got.jobs(), n, start + lease);
+            desk.claimed(got.jobs(), asked, start + lease);
             if (desk.stopping()) {
                 return unbegun();
             }
@@ -323,7 +326,7 @@ public final class Worker implements AutoCloseable {
             current.job.caller = caller;
             try {
                 if (locked(() -> beginsIn(current, Thread.currentThread()))) {
-                    how = handler.handle(task.job);
+                    how = Limits.within(task.job.timeout(), handler, task.job);
                 } else {
                     how = new InterruptedException();
                 }

@@ -226,4 +226,62 @@ class OperateTest {
         assertThrows(FieldException.class, () -> Handler.timeout(Duration.ZERO, job -> null));
         assertTrue(queue.deadJobs(1, 0).get(0).kind().equals("throws"));
     }
+
+    @Test
+    void aJobHasItsOwnTimeout() throws Exception {
+        LinkedBlockingQueue<String> ends = new LinkedBlockingQueue<>();
+        CountDownLatch never = new CountDownLatch(1);
+        for (String payload : List.of("throws", "returns")) {
+            penstock.enqueue("jobs", NewJob.of(payload).timeout(Duration.ofMillis(50)).maxAttempts(1));
+        }
+        Handler handler = Handler.timeout(Duration.ofHours(1), job -> {
+            try {
+                never.await();
+            } catch (InterruptedException e) {
+                if (job.text().equals("throws")) {
+                    throw new IllegalStateException("no connection");
+                }
+            }
+            return null;
+        });
+        try (Worker worker = penstock.worker("jobs", handler, new WorkOptions().onEnd((job, end) -> ends.add(job.text() + " " + end))).start()) {
+            assertEquals(java.util.Set.of("throws DEAD", "returns DONE"), java.util.Set.of(ends.take(), ends.take()));
+        }
+        assertEquals("java.util.concurrent.TimeoutException: the job ran longer than its timeout of PT0.05S", queue.deadJobs(1, 0).get(0).error());
+    }
+
+    @Test
+    void aKindHasItsOwnBackoff() throws Exception {
+        LinkedBlockingQueue<End> ends = new LinkedBlockingQueue<>();
+        penstock.enqueueMany("jobs", List.of(NewJob.of("throws"), NewJob.of("asks"), NewJob.of("says when")));
+        Handler handler = Handler.backoff(attempt -> Duration.ofHours(attempt), job -> {
+            switch (job.text()) {
+                case "asks" -> { return Outcome.retry(); }
+                case "says when" -> throw Outcome.retry(Duration.ofDays(1));
+                default -> throw new IllegalStateException("no");
+            }
+        });
+        try (Worker worker = penstock.worker("jobs", handler, new WorkOptions().onEnd((job, end) -> ends.add(end))).start()) {
+            assertEquals(List.of(End.FAILED, End.FAILED, End.FAILED), List.of(ends.take(), ends.take(), ends.take()));
+        }
+        assertEquals("1 1 24", database.value("select string_agg(ceil(extract(epoch from due - now()) / 3600)::text, ' ' order by due) from penstock._scheduled"));
+    }
+
+    @Test
+    void aHeldGroupLeavesTheOthers() throws Exception {
+        LinkedBlockingQueue<String> ends = new LinkedBlockingQueue<>();
+        penstock.enqueueMany("jobs", java.util.stream.IntStream.range(0, 120).mapToObj(n -> NewJob.of(n == 40 ? "hold" : "").groupKey(n % 2 == 0 ? "a" : "b")).toList());
+        Handler handler = job -> job.text().isEmpty() ? null : Outcome.holdGroup(Duration.ofHours(1), null);
+        int ofB = 0;
+        int ofA = 0;
+        try (Worker worker = penstock.worker("jobs", handler, new WorkOptions().allGroups().concurrency(1).onEnd((job, end) -> ends.add(job.groupKey() + end))).start()) {
+            for (boolean held = false; !held || ofB < 60;) {
+                String end = ends.take();
+                held |= end.equals("aSNOOZED");
+                ofA += end.equals("aDONE") ? 1 : 0;
+                ofB += end.equals("bDONE") ? 1 : 0;
+            }
+        }
+        assertEquals((long) (60 - ofA), database.value("select ready from penstock.queue_status('jobs')"));
+    }
 }

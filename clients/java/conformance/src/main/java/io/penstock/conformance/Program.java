@@ -224,6 +224,12 @@ public final class Program {
         String name = name();
         WorkOptions o = new WorkOptions().concurrency(number(r, "concurrency", 10)).batch(number(r, "batch", 100)).groupKey(text(r, "group_key", ""))
             .lease(duration(r, "lease_ms", Duration.ofSeconds(30))).drainTimeout(duration(r, "drain_ms", Duration.ofSeconds(10)));
+        if (has(r, "groups")) {
+            o.groups(r.getAsJsonArray("groups").asList().stream().map(group -> group.getAsString()).toList());
+        }
+        if (has(r, "all_groups") && r.get("all_groups").getAsBoolean()) {
+            o.allGroups();
+        }
         if (r.has("worker_name")) {
             o.worker(text(r, "worker_name", ""));
         }
@@ -261,7 +267,7 @@ public final class Program {
             if (calls.remove(name) == null) { // it has ended a moment ago
                 return call.get();
             }
-            write(Map.of("event", "aborted", "worker", worker, "call", name, "cause", job.aborted().name().toLowerCase()));
+            write(Map.of("event", "aborted", "worker", worker, "call", name, "cause", job.aborted() == null ? "timeout" : job.aborted().name().toLowerCase()));
             throw e;
         } catch (ExecutionException e) {
             throw e.getCause() == UNREADABLE ? new Unreadable() : (Exception) e.getCause();

@@ -6,6 +6,7 @@ import io.penstock.Outcome;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Type;
+import java.time.Duration;
 import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -61,7 +62,10 @@ final class HandlerMethods {
     private Handler limited(PenstockHandler how, Handler handler) {
         String timeout = beans.resolveEmbeddedValue(how.timeout());
         Handler timed = timeout == null || timeout.isEmpty() ? handler : Handler.timeout(DurationStyle.detectAndParse(timeout), handler);
-        return how.maxAttempts() == 0 ? timed : Handler.maxAttempts(how.maxAttempts(), timed);
+        String backoff = beans.resolveEmbeddedValue(how.backoff());
+        Duration after = backoff == null || backoff.isEmpty() ? null : DurationStyle.detectAndParse(backoff);
+        Handler pausing = after == null ? timed : Handler.backoff(attempt -> after, timed);
+        return how.maxAttempts() == 0 ? pausing : Handler.maxAttempts(how.maxAttempts(), pausing);
     }
 
     private Handler handler(String bean, Class<?> type, Method method) {

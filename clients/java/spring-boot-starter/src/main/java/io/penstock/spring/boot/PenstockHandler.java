@@ -24,8 +24,11 @@ public @interface PenstockHandler {
     /** A job whose attempt of this number fails is a dead letter, unless the queue's limit comes first. 0: only the queue limits attempts. */
     int maxAttempts() default 0;
 
-    /** The time after which the method's thread is interrupted, as in "30s" or "PT30S". It may have placeholders. By default it has all the time. */
+    /** The time after which the method's thread is interrupted, as in "30s" or "PT30S". It may have placeholders. A job with a timeout has that one instead. */
     String timeout() default "";
+
+    /** The pause before the next attempt, as in "30s", in place of the queue's backoff. It may have placeholders. */
+    String backoff() default "";
 
     /** Whether the method runs in a transaction of Spring's that also ends the job: its writes in it take effect exactly once. */
     boolean transactional() default false;

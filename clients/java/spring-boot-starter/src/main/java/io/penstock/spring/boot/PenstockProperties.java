@@ -45,7 +45,7 @@ public record PenstockProperties(@DefaultValue("penstock") String schema, @Defau
     public record Work(@DefaultValue("true") boolean enabled, Integer concurrency, Integer batch, Duration lease, Duration drainTimeout, @DefaultValue Map<String, Queue> queues) {
         WorkOptions of(String queue) {
             WorkOptions options = new WorkOptions();
-            new Queue(concurrency, batch, lease, drainTimeout, null).to(options);
+            new Queue(concurrency, batch, lease, drainTimeout, null, null, false).to(options);
             if (queues.containsKey(queue)) {
                 queues.get(queue).to(options);
             }
@@ -61,8 +61,10 @@ public record PenstockProperties(@DefaultValue("penstock") String schema, @Defau
      * @param lease How long a job stays with a worker that has died.
      * @param drainTimeout How long handlers may continue when the application stops, before they are interrupted.
      * @param groupKey The group to claim from. By default, jobs without a group.
+     * @param groups Several groups to claim from, which take turns.
+     * @param allGroups Whether to claim from every group in turn.
      */
-    public record Queue(Integer concurrency, Integer batch, Duration lease, Duration drainTimeout, String groupKey) {
+    public record Queue(Integer concurrency, Integer batch, Duration lease, Duration drainTimeout, String groupKey, List<String> groups, @DefaultValue("false") boolean allGroups) {
         private void to(WorkOptions options) {
             if (concurrency != null) {
                 options.concurrency(concurrency);
@@ -78,6 +80,12 @@ public record PenstockProperties(@DefaultValue("penstock") String schema, @Defau
             }
             if (groupKey != null) {
                 options.groupKey(groupKey);
+            }
+            if (groups != null) {
+                options.groups(groups);
+            }
+            if (allGroups) {
+                options.allGroups();
             }
         }
     }
