@@ -298,6 +298,12 @@ func (q remoteQueue) work(ctx context.Context, h func(ctx context.Context, tx st
 	if o.Worker != "" {
 		with["worker_name"] = o.Worker
 	}
+	if len(o.Groups) > 0 {
+		with["groups"] = o.Groups
+	}
+	if o.AllGroups {
+		with["all_groups"] = true
+	}
 	for name, value := range more {
 		with[name] = value
 	}
@@ -342,6 +348,15 @@ func openStore(t testing.TB, url string) *postgres.Store {
 	must(t, err)
 	t.Cleanup(func() { _ = store.Close() })
 	return store
+}
+
+// connect is a connection for a test's own statements.
+func (g *goal) connect() *pgx.Conn {
+	g.Helper()
+	conn, err := pgx.Connect(g.ctx, g.url)
+	must(g, err)
+	g.Cleanup(func() { _ = conn.Close(context.WithoutCancel(g.ctx)) })
+	return conn
 }
 
 func execute(t testing.TB, url, sql string) {

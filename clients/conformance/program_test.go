@@ -243,7 +243,7 @@ func (w *remoteWorker) take(e conformance.Event) {
 	defer w.mu.Unlock()
 	if e.Event == "aborted" {
 		if abort := w.calls[e.Call]; abort != nil {
-			abort(map[string]error{"lease_lost": penstock.ErrLeaseLost, "stopping": work.ErrStopping}[e.Cause])
+			abort(map[string]error{"lease_lost": penstock.ErrLeaseLost, "stopping": work.ErrStopping, "timeout": context.DeadlineExceeded}[e.Cause])
 		}
 		return
 	}

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/suite"
@@ -150,9 +148,7 @@ func TestStepsInATransaction(t *testing.T) {
 		g.eventually("all are done", func() bool { return done.count() == len(q.c.hello.Kinds) })
 		must(g, stop())
 		var effects int
-		conn, err := pgx.Connect(g.ctx, g.url)
-		must(g, err)
-		defer func() { _ = conn.Close(g.ctx) }()
+		conn := g.connect()
 		must(g, conn.QueryRow(g.ctx, "select count(distinct kind) * 1000 + count(*) from effect").Scan(&effects))
 		if n := len(q.c.hello.Kinds); effects != 1001*n {
 			g.Errorf("%d effects, want one for each of %d kinds", effects, n)

@@ -142,7 +142,7 @@ type Event struct {
 	Call   string `json:"call"`
 	Tx     string `json:"tx,omitempty"`
 	Job    *Job   `json:"job,omitempty"`
-	Cause  string `json:"cause,omitempty"` // lease_lost or stopping
+	Cause  string `json:"cause,omitempty"` // lease_lost, stopping or timeout
 }
 
 // Hello is a program's report about itself.

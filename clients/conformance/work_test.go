@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/work"
@@ -148,9 +146,7 @@ func TestLeaseIsExtended(t *testing.T) {
 	each(t, func(g *goal, l *language) {
 		q := g.queue()
 		g.enqueue("long")
-		conn, err := pgx.Connect(g.ctx, g.url)
-		must(g, err)
-		defer func() { _ = conn.Close(context.WithoutCancel(g.ctx)) }()
+		conn := g.connect()
 		var ran seen
 		ended := make(chan error, 1)
 		g.working(q, func(ctx context.Context, j penstock.Job) error {

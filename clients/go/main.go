@@ -50,6 +50,8 @@ type request struct {
 	AfterMS    *int64                `json:"after_ms"`
 	DrainMS    int64                 `json:"drain_ms"`
 	GroupKey   string                `json:"group_key"`
+	Groups     []string              `json:"groups"`
+	AllGroups  bool                  `json:"all_groups"`
 	Worker     string                `json:"worker"`
 	WorkerName string                `json:"worker_name"`
 	Acks       []conformance.ID      `json:"acks"`

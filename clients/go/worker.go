@@ -49,7 +49,7 @@ func (p *program) step(r *request) (any, error) {
 }
 
 func (p *program) work(d *db, r *request) (name string) {
-	o := work.Options{Concurrency: r.Parallel, Batch: r.Batch, Lease: ms(r.LeaseMS), Group: r.GroupKey, Worker: r.WorkerName, DrainTimeout: ms(r.DrainMS)}
+	o := work.Options{Concurrency: r.Parallel, Batch: r.Batch, Lease: ms(r.LeaseMS), Group: r.GroupKey, Groups: r.Groups, AllGroups: r.AllGroups, Worker: r.WorkerName, DrainTimeout: ms(r.DrainMS)}
 	ctx, cancel := context.WithCancel(p.ctx)
 	w := &worker{cancel: cancel, done: make(chan struct{})}
 	name = p.keep(&p.workers, w)
@@ -80,8 +80,11 @@ func (p *program) ask(ctx context.Context, worker, queue, tx string, job penstoc
 	case <-ctx.Done():
 		p.calls.Delete(call)
 		cause := "stopping"
-		if errors.Is(context.Cause(ctx), penstock.ErrLeaseLost) {
+		switch {
+		case errors.Is(context.Cause(ctx), penstock.ErrLeaseLost):
 			cause = "lease_lost"
+		case errors.Is(ctx.Err(), context.DeadlineExceeded):
+			cause = "timeout"
 		}
 		p.write(conformance.Event{Event: "aborted", Worker: worker, Call: call, Cause: cause})
 		return ctx.Err()

@@ -1,0 +1,97 @@
+package conformance_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/work"
+)
+
+// fill enqueues n jobs of each group, whose payload is the group.
+func (g *goal) fill(n int, groups ...string) {
+	g.Helper()
+	for _, group := range groups {
+		_, err := g.native().Enqueue(g.ctx, slices.Repeat([]penstock.NewJob{{Group: group, Payload: []byte(group)}}, n)...)
+		must(g, err)
+	}
+}
+
+// A worker of all groups gives each as many jobs in a round as it weighs, and a group with one job has its turn in the first round.
+func TestGroupsTakeTurns(t *testing.T) {
+	each(t, func(g *goal, l *language) {
+		q := g.queue()
+		must(g, g.store.SetGroup(g.ctx, queue, penstock.GroupPolicy{Group: "b", Weight: 3}))
+		g.fill(20, "a", "b")
+		g.fill(1, "c", "")
+		var ran seen
+		stop := g.working(q, func(_ context.Context, j penstock.Job) error { ran.add(j); return nil }, work.Options{AllGroups: true, Concurrency: 1, Batch: 1})
+		g.eventually("all are done", func() bool { s := g.status(); return s.Ready+s.Running == 0 })
+		must(g, stop())
+		order := ""
+		for _, j := range ran.jobs {
+			order += string(j.Payload) + "|"
+		}
+		if want := "a|b|b|b|c||a|b|b|b|a|b|b|b|a|"; !strings.HasPrefix(order, want) || ran.count() != 42 {
+			g.Errorf("%d jobs ran, in the order %s, want 42 that begin with %s", ran.count(), order, want)
+		}
+	})
+}
+
+// A worker of some groups serves these, also if they get jobs later, and leaves the others alone.
+func TestSomeGroups(t *testing.T) {
+	each(t, func(g *goal, l *language) {
+		q := g.queue()
+		g.fill(50, "a", "b", "c")
+		var ran seen
+		stop := g.working(q, func(_ context.Context, j penstock.Job) error { ran.add(j); return nil }, work.Options{Groups: []string{"c", "", "a"}})
+		g.eventually("those of two groups are done", func() bool { s := g.status(); return s.Ready == 50 && s.Running == 0 })
+		g.fill(1, "", "b", "a")
+		g.eventually("the later ones are done as well", func() bool { s := g.status(); return s.Ready == 51 && s.Running == 0 })
+		must(g, stop())
+		if strings.Contains(ran.attempts(), "b") || ran.count() != 102 {
+			g.Errorf("%d jobs ran as %s, want 102, and none of b", ran.count(), ran.attempts())
+		}
+	})
+}
+
+// After the timeout of a job its handler is aborted, and the attempt has failed for that reason. A job that ends in time does not notice.
+func TestTimeoutOfAJob(t *testing.T) {
+	each(t, func(g *goal, l *language) {
+		q := g.queue()
+		conn := g.connect()
+		for _, kind := range q.c.hello.Kinds {
+			_, err := g.native().Enqueue(g.ctx, penstock.NewJob{Timeout: 100 * time.Millisecond, MaxAttempts: 1, Payload: []byte("slow")}, penstock.NewJob{Timeout: time.Hour})
+			must(g, err)
+			cause := make(chan error, 1)
+			ctx, cancel := context.WithCancel(g.ctx)
+			ended := make(chan error, 1)
+			go func() {
+				ended <- q.work(ctx, func(ctx context.Context, _ string, j penstock.Job) error {
+					if string(j.Payload) == "slow" {
+						<-ctx.Done()
+						cause <- context.Cause(ctx)
+						return ctx.Err()
+					}
+					return nil
+				}, work.Options{Lease: time.Hour}, args{"kind": kind})
+			}()
+			g.eventually("one is dead and one is done", func() bool { s := g.status(); return s.DeadLetters == 1 && s.Ready+s.Running+s.Delayed == 0 })
+			cancel()
+			must(g, <-ended)
+			if err := <-cause; !errors.Is(err, context.DeadlineExceeded) {
+				g.Errorf("%s: the handler was aborted because of %v, want its timeout", kind, err)
+			}
+			var reason string
+			must(g, conn.QueryRow(g.ctx, "select error from penstock.dead_jobs('jobs')").Scan(&reason))
+			if !strings.Contains(reason, "the job ran longer than its timeout of ") {
+				g.Errorf("%s: the dead letter says %q, want its timeout", kind, reason)
+			}
+			execute(g, g.url, "select penstock.discard_dead_jobs('jobs', array(select id from penstock.dead_jobs('jobs')))")
+		}
+	})
+}
