@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -453,3 +453,14 @@ def test_a_held_group_leaves_the_others(start: Run, db: psycopg.Connection, queu
     left = rows(db, "select group_key, ready + delayed from penstock.queue_groups(%s)", queue)
     assert [group for group, _ in left] == ["a"] and left[0][1] > 0  # type: ignore[operator]
     assert [word for word, _ in running.ended].count("snoozed") == 1
+
+
+def test_a_job_that_is_given_back_may_lose_its_lease() -> None:
+    ended: list[str] = []
+    now = datetime.now(timezone.utc)
+    desk = Desk("q", Options(observe=lambda word, *_: ended.append(word)))
+    desk.claimed([penstock.Job(1, None, "", 0, 1, now, {}, b"", 1, now)], 1, 0.0, 0.0)
+    [task] = desk.stop()
+    assert desk.expired(1.0) == [] and ended == []
+    desk.finish(task, "released")
+    assert ended == ["released"]

@@ -363,7 +363,7 @@ class Desk:
             t.lost = True
             if t.begun:
                 aborted.append(t)
-            else:
+            elif t in self.queued:  # otherwise it is being given back
                 self.queued.remove(t)
                 self.finish(t, "lost")
         return aborted

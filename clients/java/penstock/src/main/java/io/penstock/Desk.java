@@ -347,8 +347,7 @@ final class Desk {
         task.lost = true;
         if (task.begun) {
             task.abort(Job.Aborted.LEASE_LOST);
-        } else {
-            queued.remove(task);
+        } else if (queued.remove(task)) { // otherwise it is being given back
             finish(task, End.LOST);
         }
     }
