@@ -92,12 +92,13 @@ func TestLeasesFromBeforeALimit(t *testing.T) {
 	f.maintain()
 	f.Eventually("all are counted", func() bool {
 		f.maintain()
-		return f.Number("select count(*) from penstock._lease where counted is null") == 0
+		return f.Number("select count(*) from penstock._lease where listed is not true") == 0
 	})
 	if got := f.claimOn(f.Conn, 5, "a"); len(got) != 1 {
 		t.Errorf("12 ran of 13 that may, and %d were claimed", len(got))
 	}
-	f.Exec("select penstock.set_group('q', 'a')")
+	f.Exec("select penstock.set_group('q', 'a'), penstock.ack_many('q', array(select lease from penstock._lease where jobs is null))")
+	f.Exec("select penstock.ack_many('q', array(select j.lease from penstock._lease, unnest(jobs) j))")
 	f.Eventually("the flag is lowered, and what was noted is forgotten", func() bool {
 		f.maintain()
 		return f.Number("select watched::int from penstock.queue_internals") == 0 && f.Number("select count(*) from penstock._group_state") == 0
@@ -123,7 +124,13 @@ func TestGroupStatesAreCarriedOver(t *testing.T) {
 	if got := f.claimOn(f.Conn, 2, "rated"); len(got) != 1 {
 		t.Fatalf("%d jobs have started", len(got))
 	}
-	alive := f.text(`select substring(prosrc from '\(r\.next_at.*s\.n > r\.n\)') from pg_proc where proname = '_reclaim_pairs'`)
+	f.Exec("select penstock.set_group('q', 'busy', max_running => 2), penstock.enqueue_many('q', '{x,x,x}'::text[], group_keys => '{busy,busy,busy}')")
+	for range 2 { // of which each lists one
+		if got := f.claimOn(f.Conn, 1, "busy"); len(got) != 1 {
+			t.Fatalf("%d jobs have started", len(got))
+		}
+	}
+	alive := f.text(`select substring(prosrc from 'not exists \(select from _group_state.*s\.n > r\.n\)\)') from pg_proc where proname = '_reclaim_pairs'`)
 	f.Exec("select penstock.hold_group('q', 'held', '1 day', 'first')")
 	for round := range 5 {
 		f.Exec("select penstock.hold_group('q', 'held', '1 day', 'round ' || $1::int), penstock.hold_group('q', 'short', '1 day')", round)
@@ -136,6 +143,9 @@ func TestGroupStatesAreCarriedOver(t *testing.T) {
 		f.wantText(fmt.Sprintf("held round %d", round), "select string_agg(group_key || ' ' || reason, ', ') from penstock.group_policies('q') where held_until > now() + interval '1 h'")
 		if got := f.claimOn(f.Conn, 2, "rated"); len(got) != 0 {
 			t.Errorf("after %d turns the rate let %d more start", round, len(got))
+		}
+		if got := f.claimOn(f.Conn, 2, "busy"); len(got) != 0 {
+			t.Errorf("after %d turns the limit let %d more start", round, len(got))
 		}
 	}
 	if size := f.pairSize("_group_state"); size > 1<<20 {
@@ -278,6 +288,10 @@ func TestLeasesInAnotherOrder(t *testing.T) {
 	limit(1)
 	claimed("one may run", 1)
 	f.Must(tx.Commit(f.Ctx))
+	f.Eventually("what was claimed before the limit is listed", func() bool {
+		f.maintain()
+		return f.Number("select count(*) from penstock._lease where listed is not true") == 0
+	})
 	claimed("4 run, of which 3 were claimed before the limit", 0)
 	limit(5)
 	claimed("4 run of 5 that may", 1)

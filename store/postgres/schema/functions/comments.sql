@@ -64,8 +64,8 @@ comment on column _group_state.slot is 'the segment: _group_state_0 or _group_st
 comment on column _group_state.next_at is 'when the next job would start if all were evenly spread at the rate; null: none has started yet';
 comment on column _group_state.held_until is 'no job of the group starts before; null: it is not held';
 comment on column _group_state.reason is 'why the group is held';
-comment on column _group_state.leases is 'the leases of the group up to upto that were held when the row was written: others up to there have ended';
-comment on column _group_state.upto is 'see leases; 0: none is known';
+comment on column _group_state.leases is 'leases of a group that has a limit: those that the claim took which wrote the row or, if since is null, all that were held then';
+comment on column _group_state.since is 'the leases of the group are those of the rows with this n and above; null: those of this row';
 
 comment on table _barrier is 'Changes and counts of barriers, and the jobs that wait for them.';
 comment on column _barrier.barrier is 'the number that penstock.barrier has returned';
@@ -77,7 +77,7 @@ comment on column _barrier.running is 'how many jobs that hold the barrier have 
 comment on column _barrier.dead is 'how many jobs that hold the barrier are dead letters';
 comment on column _barrier.slot is 'the segment: _barrier_0 or _barrier_1';
 
-comment on column _lease.counted is 'not null: leases are counted by group, because the queue had a policy or a limit when the job was claimed, or has got one since. true: the claim held the lock of the group, so its lease has a higher number than those before';
+comment on column _lease.listed is 'true: it is one of the leases in _group_state; else the group had no limit when the job was claimed';
 comment on column _lease.lease is 'the number that ack, extend and the like take: a value of the sequence _lease_n, and random bits behind it. Of a row of several jobs it is odd: the job in place i has this number + 2 * i';
 comment on column _lease.queue is 'id in _queue; below zero the row holds no job: it is a worker''s report of itself, and lease_until is how long the worker counts as alive without another one';
 comment on column _lease.attempt is 'the number of this attempt, from 1; null in a row of several jobs, as are id, created_at, key, headers, payload and failures';

@@ -2,8 +2,9 @@
 -- flag {watched} is raised.
 --
 -- How many jobs of a group run is counted, from leases. So there is nothing to give back, and a worker that dies leaves nothing
--- behind. Claims of a group that has a limit or a rate take turns, by a lock that they hold until they commit: each sees the
--- leases of the one before.
+-- behind. A claim of a group with a limit lists its leases in _group_state, and the next one looks which of those listed are still
+-- there. An index of leases by group would cost every claim of every queue. Claims of a group that has a limit or a rate take turns,
+-- by a lock that they hold until they commit: each sees the lists of those before.
 
 -- _policy is what a group's own row of _group says, or that of *.
 create or replace function _policy(queue int, in_group text) returns _group
@@ -18,7 +19,8 @@ begin
     return g;
 end $$;
 
--- _state_of returns the newest state of a group. A state of a queue as a whole is that of the group '' under the queue's negative number.
+-- _state_of returns the newest state of a group, with the leases of all rows from since on. A state of a queue as a whole is that of the
+-- group '' under the queue's negative number.
 create or replace function _state_of(queue int, in_group text) returns _group_state
 language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
@@ -36,6 +38,9 @@ begin
             s := other;
         end if;
     end loop;
+    if s.since is not null then
+        s.leases := array(select unnest(x.leases) from _group_state x where x.queue = _state_of.queue and x.group_key = in_group and x.n >= s.since and x.n <= s.n);
+    end if;
     return s;
 end $$;
 
@@ -79,50 +84,25 @@ begin
     return greatest(least(coalesce(next_at, now), now + (coalesce(burst, 1) - 1) * every), now) + started * every;
 end $$;
 
--- _count_group counts the running jobs of a group, but for those that the leases acks end, and lists their leases. Of leases up to upto that were
--- claimed under the group's lock, all that can be there are those listed. So dead entries of the index are not walked again and again, also while a
--- snapshot is pinned. Others have appeared in any order, and are read each time. It looks again where the ring has turned meanwhile. Only one index
--- has these expressions, so no statistics lead to another one.
-create or replace function _count_group(queue int, in_group text, leases bigint[], upto bigint, acks bigint[], out running int, out live bigint[])
+-- _count_listed counts the jobs that listed leases hold, but for those that acks end. It is one statement, so a lease that moves to
+-- the other segment meanwhile counts once.
+create or replace function _count_listed(queue int, leases bigint[], acks bigint[]) returns int
 language plpgsql volatile set search_path from current
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
-declare
-    turn bigint;
-    jobs int;
-    part bigint[];
-    leaf int;
 begin
-    acks := coalesce(acks, '{}');
-    loop
-        turn := pg_sequence_last_value('_lease_slot');
-        running := 0;
-        live := '{}';
-        foreach leaf in array _listed('_lease_slot') loop
-            if leaf = 0 then
-                select coalesce(sum(case when x.jobs is null then (x.lease <> all (acks))::int else 256 - bit_count(x.done) end), 0), coalesce(array_agg(x.lease) filter (where x.counted), '{}') into jobs, part
-                  from (select l.* from _lease_0 l where hashtextextended(l.group_key, l.queue) = hashtextextended(in_group, _count_group.queue) and l.queue + 0 = _count_group.queue and l.counted is not null and l.counted and l.lease + 0 > coalesce(upto, 0) and l.group_key collate "C" = in_group
-                        union all
-                        select l.* from _lease_0 l where l.lease = any (leases) and l.queue + 0 = _count_group.queue
-                        union all
-                        select l.* from _lease_0 l where hashtextextended(l.group_key, l.queue) = hashtextextended(in_group, _count_group.queue) and l.queue + 0 = _count_group.queue and l.counted is not null and not l.counted and l.group_key collate "C" = in_group) x;
-            else
-                select coalesce(sum(case when x.jobs is null then (x.lease <> all (acks))::int else 256 - bit_count(x.done) end), 0), coalesce(array_agg(x.lease) filter (where x.counted), '{}') into jobs, part
-                  from (select l.* from _lease_1 l where hashtextextended(l.group_key, l.queue) = hashtextextended(in_group, _count_group.queue) and l.queue + 0 = _count_group.queue and l.counted is not null and l.counted and l.lease + 0 > coalesce(upto, 0) and l.group_key collate "C" = in_group
-                        union all
-                        select l.* from _lease_1 l where l.lease = any (leases) and l.queue + 0 = _count_group.queue
-                        union all
-                        select l.* from _lease_1 l where hashtextextended(l.group_key, l.queue) = hashtextextended(in_group, _count_group.queue) and l.queue + 0 = _count_group.queue and l.counted is not null and not l.counted and l.group_key collate "C" = in_group) x;
-            end if;
-            running := running + jobs;
-            live := live || part;
-        end loop;
-        exit when turn = pg_sequence_last_value('_lease_slot');
-    end loop;
+    return (select coalesce(sum(case when l.jobs is null then ((l.lease = any (acks)) is not true)::int else 256 - bit_count(l.done) end), 0)
+              from _lease l where l.lease = any (leases) and l.queue + 0 = _count_listed.queue);
 end $$;
 
--- _admit says how many of n jobs a claim may take from a group, whether it holds the group's lock, and whether it calls _admitted afterwards. acks are
--- leases that the same transaction ends. It writes nothing, so that the claim can move a skip map's bound.
-create or replace function _admit(queue int, in_group text, n int, acks bigint[], out admitted int, out locked boolean, out noting boolean)
+-- _numbers_of returns the numbers under which a lease is listed. A row of several jobs may be parted, so it has those of its jobs as well.
+create or replace function _numbers_of(l _lease) returns bigint[]
+language sql immutable set search_path from current as $$
+    select array[l.lease] || array(select j.lease from unnest(l.jobs) j)
+$$;
+
+-- _admit says how many of n jobs a claim may take from a group, and whether it lists their leases; null: not even their number matters, for a rate.
+-- The claim calls _admitted unless it is null. acks are leases that the same transaction ends. It writes nothing, so that the claim can move a skip map's bound.
+create or replace function _admit(queue int, in_group text, n int, acks bigint[], out admitted int, out listed boolean)
 language plpgsql volatile set search_path from current as $$
 declare
     q _queue;
@@ -132,8 +112,6 @@ begin
     select * into q from _queue x where x.id = _admit.queue;
     g := _policy(queue, in_group);
     admitted := case when q.paused then 0 else n end;
-    locked := false;
-    noting := false;
     if num_nonnulls(q.max_running, q.rate, g.max_running, g.rate) > 0 and current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
         raise exception 'a claim where a limit is set needs the isolation level read committed, this transaction is %', current_setting('transaction_isolation')
         using errcode = '25001', hint = 'it does not see which jobs others have claimed since it began; begin it with: begin isolation level read committed';
@@ -147,15 +125,14 @@ begin
             admitted := least(admitted, q.max_running - _running(queue));
         end if;
         if q.rate is not null then
-            noting := true;
+            listed := false;
             s := _state_of(-queue, '');
             admitted := least(admitted, _tokens(s.next_at, q.rate, q.per, q.burst));
         end if;
     end if;
     if admitted > 0 then
         if g.max_running is not null or g.rate is not null then
-            locked := _lock_group(queue, in_group);
-            if not locked then
+            if not _lock_group(queue, in_group) then
                 admitted := 0;
                 return;
             end if;
@@ -165,42 +142,49 @@ begin
             admitted := 0;
         end if;
         if admitted > 0 and g.rate is not null then
-            noting := true;
+            listed := false;
             admitted := least(admitted, _tokens(s.next_at, g.rate, g.per, g.burst));
         end if;
         if admitted > 0 and g.max_running is not null then
-            noting := noting or random() < 0.03;
-            admitted := least(admitted, g.max_running - (_count_group(queue, in_group, s.leases, s.upto, acks)).running);
+            listed := true;
+            admitted := least(admitted, g.max_running - _count_listed(queue, s.leases, acks));
         end if;
     end if;
     admitted := greatest(admitted, 0);
 end $$;
 
--- _admitted writes down that jobs of a group were claimed.
-create or replace function _admitted(queue int, in_group text, started int) returns void
-language plpgsql volatile set search_path from current as $$
+-- _admitted writes down that a claim of a group took these leases, and lists them if listed. Now and then it lists all that are left of the
+-- group instead.
+create or replace function _admitted(queue int, in_group text, leases bigint[], listed boolean) returns void
+language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
+    started constant int := cardinality(leases);
     q _queue;
     g constant _group := _policy(queue, in_group);
     s _group_state;
 begin
+    if leases is null then
+        return;
+    end if;
     select * into q from _queue x where x.id = _admitted.queue;
     if q.rate is not null then
         s := _state_of(-queue, '');
         insert into _group_state (queue, group_key, next_at) values (-queue, '', _after_starts(s.next_at, q.rate, q.per, q.burst, started));
     end if;
-    if g.rate is not null or g.max_running is not null then
+    if g.rate is not null or listed then
         s := _state_of(queue, in_group);
-        s.leases := coalesce(s.leases, '{}');
         if g.rate is not null then
             s.next_at := _after_starts(s.next_at, g.rate, g.per, g.burst, started);
         end if;
-        if g.max_running is not null then
-            s.leases := (_count_group(queue, in_group, s.leases, s.upto, null)).live;
-            s.upto := (pg_sequence_last_value('_lease_n') << 20) | 1048575; -- the lock is held: leases of the group that come later have a higher number
+        s.since := coalesce(s.since, s.n);
+        if not listed then
+            leases := '{}';
+        elsif random() < 0.03 then
+            leases := leases || array(select unnest(_numbers_of(l)) from _lease l where l.lease = any (s.leases) and l.queue + 0 = _admitted.queue);
+            s.since := null;
         end if;
-        insert into _group_state (queue, group_key, next_at, held_until, reason, leases, upto)
-        values (queue, in_group, s.next_at, s.held_until, s.reason, s.leases, coalesce(s.upto, 0));
+        insert into _group_state (queue, group_key, next_at, held_until, reason, leases, since)
+        values (queue, in_group, s.next_at, s.held_until, s.reason, leases, s.since);
     end if;
 end $$;
 
@@ -231,7 +215,7 @@ declare
 begin
     return (s.held_until > clock_timestamp()) is not true
        and case when g.rate is null then true else _tokens(s.next_at, g.rate, g.per, g.burst) > 0 end
-       and case when g.max_running is null then true else (_count_group(queue, in_group, s.leases, s.upto, null)).running < g.max_running end;
+       and case when g.max_running is null then true else _count_listed(queue, s.leases, null) < g.max_running end;
 end $$;
 
 -- _weighted repeats each group as often as it weighs.
@@ -306,7 +290,7 @@ begin
         if not raised then
             perform _await_others();
         end if;
-        perform _mark_leases(queue);
+        perform _list_leases(queue);
     end if;
 end $$;
 
@@ -329,22 +313,33 @@ begin
     perform pg_advisory_xact_lock(hashtextextended(in_group, 2199023255552 + queue)); -- see _lock_group
     s := _state_of(queue, in_group);
     if hold_for > interval '0' and (s.held_until > clock_timestamp() + hold_for) is not true or hold_for = interval '0' and s.held_until > clock_timestamp() then
-        insert into _group_state (queue, group_key, next_at, held_until, reason, leases, upto)
+        insert into _group_state (queue, group_key, next_at, held_until, reason, since)
         values (queue, in_group, s.next_at, case when hold_for > interval '0' then clock_timestamp() + hold_for end, case when hold_for > interval '0' then reason end,
-                coalesce(s.leases, '{}'), coalesce(s.upto, 0));
+                coalesce(s.since, s.n));
         perform _watch(queue);
     end if;
 end $$;
 
--- _mark_leases marks the leases of a queue that were claimed before it had policies, so that _count_group finds them. They have appeared in any order. One that
--- another transaction has locked, or has not committed, is left to the maintenance.
-create or replace function _mark_leases(queue int) returns void
+-- _list_leases lists the leases of groups that have a limit now and had none when they were claimed, of up to 500 groups. One whose claim has not
+-- committed, and a group whose lock is held, are left to the maintenance, which looks once a second.
+create or replace function _list_leases(queue int) returns void
 language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+    groups text[] := array(
+        select x.group_key from (
+            select distinct l.group_key from _lease l
+             where l.queue = _list_leases.queue and l.listed is not true and (_policy(l.queue, l.group_key)).max_running is not null limit 500) x
+         where _lock_group(_list_leases.queue, x.group_key));
 begin
-    for leaf in 0 .. 1 loop
-        execute format('update _lease_%1$s l set counted = false where l.ctid = any (array(
-                            select x.ctid from _lease_%1$s x where x.queue = $1 and x.counted is null for update skip locked)) and l.counted is null', leaf) using queue;
-    end loop;
+    if groups <> '{}' then
+        insert into _group_state (queue, group_key, next_at, held_until, reason, leases)
+        select x.queue, x.group_key, s.next_at, s.held_until, s.reason, x.leases
+          from (select l.queue, l.group_key, array_agg(n) as leases from _lease l cross join unnest(_numbers_of(l)) n
+                 where l.queue = _list_leases.queue and l.group_key = any (groups) group by l.queue, l.group_key) x
+         cross join _state_of(x.queue, x.group_key) s;
+        update _lease l set listed = true where l.lease = any (array(
+            select x.lease from _lease x where x.queue = _list_leases.queue and x.group_key = any (groups) and x.listed is not true for update skip locked));
+    end if;
 end $$;
 
 -- _is_watched says whether a claim has to look at the row of a queue, or at its groups.

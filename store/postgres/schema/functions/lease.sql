@@ -42,7 +42,7 @@ declare
     most  int;
     base  bigint;
     empty int := 0;
-    locked boolean; -- null where no group has a policy
+    listing boolean; -- null: a claim of the group notes nothing
 begin
     if (n between 1 and 10000 and lease > interval '0' and lease <= interval '1000 years' and coalesce(octet_length(worker), 0) <= 256) is not true then
         perform {schema}._refuse_claim(n, lease, worker);
@@ -124,25 +124,24 @@ begin
         end if;
     else
         if flags & {watched} <> 0 then
-            select a.admitted, a.locked, a.noting into n, locked, due from {schema}._admit({id}, in_group, n, acks) a;
+            select a.admitted, a.listed into n, listing from {schema}._admit({id}, in_group, n, acks) a;
         end if;
         if n > 0 then
             if flags & ({keyed} | {dated}) <> 0 then
                 return query
-                insert into {schema}._lease as l (counted, {lease_columns})
-                select locked, {lease_row} from {take_keyed}(n, in_group, true) t
-                returning {leased_job};
+                with l as (
+                    insert into {schema}._lease as l (listed, {lease_columns})
+                    select listing, {lease_row} from {take_keyed}(n, in_group, true) t
+                    returning l.*)
+                select {leased_job} from (select case when listing is not null then {schema}._admitted({id}, in_group, array_agg(l.lease), listing) end from l) a cross join l;
             else
                 return query
-                insert into {schema}._lease as l (counted, {lease_columns})
-                select locked, {lease_row} from {take}(n, in_group, null, false, true) t
-                returning {leased_job};
+                with l as (
+                    insert into {schema}._lease as l (listed, {lease_columns})
+                    select listing, {lease_row} from {take}(n, in_group, null, false, true) t
+                    returning l.*)
+                select {leased_job} from (select case when listing is not null then {schema}._admitted({id}, in_group, array_agg(l.lease), listing) end from l) a cross join l;
             end if;
-            get diagnostics got = row_count;
-            if due and got > 0 then
-                perform {schema}._admitted({id}, in_group, got);
-            end if;
-            due := false;
         end if;
     end if;
     if acks <> '{}' then

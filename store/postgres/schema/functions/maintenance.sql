@@ -39,7 +39,7 @@ begin
             perform _watch(queue, true);
         end if;
         if now_ms / 1000 <> last / 1000 and exists (select from _group g where g.queue = _maintain.queue and g.max_running is not null) then
-            perform _mark_leases(queue);
+            perform _list_leases(queue);
         end if;
     end if;
 
@@ -325,8 +325,9 @@ exception when sqlstate 'PS002' then
 end $$;
 
 -- _watch raises the flag {watched} if operators have paused or limited the queue or groups of it, before that commits. Maintenance may
--- lower it once nothing is set: then leases are not marked any more, and what was noted of groups does not hold. The flag only says that a call that takes jobs has to look at the queue's row, as its
--- snapshot shows it. The flag is not lowered while an operator sets something, because the operator has the row locked.
+-- lower it once nothing is set, and then deletes what was noted of groups, but for lists that hold a lease. The flag only says that a
+-- call that takes jobs has to look at the queue's row, as its snapshot shows it. The flag is not lowered while an operator sets
+-- something, because the operator has the row locked.
 create or replace function _watch(queue int, lowering boolean default false) returns void
 language plpgsql volatile set search_path from current as $$
 declare
@@ -340,7 +341,7 @@ begin
     end if;
     flags := _q(format('_%s.flags', q.name));
     if not _is_watched(q) and lowering then
-        delete from _group_state s where s.queue in (q.id, -q.id);
+        delete from _group_state s where s.queue in (q.id, -q.id) and not exists (select from _lease l where l.lease = any (s.leases));
         perform _write_flags(flags, 0, watched);
     elsif pg_sequence_last_value(flags) & watched <> watched and _is_watched(q) then
         perform _write_flags(flags, watched);

@@ -173,8 +173,8 @@ begin
                      where l.lease >= m.lease and l.lease <= m.lease and l.queue + 0 = $2 and l.jobs is not null
                        and m.places & ~l.done <> repeat('0', 256)::bit(256)
                     returning l.*)
-                insert into _lease (lease, queue, attempt, lease_until, claimed_at, id, created_at, priority, worker, counted, group_key, headers, payload, failures)
-                select j.lease, d.queue, j.attempt, d.lease_until, d.claimed_at, j.id, j.created_at, d.priority, d.worker, d.counted, d.group_key, j.headers, j.payload, j.failures
+                insert into _lease (lease, queue, attempt, lease_until, claimed_at, id, created_at, priority, worker, listed, group_key, headers, payload, failures)
+                select j.lease, d.queue, j.attempt, d.lease_until, d.claimed_at, j.id, j.created_at, d.priority, d.worker, d.listed, d.group_key, j.headers, j.payload, j.failures
                   from d cross join lateral unnest(d.jobs) j where get_bit(d.done, (j.lease >> 1 & 255)::int) = 0$sql$, leaf) using leases, queue;
         end loop;
     end loop;

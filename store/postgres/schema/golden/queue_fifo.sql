@@ -612,7 +612,7 @@ declare
     most  int;
     base  bigint;
     empty int := 0;
-    locked boolean; -- null where no group has a policy
+    listing boolean; -- null: a claim of the group notes nothing
 begin
     if (n between 1 and 10000 and lease > interval '0' and lease <= interval '1000 years' and coalesce(octet_length(worker), 0) <= 256) is not true then
         perform penstock._refuse_claim(n, lease, worker);
@@ -792,25 +792,24 @@ end if;
         end if;
     else
         if flags & 25769803776 <> 0 then
-            select a.admitted, a.locked, a.noting into n, locked, due from penstock._admit(1, in_group, n, acks) a;
+            select a.admitted, a.listed into n, listing from penstock._admit(1, in_group, n, acks) a;
         end if;
         if n > 0 then
             if flags & (4294967296 | 103079215104) <> 0 then
                 return query
-                insert into penstock._lease as l (counted, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-                select locked, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_emails.take_keyed"(n, in_group, true) t
-                returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
+                with l as (
+                    insert into penstock._lease as l (listed, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+                    select listing, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_emails.take_keyed"(n, in_group, true) t
+                    returning l.*)
+                select l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until from (select case when listing is not null then penstock._admitted(1, in_group, array_agg(l.lease), listing) end from l) a cross join l;
             else
                 return query
-                insert into penstock._lease as l (counted, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-                select locked, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_emails.take"(n, in_group, null, false, true) t
-                returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
+                with l as (
+                    insert into penstock._lease as l (listed, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+                    select listing, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_emails.take"(n, in_group, null, false, true) t
+                    returning l.*)
+                select l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until from (select case when listing is not null then penstock._admitted(1, in_group, array_agg(l.lease), listing) end from l) a cross join l;
             end if;
-            get diagnostics got = row_count;
-            if due and got > 0 then
-                perform penstock._admitted(1, in_group, got);
-            end if;
-            due := false;
         end if;
     end if;
     if acks <> '{}' then

@@ -281,7 +281,7 @@ create table penstock._group_state (
     n bigint not null default nextval('penstock._group_state_n'::regclass),
     next_at timestamp with time zone,
     held_until timestamp with time zone,
-    upto bigint not null default 0,
+    since bigint,
     slot smallint not null default ((pg_sequence_last_value('penstock._group_state_slot'::regclass) % (2)::bigint))::smallint,
     group_key text collate "C" not null,
     reason text,
@@ -292,10 +292,10 @@ comment on column penstock._group_state.queue is 'id in _queue; below zero it is
 comment on column penstock._group_state.n is 'of a group the row with the highest n is true';
 comment on column penstock._group_state.next_at is 'when the next job would start if all were evenly spread at the rate; null: none has started yet';
 comment on column penstock._group_state.held_until is 'no job of the group starts before; null: it is not held';
-comment on column penstock._group_state.upto is 'see leases; 0: none is known';
+comment on column penstock._group_state.since is 'the leases of the group are those of the rows with this n and above; null: those of this row';
 comment on column penstock._group_state.slot is 'the segment: _group_state_0 or _group_state_1';
 comment on column penstock._group_state.reason is 'why the group is held';
-comment on column penstock._group_state.leases is 'the leases of the group up to upto that were held when the row was written: others up to there have ended';
+comment on column penstock._group_state.leases is 'leases of a group that has a limit: those that the claim took which wrote the row or, if since is null, all that were held then';
 
 create table penstock._group_state_0 partition of penstock._group_state FOR VALUES IN ('0') with (autovacuum_enabled=false);
 alter table penstock._group_state_0 replica identity full;
@@ -332,10 +332,9 @@ create table penstock._lease (
     jobs penstock._claimed[],
     claimed_at timestamp with time zone,
     report jsonb,
-    counted boolean
+    listed boolean
 ) partition by LIST (slot);
 alter table penstock._lease alter column jobs set storage external;
-CREATE INDEX _lease_hashtextextended_counted_expr_idx ON ONLY penstock._lease USING btree (hashtextextended(group_key, (queue)::bigint), counted, ((lease + 0))) WHERE (counted IS NOT NULL);
 CREATE INDEX _lease_queue_key_idx ON ONLY penstock._lease USING btree (queue, key) WHERE (key IS NOT NULL);
 CREATE INDEX _lease_queue_lease_until_idx ON ONLY penstock._lease USING btree (queue, lease_until);
 comment on column penstock._lease.lease is 'the number that ack, extend and the like take: a value of the sequence _lease_n, and random bits behind it. Of a row of several jobs it is odd: the job in place i has this number + 2 * i';
@@ -351,7 +350,7 @@ comment on column penstock._lease.done is 'of a row of several jobs: a bit for e
 comment on column penstock._lease.jobs is 'the jobs of one claim, also those that are done; null: a row of one job';
 comment on column penstock._lease.claimed_at is 'when the jobs were claimed; null in a queue that keeps no done jobs';
 comment on column penstock._lease.report is 'the last report of its worker';
-comment on column penstock._lease.counted is 'not null: leases are counted by group, because the queue had a policy or a limit when the job was claimed, or has got one since. true: the claim held the lock of the group, so its lease has a higher number than those before';
+comment on column penstock._lease.listed is 'true: it is one of the leases in _group_state; else the group had no limit when the job was claimed';
 
 create table penstock._lease_0 partition of penstock._lease FOR VALUES IN ('0') with (autovacuum_enabled=false, toast.autovacuum_enabled=false);
 CREATE UNIQUE INDEX _lease_0_lease ON penstock._lease_0 USING btree (lease);
@@ -1252,18 +1251,19 @@ end $function$;
 -- function _functions_of(queue text): schema/functions/hashes.sql
 -- function _is_of(name text, queue text): schema/functions/hashes.sql
 -- function _check_functions(queue text, OUT files text, OUT changed text[]): schema/functions/hashes.sql, everybody may execute it
--- function _admit(queue integer, in_group text, n integer, acks bigint[], OUT admitted integer, OUT locked boolean, OUT noting boolean): schema/functions/groups.sql
--- function _admitted(queue integer, in_group text, started integer): schema/functions/groups.sql
+-- function _admit(queue integer, in_group text, n integer, acks bigint[], OUT admitted integer, OUT listed boolean): schema/functions/groups.sql
+-- function _admitted(queue integer, in_group text, leases bigint[], listed boolean): schema/functions/groups.sql
 -- function _after_starts(next_at timestamp with time zone, rate integer, per interval, burst integer, started integer): schema/functions/groups.sql
--- function _count_group(queue integer, in_group text, leases bigint[], upto bigint, acks bigint[], OUT running integer, OUT live bigint[]): schema/functions/groups.sql
+-- function _count_listed(queue integer, leases bigint[], acks bigint[]): schema/functions/groups.sql
 -- function _enqueue_unique(queue integer, seq regclass, payload bytea, group_key text, priority integer, not_before timestamp with time zone, headers jsonb, OUT id bigint, OUT known boolean): schema/functions/unique.sql
 -- function _group_limits(queue integer, group_keys text[], after text, most integer): schema/functions/groups.sql
 -- function _group_open(queue integer, in_group text): schema/functions/groups.sql
 -- function _hold_group(queue integer, in_group text, hold_for interval, reason text): schema/functions/groups.sql
 -- function _is_watched(q penstock._queue): schema/functions/groups.sql
+-- function _list_leases(queue integer): schema/functions/groups.sql
 -- function _lock_group(queue integer, in_group text): schema/functions/groups.sql
--- function _mark_leases(queue integer): schema/functions/groups.sql
 -- function _may_dequeue(queue integer, in_group text): schema/functions/groups.sql
+-- function _numbers_of(l penstock._lease): schema/functions/groups.sql
 -- function _policy(queue integer, in_group text): schema/functions/groups.sql
 -- function _queue_open(queue integer): schema/functions/groups.sql
 -- function _refuse_rate(rate integer, per interval, burst integer): schema/functions/groups.sql
