@@ -80,10 +80,7 @@ func (e *explanation) undone(ctx context.Context, f func(tx pgx.Tx) error) error
 
 // explain runs a statement with its parameters written into it: not every engine takes them in EXPLAIN. rows is how many it is about, -1 how many it returns.
 func (e *explanation) explain(ctx context.Context, tx pgx.Tx, name, sql string, rows int64, params ...any) error {
-	answer, err := tx.Query(ctx, "explain "+e.options+" "+sql, append([]any{pgx.QueryExecModeSimpleProtocol}, params...)...)
-	if err != nil {
-		return err
-	}
+	answer, _ := tx.Query(ctx, "explain "+e.options+" "+sql, append([]any{pgx.QueryExecModeSimpleProtocol}, params...)...)
 	lines, err := pgx.CollectRows(answer, pgx.RowTo[string])
 	if err != nil {
 		return err
@@ -114,10 +111,7 @@ func (s *Store) ExplainOutbox(ctx context.Context, outbox string) ([]doctor.Stat
 			Low       time.Time
 			Keeps     bool
 		}
-		rows, err := e.conn.Query(ctx, s.sql("select id, epoch, name, holder, low, keeps_settled from {schema}.subscriptions where outbox_id = $1 order by name", ""), box.ID)
-		if err != nil {
-			return err
-		}
+		rows, _ := e.conn.Query(ctx, s.sql("select id, epoch, name, holder, low, keeps_settled from {schema}.subscriptions where outbox_id = $1 order by name", ""), box.ID)
 		subscriptions, err := pgx.CollectRows(rows, pgx.RowToStructByPos[subscription])
 		if err != nil {
 			return err
@@ -130,10 +124,7 @@ func (s *Store) ExplainOutbox(ctx context.Context, outbox string) ([]doctor.Stat
 				if err := e.explain(ctx, tx, "fetch", as.sql("fetch", nil), -1, params...); err != nil {
 					return err
 				}
-				rows, err := tx.Query(ctx, as.sql("fetch", nil), params...)
-				if err != nil {
-					return err
-				}
+				rows, _ := tx.Query(ctx, as.sql("fetch", nil), params...)
 				var r tables.Row
 				var behind bool
 				var parts []*tables.Part
@@ -190,10 +181,7 @@ func (s *Store) ExplainQueue(ctx context.Context, name string) ([]doctor.Stateme
 			if err := tx.QueryRow(ctx, "select clock_timestamp()").Scan(&r.Now); err != nil {
 				return err
 			}
-			rows, err := tx.Query(ctx, claim, params(r)...)
-			if err != nil {
-				return err
-			}
+			rows, _ := tx.Query(ctx, claim, params(r)...)
 			if err := readClaimed(rows, group, &r.Page); err != nil {
 				return err
 			}
@@ -209,10 +197,7 @@ func (s *Store) ExplainQueue(ctx context.Context, name string) ([]doctor.Stateme
 			if err := e.explain(ctx, tx, "claim", claim, -1, params(look())...); err != nil {
 				return err
 			}
-			rows, err := tx.Query(ctx, s.sql("select lease from {schema}.leases where queue_id = $1 and worker = $2", ""), known.ID, explainer)
-			if err != nil {
-				return err
-			}
+			rows, _ := tx.Query(ctx, s.sql("select lease from {schema}.leases where queue_id = $1 and worker = $2", ""), known.ID, explainer)
 			leases, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 			if err != nil || len(leases) == 0 {
 				return err

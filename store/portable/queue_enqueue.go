@@ -49,10 +49,7 @@ func (q *Queue) EnqueueTx(ctx context.Context, tx pgx.Tx, jobs ...penstock.NewJo
 	if len(at) == 0 {
 		return made, nil
 	}
-	rows, err := tx.Query(ctx, q.store.enqueueSQL(q.name), n.seqs, n.groups, n.priorities, n.notBefore, n.keys, n.headers, n.payloads)
-	if err != nil {
-		return nil, q.store.orNoQueue(err, q.name)
-	}
+	rows, _ := tx.Query(ctx, q.store.enqueueSQL(q.name), n.seqs, n.groups, n.priorities, n.notBefore, n.keys, n.headers, n.payloads)
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	if err != nil {
 		return nil, q.store.orNoQueue(err, q.name)
@@ -95,10 +92,7 @@ func (q *Queue) sift(ctx context.Context, tx pgx.Tx, jobs []penstock.NewJob, mad
 	if err := tx.QueryRow(ctx, q.store.sql("select id, dedup_window from {schema}.queues where name = $1", ""), q.name).Scan(&id, &window); err != nil {
 		return err
 	}
-	rows, err := tx.Query(ctx, q.store.sql("select nextval({ids}) from generate_series(1, $1::integer)", ""), len(jobs))
-	if err != nil {
-		return err
-	}
+	rows, _ := tx.Query(ctx, q.store.sql("select nextval({ids}) from generate_series(1, $1::integer)", ""), len(jobs))
 	drawn, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	if err != nil {
 		return err

@@ -103,10 +103,7 @@ type member struct {
 // more, and gives them up once none of their messages is in flight. The subscription's row is locked. A member whose lease
 // has ended is removed, which fences it.
 func (s *source) balance(ctx context.Context, tx pgx.Tx) (owned, leaving []int16, err error) {
-	rows, err := tx.Query(ctx, s.store.sql("select epoch, buckets, lease_until > clock_timestamp() from {schema}.members where subscription_id = $1 order by epoch for update", ""), s.ID)
-	if err != nil {
-		return nil, nil, err
-	}
+	rows, _ := tx.Query(ctx, s.store.sql("select epoch, buckets, lease_until > clock_timestamp() from {schema}.members where subscription_id = $1 order by epoch for update", ""), s.ID)
 	all, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (m member, err error) { return m, r.Scan(&m.epoch, &m.buckets, &m.alive) })
 	if err != nil {
 		return nil, nil, err

@@ -271,10 +271,7 @@ func (e *examination) schema(ctx context.Context) {
 
 // HeldSegments lists sealed segments of outboxes that still have rows, by outbox and slot, and the holders of each.
 func (s *Store) HeldSegments(ctx context.Context) ([]doctor.HeldSegment, error) {
-	rows, err := s.pool.Query(ctx, statement("segment_holders", s.schema, ""), pgx.QueryExecModeExec)
-	if err != nil {
-		return nil, err
-	}
+	rows, _ := s.pool.Query(ctx, statement("segment_holders", s.schema, ""), pgx.QueryExecModeExec)
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (h doctor.HeldSegment, err error) {
 		var seconds float64
 		err = row.Scan(&h.Outbox, &h.Slot, &h.Bytes, &h.Of, &h.Subscriptions, &h.Unread, &h.Retained, &h.Locked, &h.Prepared, &seconds)
@@ -394,10 +391,7 @@ func (s *Store) Running(ctx context.Context, queue string, most int) ([]doctor.R
 	if err := admin.ValidateLimit(most); err != nil {
 		return nil, err
 	}
-	rows, err := s.pool.Query(ctx, statement("running", s.schema, ""), pgx.QueryExecModeExec, queue, most)
-	if err != nil {
-		return nil, s.explain(err)
-	}
+	rows, _ := s.pool.Query(ctx, statement("running", s.schema, ""), pgx.QueryExecModeExec, queue, most)
 	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r doctor.Running, err error) {
 		var age, expired float64
 		err = row.Scan(&r.Queue, &r.ID, &r.Lease, &r.Worker, &r.Attempt, &age, &expired, &r.Since, &r.Report)

@@ -40,10 +40,7 @@ func (s *Store) FindMessages(ctx context.Context, f admin.Find) ([]admin.Found, 
 		if _, err := tx.Exec(ctx, planned); err != nil {
 			return err
 		}
-		rows, err := tx.Query(ctx, "select id, name from "+s.table("_subscription")+" where outbox = $1 order by name", f.In)
-		if err != nil {
-			return err
-		}
+		rows, _ := tx.Query(ctx, "select id, name from "+s.table("_subscription")+" where outbox = $1 order by name", f.In)
 		type subscription struct {
 			ID   int64
 			Name string
@@ -65,10 +62,7 @@ func (s *Store) FindMessages(ctx context.Context, f admin.Find) ([]admin.Found, 
 			case !errors.Is(err, pgx.ErrNoRows):
 				return err
 			}
-			rows, err := tx.Query(ctx, statement("find_messages", s.schema, f.In), args...)
-			if err != nil {
-				return err
-			}
+			rows, _ := tx.Query(ctx, statement("find_messages", s.schema, f.In), args...)
 			found, err := pgx.CollectRows(rows, scanFound)
 			if err != nil {
 				return err
@@ -155,10 +149,7 @@ func (s *Store) FindJobs(ctx context.Context, f admin.Find) (all []admin.Found, 
 		if _, err := tx.Exec(ctx, planned); err != nil {
 			return err
 		}
-		rows, err := tx.Query(ctx, statement("find_jobs", s.schema, f.In), f.In, id, orNull(f.Key), f.Group, f.Limit)
-		if err != nil {
-			return err
-		}
+		rows, _ := tx.Query(ctx, statement("find_jobs", s.schema, f.In), f.In, id, orNull(f.Key), f.Group, f.Limit)
 		all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (admin.Found, error) { return foundJob(row) })
 		return err
 	})

@@ -53,10 +53,7 @@ func (i *Inbox) First(ctx context.Context, tx pgx.Tx, id string) (bool, error) {
 	if err := validReceivedID(id); err != nil {
 		return false, err
 	}
-	rows, err := tx.Query(ctx, i.first, i.consumer, id)
-	if err != nil {
-		return false, i.explain(err)
-	}
+	rows, _ := tx.Query(ctx, i.first, i.consumer, id)
 	isNew, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[bool])
 	return isNew, i.explain(err)
 }
@@ -67,10 +64,7 @@ func (i *Inbox) FirstOf(ctx context.Context, tx pgx.Tx, ids ...string) ([]string
 	if err := validReceivedIDs(ids); err != nil || len(ids) == 0 {
 		return nil, err
 	}
-	rows, err := tx.Query(ctx, i.many, i.consumer, ids)
-	if err != nil {
-		return nil, i.explain(err)
-	}
+	rows, _ := tx.Query(ctx, i.many, i.consumer, ids)
 	fresh, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	return fresh, i.explain(err)
 }

@@ -19,11 +19,8 @@ func (s *Store) Inboxes(ctx context.Context) ([]admin.InboxStatus, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
-	rows, err := s.pool.Query(ctx, "select consumer, (extract(epoch from keep) * 1000000)::bigint, bytes, held, held_bytes, next_gap, gaps, segment_bytes, current_segment from "+
+	rows, _ := s.pool.Query(ctx, "select consumer, (extract(epoch from keep) * 1000000)::bigint, bytes, held, held_bytes, next_gap, gaps, segment_bytes, current_segment from "+
 		s.table("inboxes")+"()")
-	if err != nil {
-		return nil, s.explain(err)
-	}
 	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (i admin.InboxStatus, err error) {
 		var (
 			keepMicros int64
@@ -97,10 +94,7 @@ func inboxRows[T any](ctx context.Context, s *Store, consumer, query string, sca
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
-	rows, err := s.pool.Query(ctx, query, args...)
-	if err != nil {
-		return nil, s.Inbox(consumer).explain(err)
-	}
+	rows, _ := s.pool.Query(ctx, query, args...)
 	all, err := pgx.CollectRows(rows, scan)
 	return all, s.Inbox(consumer).explain(err)
 }

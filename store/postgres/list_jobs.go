@@ -45,11 +45,8 @@ func (s *Store) ListJobs(ctx context.Context, q admin.JobQuery) (page admin.JobP
 		if _, err := tx.Exec(ctx, planned); err != nil {
 			return err
 		}
-		rows, err := tx.Query(ctx, statement("list_"+q.State, s.schema, q.Queue), q.Queue, group, first, second, q.Limit, look, q.Newest,
+		rows, _ := tx.Query(ctx, statement("list_"+q.State, s.schema, q.Queue), q.Queue, group, first, second, q.Limit, look, q.Newest,
 			orNull(q.Kind), orNull(q.Key), orNullTime(q.CreatedBefore), orNullTime(q.CreatedAfter))
-		if err != nil {
-			return err
-		}
 		defer rows.Close()
 		for rows.Next() {
 			job, err := foundJob(rows, &last, &looked)

@@ -107,7 +107,7 @@ func (src *Source) fetchDeadLetters(ctx context.Context, sess *session, limit dr
 	return p, nil
 }
 
-// querier has the methods that a transaction, a connection and the pool share.
+// querier has the methods that a transaction, a connection and the pool share. An error of Query is also that of its rows, where it is read.
 type querier interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
@@ -117,10 +117,7 @@ type querier interface {
 // queryDeadLetters runs a statement that returns seq, created_at, id, key, topic,
 // headers, payload, attempt, failures, failed_since, died_at and held.
 func (s *Store) queryDeadLetters(ctx context.Context, q querier, sql string, args ...any) ([]admin.DeadLetter, error) {
-	rows, err := q.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, err
-	}
+	rows, _ := q.Query(ctx, sql, args...)
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (admin.DeadLetter, error) {
 		var (
 			l                 admin.DeadLetter
@@ -152,6 +149,9 @@ func (s *Store) queryDeadLetters(ctx context.Context, q querier, sql string, arg
 
 // subscription finds a subscription's id.
 func (s *Store) subscription(ctx context.Context, outbox, name string) (id int64, err error) {
+	if err := s.ready(ctx); err != nil {
+		return 0, err
+	}
 	err = s.pool.QueryRow(ctx, "select id from "+s.table("_subscription")+" where outbox = $1 and name = $2", outbox, name).Scan(&id)
 	if errors.Is(err, pgx.ErrNoRows) {
 		if _, missing := s.outboxIDs(ctx, s.pool, outbox); missing != nil {
@@ -173,9 +173,6 @@ const (
 
 // chooseDeadLetters makes the statement and its parameters.
 func (s *Store) chooseDeadLetters(ctx context.Context, q admin.DeadLetterQuery, action, lock string) (sql string, args []any, err error) {
-	if err := s.ready(ctx); err != nil {
-		return "", nil, err
-	}
 	id, err := s.subscription(ctx, q.Outbox, q.Subscription)
 	if err != nil {
 		return "", nil, err
@@ -229,10 +226,7 @@ func (s *Store) DeadNumbers(ctx context.Context, in, subscription string, after 
 	} else if err := s.mayCall(ctx, in, "count", "null"); err != nil {
 		return nil, err
 	}
-	rows, err := s.pool.Query(ctx, fillIn("select id from ({action}) d where id > $2 order by id limit $3", s.schema, of, ""), name, after, most)
-	if err != nil {
-		return nil, s.explain(err)
-	}
+	rows, _ := s.pool.Query(ctx, fillIn("select id from ({action}) d where id > $2 order by id limit $3", s.schema, of, ""), name, after, most)
 	found, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	return found, s.explain(err)
 }

@@ -29,9 +29,6 @@ func (s *Store) SetRetention(ctx context.Context, outbox string, r admin.Retenti
 
 // DropSubscription removes a subscription with its cursor, parked messages, dead letters and replays.
 func (s *Store) DropSubscription(ctx context.Context, outbox, subscription string) error {
-	if err := s.ready(ctx); err != nil {
-		return err
-	}
 	if _, err := s.subscription(ctx, outbox, subscription); err != nil {
 		return err
 	}
@@ -48,17 +45,11 @@ func noSubscription(outbox, name string) error {
 
 // ParkedKeys describes the parked keys.
 func (s *Store) ParkedKeys(ctx context.Context, outbox, subscription string, limit int) ([]admin.ParkedKey, error) {
-	if err := s.ready(ctx); err != nil {
-		return nil, err
-	}
 	id, err := s.subscription(ctx, outbox, subscription)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := s.pool.Query(ctx, statement("parked_keys", s.schema, outbox), id, max(limit, 0))
-	if err != nil {
-		return nil, s.explain(err)
-	}
+	rows, _ := s.pool.Query(ctx, statement("parked_keys", s.schema, outbox), id, max(limit, 0))
 	keys, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (k admin.ParkedKey, err error) {
 		var h pg.History
 		var failures []byte
@@ -75,9 +66,6 @@ func (s *Store) ParkedKeys(ctx context.Context, outbox, subscription string, lim
 
 // RetryParked implements driver.Operator. The relay makes the keys due with its next write.
 func (s *Store) RetryParked(ctx context.Context, outbox, subscription string, keys ...string) (n int, err error) {
-	if err := s.ready(ctx); err != nil {
-		return 0, err
-	}
 	id, err := s.subscription(ctx, outbox, subscription)
 	if err != nil {
 		return 0, err

@@ -188,10 +188,7 @@ func (src *Source) unhold(ctx context.Context, sess *session) error {
 	defer src.writing.Unlock()
 	w := src.nothing()
 	release := func(name string, args ...any) (n int, err error) {
-		rows, err := sess.read.Query(ctx, statement(name, src.store.schema, src.req.Outbox), args...)
-		if err != nil {
-			return 0, err
-		}
+		rows, _ := sess.read.Query(ctx, statement(name, src.store.schema, src.req.Outbox), args...)
 		var g gone
 		_, err = pgx.ForEachRow(rows, []any{&g.name, &g.head}, func() error {
 			n++

@@ -28,10 +28,7 @@ type parkedKeys struct {
 
 // loadParkedKeys reads the set anew.
 func (src *Source) loadParkedKeys(ctx context.Context, sess *session) error {
-	rows, err := sess.read.Query(ctx, statement("parked_set", src.store.schema, src.req.Outbox), src.id, maxKeys+1)
-	if err != nil {
-		return err
-	}
+	rows, _ := sess.read.Query(ctx, statement("parked_set", src.store.schema, src.req.Outbox), src.id, maxKeys+1)
 	var (
 		known = parkedKeys{all: map[string]bool{}, loaded: time.Now()}
 		name  string
@@ -138,11 +135,8 @@ func (src *Source) parkedKeysOf(ctx context.Context, sess *session, msgs []penst
 		}
 	}
 	clear(keys)
-	rows, err := sess.read.Query(ctx, statement("parked_of", src.store.schema, src.req.Outbox), src.id, names)
-	if err != nil {
-		return nil, err
-	}
+	rows, _ := sess.read.Query(ctx, statement("parked_of", src.store.schema, src.req.Outbox), src.id, names)
 	var name string
-	_, err = pgx.ForEachRow(rows, []any{&name}, func() error { keys[keyOf(name)] = true; return nil })
+	_, err := pgx.ForEachRow(rows, []any{&name}, func() error { keys[keyOf(name)] = true; return nil })
 	return keys, err
 }

@@ -179,9 +179,6 @@ func (src *Source) endReplay(ctx context.Context, sess *session, r *replaying) e
 // Replay implements driver.Operator. It replays messages that the durable cursor covers now,
 // without parked messages and dead letters.
 func (s *Store) Replay(ctx context.Context, r admin.Replay) (count int64, err error) {
-	if err := s.ready(ctx); err != nil {
-		return 0, err
-	}
 	id, err := s.subscription(ctx, r.Outbox, r.Subscription)
 	if err != nil {
 		return 0, err

@@ -22,11 +22,8 @@ type segment struct {
 // segments reads the ring's state and the sequence's value.
 func (s *Store) segments(ctx context.Context, outbox string) (high int64, current *segment, all []segment, err error) {
 	quoted := func(suffix string) string { return pgx.Identifier{s.schema, "_" + outbox + suffix}.Sanitize() }
-	rows, err := s.pool.Query(ctx, "select coalesce(pg_sequence_last_value($2::text::regclass), 0), slot, pg_relation_size(oid), pg_table_size(oid), pg_total_relation_size(oid), "+
+	rows, _ := s.pool.Query(ctx, "select coalesce(pg_sequence_last_value($2::text::regclass), 0), slot, pg_relation_size(oid), pg_table_size(oid), pg_total_relation_size(oid), "+
 		"slot = pg_sequence_last_value($3::text::regclass) from "+s.table("_segments")+"($1) order by slot", outbox, quoted(".seq"), quoted(".slot"))
-	if err != nil {
-		return 0, nil, nil, s.explain(err)
-	}
 	all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (seg segment, err error) {
 		return seg, row.Scan(&high, &seg.Slot, &seg.rows, &seg.table, &seg.Bytes, &seg.Current)
 	})
@@ -55,10 +52,7 @@ func (s *Store) StatusUpTo(ctx context.Context, most int) ([]admin.OutboxStatus,
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
-	rows, err := s.pool.Query(ctx, statement("outboxes", s.schema, ""))
-	if err != nil {
-		return nil, s.explain(err)
-	}
+	rows, _ := s.pool.Query(ctx, statement("outboxes", s.schema, ""))
 	all, err := pgx.CollectRows(rows, scanOutbox)
 	if err != nil {
 		return nil, s.explain(err)

@@ -55,10 +55,7 @@ func (q *Queue) AckClaim(ctx context.Context, acks []int64, c driver.Claim) (ack
 	if err := c.Validate(); err != nil {
 		return nil, nil, err
 	}
-	rows, err := q.store.pool.Query(ctx, q.claim, binaryResults, c.Jobs, atLeastOne(c.Lease), c.Group, c.Worker, acks)
-	if err != nil {
-		return nil, nil, q.failed(ctx, err)
-	}
+	rows, _ := q.store.pool.Query(ctx, q.claim, binaryResults, c.Jobs, atLeastOne(c.Lease), c.Group, c.Worker, acks)
 	jobs, acked, err = collectJobs(rows, c.Jobs, len(acks))
 	if err != nil { // the rows that came may be half of it, and the call may not have been committed
 		return nil, nil, q.failed(ctx, err)
@@ -75,10 +72,7 @@ func (q *Queue) ReadyGroups(ctx context.Context, groups []string, behind string,
 	if len(groups) == 0 {
 		groups = nil
 	}
-	rows, err := q.store.pool.Query(ctx, q.ready, groups, behind, most)
-	if err != nil {
-		return nil, q.failed(ctx, err)
-	}
+	rows, _ := q.store.pool.Query(ctx, q.ready, groups, behind, most)
 	found, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	return found, q.failed(ctx, err)
 }
@@ -107,10 +101,7 @@ func (q *Queue) settle(ctx context.Context, sql string, leases []int64, args ...
 	if len(leases) == 0 {
 		return nil, nil
 	}
-	rows, err := q.store.pool.Query(ctx, sql, append([]any{binaryResults}, args...)...)
-	if err != nil {
-		return nil, q.failed(ctx, err)
-	}
+	rows, _ := q.store.pool.Query(ctx, sql, append([]any{binaryResults}, args...)...)
 	held, err := collectIDs(rows, len(leases))
 	if err != nil {
 		return nil, q.failed(ctx, err)
@@ -234,10 +225,7 @@ func (q *Queue) Dequeue(ctx context.Context, tx pgx.Tx, n int, group string) ([]
 	if n == 1 && group == "" {
 		sql, args = q.dequeueNext, args[:1]
 	}
-	rows, err := tx.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, queueError(err, q.name)
-	}
+	rows, _ := tx.Query(ctx, sql, args...)
 	jobs, _, err := collectJobs(rows, n, 0)
 	return jobs, queueError(err, q.name)
 }

@@ -57,10 +57,7 @@ func (s *Store) DeadJobs(ctx context.Context, q admin.DeadJobQuery) ([]admin.Dea
 		return nil, err
 	}
 	sql, args := s.deadJobs(q, strings.ReplaceAll(listDeadJobs, "{bytes}", strconv.Itoa(q.Bytes)))
-	rows, err := s.pool.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, s.queueError(ctx, q.Queue, err)
-	}
+	rows, _ := s.pool.Query(ctx, sql, args...)
 	dead, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (d admin.DeadJob, err error) {
 		var (
 			h                 pg.History
@@ -105,10 +102,7 @@ func (s *Store) DeadJobCauses(ctx context.Context, q admin.DeadJobQuery) ([]admi
 }
 
 func (s *Store) causes(ctx context.Context, sql string, args []any) ([]admin.DeadCause, error) {
-	rows, err := s.pool.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, err
-	}
+	rows, _ := s.pool.Query(ctx, sql, args...)
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (c admin.DeadCause, err error) {
 		err = row.Scan(&c.Error, &c.Letters, &c.First, &c.Last)
 		c.First, c.Last = c.First.UTC(), c.Last.UTC()

@@ -93,10 +93,7 @@ func (q *Queue) write(ctx context.Context, on querier, jobs []penstock.NewJob) (
 	if err != nil {
 		return nil, err
 	}
-	rows, err := on.Query(ctx, query, args...)
-	if err != nil {
-		return nil, queueError(err, q.name)
-	}
+	rows, _ := on.Query(ctx, query, args...)
 	made, err := collectEnqueued(rows, len(jobs))
 	return made, queueError(err, q.name)
 }

@@ -53,10 +53,7 @@ func (s *Store) GroupPolicies(ctx context.Context, queue, after string, most int
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
-	rows, err := s.pool.Query(ctx, "select group_key, "+limitColumns+" from "+s.table("group_policies")+"($1, $2, $3)", queue, after, most)
-	if err != nil {
-		return nil, s.queueError(ctx, queue, err)
-	}
+	rows, _ := s.pool.Query(ctx, "select group_key, "+limitColumns+" from "+s.table("group_policies")+"($1, $2, $3)", queue, after, most)
 	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (p admin.GroupPolicy, err error) {
 		var limits limitRow
 		err = row.Scan(append([]any{&p.Group}, limits.columns()...)...)

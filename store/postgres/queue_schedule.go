@@ -70,10 +70,7 @@ func (s *Store) Schedules(ctx context.Context, queue string) ([]penstock.Schedul
 	if err := s.hasQueue(ctx, queue); err != nil {
 		return nil, err
 	}
-	rows, err := s.pool.Query(ctx, "select name, cron, next, paused, skip_overlap, coalesce(last_job, 0), priority, group_key, coalesce(key, ''), coalesce(dedup_key, ''), headers, payload from "+s.table("schedules")+"($1)", queue)
-	if err != nil {
-		return nil, s.queueError(ctx, queue, err)
-	}
+	rows, _ := s.pool.Query(ctx, "select name, cron, next, paused, skip_overlap, coalesce(last_job, 0), priority, group_key, coalesce(key, ''), coalesce(dedup_key, ''), headers, payload from "+s.table("schedules")+"($1)", queue)
 	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (penstock.Schedule, error) {
 		var (
 			one     = penstock.Schedule{Queue: queue}

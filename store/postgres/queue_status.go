@@ -26,10 +26,7 @@ func (s *Store) QueueStatusUpTo(ctx context.Context, most int, names ...string) 
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
-	rows, err := s.pool.Query(ctx, statement("queues", s.schema, ""), orNullSlice(names))
-	if err != nil {
-		return nil, s.explain(err)
-	}
+	rows, _ := s.pool.Query(ctx, statement("queues", s.schema, ""), orNullSlice(names))
 	all, err := pgx.CollectRows(rows, scanQueue)
 	if err != nil {
 		return nil, s.explain(err)
@@ -99,16 +96,13 @@ func (s *Store) queueTrouble(ctx context.Context, queues []admin.QueueStatus) er
 	if err := s.pool.QueryRow(ctx, "select has_table_privilege($1, 'select') and has_table_privilege($2, 'select')", s.table("_segment"), s.table("_pair")).Scan(&may); err != nil || !may {
 		return err
 	}
-	rows, err := s.pool.Query(ctx, "select q.name, 'segment ' || g.slot || ': ' || g.trouble from "+s.table("_segment")+" g join "+s.table("_queue")+" q on q.id = g.queue where g.trouble is not null"+
+	rows, _ := s.pool.Query(ctx, "select q.name, 'segment ' || g.slot || ': ' || g.trouble from "+s.table("_segment")+" g join "+s.table("_queue")+" q on q.id = g.queue where g.trouble is not null"+
 		" union all select null, p.name || ': ' || p.trouble from "+s.table("_pair")+" p where p.trouble is not null order by 1, 2")
-	if err != nil {
-		return err
-	}
 	var (
 		of   *string // null: of all
 		what string
 	)
-	_, err = pgx.ForEachRow(rows, []any{&of, &what}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&of, &what}, func() error {
 		for i := range queues {
 			if of == nil || *of == queues[i].Queue {
 				queues[i].Trouble = append(queues[i].Trouble, what)
@@ -157,10 +151,7 @@ func (s *Store) QueueGroups(ctx context.Context, queue, after string, most int) 
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
-	rows, err := s.pool.Query(ctx, "select group_key, ready, running, delayed, waiting, dead, extract(epoch from oldest)::float8, more, "+limitColumns+" from "+s.table("queue_groups")+"($1, $2, $3)", queue, after, most)
-	if err != nil {
-		return nil, s.queueError(ctx, queue, err)
-	}
+	rows, _ := s.pool.Query(ctx, "select group_key, ready, running, delayed, waiting, dead, extract(epoch from oldest)::float8, more, "+limitColumns+" from "+s.table("queue_groups")+"($1, $2, $3)", queue, after, most)
 	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (g admin.GroupStatus, err error) {
 		var (
 			age    float64
@@ -182,11 +173,8 @@ func (s *Store) countJobs(ctx context.Context, q querier, queues []admin.QueueSt
 	for i := range queues {
 		names[i] = queues[i].Queue
 	}
-	rows, err := q.Query(ctx, "select c.n[1], c.n[2], c.n[3], c.n[4], c.n[5], c.n[6], coalesce(c.n[7], 0) = 1, c.n[8] "+
+	rows, _ := q.Query(ctx, "select c.n[1], c.n[2], c.n[3], c.n[4], c.n[5], c.n[6], coalesce(c.n[7], 0) = 1, c.n[8] "+
 		"from unnest($1::text[]) with ordinality n(name, i) cross join lateral "+s.table("_count_of")+"(n.name, nullif($2, 0)) c(n) order by n.i", names, most)
-	if err != nil {
-		return err
-	}
 	defer rows.Close()
 	for i := 0; rows.Next(); i++ {
 		var (

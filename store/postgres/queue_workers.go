@@ -43,10 +43,7 @@ func (s *Store) Workers(ctx context.Context, queue string, most int) (all []admi
 		if _, err := tx.Exec(ctx, planned); err != nil {
 			return err
 		}
-		rows, err := tx.Query(ctx, statement("workers", s.schema, ""), queue, most)
-		if err != nil {
-			return err
-		}
+		rows, _ := tx.Query(ctx, statement("workers", s.schema, ""), queue, most)
 		all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (w admin.Worker, err error) {
 			var of, name string
 			var report []byte

@@ -259,10 +259,7 @@ func (s *Source) notOutOfBand(ctx context.Context, ids []string) ([]string, erro
 
 // known asks which rows are out of band and which parked keys have to wait.
 func (s *Source) known(ctx context.Context, q querier, ids, parkedKeys []string) (outOfBand, waiting map[string]bool, err error) {
-	rows, err := q.Query(ctx, s.t.own("known"), s.lease.id, notNil(ids), notNil(parkedKeys))
-	if err != nil {
-		return nil, nil, err
-	}
+	rows, _ := q.Query(ctx, s.t.own("known"), s.lease.id, notNil(ids), notNil(parkedKeys))
 	outOfBand, waiting = map[string]bool{}, map[string]bool{}
 	var id, parkedKey *string
 	_, err = pgx.ForEachRow(rows, []any{&id, &parkedKey}, func() error {

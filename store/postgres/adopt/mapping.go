@@ -57,10 +57,7 @@ func findRelation(ctx context.Context, q querier, of string, id pgx.Identifier) 
 }
 
 func readColumns(ctx context.Context, q querier, oid uint32) ([]column, error) {
-	rows, err := q.Query(ctx, pg.Statement(sqlFiles, "columns"), oid)
-	if err != nil {
-		return nil, explain(err)
-	}
+	rows, _ := q.Query(ctx, pg.Statement(sqlFiles, "columns"), oid)
 	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c column, err error) {
 		var category string
 		err = row.Scan(&c.Name, &c.Type, &category, &c.NotNull, &c.Limit, &c.Generated, &c.NoSelect, &c.NoUpdate)
@@ -137,10 +134,7 @@ func (m *mapping) choose(c *Config) error {
 
 // findKey chooses the unique index that identifies a row.
 func (m *mapping) findKey(ctx context.Context, q querier, c *Config) error {
-	rows, err := q.Query(ctx, pg.Statement(sqlFiles, "unique"), m.oid)
-	if err != nil {
-		return explain(err)
-	}
+	rows, _ := q.Query(ctx, pg.Statement(sqlFiles, "unique"), m.oid)
 	indexes, err := pgx.CollectRows(rows, pgx.RowTo[[]string])
 	if err != nil {
 		return explain(err)

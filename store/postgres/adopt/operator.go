@@ -38,12 +38,9 @@ func (t *Table) deadLetters(ctx context.Context, q querier, id int64, query admi
 	if query.Limit > 0 {
 		limit = int64(query.Limit)
 	}
-	rows, err := q.Query(ctx, t.own("dead_letters")+lock, id, orNull(query.Seqs, len(query.Seqs) == 0), orNull(query.IDs, len(query.IDs) == 0),
+	rows, _ := q.Query(ctx, t.own("dead_letters")+lock, id, orNull(query.Seqs, len(query.Seqs) == 0), orNull(query.IDs, len(query.IDs) == 0),
 		orNull(query.Key, query.Key == ""), orNull(query.Topic, query.Topic == ""), orNull(query.Error, query.Error == ""),
 		orNull(query.DiedBefore, query.DiedBefore.IsZero()), orNull(query.DiedAfter, query.DiedAfter.IsZero()), query.AfterSeq, limit)
-	if err != nil {
-		return nil, err
-	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (l deadLetter, err error) {
 		var failures []byte
 		var since *time.Time
@@ -170,10 +167,7 @@ func (t *Table) ParkedKeys(ctx context.Context, limit int) ([]admin.ParkedKey, e
 	if err != nil {
 		return nil, err
 	}
-	rows, err := t.pool.Query(ctx, t.own("parked_keys"), id, limit)
-	if err != nil {
-		return nil, t.explain(err)
-	}
+	rows, _ := t.pool.Query(ctx, t.own("parked_keys"), id, limit)
 	keys, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (k admin.ParkedKey, err error) {
 		var failures []byte
 		var since, due *time.Time

@@ -162,10 +162,7 @@ func (d *decoder) headers(values [][]byte) (headers map[string]string, err error
 
 // query calls f with the values of each row that the statement returns.
 func query(ctx context.Context, q querier, sql string, args []any, f func(values [][]byte)) error {
-	rows, err := q.Query(ctx, sql, args...)
-	if err != nil {
-		return err
-	}
+	rows, _ := q.Query(ctx, sql, args...)
 	defer rows.Close()
 	for rows.Next() {
 		f(rows.RawValues())
