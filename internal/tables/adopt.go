@@ -130,8 +130,7 @@ func (t *Adopted) Close() error { return t.close() }
 // findAdopted finds a subscription's row, and locks it.
 func findAdopted(ctx context.Context, via Runner, name, lock string) (outbox int64, source string, err error) {
 	there := false
-	b := &Batch{}
-	b.Row(&there, "select id, source from {schema}.adopted where subscription = {name} "+lock, Args{"name": name}, &outbox, &source)
+	b := new(Batch).Row(&there, "select id, source from {schema}.adopted where subscription = {name} "+lock, Args{"name": name}, &outbox, &source)
 	if err = via.Run(ctx, b); err == nil && !there {
 		err = penstock.WithHint(fmt.Errorf("%w: %q has not run yet", penstock.ErrNoSubscription, name), "start its relay")
 	}
@@ -177,8 +176,7 @@ func (t *Adopted) Subscribe(ctx context.Context, req driver.Subscribe) (driver.S
 
 // attach takes the lease, of a subscription that it makes if there is none.
 func (t *Adopted) attach(ctx context.Context, tx Tx, r *Reader) (err error) {
-	b := &Batch{}
-	b.Rows(func(scan Scan) error { return scan(new(int)) }, "select version from {schema}.version for update", nil) // one at a time, so that two that would share rows see each other
+	b := new(Batch).Rows(func(scan Scan) error { return scan(new(int)) }, "select version from {schema}.version for update", nil) // one at a time, so that two that would share rows see each other
 	if err := tx.Run(ctx, b); err != nil {
 		return err
 	}
@@ -199,8 +197,7 @@ func (t *Adopted) attach(ctx context.Context, tx Tx, r *Reader) (err error) {
 	case err == nil && was != source:
 		err = t.moves(ctx, tx, id, was, source)
 	case err == nil:
-		b := &Batch{}
-		b.Do("update {schema}.adopted set mark = {mark} where subscription = {name}", Args{"name": t.name, "mark": t.config.Marks()})
+		b := new(Batch).Do("update {schema}.adopted set mark = {mark} where subscription = {name}", Args{"name": t.name, "mark": t.config.Marks()})
 		err = tx.Run(ctx, b)
 	}
 	if err != nil {
@@ -218,8 +215,7 @@ func (t *Adopted) conflict(ctx context.Context, tx Tx, r *Reader) error {
 	there := false
 	var name, mark string
 	source := string(r.Box.Words["source"])
-	b := &Batch{}
-	b.Row(&there, "select subscription, mark from {schema}.adopted where source = {source} and subscription <> {name} and (mark = {mark} or mark = '' or {mark} = '') order by id limit 1",
+	b := new(Batch).Row(&there, "select subscription, mark from {schema}.adopted where source = {source} and subscription <> {name} and (mark = {mark} or mark = '' or {mark} = '') order by id limit 1",
 		Args{"source": source, "name": t.name, "mark": t.config.Marks()}, &name, &mark)
 	err := tx.Run(ctx, b)
 	if err != nil || !there {
@@ -231,8 +227,7 @@ func (t *Adopted) conflict(ctx context.Context, tx Tx, r *Reader) error {
 // moves has a subscription that knows of no rows read another table.
 func (t *Adopted) moves(ctx context.Context, tx Tx, id int64, was, source string) error {
 	known := false
-	b := &Batch{}
-	b.Rows(func(scan Scan) error { known = true; return scan(new(int64)) },
+	b := new(Batch).Rows(func(scan Scan) error { known = true; return scan(new(int64)) },
 		"select e.seq from {schema}.entries e join {schema}.subscriptions s on s.id = e.subscription_id where s.outbox_id = {outbox} limit 1", Args{"outbox": id})
 	if err := tx.Run(ctx, b); err != nil {
 		return err
@@ -240,8 +235,7 @@ func (t *Adopted) moves(ctx context.Context, tx Tx, id int64, was, source string
 	if known {
 		return adopted.Moves(t.name, was, source)
 	}
-	b = &Batch{}
-	b.Do("update {schema}.adopted set source = {source}, mark = {mark} where subscription = {name}", Args{"name": t.name, "source": source, "mark": t.config.Marks()})
+	b = new(Batch).Do("update {schema}.adopted set source = {source}, mark = {mark} where subscription = {name}", Args{"name": t.name, "source": source, "mark": t.config.Marks()})
 	b.Do("update {schema}.subscriptions set low = '1970-01-01 00:00:00' where outbox_id = {outbox}", Args{"outbox": id})
 	return tx.Run(ctx, b)
 }
@@ -267,8 +261,7 @@ func (t *Adopted) backlog(ctx context.Context) (admin.SubscriptionStatus, error)
 	}
 	var oldest *time.Time
 	var now time.Time
-	b := &Batch{}
-	b.Rows(func(scan Scan) error { return scan(&st.Backlog, &oldest, &now) }, "select count(*), min({oldest}), {clock} from {table} t", box.Args(nil))
+	b := new(Batch).Rows(func(scan Scan) error { return scan(&st.Backlog, &oldest, &now) }, "select count(*), min({oldest}), {clock} from {table} t", box.Args(nil))
 	err = t.on.Run(ctx, b)
 	if oldest != nil {
 		st.OldestAge = max(now.Sub(*oldest), 1)
@@ -328,8 +321,7 @@ func (s *Outboxes) DropAdoption(ctx context.Context, subscription string) error 
 
 // Adoptions are the subscriptions over adopted tables, by name. Their status lacks the backlog.
 func (s *Outboxes) Adoptions(ctx context.Context) (all []descriptor.Remembered, err error) {
-	b := &Batch{}
-	b.Rows(func(scan Scan) error {
+	err = s.on.Run(ctx, new(Batch).Rows(func(scan Scan) error {
 		var r descriptor.Remembered
 		st := &r.Status
 		var leased bool
@@ -342,8 +334,7 @@ func (s *Outboxes) Adoptions(ctx context.Context) (all []descriptor.Remembered, 
 	}, `select a.subscription, a.source, s.lease_until > {clock}, s.holder, s.lease_until, s.epoch,
 		(select count(*) from {schema}.entries e where e.subscription_id = s.id and e.state = 2),
 		(select count(*) from {schema}.entries e where e.subscription_id = s.id and e.state = 1)
-		from {schema}.adopted a join {schema}.subscriptions s on s.outbox_id = -a.id order by a.subscription`, nil)
-	err = s.on.Run(ctx, b)
+		from {schema}.adopted a join {schema}.subscriptions s on s.outbox_id = -a.id order by a.subscription`, nil))
 	slices.SortFunc(all, func(a, b descriptor.Remembered) int { return cmp.Compare(a.Status.Subscription, b.Status.Subscription) })
 	return all, err
 }

@@ -40,8 +40,7 @@ const forgotten = 1000
 func (r *adoptedReader) keep(ctx context.Context, tx Tx) error {
 	args := r.reader.Box.Args(Args{"sub": r.reader.ID, "holder": r.reader.Req.Holder, "most": forgotten})
 	var epoch int64
-	b := &Batch{}
-	b.Rows(func(scan Scan) error { return scan(&epoch) }, "select epoch from {schema}.subscriptions where id = {sub} and holder = {holder} for update", args)
+	b := new(Batch).Rows(func(scan Scan) error { return scan(&epoch) }, "select epoch from {schema}.subscriptions where id = {sub} and holder = {holder} for update", args)
 	if err := tx.Run(ctx, b); err != nil || epoch != r.reader.Epoch {
 		return err // the next Renew says so
 	}
@@ -50,19 +49,16 @@ func (r *adoptedReader) keep(ctx context.Context, tx Tx) error {
 	}
 	var seqs []int64
 	keys := map[string]bool{}
-	b = &Batch{}
-	b.Rows(func(scan Scan) error {
+	if err := tx.Run(ctx, new(Batch).Rows(func(scan Scan) error {
 		var seq int64
 		var key string
 		err := scan(&seq, &key)
 		seqs, keys[key] = append(seqs, seq), true
 		return err
-	}, "adopt_gone", args)
-	if err := tx.Run(ctx, b); err != nil || len(seqs) == 0 {
+	}, "adopt_gone", args)); err != nil || len(seqs) == 0 {
 		return err
 	}
-	b = &Batch{}
-	b.Do("end_discarded_entries", args.With(Args{"seqs": seqs}))
+	b = new(Batch).Do("end_discarded_entries", args.With(Args{"seqs": seqs}))
 	for key := range keys {
 		b.Do("adopt_head", args.With(Args{"key": key}))
 	}

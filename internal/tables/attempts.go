@@ -92,12 +92,10 @@ func (a *Attempts) note(over []int64) {
 // waited for.
 func (a *Attempts) happened(ctx context.Context, on DB, note Noting, number int64) (happened bool, err error) {
 	args := Args{"attempt": number}
-	b := &Batch{}
-	b.Do("insert into {schema}.attempts (attempt, given_up) values ({attempt}, true)", args)
+	b := new(Batch).Do("insert into {schema}.attempts (attempt, given_up) values ({attempt}, true)", args)
 	given := true
 	if err = on.Run(ctx, b); on.Duplicate(err) {
-		b = &Batch{}
-		b.Row(new(bool), "select given_up from {schema}.attempts where attempt = {attempt}", args, &given)
+		b = new(Batch).Row(new(bool), "select given_up from {schema}.attempts where attempt = {attempt}", args, &given)
 		if note.Read != nil {
 			b.Rows(note.Read, "select numbers from {schema}.attempts where attempt = {attempt} and not given_up", args)
 		}

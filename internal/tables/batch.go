@@ -31,25 +31,30 @@ type Statement struct {
 // Batch is statements that go to the server in one round trip.
 type Batch []Statement
 
-// Do has a statement executed.
-func (b *Batch) Do(text string, args Args) { *b = append(*b, Statement{Text: text, Args: args}) }
+// Do has a statement executed. As the others, it returns the batch.
+func (b *Batch) Do(text string, args Args) *Batch { return b.add(Statement{Text: text, Args: args}) }
 
 // Rows has a statement executed that returns rows; each is called for each of them.
-func (b *Batch) Rows(each func(Scan) error, text string, args Args) {
-	*b = append(*b, Statement{Text: text, Args: args, Read: each})
+func (b *Batch) Rows(each func(Scan) error, text string, args Args) *Batch {
+	return b.add(Statement{Text: text, Args: args, Read: each})
 }
 
 // Row has a statement executed that may return a row, and says whether it did.
-func (b *Batch) Row(there *bool, text string, args Args, dest ...any) {
-	b.Rows(func(scan Scan) error {
+func (b *Batch) Row(there *bool, text string, args Args, dest ...any) *Batch {
+	return b.Rows(func(scan Scan) error {
 		*there = true
 		return scan(dest...)
 	}, text, args)
 }
 
 // Counted has a statement executed, and says how many rows it has changed.
-func (b *Batch) Counted(n *int64, text string, args Args) {
-	*b = append(*b, Statement{Text: text, Args: args, Count: n})
+func (b *Batch) Counted(n *int64, text string, args Args) *Batch {
+	return b.add(Statement{Text: text, Args: args, Count: n})
+}
+
+func (b *Batch) add(st Statement) *Batch {
+	*b = append(*b, st)
+	return b
 }
 
 // All collects rows of one column.

@@ -180,8 +180,7 @@ func (i *Inbox) InOrder(ctx context.Context, tx Runner, m penstock.Message, wait
 	if previous != "" && (!st.received || st.held) {
 		if st.received || !st.missing {
 			headers := HeadersText(m.Headers)
-			b := &Batch{}
-			b.Do("inbox_hold", box.Args(Args{"id": m.ID, "previous": previous, "key": m.Key, "headers": headers, "payload": NotNil(m.Payload)}))
+			b := new(Batch).Do("inbox_hold", box.Args(Args{"id": m.ID, "previous": previous, "key": m.Key, "headers": headers, "payload": NotNil(m.Payload)}))
 			return nil, i.on.Explain(i.consumer, tx.Run(ctx, b))
 		}
 		r.Gap, r.Missing = true, previous

@@ -38,8 +38,7 @@ func (s *Inboxes) CreateInbox(ctx context.Context, consumer string, keep time.Du
 	}
 	err := s.on.Within(ctx, func(tx Tx) error {
 		box := &InboxRow{Consumer: consumer}
-		b := &Batch{}
-		b.Do("inbox_create", box.Args(Args{"keep": keep.Microseconds()}))
+		b := new(Batch).Do("inbox_create", box.Args(Args{"keep": keep.Microseconds()}))
 		b.Row(new(bool), "select id from {schema}.inboxes where consumer = {consumer}", box.Args(nil), &box.ID)
 		if err := tx.Run(ctx, b); err != nil || !s.on.Turns() {
 			return err
@@ -48,8 +47,7 @@ func (s *Inboxes) CreateInbox(ctx context.Context, consumer string, keep time.Du
 		for n := range turns {
 			turns[n] = fmt.Sprintf("(%d, %d)", box.ID, n)
 		}
-		b = &Batch{}
-		b.Do("insert into {schema}.turns (inbox_id, turn) values {values}", Args{"values": SQL(strings.Join(turns, ", "))})
+		b = new(Batch).Do("insert into {schema}.turns (inbox_id, turn) values {values}", Args{"values": SQL(strings.Join(turns, ", "))})
 		return tx.Finish(ctx, b)
 	})
 	if s.on.Duplicate(err) {
@@ -64,8 +62,7 @@ func (s *Inboxes) SetInbox(ctx context.Context, consumer string, keep time.Durat
 		return err
 	}
 	return s.in(ctx, consumer, func(tx Tx, box *InboxRow) error {
-		b := &Batch{}
-		b.Do("update {schema}.inboxes set keep = {keep} where id = {inbox}", box.Args(Args{"keep": keep.Microseconds()}))
+		b := new(Batch).Do("update {schema}.inboxes set keep = {keep} where id = {inbox}", box.Args(Args{"keep": keep.Microseconds()}))
 		return tx.Finish(ctx, b)
 	})
 }
@@ -87,8 +84,7 @@ func (s *Inboxes) DropInbox(ctx context.Context, consumer string) error {
 
 // Inboxes implements driver.InboxStore. Inboxes share their tables, so Bytes is 0.
 func (s *Inboxes) Inboxes(ctx context.Context) (all []admin.InboxStatus, err error) {
-	b := &Batch{}
-	b.Rows(func(scan Scan) error {
+	return all, s.on.Run(ctx, new(Batch).Rows(func(scan Scan) error {
 		var i admin.InboxStatus
 		var keep int64
 		var due *time.Time
@@ -96,8 +92,7 @@ func (s *Inboxes) Inboxes(ctx context.Context) (all []admin.InboxStatus, err err
 		i.Keep, i.NextGap = time.Duration(keep)*time.Microsecond, timeOf(due)
 		all = append(all, i)
 		return err
-	}, "inbox_status", nil)
-	return all, s.on.Run(ctx, b)
+	}, "inbox_status", nil))
 }
 
 // HeldMessages implements driver.InboxStore.
@@ -110,8 +105,7 @@ func (s *Inboxes) HeldMessages(ctx context.Context, q admin.HeldQuery) (all []ad
 	if err != nil {
 		return nil, err
 	}
-	b := &Batch{}
-	b.Rows(func(scan Scan) error {
+	return all, s.on.Run(ctx, new(Batch).Rows(func(scan Scan) error {
 		var m admin.HeldMessage
 		var headers []byte
 		if err := scan(&m.ID, &m.Key, &headers, &m.PayloadBytes, &m.Payload, &m.Previous, &m.PreviousHeld, &m.At, &m.Due); err != nil {
@@ -121,8 +115,7 @@ func (s *Inboxes) HeldMessages(ctx context.Context, q admin.HeldQuery) (all []ad
 		all = append(all, m)
 		all[len(all)-1].Headers = Headers(headers)
 		return nil
-	}, "inbox_held", chosenHeld(box, q, Args{"most": q.Limit}))
-	return all, s.on.Run(ctx, b)
+	}, "inbox_held", chosenHeld(box, q, Args{"most": q.Limit})))
 }
 
 func chosenHeld(box *InboxRow, q admin.HeldQuery, more Args) Args {
@@ -132,9 +125,7 @@ func chosenHeld(box *InboxRow, q admin.HeldQuery, more Args) Args {
 // ReleaseHeld implements driver.InboxStore.
 func (s *Inboxes) ReleaseHeld(ctx context.Context, q admin.HeldQuery) (n int64, err error) {
 	err = s.in(ctx, q.Consumer, func(tx Tx, box *InboxRow) error {
-		b := &Batch{}
-		b.Counted(&n, "inbox_release", chosenHeld(box, q, nil))
-		return tx.Finish(ctx, b)
+		return tx.Finish(ctx, new(Batch).Counted(&n, "inbox_release", chosenHeld(box, q, nil)))
 	})
 	return n, err
 }
@@ -153,15 +144,13 @@ func (s *Inboxes) DiscardHeld(ctx context.Context, consumer string, ids ...strin
 		}
 		for _, id := range ids {
 			there, key, of := false, "", box.Args(Args{"id": id})
-			b := &Batch{}
-			b.Row(&there, "inbox_held_key", of, &key)
-			if err := tx.Run(ctx, b); err != nil {
+			if err := tx.Run(ctx, new(Batch).Row(&there, "inbox_held_key", of, &key)); err != nil {
 				return err
 			}
 			if !there {
 				continue
 			}
-			b = &Batch{}
+			b := &Batch{}
 			for _, table := range []string{"held", "received"} {
 				b.Do("delete from {schema}."+table+" where inbox_id = {inbox} and id = {id}", of)
 			}
@@ -189,22 +178,19 @@ func (s *Inboxes) InboxGaps(ctx context.Context, consumer string, limit int) (al
 	if err != nil {
 		return nil, err
 	}
-	b := &Batch{}
-	b.Rows(func(scan Scan) error {
+	return all, s.on.Run(ctx, new(Batch).Rows(func(scan Scan) error {
 		var g admin.InboxGap
 		err := scan(&g.Missing, &g.Key, &g.Next, &g.At, &g.Discarded, &g.Came)
 		g.At = g.At.UTC()
 		all = append(all, g)
 		return err
-	}, "inbox_gaps", box.Args(Args{"keep": box.keep.Microseconds(), "most": limit}))
-	return all, s.on.Run(ctx, b)
+	}, "inbox_gaps", box.Args(Args{"keep": box.keep.Microseconds(), "most": limit})))
 }
 
 func (s *Inboxes) find(ctx context.Context, on Runner, consumer, lock string) (*InboxRow, error) {
 	box := &InboxRow{Consumer: consumer}
 	var keep int64
-	b := &Batch{}
-	b.Row(&box.there, "select id, keep from {schema}.inboxes where consumer = {consumer} "+lock, box.Args(nil), &box.ID, &keep)
+	b := new(Batch).Row(&box.there, "select id, keep from {schema}.inboxes where consumer = {consumer} "+lock, box.Args(nil), &box.ID, &keep)
 	if err := on.Run(ctx, b); err != nil {
 		return nil, err
 	}

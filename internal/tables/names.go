@@ -16,16 +16,14 @@ func Names(ctx context.Context, on Runner, of string) (names []string, err error
 	if !known {
 		return nil, nil
 	}
-	b := &Batch{}
-	b.Rows(All(&names), "select distinct "+column+" {collate} as name from {schema}."+of+" order by name", nil)
+	b := new(Batch).Rows(All(&names), "select distinct "+column+" {collate} as name from {schema}."+of+" order by name", nil)
 	return names, on.Run(ctx, b)
 }
 
 // Free is an error if an outbox or a queue has the name of a new one of kind. No other transaction makes one until this one
 // ends.
 func Free(ctx context.Context, tx Tx, kind, name string) error {
-	b := &Batch{}
-	b.Rows(func(scan Scan) error { return scan(new(int)) }, "select version from {schema}.version for update", nil)
+	b := new(Batch).Rows(func(scan Scan) error { return scan(new(int)) }, "select version from {schema}.version for update", nil)
 	if err := tx.Run(ctx, b); err != nil {
 		return err
 	}
@@ -35,8 +33,7 @@ func Free(ctx context.Context, tx Tx, kind, name string) error {
 // NameFree is Free where one transaction at a time writes.
 func NameFree(ctx context.Context, tx Tx, kind, name string) error {
 	taken, has := false, ""
-	b := &Batch{}
-	b.Row(&taken, "select 'outbox' from {schema}.outboxes where name = {name} union all select 'queue' from {schema}.queues where name = {name}", Args{"name": name}, &has)
+	b := new(Batch).Row(&taken, "select 'outbox' from {schema}.outboxes where name = {name} union all select 'queue' from {schema}.queues where name = {name}", Args{"name": name}, &has)
 	if err := tx.Run(ctx, b); err != nil || !taken {
 		return err
 	}

@@ -90,8 +90,7 @@ func FindOutbox(ctx context.Context, db OutboxDB, on Runner, name, lock string) 
 	box := Outbox{Name: name, Words: db.Words(name)}
 	var age int64
 	there := false
-	b := &Batch{}
-	b.Row(&there, "select id, uid, buckets, keep_age, keep_bytes from {schema}.outboxes where name = {name} "+lock, Args{"name": name},
+	b := new(Batch).Row(&there, "select id, uid, buckets, keep_age, keep_bytes from {schema}.outboxes where name = {name} "+lock, Args{"name": name},
 		&box.ID, &box.IDs.UID, &box.Buckets, &age, &box.Retention.Bytes)
 	err := on.Run(ctx, b)
 	box.Retention.Age = time.Duration(age)
@@ -110,8 +109,7 @@ func (s *Outboxes) CreateOutbox(ctx context.Context, name string) error {
 		if err := s.on.NewTable(ctx, tx, "outbox", name); err != nil {
 			return err
 		}
-		b := &Batch{}
-		b.Do("patient", nil)
+		b := new(Batch).Do("patient", nil)
 		b.Do("insert into {schema}.outboxes (name, uid, buckets) values ({name}, {uid}, {count})", Args{"name": name, "uid": messageid.NewUID(), "count": s.on.NewBuckets()})
 		if err := tx.Run(ctx, b); err != nil {
 			return err
@@ -127,8 +125,7 @@ func (s *Outboxes) DropOutbox(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
-		b := &Batch{}
-		b.Do("patient", nil)
+		b := new(Batch).Do("patient", nil)
 		lockSubscriptions(b, &box)
 		for _, table := range s.on.PerSubscription() {
 			b.Do("delete from {schema}."+table+" where subscription_id in (select id from {schema}.subscriptions where outbox_id = {outbox})", box.Args(nil))
@@ -167,8 +164,7 @@ func (s *Outboxes) SetRetention(ctx context.Context, outbox string, r admin.Rete
 		if err != nil {
 			return err
 		}
-		b := &Batch{}
-		b.Do("update {schema}.outboxes set keep_age = {age}, keep_bytes = {bytes} where id = {outbox}", box.Args(Args{"age": int64(r.Age), "bytes": r.Bytes}))
+		b := new(Batch).Do("update {schema}.outboxes set keep_age = {age}, keep_bytes = {bytes} where id = {outbox}", box.Args(Args{"age": int64(r.Age), "bytes": r.Bytes}))
 		keepSettled(b, &box)
 		return tx.Finish(ctx, b)
 	})
@@ -211,8 +207,7 @@ func (s *Outboxes) status(ctx context.Context, most int, name string) (admin.Out
 			return st, err
 		}
 	}
-	b := &Batch{}
-	b.Rows(func(scan Scan) error {
+	return st, s.on.Run(ctx, new(Batch).Rows(func(scan Scan) error {
 		var (
 			sub                         admin.SubscriptionStatus
 			leased                      bool
@@ -241,6 +236,5 @@ func (s *Outboxes) status(ctx context.Context, most int, name string) (admin.Out
 		sub.Backlog, sub.AtLeast = backlog, slices.DeleteFunc(sub.AtLeast, func(name string) bool { return name == "backlog" })
 		st.Subscriptions = append(st.Subscriptions, sub)
 		return err
-	}, "status", box.Args(Args{"most": cmp.Or(most, -1)}))
-	return st, s.on.Run(ctx, b)
+	}, "status", box.Args(Args{"most": cmp.Or(most, -1)})))
 }

@@ -53,15 +53,13 @@ func (r *Reader) watch(ctx context.Context, db OutboxDB) (err error) {
 		return err
 	}
 	r.Low = r.Low.Add(-db.Looks().Margin)
-	b = &Batch{}
-	b.Rows(func(scan Scan) error {
+	return db.Run(ctx, new(Batch).Rows(func(scan Scan) error {
 		var seq int64
 		var f Flight
 		err := scan(&seq, &f.TS, &f.Bucket)
 		r.Passes(seq, f)
 		return err
-	}, "select seq, ts, bucket from {table} where ts > {from}", r.Args(Args{"from": r.Low.UTC()}))
-	return db.Run(ctx, b)
+	}, "select seq, ts, bucket from {table} where ts > {from}", r.Args(Args{"from": r.Low.UTC()})))
 }
 
 // attach finds the subscription, whose lease no reader has, or makes it.
@@ -80,22 +78,18 @@ func (r *Reader) attach(ctx context.Context, tx Tx) (err error) {
 	if err := tx.Run(ctx, b); err != nil {
 		return err
 	}
-	b = &Batch{}
-	b.Do("insert into {schema}.subscriptions (outbox_id, name, keeps_settled) values ({outbox}, {name}, {keeps})", args.With(Args{"keeps": others > 0 || r.Box.Retention != admin.Retention{}}))
+	b = new(Batch).Do("insert into {schema}.subscriptions (outbox_id, name, keeps_settled) values ({outbox}, {name}, {keeps})", args.With(Args{"keeps": others > 0 || r.Box.Retention != admin.Retention{}}))
 	b.Row(&there, "select id from {schema}.subscriptions where outbox_id = {outbox} and name = {name}", args, &r.ID)
 	if err := tx.Run(ctx, b); err != nil || r.Req.Start != driver.FromNow {
 		return err
 	}
-	b = &Batch{}
-	b.Do("begin_now", r.Args(nil))
-	return tx.Run(ctx, b)
+	return tx.Run(ctx, new(Batch).Do("begin_now", r.Args(nil)))
 }
 
 // free reads and locks the subscription's row, if it is there. It is an error if a reader has the lease.
 func (r *Reader) free(ctx context.Context, tx Tx, which string) (there bool, err error) {
 	held, taken := penstock.HeldError{Subscription: r.Req.Subscription}, false
-	b := &Batch{}
-	b.Row(&there, "select id, holder, lease_until, lease_until > {clock} from {schema}.subscriptions where outbox_id = {outbox} "+which+" for update",
+	b := new(Batch).Row(&there, "select id, holder, lease_until, lease_until > {clock} from {schema}.subscriptions where outbox_id = {outbox} "+which+" for update",
 		r.Args(Args{"name": r.Req.Subscription}), &r.ID, &held.Holder, &held.Until, &taken)
 	if err := tx.Run(ctx, b); err != nil {
 		return there, err
@@ -150,8 +144,7 @@ func (r *Reader) Fenced(ctx context.Context, on Runner) error {
 		return r.Gone(true)
 	}
 	there := false
-	b := &Batch{}
-	b.Row(&there, "select id from {schema}.outboxes where id = {outbox}", r.Args(nil), new(int64))
+	b := new(Batch).Row(&there, "select id from {schema}.outboxes where id = {outbox}", r.Args(nil), new(int64))
 	if err := on.Run(ctx, b); err != nil {
 		return err
 	}

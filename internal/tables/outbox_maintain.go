@@ -51,8 +51,7 @@ func (s *Outboxes) look(ctx context.Context, tx Tx, name string) (l upkeep, err 
 	l.since = passed.(*Passed).Since(s.on.Looks().Sweep)
 	var subs []int64
 	m := messages{}
-	b := &Batch{}
-	b.Rows(All(&subs), "select id from {schema}.subscriptions where outbox_id = {outbox}", box.Args(nil))
+	b := new(Batch).Rows(All(&subs), "select id from {schema}.subscriptions where outbox_id = {outbox}", box.Args(nil))
 	s.reclaimable(b, &box, &m, l.since.Time, reclaimed)
 	if err := tx.Run(ctx, b); err != nil {
 		return l, err
@@ -181,8 +180,7 @@ func (s *Outboxes) fold(ctx context.Context, tx Tx, sub int64) error {
 	if err := tx.Run(ctx, b); err != nil || len(attempts) == 0 {
 		return err
 	}
-	b = &Batch{}
-	b.Do("end_progress", Args{"sub": sub, "epochs": epochs, "attempts": attempts, "pairs": SQL(strings.Join(pairs, ","))})
+	b = new(Batch).Do("end_progress", Args{"sub": sub, "epochs": epochs, "attempts": attempts, "pairs": SQL(strings.Join(pairs, ","))})
 	b.Do("update {schema}.subscriptions set settled = settled + {sum} where id = {sub}", Args{"sub": sub, "sum": sum})
 	err := tx.Run(ctx, b)
 	if err == nil {

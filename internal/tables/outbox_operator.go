@@ -41,8 +41,7 @@ func (s *Outboxes) findSubscription(ctx context.Context, on Runner, name, of, lo
 	}
 	sub := &subscription{box: box}
 	there := false
-	b := &Batch{}
-	b.Row(&there, "select id from {schema}.subscriptions where outbox_id = {outbox} and name = {name} "+lock, box.Args(Args{"name": of}), &sub.id)
+	b := new(Batch).Row(&there, "select id from {schema}.subscriptions where outbox_id = {outbox} and name = {name} "+lock, box.Args(Args{"name": of}), &sub.id)
 	if err = on.Run(ctx, b); err == nil && !there {
 		err = NoSubscription(name, of)
 	}
@@ -70,8 +69,7 @@ func (s *Outboxes) DropSubscription(ctx context.Context, outbox, name string) er
 func (s *Outboxes) RetryParked(ctx context.Context, outbox, name string, keys ...string) (int, error) {
 	var n int64
 	err := s.onSubscription(ctx, outbox, name, func(tx Tx, sub *subscription) error {
-		b := &Batch{}
-		b.Counted(&n, "retry_parked", sub.args(Args{"all": len(keys) == 0, "keys": keys}))
+		b := new(Batch).Counted(&n, "retry_parked", sub.args(Args{"all": len(keys) == 0, "keys": keys}))
 		return tx.Finish(ctx, b)
 	})
 	return int(n), err
@@ -83,8 +81,7 @@ func (s *Outboxes) ParkedKeys(ctx context.Context, outbox, name string, limit in
 	if err != nil {
 		return nil, err
 	}
-	b := &Batch{}
-	b.Rows(func(scan Scan) error {
+	return keys, s.on.Run(ctx, new(Batch).Rows(func(scan Scan) error {
 		var k admin.ParkedKey
 		var due, since *time.Time
 		var failures []byte
@@ -96,15 +93,13 @@ func (s *Outboxes) ParkedKeys(ctx context.Context, outbox, name string, limit in
 		k.Err, k.Since, k.Retry = h.LastError(), timeOf(since), timeOf(due)
 		keys = append(keys, k)
 		return nil
-	}, "parked_keys", sub.args(Args{"most": max(limit, 0)}))
-	return keys, s.on.Run(ctx, b)
+	}, "parked_keys", sub.args(Args{"most": max(limit, 0)})))
 }
 
 // Replay implements driver.Operator: messages that are noted as settled are delivered again.
 func (s *Outboxes) Replay(ctx context.Context, r admin.Replay) (n int64, err error) {
 	err = s.onSubscription(ctx, r.Outbox, r.Subscription, func(tx Tx, sub *subscription) error {
-		b := &Batch{}
-		b.Counted(&n, "replay", sub.args(Args{"from_seq": r.FromSeq, "to_seq": r.ToSeq, "from": orNull(r.From), "to": orNull(r.To)}))
+		b := new(Batch).Counted(&n, "replay", sub.args(Args{"from_seq": r.FromSeq, "to_seq": r.ToSeq, "from": orNull(r.From), "to": orNull(r.To)}))
 		return tx.Finish(ctx, b)
 	})
 	return n, err
@@ -152,8 +147,7 @@ var errEnough = errors.New("there is no room for more")
 // deadLetters are those chosen, and where they are.
 func (s *Outboxes) deadLetters(ctx context.Context, on Runner, sub *subscription, q admin.DeadLetterQuery) (found []admin.DeadLetter, at messages, err error) {
 	bytes := 0
-	b := &Batch{}
-	b.Rows(func(scan Scan) error {
+	if err = on.Run(ctx, new(Batch).Rows(func(scan Scan) error {
 		var r Row
 		var attempts int
 		var since *time.Time
@@ -176,8 +170,7 @@ func (s *Outboxes) deadLetters(ctx context.Context, on Runner, sub *subscription
 			return errEnough
 		}
 		return err
-	}, "dead", sub.choose(q))
-	if err = on.Run(ctx, b); errors.Is(err, errEnough) {
+	}, "dead", sub.choose(q))); errors.Is(err, errEnough) {
 		err = nil
 	}
 	return found, at, err

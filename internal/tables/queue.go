@@ -100,8 +100,7 @@ func (s *Queues) CreateQueue(ctx context.Context, name string, order penstock.Qu
 			return err
 		}
 		q := &QueueRow{Name: name, Table: s.on.JobsTable(name), Seen: NewSeen(order == penstock.LIFO)}
-		b := &Batch{}
-		b.Do("patient", nil)
+		b := new(Batch).Do("patient", nil)
 		b.Do("insert into {schema}.queues (name, lifo) values ({name}, {lifo})", Args{"name": name, "lifo": q.LIFO()})
 		b.Row(new(bool), "select id from {schema}.queues where name = {name}", Args{"name": name}, &q.ID)
 		if err := tx.Run(ctx, b); err != nil {
@@ -116,16 +115,14 @@ func (s *Queues) DropQueue(ctx context.Context, name string) error {
 	err := s.on.Within(ctx, func(tx Tx) error {
 		q := &QueueRow{Name: name, Table: s.on.JobsTable(name), Seen: NewSeen(false)}
 		there := false
-		b := &Batch{}
-		b.Row(&there, "select id from {schema}.queues where name = {name} for update", Args{"name": name}, &q.ID)
+		b := new(Batch).Row(&there, "select id from {schema}.queues where name = {name} for update", Args{"name": name}, &q.ID)
 		if err := tx.Run(ctx, b); err != nil {
 			return err
 		}
 		if !there {
 			return NoQueue(name)
 		}
-		b = &Batch{}
-		b.Do("patient", nil)
+		b = new(Batch).Do("patient", nil)
 		holdTurns(b, name)
 		for _, table := range s.on.PerQueue() {
 			b.Do("delete from {schema}."+table+" where queue_id = {queue}", q.Args(nil))
@@ -167,8 +164,7 @@ func (s *Queues) SetQueue(ctx context.Context, name string, set penstock.QueueSe
 // lockQueue locks the row of a queue.
 func lockQueue(ctx context.Context, tx Tx, name string) (*QueueRow, error) {
 	row, there := &QueueRow{Name: name, Seen: NewSeen(false)}, false
-	b := &Batch{}
-	b.Row(&there, "select id from {schema}.queues where name = {name} for update", Args{"name": name}, &row.ID)
+	b := new(Batch).Row(&there, "select id from {schema}.queues where name = {name} for update", Args{"name": name}, &row.ID)
 	if err := tx.Run(ctx, b); err != nil {
 		return nil, err
 	}
@@ -194,8 +190,7 @@ func (s *Queues) find(ctx context.Context, name string) (*QueueRow, error) {
 	}
 	q := &QueueRow{Name: name, Table: s.on.JobsTable(name)}
 	var there, lifo bool
-	b := &Batch{}
-	b.Row(&there, "select id, lifo from {schema}.queues where name = {name}", Args{"name": name}, &q.ID, &lifo)
+	b := new(Batch).Row(&there, "select id, lifo from {schema}.queues where name = {name}", Args{"name": name}, &q.ID, &lifo)
 	if err := s.on.Run(ctx, b); err != nil {
 		return nil, err
 	}

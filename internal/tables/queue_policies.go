@@ -85,8 +85,7 @@ func (s *Queues) changePolicy(ctx context.Context, tx Tx, row *QueueRow, whole b
 		return err
 	}
 	change(&p)
-	b = &Batch{}
-	b.Do("delete from {schema}.group_policies where queue_id = {queue} and whole = {whole} and group_key = {group}", these)
+	b = new(Batch).Do("delete from {schema}.group_policies where queue_id = {queue} and whole = {whole} and group_key = {group}", these)
 	if p.set || p.held > p.now {
 		b.Do(`insert into {schema}.group_policies (queue_id, whole, group_key, policy, max_running, weight, pace, slack, per, held_until, reason)
 			values ({queue}, {whole}, {group}, {policy}, {running}, {weight}, {pace}, {slack}, {per}, {held}, {reason})`, p.args(row))
@@ -147,8 +146,7 @@ func (s *Queues) GroupPolicies(ctx context.Context, queue, after string, most in
 		return nil, err
 	}
 	row, there := &QueueRow{Name: queue, Seen: NewSeen(false)}, false
-	b := &Batch{}
-	b.Row(&there, "select id from {schema}.queues where name = {name}", Args{"name": queue}, &row.ID)
+	b := new(Batch).Row(&there, "select id from {schema}.queues where name = {name}", Args{"name": queue}, &row.ID)
 	if err := s.on.Run(ctx, b); err != nil {
 		return nil, err
 	}
@@ -191,8 +189,7 @@ func (s *Queues) limits(ctx context.Context, row *QueueRow, groups []admin.Group
 	if err := s.on.Run(ctx, b); err != nil || len(rows) == 0 {
 		return err
 	}
-	b = &Batch{}
-	b.Rows(func(scan Scan) error {
+	b = new(Batch).Rows(func(scan Scan) error {
 		var group string
 		var next int64
 		err := scan(&group, &next)
@@ -282,8 +279,7 @@ func (s *Queues) forgetPolicies(ctx context.Context, row *QueueRow) error {
 		return err
 	}
 	return s.on.Within(ctx, func(tx Tx) error {
-		b := &Batch{}
-		b.Rows(func(Scan) error { return nil }, "select id from {schema}.queues where id = {queue} for update", row.Args(nil))
+		b := new(Batch).Rows(func(Scan) error { return nil }, "select id from {schema}.queues where id = {queue} for update", row.Args(nil))
 		holdTurns(b, row.Name)
 		forgetHolds(b, row)
 		return tx.Finish(ctx, b)

@@ -111,8 +111,7 @@ func (s *Queues) Schedules(ctx context.Context, name string) ([]penstock.Schedul
 }
 
 func (s *Queues) readSchedules(ctx context.Context, on Runner, q *QueueRow, which string, args Args) (all []penstock.Schedule, err error) {
-	b := &Batch{}
-	b.Rows(func(scan Scan) error {
+	return all, on.Run(ctx, new(Batch).Rows(func(scan Scan) error {
 		sch := penstock.Schedule{Queue: q.Name}
 		var job []byte
 		if err := scan(&sch.Name, &sch.Cron, &sch.Next, &job, &sch.Paused, &sch.SkipOverlap, &sch.LastJob); err != nil {
@@ -123,8 +122,7 @@ func (s *Queues) readSchedules(ctx context.Context, on Runner, q *QueueRow, whic
 		sch.Job.ReadHeaders()
 		all = append(all, sch)
 		return err
-	}, "select name, cron, next, job, paused, skip_overlap, last_job from {schema}.schedules where queue_id = {queue} "+which, q.Args(args))
-	return all, on.Run(ctx, b)
+	}, "select name, cron, next, job, paused, skip_overlap, last_job from {schema}.schedules where queue_id = {queue} "+which, q.Args(args)))
 }
 
 // runSchedules enqueues the periodic jobs that are due, one of each, and says when they are next. The rows are locked: of
@@ -162,8 +160,7 @@ func (q Queue) overlaps(ctx context.Context, tx Tx, row *QueueRow, sch *penstock
 	if !sch.SkipOverlap || sch.LastJob == 0 {
 		return false, nil
 	}
-	b := &Batch{}
-	b.Rows(func(Scan) error { there = true; return nil }, "job_there", row.Args(Args{"job": sch.LastJob}))
+	b := new(Batch).Rows(func(Scan) error { there = true; return nil }, "job_there", row.Args(Args{"job": sch.LastJob}))
 	return there, tx.Run(ctx, b)
 }
 

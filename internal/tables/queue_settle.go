@@ -129,8 +129,7 @@ func (q Queue) settle(ctx context.Context, statement string, args Args, judge fu
 func (q Queue) end(ctx context.Context, tx Tx, row *QueueRow, statement string, args Args, judge func(j *Tried), unsure []int64) (held []int64, err error) {
 	var seqs []int64
 	var jobs []*Tried
-	b := &Batch{}
-	b.Rows(func(scan Scan) error {
+	if err := tx.Run(ctx, new(Batch).Rows(func(scan Scan) error {
 		j := &Tried{}
 		var since *time.Time
 		var failures []byte
@@ -141,12 +140,11 @@ func (q Queue) end(ctx context.Context, tx Tx, row *QueueRow, statement string, 
 		jobs, seqs = append(jobs, j), append(seqs, j.Seq)
 		j.History.Parse(failures)
 		return nil
-	}, statement, row.Args(args))
-	if err := tx.Run(ctx, b); err != nil {
+	}, statement, row.Args(args))); err != nil {
 		return nil, err
 	}
 	if len(jobs) == 0 {
-		b = &Batch{}
+		b := &Batch{}
 		happened := ended(b, unsure)
 		err := tx.Run(ctx, b)
 		return slices.Sorted(maps.Keys(happened)), err
@@ -155,7 +153,7 @@ func (q Queue) end(ctx context.Context, tx Tx, row *QueueRow, statement string, 
 		judge(j)
 		held = append(held, j.Lease)
 	}
-	b = &Batch{}
+	b := &Batch{}
 	these := row.Args(Args{"leases": held, "seqs": seqs})
 	if statement == "read_expired" {
 		b.Do("give_up", these)
@@ -244,8 +242,7 @@ func (q Queue) Maintain(ctx context.Context) error {
 	var now time.Time
 	since := row.over.Since(q.on.Looks().Sweep)
 	these := row.Args(Args{"by": time.Now().UTC(), "since": since.UTC()})
-	b := &Batch{}
-	b.Row(&there, "housekeeping", these, &now, &expired, &scheduled, &forgettable, &policies)
+	b := new(Batch).Row(&there, "housekeeping", these, &now, &expired, &scheduled, &forgettable, &policies)
 	q.attempts.sweep(b)
 	if err := q.on.Run(ctx, b); err != nil {
 		return err

@@ -50,8 +50,7 @@ func (s *Queues) queueStatus(ctx context.Context, name string, most int) (admin.
 	var attempts, running int
 	var window time.Duration
 	var whole string
-	b := &Batch{}
-	b.Row(&there, `select q.id, q.lifo, q.paused, q.max_attempts, q.max_running, q.dedup_window, coalesce((select p.policy from {schema}.group_policies p where p.queue_id = q.id and p.whole), '')
+	b := new(Batch).Row(&there, `select q.id, q.lifo, q.paused, q.max_attempts, q.max_running, q.dedup_window, coalesce((select p.policy from {schema}.group_policies p where p.queue_id = q.id and p.whole), '')
 		from {schema}.queues q where q.name = {name}`, Args{"name": name}, &q.ID, &lifo, &paused, &attempts, &running, &window, &whole)
 	if err := s.on.Run(ctx, b); err != nil {
 		return st, err
@@ -118,8 +117,7 @@ func (s *Queues) groups(ctx context.Context, q *QueueRow, after string, most int
 	if most <= 0 {
 		most = math.MaxInt64
 	}
-	b := &Batch{}
-	b.Rows(func(scan Scan) error {
+	return all, s.orNoQueue(s.on.Run(ctx, new(Batch).Rows(func(scan Scan) error {
 		var g admin.GroupStatus
 		var oldest *time.Time
 		var now time.Time
@@ -129,6 +127,5 @@ func (s *Queues) groups(ctx context.Context, q *QueueRow, after string, most int
 		}
 		all = append(all, g)
 		return err
-	}, "queue_groups", q.Args(Args{"all": after == "", "after": after, "most": most, "scan": scan}))
-	return all, s.orNoQueue(s.on.Run(ctx, b), q.Name)
+	}, "queue_groups", q.Args(Args{"all": after == "", "after": after, "most": most, "scan": scan}))), q.Name)
 }

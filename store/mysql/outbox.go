@@ -24,8 +24,7 @@ func (s onTables) NewTable(ctx context.Context, tx tables.Tx, kind, name string)
 		return &penstock.FieldError{Field: kind, Problem: fmt.Sprintf("%q would have a table whose name has %d characters, of which MySQL takes 64", name, n), Hint: "use letters, digits and underscores"}
 	}
 	var folds bool
-	b := &tables.Batch{}
-	b.Row(new(bool), "select @@lower_case_table_names <> 0", nil, &folds)
+	b := new(tables.Batch).Row(new(bool), "select @@lower_case_table_names <> 0", nil, &folds)
 	if err := cmp.Or(tables.Free(ctx, tx, kind, name), tx.Run(ctx, b)); err != nil || !folds || name == strings.ToLower(name) {
 		return err
 	}

@@ -34,15 +34,12 @@ func (s onTables) MakeJobs(ctx context.Context, tx tables.Tx, q *queueRow) error
 			return err
 		}
 	}
-	b := &tables.Batch{}
-	b.Do("make_turns", q.Args(nil))
-	return tx.Run(ctx, b)
+	return tx.Run(ctx, new(tables.Batch).Do("make_turns", q.Args(nil)))
 }
 
 // DropJobs implements tables.QueueDB.
 func (s onTables) DropJobs(ctx context.Context, tx tables.Tx, q *queueRow) error {
-	b := &tables.Batch{}
-	b.Do("delete from {schema}.turns where inbox_id = -{queue}::bigint", q.Args(nil))
+	b := new(tables.Batch).Do("delete from {schema}.turns where inbox_id = -{queue}::bigint", q.Args(nil))
 	if err := tx.Run(ctx, b); err != nil {
 		return err
 	}

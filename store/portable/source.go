@@ -52,16 +52,14 @@ func (s *Store) Subscribe(ctx context.Context, req driver.Subscribe) (driver.Sou
 // alone takes the lease, unless others share the subscription.
 func (s *source) alone(ctx context.Context, tx tables.Tx) error {
 	held, shared := penstock.HeldError{Subscription: s.Req.Subscription}, false
-	b := &tables.Batch{}
-	b.Row(&shared, "select holder, lease_until from {schema}.members where subscription_id = {sub} and lease_until > {clock} order by lease_until desc limit 1", s.Args(nil), &held.Holder, &held.Until)
+	b := new(tables.Batch).Row(&shared, "select holder, lease_until from {schema}.members where subscription_id = {sub} and lease_until > {clock} order by lease_until desc limit 1", s.Args(nil), &held.Holder, &held.Until)
 	if err := tx.Run(ctx, b); err != nil {
 		return err
 	}
 	if shared {
 		return &held
 	}
-	b = &tables.Batch{}
-	b.Do("delete from {schema}.members where subscription_id = {sub}", s.Args(nil))
+	b = new(tables.Batch).Do("delete from {schema}.members where subscription_id = {sub}", s.Args(nil))
 	if err := tx.Run(ctx, b); err != nil {
 		return err
 	}

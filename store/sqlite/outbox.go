@@ -99,8 +99,7 @@ func (s *Store) Replay(ctx context.Context, r admin.Replay) (n int64, err error)
 	box, err := tables.FindOutbox(ctx, db, db, r.Outbox, "")
 	for ends := err != nil; !ends; {
 		var last, settled int64
-		b := &tables.Batch{}
-		b.Row(new(bool), "replayed", box.Args(tables.Args{"name": r.Subscription, "from_seq": r.FromSeq, "most": replayed}), &last, &settled)
+		b := new(tables.Batch).Row(new(bool), "replayed", box.Args(tables.Args{"name": r.Subscription, "from_seq": r.FromSeq, "most": replayed}), &last, &settled)
 		if err := db.Run(ctx, b); err != nil {
 			return n, err
 		}
@@ -135,14 +134,12 @@ func (s *Store) DeadLetterCauses(ctx context.Context, q admin.DeadLetterQuery) (
 
 // causes reads how many dead letters have each error.
 func (s onTables) causes(ctx context.Context, into *[]admin.DeadCause, statement string, args tables.Args) error {
-	b := &tables.Batch{}
-	b.Rows(func(scan tables.Scan) error {
+	return s.Run(ctx, new(tables.Batch).Rows(func(scan tables.Scan) error {
 		var c admin.DeadCause
 		err := scan(&c.Error, &c.Letters, &c.First, &c.Last)
 		*into = append(*into, c)
 		return err
-	}, statement, args)
-	return s.Run(ctx, b)
+	}, statement, args))
 }
 
 // DeadNumbers returns up to most seqs of a subscription's dead letters, in order, those after the given one. Without a subscription it
@@ -160,8 +157,7 @@ func (s *Store) DeadNumbers(ctx context.Context, in, subscription string, after 
 	} else if args, err = tables.DeadLetterArgs(ctx, s.outboxes, admin.DeadLetterQuery{Outbox: in, Subscription: subscription}); err != nil {
 		return nil, err
 	}
-	b := &tables.Batch{}
-	b.Rows(tables.All(&found), text, args.With(tables.Args{"after": after, "most": most}))
+	b := new(tables.Batch).Rows(tables.All(&found), text, args.With(tables.Args{"after": after, "most": most}))
 	err = onTables{s}.Run(ctx, b)
 	return found, err
 }

@@ -26,8 +26,7 @@ func (s *Store) Maintain(ctx context.Context, name string) error {
 	since := s.ledgerOf(name).reclaimed.Since(sweep)
 	after := max(since.UnixMicro(), 0)
 	var low int64
-	b := &tables.Batch{}
-	b.Row(new(bool), "select coalesce(min(position), 0) from {schema}.subscriptions where outbox_id = {outbox}", box.Args(nil), &low)
+	b := new(tables.Batch).Row(new(bool), "select coalesce(min(position), 0) from {schema}.subscriptions where outbox_id = {outbox}", box.Args(nil), &low)
 	if err := db.Run(ctx, b); err != nil {
 		return err
 	}
@@ -50,8 +49,7 @@ func (s *Store) Maintain(ctx context.Context, name string) error {
 
 // reclaimable finds the next message that no subscription needs, up to low, or returns 0.
 func (s *Store) reclaimable(ctx context.Context, box *tables.Outbox, after, low int64) (first int64, err error) {
-	b := &tables.Batch{}
-	b.Row(new(bool), "reclaimable", box.Args(tables.Args{"after": after, "last": low}), &first)
+	b := new(tables.Batch).Row(new(bool), "reclaimable", box.Args(tables.Args{"after": after, "last": low}), &first)
 	err = onTables{s}.Run(ctx, b)
 	return first, err
 }
@@ -75,8 +73,7 @@ func (s *Store) reclaim(ctx context.Context, box *tables.Outbox, after, low int6
 		var took time.Duration
 		if err := (onTables{s}).Within(ctx, func(tx tables.Tx) error {
 			began := time.Now()
-			b := &tables.Batch{}
-			b.Do("reclaim", box.Args(tables.Args{"after": first - 1, "last": last, "age": int64(box.Retention.Age), "bytes": box.Retention.Bytes}))
+			b := new(tables.Batch).Do("reclaim", box.Args(tables.Args{"after": first - 1, "last": last, "age": int64(box.Retention.Age), "bytes": box.Retention.Bytes}))
 			err := tx.Run(ctx, b)
 			took = time.Since(began)
 			return err
@@ -101,8 +98,7 @@ const mostGone = 1000
 func (s *Store) forgetGone(ctx context.Context, box *tables.Outbox) error {
 	read := func(on tables.Runner) (map[int64]*tables.Writes, error) {
 		of := map[int64]*tables.Writes{}
-		b := &tables.Batch{}
-		b.Rows(func(scan tables.Scan) error {
+		return of, on.Run(ctx, new(tables.Batch).Rows(func(scan tables.Scan) error {
 			var sub, seq int64
 			var key, hold *string
 			if err := scan(&sub, &seq, &key, &hold); err != nil {
@@ -120,8 +116,7 @@ func (s *Store) forgetGone(ctx context.Context, box *tables.Outbox) error {
 				w.Released = append(w.Released, *hold)
 			}
 			return nil
-		}, "gone", box.Args(tables.Args{"most": mostGone}))
-		return of, on.Run(ctx, b)
+		}, "gone", box.Args(tables.Args{"most": mostGone})))
 	}
 	for {
 		if found, err := read(onTables{s}); err != nil || len(found) == 0 {

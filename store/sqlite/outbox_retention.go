@@ -96,8 +96,7 @@ func (l *ledger) beyond(ctx context.Context, on tables.Runner, box *tables.Outbo
 // measure adds messages that were settled meanwhile.
 func (l *ledger) measure(ctx context.Context, on tables.Runner, box *tables.Outbox, after, low int64) error {
 	l.upTo = after
-	b := &tables.Batch{}
-	b.Rows(func(scan tables.Scan) error {
+	b := new(tables.Batch).Rows(func(scan tables.Scan) error {
 		var size int64
 		if err := scan(&l.upTo, &size); err != nil {
 			return err

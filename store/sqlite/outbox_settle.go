@@ -23,8 +23,7 @@ func (s *source) write(ctx context.Context, tx onTx, parts []*tables.Part) error
 	}
 	at := s.Cursor(parts)
 	var moved int64
-	b := &tables.Batch{}
-	b.Counted(&moved, "settle", s.Args(tables.Args{"position": at.Position, "ahead": at.Ahead, "attempt": s.Attempt, "n": w.Settled}))
+	b := new(tables.Batch).Counted(&moved, "settle", s.Args(tables.Args{"position": at.Position, "ahead": at.Ahead, "attempt": s.Attempt, "n": w.Settled}))
 	if err := tx.Run(ctx, b); err != nil {
 		return err
 	}
@@ -63,8 +62,7 @@ func change(b *tables.Batch, of tables.Args, w *tables.Writes) {
 // settled: the row of the subscription is another reader's, or this call has moved it already.
 func (s *source) settled(ctx context.Context, tx onTx) error {
 	mine := false
-	b := &tables.Batch{}
-	b.Row(new(bool), "select epoch = {epoch} and holder = {holder} from {schema}.subscriptions where id = {sub}", s.Args(nil), &mine)
+	b := new(tables.Batch).Row(new(bool), "select epoch = {epoch} and holder = {holder} from {schema}.subscriptions where id = {sub}", s.Args(nil), &mine)
 	if err := tx.Run(ctx, b); err != nil || mine {
 		return err
 	}
@@ -82,14 +80,12 @@ func (s *source) judge(ctx context.Context, tx onTx, parts []*tables.Part) (*tab
 		}
 	}
 	if len(seqs) > 0 {
-		b := &tables.Batch{}
-		b.Rows(func(scan tables.Scan) error {
+		if err := tx.Run(ctx, new(tables.Batch).Rows(func(scan tables.Scan) error {
 			e := &tables.Entry{}
 			err := e.Before(scan)
 			before[e.Seq] = e
 			return err
-		}, "read_entries", s.Args(tables.Args{"seqs": seqs}))
-		if err := tx.Run(ctx, b); err != nil {
+		}, "read_entries", s.Args(tables.Args{"seqs": seqs}))); err != nil {
 			return nil, err
 		}
 	}

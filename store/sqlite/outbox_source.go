@@ -42,8 +42,7 @@ func (s *Store) Subscribe(ctx context.Context, req driver.Subscribe) (driver.Sou
 func (s *source) take(ctx context.Context, tx tables.Tx) error {
 	var at tables.Cursor
 	var ahead string
-	b := &tables.Batch{}
-	b.Do("take_lease", s.Args(tables.Args{"length": s.Req.Lease.Microseconds()}))
+	b := new(tables.Batch).Do("take_lease", s.Args(tables.Args{"length": s.Req.Lease.Microseconds()}))
 	b.Row(new(bool), "select epoch, position, ahead from {schema}.subscriptions where id = {sub}", s.Args(nil), &s.Epoch, &at.Position, &ahead)
 	if err := tx.Run(ctx, b); err != nil {
 		return err
@@ -86,8 +85,7 @@ func (s *source) readPage(ctx context.Context, on onTx, p *tables.Page) error {
 	if s.ID != 0 {
 		there, mine, behind := false, int64(0), false
 		since := s.Due(sweep)
-		b := &tables.Batch{}
-		b.Row(&there, "state", s.Args(tables.Args{"since": since.UTC()}), &mine, &behind, &s.Has[tables.FromPark], &s.Has[tables.FromReplay])
+		b := new(tables.Batch).Row(&there, "state", s.Args(tables.Args{"since": since.UTC()}), &mine, &behind, &s.Has[tables.FromPark], &s.Has[tables.FromReplay])
 		if err := on.Run(ctx, b); err != nil {
 			return err
 		}
@@ -146,15 +144,13 @@ func rows(ctx context.Context, on onTx, p *tables.Page, text string, args tables
 		}
 		return scan(dest[1:]...)
 	}
-	b := &tables.Batch{}
-	b.Rows(func(s tables.Scan) error {
+	if err := on.Run(ctx, new(tables.Batch).Rows(func(s tables.Scan) error {
 		scan = s
 		if err := row(message); err != nil || !p.Full() {
 			return err
 		}
 		return errFull
-	}, text, args)
-	if err := on.Run(ctx, b); err != errFull {
+	}, text, args)); err != errFull {
 		return err
 	}
 	return nil

@@ -168,13 +168,11 @@ const mostWoken = 500
 // Wake implements tables.Waker.
 func (s onTables) Wake(ctx context.Context, tx tables.Tx, q *tables.QueueRow) (more bool, err error) {
 	var seqs []int64
-	b := &tables.Batch{}
-	b.Rows(tables.All(&seqs), "due_jobs", q.Args(tables.Args{"most": mostWoken}))
+	b := new(tables.Batch).Rows(tables.All(&seqs), "due_jobs", q.Args(tables.Args{"most": mostWoken}))
 	if err := tx.Run(ctx, b); err != nil || len(seqs) == 0 {
 		return false, err
 	}
-	b = &tables.Batch{}
-	b.Do("delete from {schema}.scheduled where queue_id = {queue} and {seq in seqs}", q.Args(tables.Args{"seqs": seqs}))
+	b = new(tables.Batch).Do("delete from {schema}.scheduled where queue_id = {queue} and {seq in seqs}", q.Args(tables.Args{"seqs": seqs}))
 	wake(b, q, seqs)
 	return len(seqs) == mostWoken, tx.Run(ctx, b)
 }

@@ -70,8 +70,7 @@ func (s onTables) Round(ctx context.Context, row *tables.QueueRow, c driver.Clai
 		for i := range r.Page {
 			leases[i] = r.Page[i].Job.Lease
 		}
-		b := &tables.Batch{}
-		b.Do("note_starts", row.Args(tables.Args{"group": c.Group, "leases": leases}))
+		b := new(tables.Batch).Do("note_starts", row.Args(tables.Args{"group": c.Group, "leases": leases}))
 		return tx.Run(ctx, b)
 	})
 }
@@ -81,8 +80,7 @@ func claim(ctx context.Context, tx onTx, row *tables.QueueRow, c driver.Claim, r
 	var leases [][2]int64    // seq and attempt of each
 	var keys [][3]any        // seq, key and id of those with a key
 	var priority, rank int64 // where the last one stood
-	b := &tables.Batch{}
-	b.Rows(func(scan tables.Scan) error {
+	if err := tx.Run(ctx, new(tables.Batch).Rows(func(scan tables.Scan) error {
 		j := penstock.Job{Group: c.Group}
 		var seq, createdAt int64
 		var head, past string
@@ -96,12 +94,10 @@ func claim(ctx context.Context, tx onTx, row *tables.QueueRow, c driver.Claim, r
 			keys = append(keys, [3]any{seq, j.Key, j.ID})
 		}
 		return nil
-	}, "claim", row.Args(tables.Args{"group": c.Group, "room": room}))
-	if err := tx.Run(ctx, b); err != nil || len(page) == 0 {
+	}, "claim", row.Args(tables.Args{"group": c.Group, "room": room}))); err != nil || len(page) == 0 {
 		return nil, err
 	}
-	b = &tables.Batch{}
-	b.Do("take_ready", row.Args(tables.Args{"group": c.Group, "priority": priority, "rank": rank}))
+	b := new(tables.Batch).Do("take_ready", row.Args(tables.Args{"group": c.Group, "priority": priority, "rank": rank}))
 	if err := tx.Run(ctx, b); err != nil {
 		return nil, err
 	}

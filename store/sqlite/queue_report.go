@@ -36,8 +36,7 @@ func (q *Queue) report(ctx context.Context, tx tables.Runner, lease int64, repor
 	var held bool
 	var seq int64
 	var before string
-	b := &tables.Batch{}
-	b.Row(&held, "held_report", row.Args(tables.Args{"lease": lease}), &seq, &before)
+	b := new(tables.Batch).Row(&held, "held_report", row.Args(tables.Args{"lease": lease}), &seq, &before)
 	if err := tx.Run(ctx, b); err != nil {
 		return err
 	}
@@ -48,7 +47,5 @@ func (q *Queue) report(ctx context.Context, tx tables.Runner, lease int64, repor
 	if err != nil {
 		return err
 	}
-	b = &tables.Batch{}
-	b.Do("report", row.Args(tables.Args{"seq": seq, "report": string(made)}))
-	return tx.Run(ctx, b)
+	return tx.Run(ctx, new(tables.Batch).Do("report", row.Args(tables.Args{"seq": seq, "report": string(made)})))
 }
