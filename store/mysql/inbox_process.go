@@ -32,37 +32,24 @@ func (i *Inbox) Process(ctx context.Context, db Begin, m penstock.Message, wait 
 // or in several. It returns how many messages it has processed. A key whose handler fails does not stop the others. It is
 // skipped until the next call, and its error is joined to those of other keys, up to 64.
 func (i *Inbox) ProcessDue(ctx context.Context, db Begin, h ReceivedHandler) (int, error) {
-	return due.Process(func(passingOver []string) (n int, key *string, err error) {
-		n, err = i.process(ctx, db, h, func(tx *sql.Tx) ([]penstock.Released, error) {
-			released, err := i.box.Due(ctx, callers{tx, i.store}, 1, passingOver...)
-			if len(released) > 0 {
-				key = &released[0].Key
-			}
-			return released, err
+	return due.Process(func(passingOver []string) ([]penstock.Released, error) {
+		return i.process(ctx, db, h, func(tx *sql.Tx) ([]penstock.Released, error) {
+			return i.box.Due(ctx, callers{tx, i.store}, 1, passingOver...)
 		})
-		return n, key, err
 	})
 }
 
-func (i *Inbox) process(ctx context.Context, db Begin, h ReceivedHandler, receive func(*sql.Tx) ([]penstock.Released, error)) (int, error) {
+func (i *Inbox) process(ctx context.Context, db Begin, h ReceivedHandler, receive func(*sql.Tx) ([]penstock.Released, error)) ([]penstock.Released, error) {
 	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
-		return 0, i.store.explain(err)
+		return nil, i.store.explain(err)
 	}
-	defer func() { _ = tx.Rollback() }()
-	released, err := receive(tx)
-	if err != nil {
-		return 0, err
+	defer func() { _ = tx.Rollback() }() // also of a panic; nothing after Commit
+	all, err := due.Each(ctx, tx, receive, h)
+	if err == nil {
+		err = i.store.explain(tx.Commit())
 	}
-	for _, m := range released {
-		if err := h(ctx, tx, m); err != nil {
-			return 0, err
-		}
-	}
-	if err := tx.Commit(); err != nil {
-		return 0, i.store.explain(err)
-	}
-	return len(released), nil
+	return all, err
 }
 
 // PublishOnce implements driver.OncePublisher.

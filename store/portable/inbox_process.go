@@ -32,36 +32,19 @@ func (i *Inbox) Process(ctx context.Context, db Begin, m penstock.Message, wait 
 // or in several. It returns how many messages it has processed. A key whose handler fails does not stop the others. It is
 // skipped until the next call, and its error is joined to those of other keys, up to 64.
 func (i *Inbox) ProcessDue(ctx context.Context, db Begin, h ReceivedHandler) (int, error) {
-	return due.Process(func(passingOver []string) (n int, key *string, err error) {
-		n, err = process(ctx, db, h, func(tx pgx.Tx) ([]penstock.Released, error) {
-			released, err := i.box.Due(ctx, callers{tx, i.store}, 1, passingOver...)
-			if len(released) > 0 {
-				key = &released[0].Key
-			}
-			return released, err
+	return due.Process(func(passingOver []string) ([]penstock.Released, error) {
+		return process(ctx, db, h, func(tx pgx.Tx) ([]penstock.Released, error) {
+			return i.box.Due(ctx, callers{tx, i.store}, 1, passingOver...)
 		})
-		return n, key, err
 	})
 }
 
-func process(ctx context.Context, db Begin, h ReceivedHandler, receive func(pgx.Tx) ([]penstock.Released, error)) (n int, err error) {
+func process(ctx context.Context, db Begin, h ReceivedHandler, receive func(pgx.Tx) ([]penstock.Released, error)) (all []penstock.Released, err error) {
 	err = pgx.BeginTxFunc(ctx, db, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		released, err := receive(tx)
-		if err != nil {
-			return err
-		}
-		for _, m := range released {
-			if err := h(ctx, tx, m); err != nil {
-				return err
-			}
-		}
-		n = len(released)
-		return nil
+		all, err = due.Each(ctx, tx, receive, h)
+		return err
 	})
-	if err != nil {
-		return 0, err
-	}
-	return n, nil
+	return all, err
 }
 
 // PublishOnce implements driver.OncePublisher.

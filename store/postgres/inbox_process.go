@@ -24,7 +24,7 @@ type PgxBegin interface {
 // before, or it is held back durably. After an error nothing has changed, so m must be
 // delivered again.
 func (i *Inbox) Process(ctx context.Context, db PgxBegin, m penstock.Message, wait time.Duration, h ReceivedHandler) error {
-	_, err := i.process(ctx, db, h, func(tx pgx.Tx) ([]penstock.Released, error) { return i.InOrder(ctx, tx, m, wait) })
+	_, err := process(ctx, db, h, func(tx pgx.Tx) ([]penstock.Released, error) { return i.InOrder(ctx, tx, m, wait) })
 	return err
 }
 
@@ -33,34 +33,17 @@ func (i *Inbox) Process(ctx context.Context, db PgxBegin, m penstock.Message, wa
 // has processed. A key whose handler fails does not stop the others. It is skipped until
 // the next call, and its error is joined to those of other keys, up to 64.
 func (i *Inbox) ProcessDue(ctx context.Context, db PgxBegin, h ReceivedHandler) (int, error) {
-	return due.Process(func(passingOver []string) (n int, key *string, err error) {
-		n, err = i.process(ctx, db, h, func(tx pgx.Tx) ([]penstock.Released, error) {
-			released, err := i.released(tx.Query(ctx, i.dueOf, i.consumer, 1, passingOver))
-			if len(released) > 0 {
-				key = &released[0].Key
-			}
-			return released, err
+	return due.Process(func(passingOver []string) ([]penstock.Released, error) {
+		return process(ctx, db, h, func(tx pgx.Tx) ([]penstock.Released, error) {
+			return i.released(tx.Query(ctx, i.dueOf, i.consumer, 1, passingOver))
 		})
-		return n, key, err
 	})
 }
 
-func (i *Inbox) process(ctx context.Context, db PgxBegin, h ReceivedHandler, receive func(pgx.Tx) ([]penstock.Released, error)) (n int, err error) {
+func process(ctx context.Context, db PgxBegin, h ReceivedHandler, receive func(pgx.Tx) ([]penstock.Released, error)) (all []penstock.Released, err error) {
 	err = pgx.BeginTxFunc(ctx, db, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		released, err := receive(tx)
-		if err != nil {
-			return err
-		}
-		for _, m := range released {
-			if err := h(ctx, tx, m); err != nil {
-				return err
-			}
-		}
-		n = len(released)
-		return nil
+		all, err = due.Each(ctx, tx, receive, h)
+		return err
 	})
-	if err != nil {
-		return 0, err
-	}
-	return n, nil
+	return all, err
 }

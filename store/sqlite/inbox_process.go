@@ -27,35 +27,22 @@ func (i *Inbox) Process(ctx context.Context, db *sql.DB, m penstock.Message, wai
 // handler fails does not stop the others. It is skipped until the next call, and its error
 // is joined to those of other keys, up to 64.
 func (i *Inbox) ProcessDue(ctx context.Context, db *sql.DB, h ReceivedHandler) (int, error) {
-	return due.Process(func(passingOver []string) (n int, key *string, err error) {
-		n, err = process(ctx, db, h, func(tx *sql.Tx) ([]penstock.Released, error) {
-			released, err := i.box.Due(ctx, onOurs(tx), 1, passingOver...)
-			if len(released) > 0 {
-				key = &released[0].Key
-			}
-			return released, err
+	return due.Process(func(passingOver []string) ([]penstock.Released, error) {
+		return process(ctx, db, h, func(tx *sql.Tx) ([]penstock.Released, error) {
+			return i.box.Due(ctx, onOurs(tx), 1, passingOver...)
 		})
-		return n, key, err
 	})
 }
 
-func process(ctx context.Context, db *sql.DB, h ReceivedHandler, receive func(*sql.Tx) ([]penstock.Released, error)) (int, error) {
+func process(ctx context.Context, db *sql.DB, h ReceivedHandler, receive func(*sql.Tx) ([]penstock.Released, error)) ([]penstock.Released, error) {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer func() { _ = tx.Rollback() }() // also of a panic; nothing after Commit
-	released, err := receive(tx)
-	if err != nil {
-		return 0, err
+	all, err := due.Each(ctx, tx, receive, h)
+	if err == nil {
+		err = tx.Commit()
 	}
-	for _, m := range released {
-		if err := h(ctx, tx, m); err != nil {
-			return 0, err
-		}
-	}
-	if err := tx.Commit(); err != nil {
-		return 0, err
-	}
-	return len(released), nil
+	return all, err
 }
