@@ -34,13 +34,11 @@ func Adopt(url string, opts Options, subscription string, c AdoptConfig) (*Adopt
 	return tables.NewAdopted(onTables{s}, subscription, c, s.Close)
 }
 
-// Source implements tables.AdoptDB.
 func (s onTables) Source(req driver.Subscribe) (tables.AdoptedSource, *tables.Reader) {
 	src := s.newSource(req)
 	return src, src.Reader
 }
 
-// LookAt implements tables.AdoptDB.
 func (s onTables) LookAt(ctx context.Context, names []string) (*tables.Relation, error) {
 	r := &tables.Relation{}
 	var schema any
@@ -104,7 +102,6 @@ func kindOf(typ string) adopted.Kind {
 	return adopted.Other
 }
 
-// Quote implements tables.AdoptDialect.
 func (s onTables) Quote(name string) string { return quoted(name) }
 
 // Literal implements tables.AdoptDialect. It is in hexadecimal, because a question mark would be an argument.
@@ -112,7 +109,6 @@ func (s onTables) Literal(text string) string {
 	return "_utf8mb4 x'" + hex.EncodeToString([]byte(text)) + "'"
 }
 
-// AsText implements tables.AdoptDialect.
 func (s onTables) AsText(c *tables.Column, value string) string {
 	switch c.Kind {
 	case adopted.Bytes:
@@ -123,7 +119,6 @@ func (s onTables) AsText(c *tables.Column, value string) string {
 	return "cast(" + value + " as char character set utf8mb4)"
 }
 
-// AsBytes implements tables.AdoptDialect.
 func (s onTables) AsBytes(c *tables.Column, value string) string {
 	switch {
 	case c == nil:
@@ -142,13 +137,9 @@ func (s onTables) AsTime(c *tables.Column, value string) string {
 	return value
 }
 
-// AnyTime implements tables.AdoptDialect.
-func (s onTables) AnyTime() string { return "timestamp'1970-01-01 00:00:00.000000'" }
-
-// FromTime implements tables.AdoptDialect.
+func (s onTables) AnyTime() string                               { return "timestamp'1970-01-01 00:00:00.000000'" }
 func (s onTables) FromTime(_ *tables.Column, time string) string { return time }
 
-// FromText implements tables.AdoptDialect.
 func (s onTables) FromText(c *tables.Column, text string) string {
 	switch {
 	case c.Kind == adopted.Number && strings.HasSuffix(c.Type, "unsigned"):
@@ -166,30 +157,21 @@ func (s onTables) FromText(c *tables.Column, text string) string {
 	return text
 }
 
-// AsMicros implements tables.AdoptDialect.
 func (s onTables) AsMicros(_ *tables.Column, value string) string {
 	return "cast(timestampdiff(microsecond, timestamp'1970-01-01 00:00:00', " + value + ") as char character set utf8mb4)"
 }
 
-// Concat implements tables.AdoptDialect.
 func (s onTables) Concat(parts []string) string { return "concat(" + strings.Join(parts, ", ") + ")" }
 
-// Texts implements tables.AdoptDialect.
 func (s onTables) Texts(parts []string) string {
 	return "json_array(" + strings.Join(parts, ", ") + ")"
 }
 
 // Kept implements tables.AdoptDialect. It keeps bytes, because a collation may take different texts for equal.
-func (s onTables) Kept(text string) string { return "cast(" + text + " as binary)" }
-
-// Target implements tables.AdoptDialect.
-func (s onTables) Target(name string) string { return "r." + quoted(name) }
-
-// Hint implements tables.AdoptDialect.
+func (s onTables) Kept(text string) string    { return "cast(" + text + " as binary)" }
+func (s onTables) Target(name string) string  { return "r." + quoted(name) }
 func (s onTables) Hint(i tables.Index) string { return " force index (" + quoted(i.Name) + ")" }
-
-// Now implements tables.AdoptDialect.
-func (s onTables) Now(*tables.Column) string { return "utc_timestamp(6)" }
+func (s onTables) Now(*tables.Column) string  { return "utc_timestamp(6)" }
 
 // Cut implements tables.AdoptDialect. A question mark replaces characters that the column's character set may not have, because a strict
 // server refuses them.
@@ -207,7 +189,6 @@ func (s onTables) Cut(c *tables.Column, text string) string {
 	return fmt.Sprintf("left(%s, %d)", text, c.Limit)
 }
 
-// AdoptedWords implements tables.AdoptDialect.
 func (s onTables) AdoptedWords(alone bool) map[string]tables.SQL {
 	words := map[string]tables.SQL{"beyond": "t.ord > {low}", "oldest": "t.written", "parked_since": "e.since", "entry": "e.row_id = t.row_id", "entries": "entries_row", "landed": "t.row_id not in ({rows_in_flight})",
 		"order_t": "t.ord, t.tie", "order_c": "c.ord, c.tie", "order_m": "m.ord, m.tie", "more_t": ", t.ord, t.tie, t.row_id", "more_c": ", c.ts, c.ord, c.tie, c.row_id"}

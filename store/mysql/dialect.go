@@ -121,7 +121,6 @@ func (t onTx) fill(ctx context.Context, all *tables.Batch) (*batch, error) {
 	return b, nil
 }
 
-// Run implements tables.Runner.
 func (t onTx) Run(ctx context.Context, all *tables.Batch) error {
 	b, err := t.fill(ctx, all)
 	if err != nil || b.text.Len() == 0 {
@@ -139,7 +138,8 @@ func (t onTx) Finish(ctx context.Context, all *tables.Batch) error {
 	return t.finish(ctx, b)
 }
 
-// onTables is a store for the parts that all dialects share.
+// onTables is a store for the parts that all dialects share: its methods are those of tables.OutboxDB, QueueDB, InboxDB
+// and AdoptDB.
 type onTables struct{ *Store }
 
 var (
@@ -148,7 +148,6 @@ var (
 	_ tables.InboxDB = onTables{}
 )
 
-// Run implements tables.Runner.
 func (s onTables) Run(ctx context.Context, all *tables.Batch) error {
 	if err := s.use(ctx); err != nil {
 		return err
@@ -160,7 +159,6 @@ func (s onTables) Run(ctx context.Context, all *tables.Batch) error {
 	return s.explain(s.ask(ctx, b))
 }
 
-// Send implements tables.DB.
 func (s onTables) Send(ctx context.Context, fill func(b *tables.Batch)) error {
 	return s.Within(ctx, func(t tables.Tx) error {
 		b := &tables.Batch{}
@@ -169,13 +167,9 @@ func (s onTables) Send(ctx context.Context, fill func(b *tables.Batch)) error {
 	})
 }
 
-// Within implements tables.DB.
 func (s onTables) Within(ctx context.Context, fn func(tx tables.Tx) error) error {
 	return s.tx(ctx, func(t *tx) error { return fn(onTx{t, s.Store}) })
 }
 
-// Ready implements tables.DB.
 func (s onTables) Ready(ctx context.Context) error { return s.use(ctx) }
-
-// Missing implements tables.DB.
-func (s onTables) Missing(err error) bool { return number(err) == noSuchTable }
+func (s onTables) Missing(err error) bool          { return number(err) == noSuchTable }

@@ -40,7 +40,6 @@ type callers struct {
 	store *Store
 }
 
-// Run implements tables.Runner.
 func (c callers) Run(ctx context.Context, b *tables.Batch) error {
 	for _, st := range *b {
 		if st.If != nil && !st.If() {
@@ -135,7 +134,6 @@ func (i *Inbox) Due(ctx context.Context, tx Tx, n int) ([]penstock.Released, err
 	return i.box.Due(ctx, callers{tx, i.store}, n)
 }
 
-// Turns implements tables.InboxDialect.
 func (s onTables) Turns() bool { return true }
 
 // Turn implements tables.InboxDialect. Each transaction that takes a turn counts it. If the count in its snapshot differs from that of the
@@ -152,7 +150,6 @@ func (s onTables) Turn(b *tables.Batch, box *tables.InboxRow, turn int) {
 	b.Do("update {schema}.turns set taken = taken + 1 where inbox_id = {inbox} and turn = {turn}", args)
 }
 
-// Stale implements tables.InboxDialect.
 func (s onTables) Stale() error {
 	return penstock.WithHint(errors.New("another transaction has received messages of the key since this one's snapshot was taken"),
 		"%s", hints[changed])
@@ -173,7 +170,6 @@ func (s onTables) See(b *tables.Batch, box *tables.InboxRow, ids []string, isNew
 	}
 }
 
-// Forget implements tables.InboxDialect.
 func (s onTables) Forget(b *tables.Batch, box *tables.InboxRow, table string, args tables.Args, forgot func(at time.Time)) {
 	var gone []string
 	column := "id"
@@ -196,10 +192,8 @@ func (s onTables) Forget(b *tables.Batch, box *tables.InboxRow, table string, ar
 	*b = append(*b, tables.Statement{Text: "delete from {table} where inbox_id = {inbox} and {" + column + " in gone}", Args: args.With(tables.Args{"gone": &gone}), If: func() bool { return len(gone) > 0 }})
 }
 
-// Duplicate implements tables.DB.
 func (s onTables) Duplicate(err error) bool { return number(err) == duplicate }
 
-// Explain implements tables.InboxDialect.
 func (s onTables) Explain(consumer string, err error) error {
 	if n := number(err); n == noSuchTable || n == noSuchDatabase {
 		return penstock.WithHint(fmt.Errorf("inbox of %q: %w: %w", consumer, penstock.ErrNotMigrated, err), "call Migrate, or run: penstock migrate")

@@ -31,7 +31,6 @@ func (s onTables) NewTable(ctx context.Context, tx tables.Tx, kind, name string)
 	return &penstock.FieldError{Field: kind, Problem: fmt.Sprintf("%q has capital letters, and this server takes names of tables in lower case", name), Hint: "use small letters"}
 }
 
-// MakeMessages implements tables.OutboxDB.
 func (s onTables) MakeMessages(ctx context.Context, tx tables.Tx, outbox string) error {
 	if err := s.DropMessages(ctx, tx, outbox); err != nil {
 		return err
@@ -43,12 +42,10 @@ func (s onTables) MakeMessages(ctx context.Context, tx tables.Tx, outbox string)
 	return s.define(ctx, s.sql("create_outbox", outbox, words{"buckets": s.opts.Buckets, "engine": engine, "unique": unique(tableName("outbox", outbox))}))
 }
 
-// DropMessages implements tables.OutboxDB.
 func (s onTables) DropMessages(ctx context.Context, _ tables.Tx, outbox string) error {
 	return s.define(ctx, s.sql("drop table if exists {table}", outbox, nil))
 }
 
-// Words implements tables.OutboxDB.
 func (s onTables) Words(outbox string) map[string]tables.SQL {
 	table := tables.SQL(tableOf(s.opts.Schema, outbox))
 	words := maps.Clone(messageWords)
@@ -62,7 +59,6 @@ var messageWords = map[string]tables.SQL{"beyond": "t.ts > {low}", "oldest": "t.
 	"same_p": "t.seq = p.seq", "same_e": "t.seq = e.seq", "same_d": "t.seq = d.seq and t.ts = d.ts",
 }
 
-// MessagesBytes implements tables.OutboxDB.
 func (s onTables) MessagesBytes(ctx context.Context, outbox string) (n int64, err error) {
 	b := &batch{}
 	b.read(func(rows *sql.Rows) error { return rows.Scan(&n) },
@@ -70,10 +66,7 @@ func (s onTables) MessagesBytes(ctx context.Context, outbox string) (n int64, er
 	return n, s.explain(s.ask(ctx, b))
 }
 
-// NewBuckets implements tables.OutboxDB.
-func (s onTables) NewBuckets() int { return s.opts.Buckets }
-
-// PerSubscription implements tables.OutboxDB.
+func (s onTables) NewBuckets() int           { return s.opts.Buckets }
 func (s onTables) PerSubscription() []string { return []string{"entries", "progress"} }
 
 func (s *Store) findOutbox(ctx context.Context, on tables.Runner, name, lock string) (tables.Outbox, error) {

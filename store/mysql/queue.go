@@ -22,7 +22,6 @@ func queueTable(schema, name string) string {
 	return quoted(schema) + "." + quoted(tableName("queue", name))
 }
 
-// JobsTable implements tables.QueueDB.
 func (s onTables) JobsTable(queue string) tables.SQL {
 	return tables.SQL(queueTable(s.opts.Schema, queue))
 }
@@ -40,7 +39,6 @@ func (s onTables) MakeJobs(ctx context.Context, _ tables.Tx, q *queueRow) error 
 	return s.define(ctx, s.sql(text, "", words{"engine": engine, "unique": unique(tableName("queue", q.Name))}))
 }
 
-// DropJobs implements tables.QueueDB.
 func (s onTables) DropJobs(ctx context.Context, _ tables.Tx, q *queueRow) error {
 	return s.define(ctx, "drop table if exists "+string(q.Table))
 }
@@ -55,17 +53,14 @@ func (s onTables) JobsBytes(ctx context.Context, queue string) (n int64, err err
 	return n, s.explain(s.ask(ctx, b))
 }
 
-// PerQueue implements tables.QueueDB.
 func (s onTables) PerQueue() []string {
 	return []string{"leases", "tries", "dead_jobs", "dedup", "schedules", "group_policies", "group_starts"}
 }
 
-// EnqueueIn implements tables.QueueDB.
 func (s onTables) EnqueueIn(ctx context.Context, tx tables.Tx, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
 	return s.Store.Queue(queue).write(ctx, tx.(onTx).Conn, jobs)
 }
 
-// Judge implements tables.QueueDB.
 func (s onTables) Judge(b *tables.Batch, q *queueRow, jobs []*tables.Tried) {
 	var dead []int64
 	for _, j := range jobs {

@@ -15,12 +15,10 @@ import (
 	"github.com/penstock/penstock/internal/tables"
 )
 
-// Looks implements tables.QueueDB.
 func (s onTables) Looks() tables.Options {
 	return tables.Options{Margin: s.opts.Margin, Sweep: s.opts.Sweep, LookAgain: s.opts.LookAgain, Ended: time.Second}
 }
 
-// Round implements tables.QueueDB.
 func (s onTables) Round(ctx context.Context, row *queueRow, c driver.Claim, r *tables.Round, lost []int64, first *tables.Batch) (leases []int64, err error) {
 	err = s.once(ctx, func(t *tx) error {
 		leases, err = s.round(ctx, t, row, c, r, lost, first)
@@ -29,7 +27,6 @@ func (s onTables) Round(ctx context.Context, row *queueRow, c driver.Claim, r *t
 	return leases, s.explain(s.migrated(ctx, err))
 }
 
-// LimitedGroups implements tables.QueueDB.
 func (s onTables) LimitedGroups(row *queueRow) tables.Args {
 	return tables.WithLimits(row, "coalesce(r.n, 0)", func(text string, with tables.Args) string {
 		text, _ = s.rendered(text, with)

@@ -245,7 +245,6 @@ func (d *deduped) note(ctx context.Context, tx session, jobs []penstock.NewJob, 
 	return nil
 }
 
-// Enqueue implements tables.QueueDB.
 func (s onTables) Enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) (made []penstock.Enqueued, err error) {
 	to := s.Store.Queue(queue)
 	err = s.explain(s.attempts.Once(ctx, s, &s.retries, tables.Noting{}, func(_ int64, first *tables.Batch) error {

@@ -12,7 +12,6 @@ import (
 	"github.com/penstock/penstock/internal/tables"
 )
 
-// Write implements tables.Reading.
 func (s *source) Write(ctx context.Context, parts []*tables.Part) error {
 	if tables.Plain(parts) {
 		return s.settlePlain(ctx, parts)

@@ -28,13 +28,10 @@ func (s *Store) newSource(req driver.Subscribe) *source {
 	return src
 }
 
-// DB implements tables.Reading.
 func (s *source) DB() tables.OutboxDB { return onTables{s.store} }
 
-// Explain implements tables.Reading.
 func (s *source) Explain(err error) error { return s.store.explain(err) }
 
-// Retries implements tables.Reading.
 func (s *source) Retries() *retry.Counter { return &s.store.retries }
 
 // Subscribe implements driver.Store.

@@ -31,13 +31,11 @@ func Adopt(ctx context.Context, url string, opts Options, subscription string, c
 	return tables.NewAdopted(onTables{s}, subscription, c, s.Close)
 }
 
-// Source implements tables.AdoptDB.
 func (s onTables) Source(req driver.Subscribe) (tables.AdoptedSource, *tables.Reader) {
 	src := s.newSource(req)
 	return src, src.Reader
 }
 
-// LookAt implements tables.AdoptDB.
 func (s onTables) LookAt(ctx context.Context, names []string) (*tables.Relation, error) {
 	r := &tables.Relation{}
 	name := pgx.Identifier(names).Sanitize()
@@ -71,13 +69,9 @@ func (s onTables) LookAt(ctx context.Context, names []string) (*tables.Relation,
 	return r, s.explain(err)
 }
 
-// Quote implements tables.AdoptDialect.
-func (s onTables) Quote(name string) string { return pgx.Identifier{name}.Sanitize() }
-
-// Literal implements tables.AdoptDialect.
+func (s onTables) Quote(name string) string   { return pgx.Identifier{name}.Sanitize() }
 func (s onTables) Literal(text string) string { return pg.Literal(text) }
 
-// AsText implements tables.AdoptDialect.
 func (s onTables) AsText(c *tables.Column, value string) string {
 	if c.Type == "timestamp with time zone" { // whatever the session's time zone
 		return "((" + value + " at time zone 'UTC')::text || '+00')"
@@ -85,7 +79,6 @@ func (s onTables) AsText(c *tables.Column, value string) string {
 	return value + "::text"
 }
 
-// AsBytes implements tables.AdoptDialect.
 func (s onTables) AsBytes(c *tables.Column, value string) string {
 	switch {
 	case c == nil:
@@ -96,7 +89,6 @@ func (s onTables) AsBytes(c *tables.Column, value string) string {
 	return "coalesce(convert_to(" + value + "::text, 'UTF8'), ''::bytea)"
 }
 
-// AsTime implements tables.AdoptDialect.
 func (s onTables) AsTime(c *tables.Column, value string) string {
 	switch {
 	case c == nil:
@@ -107,46 +99,29 @@ func (s onTables) AsTime(c *tables.Column, value string) string {
 	return value
 }
 
-// AnyTime implements tables.AdoptDialect.
-func (s onTables) AnyTime() string { return "timestamptz '1970-01-01 00:00:00+00'" }
-
-// FromTime implements tables.AdoptDialect.
+func (s onTables) AnyTime() string                               { return "timestamptz '1970-01-01 00:00:00+00'" }
 func (s onTables) FromTime(c *tables.Column, time string) string { return s.AsTime(c, time) }
-
-// FromText implements tables.AdoptDialect.
 func (s onTables) FromText(c *tables.Column, text string) string { return text + "::" + c.Type }
 
-// AsMicros implements tables.AdoptDialect.
 func (s onTables) AsMicros(_ *tables.Column, value string) string {
 	return "(extract(epoch from " + value + ") * 1000000)::bigint::text"
 }
 
-// Concat implements tables.AdoptDialect.
 func (s onTables) Concat(parts []string) string { return "(" + strings.Join(parts, " || ") + ")" }
 
-// Texts implements tables.AdoptDialect.
 func (s onTables) Texts(parts []string) string {
 	return "json_build_array(" + strings.Join(parts, ", ") + ")"
 }
 
-// Kept implements tables.AdoptDialect.
-func (s onTables) Kept(text string) string { return text }
-
-// Target implements tables.AdoptDialect.
-func (s onTables) Target(name string) string { return s.Quote(name) }
-
-// Hint implements tables.AdoptDialect.
-func (s onTables) Hint(tables.Index) string { return "" }
-
-// Now implements tables.AdoptDialect.
+func (s onTables) Kept(text string) string     { return text }
+func (s onTables) Target(name string) string   { return s.Quote(name) }
+func (s onTables) Hint(tables.Index) string    { return "" }
 func (s onTables) Now(c *tables.Column) string { return s.AsTime(c, "clock_timestamp()") }
 
-// Cut implements tables.AdoptDialect.
 func (s onTables) Cut(c *tables.Column, text string) string {
 	return fmt.Sprintf("left(%s, %d)", text, c.Limit)
 }
 
-// AdoptedWords implements tables.AdoptDialect.
 func (s onTables) AdoptedWords(alone bool) map[string]tables.SQL {
 	words := map[string]tables.SQL{"beyond": "t.ord > $3", "oldest": "t.written", "parked_since": "e.since", "entry": "e.row_id = t.row_id and e.row_id <> ''",
 		"landed": "t.row_id <> all ($4::text[]) and $9::timestamptz[] is not null",

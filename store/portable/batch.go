@@ -95,7 +95,6 @@ type pgTx struct {
 	store *Store
 }
 
-// Run implements tables.Runner.
 func (t pgTx) Run(ctx context.Context, b *tables.Batch) error {
 	if len(*b) == 0 {
 		return nil
@@ -103,10 +102,10 @@ func (t pgTx) Run(ctx context.Context, b *tables.Batch) error {
 	return t.SendBatch(ctx, t.store.pgBatch(b)).Close()
 }
 
-// Finish implements tables.Tx.
 func (t pgTx) Finish(ctx context.Context, b *tables.Batch) error { return t.Run(ctx, b) }
 
-// onTables is a store for the parts that all dialects share.
+// onTables is a store for the parts that all dialects share: its methods are those of tables.OutboxDB, QueueDB, InboxDB
+// and AdoptDB.
 type onTables struct{ *Store }
 
 var (
@@ -115,7 +114,6 @@ var (
 	_ tables.InboxDB = onTables{}
 )
 
-// Run implements tables.Runner.
 func (s onTables) Run(ctx context.Context, b *tables.Batch) error {
 	return s.Send(ctx, func(all *tables.Batch) { *all = *b })
 }
@@ -132,13 +130,9 @@ func (s onTables) Send(ctx context.Context, fill func(b *tables.Batch)) error {
 	})))
 }
 
-// Within implements tables.DB.
 func (s onTables) Within(ctx context.Context, fn func(tx tables.Tx) error) error {
 	return s.tx(ctx, func(tx pgx.Tx) error { return fn(pgTx{tx, s.Store}) })
 }
 
-// Ready implements tables.DB.
 func (s onTables) Ready(ctx context.Context) error { return s.ready(ctx) }
-
-// Missing implements tables.DB.
-func (s onTables) Missing(err error) bool { return pgerror.State(err) == "42P01" }
+func (s onTables) Missing(err error) bool          { return pgerror.State(err) == "42P01" }

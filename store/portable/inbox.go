@@ -39,7 +39,6 @@ type callers struct {
 	store *Store
 }
 
-// Run implements tables.Runner.
 func (c callers) Run(ctx context.Context, b *tables.Batch) error {
 	return c.SendBatch(ctx, c.store.pgBatch(b)).Close()
 }
@@ -77,20 +76,16 @@ func (i *Inbox) Due(ctx context.Context, tx pgx.Tx, n int) ([]penstock.Released,
 	return i.box.Due(ctx, callers{tx, i.store}, n)
 }
 
-// Turns implements tables.InboxDialect.
 func (s onTables) Turns() bool { return true }
 
-// Turn implements tables.InboxDialect.
 func (s onTables) Turn(b *tables.Batch, box *tables.InboxRow, turn int) {
 	b.Row(new(bool), "inbox_turn", box.Args(tables.Args{"turn": turn}), new(int16))
 }
 
-// See implements tables.InboxDialect.
 func (s onTables) See(b *tables.Batch, box *tables.InboxRow, ids []string, isNew func(id string)) {
 	b.Rows(tables.Each(isNew), "inbox_see", box.Args(tables.Args{"ids": ids}))
 }
 
-// Forget implements tables.InboxDialect.
 func (s onTables) Forget(b *tables.Batch, box *tables.InboxRow, table string, args tables.Args, forgot func(at time.Time)) {
 	b.Rows(tables.Each(forgot), "inbox_forget_"+table, box.Args(args))
 }
@@ -101,10 +96,8 @@ func (s onTables) Stale() error {
 		"begin the transaction with read committed")
 }
 
-// Duplicate implements tables.DB.
 func (s onTables) Duplicate(err error) bool { return pgerror.State(err) == "23505" }
 
-// Explain implements tables.InboxDialect.
 func (s onTables) Explain(consumer string, err error) error {
 	if state := pgerror.State(err); state == "42P01" || state == "3F000" {
 		return penstock.WithHint(fmt.Errorf("inbox of %q: %w: %w", consumer, penstock.ErrNotMigrated, err), "call Migrate, or run: penstock migrate --profile portable")

@@ -14,7 +14,6 @@ import (
 
 type outboxes = tables.Outboxes
 
-// MakeMessages implements tables.OutboxDB.
 func (s onTables) MakeMessages(ctx context.Context, tx tables.Tx, outbox string) error {
 	if err := s.DropMessages(ctx, tx, outbox); err != nil {
 		return err
@@ -22,12 +21,10 @@ func (s onTables) MakeMessages(ctx context.Context, tx tables.Tx, outbox string)
 	return s.define(ctx, s.sql("create_outbox", outbox))
 }
 
-// DropMessages implements tables.OutboxDB.
 func (s onTables) DropMessages(ctx context.Context, _ tables.Tx, outbox string) error {
 	return s.define(ctx, s.sql("drop table if exists {table}", outbox))
 }
 
-// Words implements tables.OutboxDB.
 func (s onTables) Words(outbox string) map[string]tables.SQL {
 	words := maps.Clone(messageWords)
 	for _, of := range []string{"same_p", "same_e", "same_d"} {
@@ -50,15 +47,11 @@ func (s onTables) messages(outbox string) string {
 	return pgx.Identifier{s.opts.Schema, tableOf(outbox)}.Sanitize()
 }
 
-// MessagesBytes implements tables.OutboxDB.
 func (s onTables) MessagesBytes(ctx context.Context, outbox string) (int64, error) {
 	return s.bytes(ctx, s.messages(outbox))
 }
 
-// NewBuckets implements tables.OutboxDB.
-func (s onTables) NewBuckets() int { return s.opts.Buckets }
-
-// PerSubscription implements tables.OutboxDB.
+func (s onTables) NewBuckets() int           { return s.opts.Buckets }
 func (s onTables) PerSubscription() []string { return []string{"entries", "members", "progress"} }
 
 func (s *Store) findOutbox(ctx context.Context, on tables.Runner, name, lock string) (tables.Outbox, error) {

@@ -24,10 +24,8 @@ func (s *Store) jobsTable(queue string) string {
 	return pgx.Identifier{s.opts.Schema, "queue_" + queue}.Sanitize()
 }
 
-// JobsTable implements tables.QueueDB.
 func (s onTables) JobsTable(queue string) tables.SQL { return tables.SQL(s.jobsTable(queue)) }
 
-// MakeJobs implements tables.QueueDB.
 func (s onTables) MakeJobs(ctx context.Context, tx tables.Tx, q *queueRow) error {
 	for _, statement := range []string{"drop table if exists {jobs}", "create_queue", "create index on {jobs} (key, ts, seq) where key <> ''"} {
 		if err := s.defineFor(ctx, q, statement); err != nil {
@@ -37,7 +35,6 @@ func (s onTables) MakeJobs(ctx context.Context, tx tables.Tx, q *queueRow) error
 	return tx.Run(ctx, new(tables.Batch).Do("make_turns", q.Args(nil)))
 }
 
-// DropJobs implements tables.QueueDB.
 func (s onTables) DropJobs(ctx context.Context, tx tables.Tx, q *queueRow) error {
 	b := new(tables.Batch).Do("delete from {schema}.turns where inbox_id = -{queue}::bigint", q.Args(nil))
 	if err := tx.Run(ctx, b); err != nil {
@@ -53,17 +50,14 @@ func (s *Store) defineFor(ctx context.Context, q *queueRow, statement string) er
 	return s.define(ctx, text)
 }
 
-// JobsBytes implements tables.QueueDB.
 func (s onTables) JobsBytes(ctx context.Context, queue string) (int64, error) {
 	return s.bytes(ctx, s.jobsTable(queue))
 }
 
-// PerQueue implements tables.QueueDB.
 func (s onTables) PerQueue() []string {
 	return []string{"leases", "tries", "dead_jobs", "dedup", "schedules", "group_policies", "group_starts"}
 }
 
-// EnqueueIn implements tables.QueueDB.
 func (s onTables) EnqueueIn(ctx context.Context, tx tables.Tx, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
 	return s.Store.Queue(queue).EnqueueTx(ctx, tx.(pgTx), jobs...)
 }
@@ -78,7 +72,6 @@ type verdict struct {
 	Failures json.RawMessage `json:"failures"`
 }
 
-// Judge implements tables.QueueDB.
 func (s onTables) Judge(b *tables.Batch, q *queueRow, jobs []*tables.Tried) {
 	var verdicts []verdict
 	var dead []int64
@@ -96,7 +89,6 @@ func (s onTables) Judge(b *tables.Batch, q *queueRow, jobs []*tables.Tried) {
 	}
 }
 
-// NewTable implements tables.QueueDB.
 func (s onTables) NewTable(ctx context.Context, tx tables.Tx, kind, name string) error {
 	return tables.Free(ctx, tx, kind, name)
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/penstock/penstock/internal/tables"
 )
 
-// Looks implements tables.QueueDB.
 func (s onTables) Looks() tables.Options {
 	return tables.Options{Margin: s.opts.Margin, Sweep: s.opts.Sweep, LookAgain: s.opts.LookAgain, Room: s.dialect().resultBytes, Heads: true, Turns: !s.dialect().takesTurns}
 }
@@ -28,7 +27,6 @@ func columns(ranges []tables.Range) (priorities []int16, after, upto []time.Time
 // turns of each queue, as make_turns makes them: at most this many claims run side by side.
 const turns = 64
 
-// Round implements tables.QueueDB.
 func (s onTables) Round(ctx context.Context, row *queueRow, c driver.Claim, r *tables.Round, lost []int64, first *tables.Batch) (numbers []int64, err error) {
 	priorities, after, upto := columns(r.Ranges)
 	r.Page, r.There = nil, false
@@ -90,7 +88,6 @@ func turnOf(group string) int {
 	return int(h.Sum32() % turns)
 }
 
-// LimitedGroups implements tables.QueueDB.
 func (s onTables) LimitedGroups(row *queueRow) tables.Args {
 	return tables.WithLimits(row, "coalesce(r.n, 0)", func(text string, with tables.Args) string {
 		text, _ = s.rendered(text, with)

@@ -114,7 +114,6 @@ func (q *Queue) sift(ctx context.Context, tx pgx.Tx, jobs []penstock.NewJob, mad
 	return nil
 }
 
-// Enqueue implements tables.QueueDB.
 func (s onTables) Enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) (made []penstock.Enqueued, err error) {
 	dedup, err := tables.HasDedup(jobs)
 	if err != nil {

@@ -31,13 +31,10 @@ func (s *Store) newSource(req driver.Subscribe) *source {
 	return src
 }
 
-// DB implements tables.Reading.
 func (s *source) DB() tables.OutboxDB { return onTables{s.store} }
 
-// Explain implements tables.Reading.
 func (s *source) Explain(err error) error { return s.store.explain(err) }
 
-// Retries implements tables.Reading.
 func (s *source) Retries() *retry.Counter { return &s.store.retries }
 
 // Subscribe implements driver.Store.
@@ -85,7 +82,6 @@ func (s *source) ReportSink(ctx context.Context, down time.Time, why string) err
 // gone says why the subscription's row is not there, or another's.
 func (s *source) gone(ctx context.Context) error { return s.Fenced(ctx, s.DB()) }
 
-// Leave implements tables.Reading.
 func (s *source) Leave(ctx context.Context) error {
 	if s.shared {
 		return s.leave(ctx)

@@ -129,7 +129,6 @@ type onTx struct {
 // onOurs begins now.
 func onOurs(tx Tx) onTx { return onTx{tx, time.Now()} }
 
-// Run implements tables.Runner.
 func (t onTx) Run(ctx context.Context, b *tables.Batch) error {
 	for _, st := range *b {
 		if st.If != nil && !st.If() {
@@ -142,7 +141,6 @@ func (t onTx) Run(ctx context.Context, b *tables.Batch) error {
 	return nil
 }
 
-// Finish implements tables.Tx.
 func (t onTx) Finish(ctx context.Context, b *tables.Batch) error { return t.Run(ctx, b) }
 
 func (t onTx) one(ctx context.Context, st *tables.Statement) error {
@@ -227,7 +225,8 @@ func (set atTime) Scan(src any) error {
 	return nil
 }
 
-// onTables is a store for the parts that are the same on all plain tables.
+// onTables is a store for the parts that are the same on all plain tables: its methods are those of tables.OutboxDB, QueueDB, InboxDB
+// and Waker.
 type onTables struct{ *Store }
 
 var _ tables.InboxDB = onTables{}
@@ -237,7 +236,6 @@ func (s onTables) Run(ctx context.Context, b *tables.Batch) error {
 	return s.read(ctx, func(ctx context.Context, tx *sql.Tx) error { return onOurs(tx).Run(ctx, b) })
 }
 
-// Send implements tables.DB.
 func (s onTables) Send(ctx context.Context, fill func(b *tables.Batch)) error {
 	return s.Within(ctx, func(tx tables.Tx) error {
 		b := &tables.Batch{}
@@ -246,18 +244,13 @@ func (s onTables) Send(ctx context.Context, fill func(b *tables.Batch)) error {
 	})
 }
 
-// Within implements tables.DB.
 func (s onTables) Within(ctx context.Context, fn func(tx tables.Tx) error) error {
 	return s.write(ctx, func(_ context.Context, tx *sql.Tx) error { return fn(onOurs(tx)) })
 }
 
-// Ready implements tables.DB.
 func (s onTables) Ready(ctx context.Context) error { return s.ready(ctx) }
+func (s onTables) Missing(err error) bool          { return noSuchTable(err) }
 
-// Missing implements tables.DB.
-func (s onTables) Missing(err error) bool { return noSuchTable(err) }
-
-// Duplicate implements tables.DB.
 func (s onTables) Duplicate(err error) bool {
 	var e *driver.Error
 	return errors.As(err, &e) && (e.Code() == code.SQLITE_CONSTRAINT_UNIQUE || e.Code() == code.SQLITE_CONSTRAINT_PRIMARYKEY)

@@ -55,25 +55,20 @@ func (i *Inbox) Due(ctx context.Context, tx Tx, n int) ([]penstock.Released, err
 }
 
 // Turns implements tables.InboxDialect. It is false: one transaction at a time writes.
-func (s onTables) Turns() bool { return false }
-
-// Turn implements tables.InboxDialect.
+func (s onTables) Turns() bool                               { return false }
 func (s onTables) Turn(*tables.Batch, *tables.InboxRow, int) {}
 
 // Stale implements tables.InboxDialect. It returns nil: no snapshot is stale.
 func (s onTables) Stale() error { return nil }
 
-// See implements tables.InboxDialect.
 func (s onTables) See(b *tables.Batch, box *tables.InboxRow, ids []string, isNew func(id string)) {
 	b.Rows(tables.Each(isNew), "inbox_see", box.Args(tables.Args{"ids": ids}))
 }
 
-// Forget implements tables.InboxDialect.
 func (s onTables) Forget(b *tables.Batch, box *tables.InboxRow, table string, args tables.Args, forgot func(at time.Time)) {
 	b.Rows(tables.Each(forgot), "inbox_forget_"+table, box.Args(args))
 }
 
-// Explain implements tables.InboxDialect.
 func (s onTables) Explain(consumer string, err error) error {
 	if s.Missing(err) {
 		return penstock.WithHint(fmt.Errorf("inbox of %q: %w", consumer, penstock.ErrNotMigrated), "call Migrate, or run penstock migrate, on this database file")

@@ -46,19 +46,16 @@ func (s onTables) MakeMessages(ctx context.Context, tx tables.Tx, outbox string)
 	return err
 }
 
-// DropMessages implements tables.OutboxDB.
 func (s onTables) DropMessages(ctx context.Context, tx tables.Tx, outbox string) error {
 	s.forget(outbox)
 	_, err := tx.(onTx).ExecContext(ctx, on(Table(outbox), `drop table {table}`))
 	return err
 }
 
-// Words implements tables.OutboxDB.
 func (s onTables) Words(outbox string) map[string]tables.SQL {
 	return map[string]tables.SQL{"table": tables.SQL(Table(outbox))}
 }
 
-// Looks implements tables.OutboxDB and tables.QueueDB.
 func (s onTables) Looks() tables.Options { return tables.Options{Ready: true, Position: true} }
 
 // margin is longer than a transaction of the store takes once it has read the clock.
@@ -69,9 +66,7 @@ const margin = 10 * time.Second
 var sweep = time.Second
 
 // NewBuckets implements tables.OutboxDB: readers do not share a subscription.
-func (s onTables) NewBuckets() int { return 1 }
-
-// PerSubscription implements tables.OutboxDB.
+func (s onTables) NewBuckets() int           { return 1 }
 func (s onTables) PerSubscription() []string { return []string{"entries"} }
 
 // MessagesBytes implements tables.OutboxDB. It is the size of the outbox's table in the file, all its pages. To find it, it reads the outbox, about

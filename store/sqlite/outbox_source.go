@@ -52,13 +52,11 @@ func (s *source) take(ctx context.Context, tx tables.Tx) error {
 	return err
 }
 
-// DB implements tables.Reading.
 func (s *source) DB() tables.OutboxDB { return onTables{s.store} }
 
 // Explain implements tables.Reading. The store has explained it.
 func (s *source) Explain(err error) error { return err }
 
-// Retries implements tables.Reading.
 func (s *source) Retries() *retry.Counter { return &s.store.retries }
 
 // reading is a pool, of which each statement sees the commits before it.

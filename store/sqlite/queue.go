@@ -49,10 +49,8 @@ func QueueTable(queue string) string { return quotedName("penstock_queue_", queu
 // onQueue puts the table of a queue into a statement.
 func onQueue(queue, statement string) string { return on(QueueTable(queue), statement) }
 
-// JobsTable implements tables.QueueDB.
 func (s onTables) JobsTable(queue string) tables.SQL { return tables.SQL(QueueTable(queue)) }
 
-// NewTable implements tables.QueueDB.
 func (s onTables) NewTable(ctx context.Context, tx tables.Tx, kind, name string) error {
 	return tables.NameFree(ctx, tx, kind, name)
 }
@@ -67,14 +65,12 @@ func (s onTables) MakeJobs(ctx context.Context, tx tables.Tx, q *tables.QueueRow
 	return err
 }
 
-// DropJobs implements tables.QueueDB.
 func (s onTables) DropJobs(ctx context.Context, tx tables.Tx, q *tables.QueueRow) error {
 	s.forgetSize(jobPages(q.Name))
 	_, err := tx.(onTx).ExecContext(ctx, onQueue(q.Name, `drop table {table}`))
 	return err
 }
 
-// PerQueue implements tables.QueueDB.
 func (s onTables) PerQueue() []string {
 	return []string{"keyed", "busy", "ready", "scheduled", "leases", "histories", "dead_jobs", "dedup", "schedules", "group_policies", "group_starts"}
 }
@@ -105,7 +101,6 @@ func (s onTables) Enqueue(ctx context.Context, queue string, jobs ...penstock.Ne
 	return made, nil
 }
 
-// EnqueueIn implements tables.QueueDB.
 func (s onTables) EnqueueIn(ctx context.Context, tx tables.Tx, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
 	return s.Store.Queue(queue).EnqueueTx(ctx, tx.(onTx), jobs...)
 }
@@ -165,7 +160,6 @@ func wake(b *tables.Batch, q *tables.QueueRow, seqs []int64) {
 // mostWoken is how many jobs that became due one transaction takes.
 const mostWoken = 500
 
-// Wake implements tables.Waker.
 func (s onTables) Wake(ctx context.Context, tx tables.Tx, q *tables.QueueRow) (more bool, err error) {
 	var seqs []int64
 	b := new(tables.Batch).Rows(tables.All(&seqs), "due_jobs", q.Args(tables.Args{"most": mostWoken}))

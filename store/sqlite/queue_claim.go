@@ -31,7 +31,6 @@ func readClaimable(ctx context.Context, on tables.Runner, row *tables.QueueRow, 
 	return at, err
 }
 
-// LimitedGroups implements tables.QueueDB.
 func (s onTables) LimitedGroups(row *tables.QueueRow) tables.Args {
 	now := time.Now()
 	return tables.WithLimits(row, "coalesce((select r.n from running r where r.group_key = g.group_key), 0)", func(text string, with tables.Args) string {
