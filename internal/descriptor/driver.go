@@ -109,6 +109,22 @@ type Store struct {
 	DropAdoption func(ctx context.Context, url, schema, subscription string) error
 }
 
+// Opened is a store, or with an error nil, and not a nil *Store in a non-nil interface.
+func Opened[S driver.Store](store S, err error) (driver.Store, error) {
+	if err != nil {
+		return nil, err
+	}
+	return store, nil
+}
+
+// Adopting is the same of an adopted table.
+func Adopting[T Adopted](table T, err error) (Adopted, error) {
+	if err != nil {
+		return nil, err
+	}
+	return table, nil
+}
+
 // Remembers is a store that has subscriptions over adopted tables.
 type Remembers interface {
 	Adoptions(ctx context.Context) ([]Remembered, error)

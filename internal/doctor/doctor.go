@@ -103,6 +103,11 @@ type Examined struct {
 	Ahead    time.Duration // of the server's clock before this machine's
 }
 
+// Add adds a finding.
+func (e *Examined) Add(check string, s Severity, found, why, next string, measured ...Figure) {
+	e.Findings = append(e.Findings, Finding{Check: check, Severity: s, Found: found, Why: why, Next: next, Measured: measured})
+}
+
 // Examiner is a store that examines facts that only it can see. An error means that the database cannot be used.
 type Examiner interface {
 	Examine(ctx context.Context, o Options) (Examined, error)

@@ -16,11 +16,11 @@ func (r *Reader) Subscribe(ctx context.Context, take func(ctx context.Context, t
 	if err := r.Req.Validate(); err != nil {
 		return err
 	}
-	r.bySeq = r.on.DB().Looks().Position
+	r.bySeq = r.DB.Looks().Position
 	if r.Req.Ephemeral {
-		return r.watch(ctx, r.on.DB())
+		return r.watch(ctx, r.DB)
 	}
-	return r.on.DB().Within(ctx, func(tx Tx) error {
+	return r.DB.Within(ctx, func(tx Tx) error {
 		if err := r.attach(ctx, tx); err != nil {
 			return err
 		}
@@ -64,7 +64,7 @@ func (r *Reader) watch(ctx context.Context, db OutboxDB) (err error) {
 
 // attach finds the subscription, whose lease no reader has, or makes it.
 func (r *Reader) attach(ctx context.Context, tx Tx) (err error) {
-	if r.Box, err = FindOutbox(ctx, r.on.DB(), tx, r.Req.Outbox, "for update"); err != nil {
+	if r.Box, err = FindOutbox(ctx, r.DB, tx, r.Req.Outbox, "for update"); err != nil {
 		return err
 	}
 	there, err := r.free(ctx, tx, "and name = {name}")
@@ -114,9 +114,9 @@ func (r *Reader) update(ctx context.Context, text string, args Args) error {
 		return err
 	}
 	var mine int64
-	err := r.on.DB().Send(ctx, func(b *Batch) { b.Counted(&mine, text, r.Args(args)) })
+	err := r.DB.Send(ctx, func(b *Batch) { b.Counted(&mine, text, r.Args(args)) })
 	if err == nil && mine == 0 {
-		return r.Fenced(ctx, r.on.DB())
+		return r.Fenced(ctx, r.DB)
 	}
 	return err
 }

@@ -169,7 +169,7 @@ func (r *Reader) Fetch(ctx context.Context, limit driver.Limit) (driver.Batch, e
 		if ended := r.whyEnded(); ended != nil {
 			return driver.Batch{}, ended
 		}
-		return driver.Batch{}, r.on.Explain(err)
+		return driver.Batch{}, r.explain(err)
 	}
 	if unfit := p.unfit(); len(unfit.msgs) > 0 {
 		if err := r.refuse(ctx, unfit); err != nil {
@@ -209,7 +209,7 @@ func (r *Reader) read(ctx context.Context, limit driver.Limit) (*Page, error) {
 	for turn := r.next(r.turn); ; {
 		asked[turn] = true
 		var p *Page
-		if err := r.on.Retries().Do(ctx, func() error {
+		if err := r.retries.Do(ctx, func() error {
 			room := min(limit.Messages, 2*r.last+16)
 			p = &Page{Limit: limit, From: turn, bySeq: r.bySeq, msgs: make([]penstock.Message, 0, room), flights: make([]*Flight, 0, room)}
 			return r.orGone(r.on.ReadPage(ctx, p))

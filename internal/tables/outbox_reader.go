@@ -18,9 +18,6 @@ import (
 
 // Reading has the methods that a Reader needs of its store, in the dialect's SQL.
 type Reading interface {
-	DB() OutboxDB
-	Explain(err error) error
-	Retries() *retry.Counter
 	// ReadPage fills p from where it says, and sets the other sources that have something.
 	ReadPage(ctx context.Context, p *Page) error
 	// Write settles parts in one transaction, with the row of the Reader's Attempt. If that is there, it has happened.
@@ -32,7 +29,11 @@ type Reading interface {
 // Reader is one reader of a subscription. Only the reader knows how far it has read, and the messages that it must not return again
 // yet. The next reader begins with messages that have no entry.
 type Reader struct {
-	on    Reading
+	on      Reading
+	DB      OutboxDB
+	explain func(error) error
+	retries *retry.Counter
+
 	Req   driver.Subscribe
 	Box   Outbox
 	ID    int64 // of the subscription, 0 when ephemeral
@@ -79,9 +80,9 @@ type Flight struct {
 	Unfit   error  // why the row is not a message
 }
 
-// NewReader has nothing in flight.
-func NewReader(on Reading, req driver.Subscribe) *Reader {
-	return &Reader{on: on, Req: req, swept: time.Now(), inFlight: map[int64]*Flight{}, parkedKeys: map[string]int{}}
+// NewReader has nothing in flight. explain adds the next step to an error of the dialect's.
+func NewReader(on Reading, db OutboxDB, explain func(error) error, retries *retry.Counter, req driver.Subscribe) *Reader {
+	return &Reader{on: on, DB: db, explain: explain, retries: retries, Req: req, swept: time.Now(), inFlight: map[int64]*Flight{}, parkedKeys: map[string]int{}}
 }
 
 // Passes has an ephemeral reader not return a message.
@@ -104,7 +105,7 @@ func (r *Reader) Anew() {
 
 // Usable is an error once this reader cannot be used any more.
 func (r *Reader) Usable(ctx context.Context) error {
-	if err := r.on.DB().Ready(ctx); err != nil {
+	if err := r.DB.Ready(ctx); err != nil {
 		return err
 	}
 	return r.whyEnded()
@@ -139,7 +140,7 @@ func (r *Reader) Gone(outbox bool) error {
 
 // orGone: the outbox's table is not there, though the outbox's row may be.
 func (r *Reader) orGone(err error) error {
-	if r.on.DB().Missing(err) {
+	if r.DB.Missing(err) {
 		if r.Box.Adopted != nil {
 			return r.End(penstock.WithHint(err, "the adopted table was dropped or renamed: correct the configuration and start again"))
 		}

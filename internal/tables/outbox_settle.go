@@ -32,7 +32,7 @@ func (r *Reader) Settle(ctx context.Context, attempt uint64, news ...driver.Sett
 	r.settling.Lock()
 	defer r.settling.Unlock()
 	if attempt == r.call {
-		r.on.Retries().Looked()
+		r.retries.Looked()
 	} else {
 		r.call, r.callRow = attempt, r.newRow()
 	}
@@ -48,9 +48,9 @@ func (r *Reader) newRow() int64 {
 // write settles parts, with a row in progress. They are not in flight after that.
 func (r *Reader) write(ctx context.Context, row int64, parts []*Part) error {
 	r.Attempt = row
-	if err := r.on.Retries().Do(ctx, func() error { return r.orGone(r.on.Write(ctx, parts)) }); err != nil {
+	if err := r.retries.Do(ctx, func() error { return r.orGone(r.on.Write(ctx, parts)) }); err != nil {
 		r.doubts.Store(true)
-		return r.on.Explain(err)
+		return r.explain(err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

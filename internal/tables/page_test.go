@@ -18,7 +18,7 @@ func TestSweeps(t *testing.T) {
 	t.Parallel()
 	const limit, margin, sweep = 10, time.Second, 15 * time.Second
 	synctest.Test(t, func(t *testing.T) {
-		r := NewReader(nil, driver.Subscribe{})
+		r := NewReader(nil, nil, nil, nil, driver.Subscribe{})
 		r.ID, r.Box.Buckets = 1, 1
 		start := time.Now()
 		var seq int64
@@ -81,9 +81,10 @@ type failing struct {
 	fails  error // of every call
 }
 
-func (f *failing) DB() OutboxDB            { return there{} }
-func (f *failing) Explain(err error) error { return err }
-func (f *failing) Retries() *retry.Counter { return &retry.Counter{} }
+func (f *failing) subscribe() {
+	f.reader = NewReader(f, there{}, func(err error) error { return err }, &retry.Counter{}, driver.Subscribe{})
+	f.reader.ID, f.reader.Box.Buckets = 1, 1
+}
 
 func (f *failing) ReadPage(_ context.Context, p *Page) error {
 	l := f.reader.Look(p, 1, time.Hour)
@@ -102,8 +103,7 @@ func (f *failing) Write(context.Context, []*Part) error { return f.fails }
 func TestAPageThatFailsMovesNothing(t *testing.T) {
 	t.Parallel()
 	f := &failing{fails: errors.New("the server is gone")}
-	f.reader = NewReader(f, driver.Subscribe{})
-	f.reader.ID, f.reader.Box.Buckets = 1, 1
+	f.subscribe()
 	limit := driver.Limit{Messages: 10, Bytes: 1 << 20}
 	if _, err := f.reader.Fetch(t.Context(), limit); err == nil {
 		t.Fatal("the first Fetch does not fail")
@@ -129,8 +129,7 @@ func TestAnErrorIsDoubted(t *testing.T) {
 		},
 	} {
 		f := &failing{}
-		f.reader = NewReader(f, driver.Subscribe{})
-		f.reader.ID, f.reader.Box.Buckets = 1, 1
+		f.subscribe()
 		b, err := f.reader.Fetch(t.Context(), limit)
 		if err != nil {
 			t.Fatal(err)
@@ -154,7 +153,7 @@ func TestAnErrorIsDoubted(t *testing.T) {
 // A message that is in flight at the very mark is not settled.
 func TestInFlightAtTheMark(t *testing.T) {
 	t.Parallel()
-	r := NewReader(nil, driver.Subscribe{})
+	r := NewReader(nil, nil, nil, nil, driver.Subscribe{})
 	r.Low = time.Now().Truncate(time.Microsecond)
 	r.Passes(1, Flight{TS: r.Low})
 	if got := r.SettledTo(); !got.Before(r.Low) {

@@ -24,7 +24,7 @@ func TestCursor(t *testing.T) {
 		settled := map[int64]bool{}
 		var at Cursor
 		for reader := range 4 {
-			r := NewReader(nil, driver.Subscribe{})
+			r := NewReader(nil, nil, nil, nil, driver.Subscribe{})
 			r.ID, r.bySeq = 1, true
 			r.Begin(at)
 			var want, got []int64

@@ -16,11 +16,7 @@ var Driver = descriptor.Store{
 		return err
 	},
 	Open: func(_ context.Context, url, schema string, _ *slog.Logger) (driver.Store, error) {
-		store, err := Open(url, Options{Schema: schema})
-		if err != nil {
-			return nil, err // not a nil *Store in a non-nil interface
-		}
-		return store, nil
+		return descriptor.Opened(Open(url, Options{Schema: schema}))
 	},
 	Place: func(url string) string {
 		c, err := connectorOf(url)
@@ -30,10 +26,6 @@ var Driver = descriptor.Store{
 		return c.address
 	},
 	Adopt: func(_ context.Context, url, schema, subscription string, c AdoptConfig, _ *slog.Logger) (descriptor.Adopted, error) {
-		table, err := Adopt(url, Options{Schema: schema}, subscription, c)
-		if err != nil {
-			return nil, err
-		}
-		return table, nil
+		return descriptor.Adopting(Adopt(url, Options{Schema: schema}, subscription, c))
 	},
 }.Remembering()

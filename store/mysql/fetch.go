@@ -42,7 +42,7 @@ func (s *source) ReadPage(ctx context.Context, p *tables.Page) error {
 	}
 	err := s.store.ask(ctx, b)
 	if err == nil && !(there && mine) {
-		return s.Fenced(ctx, s.DB())
+		return s.Fenced(ctx, s.DB)
 	}
 	if err == nil && after != nil {
 		err = after()

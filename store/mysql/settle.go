@@ -29,7 +29,7 @@ func (s *source) settlePlain(ctx context.Context, parts []*tables.Part) error {
 	s.queueDone(b, parts)
 	err := s.store.send(ctx, b)
 	if err == nil && !mine {
-		return s.Fenced(ctx, s.DB())
+		return s.Fenced(ctx, s.DB)
 	}
 	return err
 }

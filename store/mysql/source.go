@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/penstock/penstock/driver"
-	"github.com/penstock/penstock/internal/retry"
 	"github.com/penstock/penstock/internal/tables"
 )
 
@@ -24,15 +23,9 @@ var (
 // newSource is a reader that has no lease yet.
 func (s *Store) newSource(req driver.Subscribe) *source {
 	src := &source{store: s}
-	src.Reader = tables.NewReader(src, req)
+	src.Reader = tables.NewReader(src, onTables{s}, s.explain, &s.retries, req)
 	return src
 }
-
-func (s *source) DB() tables.OutboxDB { return onTables{s.store} }
-
-func (s *source) Explain(err error) error { return s.store.explain(err) }
-
-func (s *source) Retries() *retry.Counter { return &s.store.retries }
 
 // Subscribe implements driver.Store.
 func (s *Store) Subscribe(ctx context.Context, req driver.Subscribe) (driver.Source, error) {

@@ -20,19 +20,11 @@ const prefix = "portable+"
 var Driver = descriptor.Store{
 	Title: "a database in the portable profile", Schemes: []string{prefix + "postgres", prefix + "postgresql"},
 	Open: func(ctx context.Context, url, schema string, _ *slog.Logger) (driver.Store, error) {
-		store, err := Open(ctx, Plain(url), Options{Schema: schema})
-		if err != nil {
-			return nil, err // not a nil *Store in a non-nil interface
-		}
-		return store, nil
+		return descriptor.Opened(Open(ctx, Plain(url), Options{Schema: schema}))
 	},
 	Place: func(url string) string { return pg.Place(Plain(url)) },
 	Adopt: func(ctx context.Context, url, schema, subscription string, c AdoptConfig, _ *slog.Logger) (descriptor.Adopted, error) {
-		table, err := Adopt(ctx, Plain(url), Options{Schema: schema}, subscription, c)
-		if err != nil {
-			return nil, err
-		}
-		return table, nil
+		return descriptor.Adopting(Adopt(ctx, Plain(url), Options{Schema: schema}, subscription, c))
 	},
 }.Remembering()
 

@@ -45,7 +45,7 @@ func (s *Store) Examine(ctx context.Context, _ doctor.Options) (doctor.Examined,
 		}
 		return e.Examined, err
 	}
-	e.add(doctor.CheckSchema, doctor.OK, fmt.Sprintf("the tables have version %d", version), "", "")
+	e.Add(doctor.CheckSchema, doctor.OK, fmt.Sprintf("the tables have version %d", version), "", "")
 	e.locks(ctx, one.Conn(), other.Conn())
 	return e.Examined, nil
 }
@@ -53,10 +53,6 @@ func (s *Store) Examine(ctx context.Context, _ doctor.Options) (doctor.Examined,
 type examination struct {
 	doctor.Examined
 	store *Store
-}
-
-func (e *examination) add(check string, s doctor.Severity, found, why, next string, measured ...doctor.Figure) {
-	e.Findings = append(e.Findings, doctor.Finding{Check: check, Severity: s, Found: found, Why: why, Next: next, Measured: measured})
 }
 
 // notSeen reports a probe that was not possible.
@@ -83,15 +79,15 @@ func (e *examination) server(ctx context.Context, conn *pgx.Conn) error {
 		}
 	}
 	engine := e.store.dialect().engine
-	e.add(doctor.CheckConnection, doctor.OK, fmt.Sprintf("%s answers in %v", engine, trip.Round(10*time.Microsecond)), "", "", doctor.Figure{Name: "round trip", Value: trip.Seconds(), Unit: "s"})
-	e.add(doctor.CheckServer, doctor.OK, version+", in the dialect of "+string(engine), "", "")
+	e.Add(doctor.CheckConnection, doctor.OK, fmt.Sprintf("%s answers in %v", engine, trip.Round(10*time.Microsecond)), "", "", doctor.Figure{Name: "round trip", Value: trip.Seconds(), Unit: "s"})
+	e.Add(doctor.CheckServer, doctor.OK, version+", in the dialect of "+string(engine), "", "")
 	margin, off := e.store.opts.Margin, e.Ahead.Abs()
 	figures := []doctor.Figure{{Name: "the server is ahead by", Value: e.Ahead.Seconds(), Unit: "s"}, {Name: "margin", Value: margin.Seconds(), Unit: "s"}}
 	if off > margin/2+trip {
-		e.add(doctor.CheckClock, doctor.Warning, fmt.Sprintf("the clock of this server and the one here differ by %v, and the margin for late commits is %v", off.Round(time.Millisecond), margin),
+		e.Add(doctor.CheckClock, doctor.Warning, fmt.Sprintf("the clock of this server and the one here differ by %v, and the margin for late commits is %v", off.Round(time.Millisecond), margin),
 			"places of messages are times: of servers whose clocks differ by more than the margin, a key's messages may be told in another order", "have all machines follow NTP", figures...)
 	} else {
-		e.add(doctor.CheckClock, doctor.OK, fmt.Sprintf("the clock of this server and the one here differ by no more than %v, of a margin of %v; others of a cluster were not asked", (off+trip).Round(time.Millisecond), margin), "", "", figures...)
+		e.Add(doctor.CheckClock, doctor.OK, fmt.Sprintf("the clock of this server and the one here differ by no more than %v, of a margin of %v; others of a cluster were not asked", (off+trip).Round(time.Millisecond), margin), "", "", figures...)
 	}
 	return nil
 }
@@ -114,11 +110,11 @@ func (e *examination) isolation(ctx context.Context, conn *pgx.Conn) {
 	const why = "transactions that meet are run again rather than wait for each other, which penstock_transaction_retries_total counts; inboxes that keep order refuse REPEATABLE READ"
 	switch {
 	case really == "read committed", really == "serializable" && e.store.dialect().engine == pg.Cockroach: // its usual one
-		e.add(doctor.CheckIsolation, doctor.OK, "transactions are "+really, "", "")
+		e.Add(doctor.CheckIsolation, doctor.OK, "transactions are "+really, "", "")
 	case says == "read committed":
-		e.add(doctor.CheckIsolation, doctor.Warning, "transactions say that they are read committed, and are "+really, why, "start the servers with yb_enable_read_committed_isolation=true (https://docs.yugabyte.com/stable/architecture/transactions/read-committed/)")
+		e.Add(doctor.CheckIsolation, doctor.Warning, "transactions say that they are read committed, and are "+really, why, "start the servers with yb_enable_read_committed_isolation=true (https://docs.yugabyte.com/stable/architecture/transactions/read-committed/)")
 	default:
-		e.add(doctor.CheckIsolation, doctor.Warning, "transactions are "+really, why, "as its owner: alter role … set default_transaction_isolation = 'read committed'")
+		e.Add(doctor.CheckIsolation, doctor.Warning, "transactions are "+really, why, "as its owner: alter role … set default_transaction_isolation = 'read committed'")
 	}
 }
 
@@ -147,11 +143,11 @@ func (e *examination) listen(ctx context.Context, conn *pgx.Conn) {
 	asked := "Penstock asks anew in this profile, so a message waits for the relay's poll_max at most"
 	switch {
 	case came:
-		e.add(doctor.CheckListen, doctor.OK, "notifications come: LISTEN and NOTIFY work; "+asked, "", "")
+		e.Add(doctor.CheckListen, doctor.OK, "notifications come: LISTEN and NOTIFY work; "+asked, "", "")
 	case err != nil:
-		e.add(doctor.CheckListen, doctor.OK, "there is no LISTEN ("+strings.TrimPrefix(err.Error(), "ERROR: ")+"); "+asked, "", "")
+		e.Add(doctor.CheckListen, doctor.OK, "there is no LISTEN ("+strings.TrimPrefix(err.Error(), "ERROR: ")+"); "+asked, "", "")
 	default:
-		e.add(doctor.CheckListen, doctor.OK, "no notification comes, though LISTEN is taken: a pooler is in between, or the engine does nothing for it; "+asked, "", "")
+		e.Add(doctor.CheckListen, doctor.OK, "no notification comes, though LISTEN is taken: a pooler is in between, or the engine does nothing for it; "+asked, "", "")
 	}
 }
 
@@ -181,7 +177,7 @@ func (e *examination) locks(ctx context.Context, one, other *pgx.Conn) {
 	}
 	switch rows, _, err := try(" nowait"); {
 	case err == nil && rows > 0:
-		e.add(doctor.CheckLocks, doctor.Critical, "a row that another transaction has locked could be locked once more", "two relays could settle the same messages, and two workers run the same job", "use another server: row locks do not hold on this one")
+		e.Add(doctor.CheckLocks, doctor.Critical, "a row that another transaction has locked could be locked once more", "two relays could settle the same messages, and two workers run the same job", "use another server: row locks do not hold on this one")
 		return
 	case err != nil && pgerror.State(err) != "55P03":
 		e.notSeen("row locks", err)
@@ -191,9 +187,9 @@ func (e *examination) locks(ctx context.Context, one, other *pgx.Conn) {
 	figure := doctor.Figure{Name: "SKIP LOCKED took", Value: took.Seconds(), Unit: "s"}
 	switch {
 	case err != nil || rows > 0:
-		e.add(doctor.CheckLocks, doctor.OK, "row locks hold; SKIP LOCKED does not pass them over, and this profile does without it", "", "", figure)
+		e.Add(doctor.CheckLocks, doctor.OK, "row locks hold; SKIP LOCKED does not pass them over, and this profile does without it", "", "", figure)
 	default:
-		e.add(doctor.CheckLocks, doctor.OK, "row locks hold, and SKIP LOCKED passes them over", "", "", figure)
+		e.Add(doctor.CheckLocks, doctor.OK, "row locks hold, and SKIP LOCKED passes them over", "", "", figure)
 	}
 }
 

@@ -13,11 +13,7 @@ import (
 var Driver = descriptor.Store{
 	Title: "PostgreSQL", Usage: "postgres://USER@HOST/DATABASE", Schemes: []string{"postgres", "postgresql"}, Postgres: true,
 	Open: func(ctx context.Context, url, schema string, log *slog.Logger) (driver.Store, error) {
-		store, err := Open(ctx, url, Options{Schema: schema, Log: log})
-		if err != nil {
-			return nil, err // not a nil *Store in a non-nil interface
-		}
-		return store, nil
+		return descriptor.Opened(Open(ctx, url, Options{Schema: schema, Log: log}))
 	},
 	Place: pg.Place,
 }

@@ -31,7 +31,7 @@ func (s *Store) Examine(ctx context.Context, o doctor.Options) (doctor.Examined,
 	}
 	defer closeConn(one)
 	if err := e.server(ctx, one); sqlState(err) == "42501" {
-		e.add(doctor.CheckPermissions, doctor.Critical, err.Error(), "this role may do nothing here", "as the owner of the schema, what it is to do: penstock outbox grant OUTBOX ROLE --publish, penstock outbox grant ROLE --relay, penstock queue grant QUEUE ROLE --work")
+		e.Add(doctor.CheckPermissions, doctor.Critical, err.Error(), "this role may do nothing here", "as the owner of the schema, what it is to do: penstock outbox grant OUTBOX ROLE --publish, penstock outbox grant ROLE --relay, penstock queue grant QUEUE ROLE --work")
 		return e.Examined, nil
 	} else if err != nil {
 		return e.Examined, s.explain(err)
@@ -56,10 +56,6 @@ type examination struct {
 	role          string
 	owner, relays bool // the role owns the schema, or has the rights that grant_relay gives
 	identified    bool // it may execute pg_control_system
-}
-
-func (e *examination) add(check string, s doctor.Severity, found, why, next string, measured ...doctor.Figure) {
-	e.Findings = append(e.Findings, doctor.Finding{Check: check, Severity: s, Found: found, Why: why, Next: next, Measured: measured})
 }
 
 // notSeen reports something that the server refused to show.
@@ -100,13 +96,13 @@ func (e *examination) server(ctx context.Context, conn *pgx.Conn) error {
 			trip, e.Ahead = took, at.Sub(sent.Add(took/2))
 		}
 	}
-	e.add(doctor.CheckConnection, doctor.OK, fmt.Sprintf("PostgreSQL answers in %v", trip.Round(10*time.Microsecond)), "", "", doctor.Figure{Name: "round trip", Value: trip.Seconds(), Unit: "s"})
+	e.Add(doctor.CheckConnection, doctor.OK, fmt.Sprintf("PostgreSQL answers in %v", trip.Round(10*time.Microsecond)), "", "", doctor.Figure{Name: "round trip", Value: trip.Seconds(), Unit: "s"})
 	clock := doctor.Figure{Name: "the server is ahead by", Value: e.Ahead.Seconds(), Unit: "s"}
 	if off := e.Ahead.Abs(); off > clockTolerance+trip {
-		e.add(doctor.CheckClock, doctor.Warning, fmt.Sprintf("the clock of the server and the one here differ by %v", off.Round(time.Second)),
+		e.Add(doctor.CheckClock, doctor.Warning, fmt.Sprintf("the clock of the server and the one here differ by %v", off.Round(time.Second)),
 			"leases, delays and ages go by the server's clock: times in logs and messages do not fit to them", "have both machines follow NTP", clock)
 	} else {
-		e.add(doctor.CheckClock, doctor.OK, fmt.Sprintf("the clock of the server and the one here differ by no more than %v", (off+trip).Round(time.Millisecond)), "", "", clock)
+		e.Add(doctor.CheckClock, doctor.OK, fmt.Sprintf("the clock of the server and the one here differ by no more than %v", (off+trip).Round(time.Millisecond)), "", "", clock)
 	}
 	set := map[string]string{}
 	for _, pair := range pairs {
@@ -115,11 +111,11 @@ func (e *examination) server(ctx context.Context, conn *pgx.Conn) error {
 	}
 	switch {
 	case standby:
-		e.add(doctor.CheckServer, doctor.Critical, "PostgreSQL "+version+" is a standby", "nothing can be published, enqueued or settled there", "connect to the primary: with several hosts in the URL, or target_session_attrs=read-write, it is picked")
+		e.Add(doctor.CheckServer, doctor.Critical, "PostgreSQL "+version+" is a standby", "nothing can be published, enqueued or settled there", "connect to the primary: with several hosts in the URL, or target_session_attrs=read-write, it is picked")
 	case set["default_transaction_read_only"] == "on":
-		e.add(doctor.CheckServer, doctor.Critical, "transactions are read-only by default (default_transaction_read_only)", "nothing can be published, enqueued or settled", "alter role "+pgx.Identifier{e.role}.Sanitize()+" set default_transaction_read_only = off, or end what has set it")
+		e.Add(doctor.CheckServer, doctor.Critical, "transactions are read-only by default (default_transaction_read_only)", "nothing can be published, enqueued or settled", "alter role "+pgx.Identifier{e.role}.Sanitize()+" set default_transaction_read_only = off, or end what has set it")
 	default:
-		e.add(doctor.CheckServer, doctor.OK, "PostgreSQL "+version+", a primary", "", "")
+		e.Add(doctor.CheckServer, doctor.OK, "PostgreSQL "+version+", a primary", "", "")
 	}
 	e.settings(set, sessions)
 	return nil
@@ -145,7 +141,7 @@ func (e *examination) advisoryLocks(ctx context.Context, conn *pgx.Conn) {
 			return nil
 		}
 		held := time.Duration(*seconds * float64(time.Second))
-		e.add(doctor.CheckAdvisory, doctor.Warning, fmt.Sprintf("session %d of role %s (%q) has had %d of Penstock's advisory locks for %v, and %d wait for them", pid, role, application, locks, held.Round(time.Second), waiting),
+		e.Add(doctor.CheckAdvisory, doctor.Warning, fmt.Sprintf("session %d of role %s (%q) has had %d of Penstock's advisory locks for %v, and %d wait for them", pid, role, application, locks, held.Round(time.Second), waiting),
 			"a relay that takes its lease, migrate, housekeeping and jobs of the same keys wait for it; any role that may connect to the database can take them",
 			fmt.Sprintf("find out what it does; select pg_terminate_backend(%d) ends it, "+doctor.MayEndSession+"; revoke connect on the database keeps a role out", pid), doctor.Figure{Name: "held", Value: *seconds, Unit: "s"})
 		return nil
@@ -162,17 +158,17 @@ func (e *examination) advisoryLocks(ctx context.Context, conn *pgx.Conn) {
 func (e *examination) permissions() {
 	switch {
 	case e.owner:
-		e.add(doctor.CheckPermissions, doctor.OK, "role "+e.role+" owns the schema", "", "")
+		e.Add(doctor.CheckPermissions, doctor.OK, "role "+e.role+" owns the schema", "", "")
 	case e.o.Relays && !e.relays:
-		e.add(doctor.CheckPermissions, doctor.Critical, "role "+e.role+" may not run the relay, and the configuration has it do so", "it cannot take a lease or move a cursor",
+		e.Add(doctor.CheckPermissions, doctor.Critical, "role "+e.role+" may not run the relay, and the configuration has it do so", "it cannot take a lease or move a cursor",
 			"as the owner of the schema: penstock outbox grant "+shell.Word(e.role)+" --relay")
 	case e.o.Relays && !e.identified:
-		e.add(doctor.CheckPermissions, doctor.Critical, "role "+e.role+" may not execute pg_control_system(), and the configuration has it run the relay", "it cannot take a lease or move a cursor",
+		e.Add(doctor.CheckPermissions, doctor.Critical, "role "+e.role+" may not execute pg_control_system(), and the configuration has it run the relay", "it cannot take a lease or move a cursor",
 			"as a superuser: grant execute on function pg_control_system() to "+pgx.Identifier{e.role}.Sanitize())
 	case e.relays && e.identified:
-		e.add(doctor.CheckPermissions, doctor.OK, "role "+e.role+" may run the relay", "", "")
+		e.Add(doctor.CheckPermissions, doctor.OK, "role "+e.role+" may run the relay", "", "")
 	default:
-		e.add(doctor.CheckPermissions, doctor.OK, "role "+e.role+" neither owns the schema nor may run the relay: what it may not see is not looked at", "", "")
+		e.Add(doctor.CheckPermissions, doctor.OK, "role "+e.role+" neither owns the schema nor may run the relay: what it may not see is not looked at", "", "")
 	}
 }
 
@@ -191,11 +187,11 @@ func (e *examination) settings(set map[string]string, sessions int64) {
 		{"track_counts", doctor.Warning, "autovacuum does not run without it"},
 	} {
 		if set[c.name] == "off" {
-			e.add(doctor.CheckSettings, c.severity, c.name+" is off", c.why, "alter system set "+c.name+" = on; select pg_reload_conf(); or reset it where the role or the database has it")
+			e.Add(doctor.CheckSettings, c.severity, c.name+" is off", c.why, "alter system set "+c.name+" = on; select pg_reload_conf(); or reset it where the role or the database has it")
 		}
 	}
 	if got, want := number64(set["max_connections"])-number64(set["superuser_reserved_connections"])-sessions, max(number64(set["max_connections"])/20, 4); got < want {
-		e.add(doctor.CheckSettings, doctor.Warning, fmt.Sprintf("%d of %s connections are in use", sessions, set["max_connections"]), "a relay that has to connect anew is refused, and waits",
+		e.Add(doctor.CheckSettings, doctor.Warning, fmt.Sprintf("%d of %s connections are in use", sessions, set["max_connections"]), "a relay that has to connect anew is refused, and waits",
 			"end sessions that are not needed, put a pooler before producers and workers, or raise max_connections", doctor.Figure{Name: "free connections", Value: float64(got)})
 	}
 	for _, c := range []struct {
@@ -208,11 +204,11 @@ func (e *examination) settings(set map[string]string, sessions int64) {
 		{"transaction_timeout", 5000, "handlers that work inside the job's transaction, and migrations, are cut off when they take longer"},
 	} {
 		if ms := number64(set[c.name]); ms > 0 && ms < c.less {
-			e.add(doctor.CheckSettings, doctor.Warning, fmt.Sprintf("%s is %d ms", c.name, ms), c.why, "give Penstock's role a longer one: alter role … set "+c.name+" = …", doctor.Figure{Name: c.name, Value: float64(ms) / 1000, Unit: "s"})
+			e.Add(doctor.CheckSettings, doctor.Warning, fmt.Sprintf("%s is %d ms", c.name, ms), c.why, "give Penstock's role a longer one: alter role … set "+c.name+" = …", doctor.Figure{Name: c.name, Value: float64(ms) / 1000, Unit: "s"})
 		}
 	}
 	if len(e.Findings) == before {
-		e.add(doctor.CheckSettings, doctor.OK, fmt.Sprintf("no setting stands in the way; %d of %s connections are in use", sessions, set["max_connections"]), "", "")
+		e.Add(doctor.CheckSettings, doctor.OK, fmt.Sprintf("no setting stands in the way; %d of %s connections are in use", sessions, set["max_connections"]), "", "")
 	}
 }
 
@@ -232,7 +228,7 @@ func (e *examination) pooler(ctx context.Context, one *pgx.Conn) {
 			if !first.direct {
 				between = "a pooler is in between, and sessions keep their server process"
 			}
-			e.add(doctor.CheckPooler, doctor.OK, between, "", "")
+			e.Add(doctor.CheckPooler, doctor.OK, between, "", "")
 			return
 		}
 	}
@@ -244,7 +240,7 @@ func (e *examination) pooler(ctx context.Context, one *pgx.Conn) {
 		e.notSeen("whether a pooler is in between", err)
 		return
 	}
-	e.add(doctor.CheckPooler, severity, "a pooler in between gives a connection another server process for every transaction", "a relay needs two sessions that last, and is refused there",
+	e.Add(doctor.CheckPooler, severity, "a pooler in between gives a connection another server process for every transaction", "a relay needs two sessions that last, and is refused there",
 		"give relays a URL that leads to PostgreSQL itself or to a pool in session mode; PgBouncer before 1.21 also needs ?default_query_exec_mode=exec in the URLs of the others")
 }
 
@@ -262,9 +258,9 @@ func (e *examination) schema(ctx context.Context) {
 		if more := len(differences) - most; more > 0 {
 			text += fmt.Sprintf("; and %d more", more)
 		}
-		e.add(doctor.CheckSchema, doctor.Warning, text, "functions that are not this program's are not tested", "penstock migrate makes them anew; penstock migrate --check lists all", doctor.Figure{Name: "differences", Value: float64(len(differences))})
+		e.Add(doctor.CheckSchema, doctor.Warning, text, "functions that are not this program's are not tested", "penstock migrate makes them anew; penstock migrate --check lists all", doctor.Figure{Name: "differences", Value: float64(len(differences))})
 	default:
-		e.add(doctor.CheckSchema, doctor.OK, fmt.Sprintf("version %d, with the functions of this program", newestVersion()), "", "")
+		e.Add(doctor.CheckSchema, doctor.OK, fmt.Sprintf("version %d, with the functions of this program", newestVersion()), "", "")
 	}
 	e.migrated = true
 }
@@ -349,7 +345,7 @@ func (e *examination) segments(ctx context.Context) {
 		e.Findings = append(e.Findings, f)
 	}
 	if len(e.Findings) == before {
-		e.add(doctor.CheckSegments, doctor.OK, "no segment of an outbox is held for long", "", "")
+		e.Add(doctor.CheckSegments, doctor.OK, "no segment of an outbox is held for long", "", "")
 	}
 }
 
@@ -370,7 +366,7 @@ func (e *examination) disk(ctx context.Context, conn *pgx.Conn) {
 	config := conn.Config()
 	ip := net.ParseIP(config.Host)
 	if network, _ := pgconn.NetworkAddress(config.Host, config.Port); network != "unix" && config.Host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		e.add(doctor.CheckDisk, doctor.Unknown, "the server is on another machine, and SQL does not tell how much room its disk has", "", "alert on it there")
+		e.Add(doctor.CheckDisk, doctor.Unknown, "the server is on another machine, and SQL does not tell how much room its disk has", "", "alert on it there")
 		return
 	}
 	var folder string

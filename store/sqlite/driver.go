@@ -16,11 +16,7 @@ var Driver = descriptor.Store{
 	Title: "SQLite", Usage: "sqlite:FILE", Schemes: []string{"sqlite"},
 	Check: check,
 	Open: func(ctx context.Context, url, _ string, log *slog.Logger) (driver.Store, error) {
-		store, err := Open(ctx, fileOf(url), Options{Log: log})
-		if err != nil {
-			return nil, err // not a nil *Store in a non-nil interface
-		}
-		return store, nil
+		return descriptor.Opened(Open(ctx, fileOf(url), Options{Log: log}))
 	},
 	Place: func(url string) string {
 		file, err := filepath.Abs(fileOf(url))

@@ -71,7 +71,7 @@ func (l lossy) Write(ctx context.Context, parts []*tables.Part) error {
 // SubscribeLossy subscribes with a source that loses answers while lose is true.
 func SubscribeLossy(ctx context.Context, s *Store, req driver.Subscribe, lose *bool) (driver.Source, error) {
 	src := &source{store: s}
-	src.Reader = tables.NewReader(lossy{src, lose}, req)
+	src.Reader = tables.NewReader(lossy{src, lose}, onTables{s}, func(err error) error { return err }, &s.retries, req)
 	return src, src.Subscribe(ctx, src.take)
 }
 

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/penstock/penstock/driver"
-	"github.com/penstock/penstock/internal/retry"
 	"github.com/penstock/penstock/internal/tables"
 )
 
@@ -31,7 +30,7 @@ type txWork func(ctx context.Context, tx onTx) error
 // Subscribe implements driver.Store.
 func (s *Store) Subscribe(ctx context.Context, req driver.Subscribe) (driver.Source, error) {
 	src := &source{store: s}
-	src.Reader = tables.NewReader(src, req)
+	src.Reader = tables.NewReader(src, onTables{s}, func(err error) error { return err }, &s.retries, req) // the store has explained errors
 	if err := src.Subscribe(ctx, src.take); err != nil {
 		return nil, err
 	}
@@ -51,13 +50,6 @@ func (s *source) take(ctx context.Context, tx tables.Tx) error {
 	s.Begin(at)
 	return err
 }
-
-func (s *source) DB() tables.OutboxDB { return onTables{s.store} }
-
-// Explain implements tables.Reading. The store has explained it.
-func (s *source) Explain(err error) error { return err }
-
-func (s *source) Retries() *retry.Counter { return &s.store.retries }
 
 // reading is a pool, of which each statement sees the commits before it.
 type reading struct{ *sql.DB }
@@ -88,7 +80,7 @@ func (s *source) readPage(ctx context.Context, on onTx, p *tables.Page) error {
 			return err
 		}
 		if !there || mine != s.Epoch {
-			return s.Fenced(ctx, s.DB())
+			return s.Fenced(ctx, s.DB)
 		}
 		s.IsDue(since, on.at, margin)
 		args["since"] = since.UTC()

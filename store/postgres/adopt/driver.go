@@ -11,11 +11,7 @@ import (
 // not built with it.
 func Driver(of descriptor.Store) descriptor.Store {
 	of.Adopt = func(ctx context.Context, url, schema, subscription string, c Config, log *slog.Logger) (descriptor.Adopted, error) {
-		table, err := Open(ctx, Options{URL: url, Schema: schema, Subscription: subscription, Config: c, Log: log})
-		if err != nil {
-			return nil, err // not a nil *Table in a non-nil interface
-		}
-		return table, nil
+		return descriptor.Adopting(Open(ctx, Options{URL: url, Schema: schema, Subscription: subscription, Config: c, Log: log}))
 	}
 	of.Adoptions = func(ctx context.Context, url, schema string) ([]descriptor.Remembered, error) {
 		return Subscriptions(ctx, Options{URL: url, Schema: schema})
