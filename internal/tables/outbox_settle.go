@@ -94,6 +94,94 @@ func (r *Reader) parts(news []driver.Settled) (parts []*Part, err error) {
 	return parts, nil
 }
 
+// Settling has the methods with which a dialect without Options.Position settles.
+type Settling interface {
+	// Once runs a batch as one transaction, in one round trip, and Try runs fn in a transaction. Neither is tried again.
+	Once(ctx context.Context, b *Batch) error
+	Try(ctx context.Context, fn func(tx Tx) error) error
+	// About are the arguments of a statement about rows: "allowed" is the condition that they may be settled.
+	About(rows Args) Args
+	// Fence is the statement that locks the lease.
+	Fence() string
+	// Note writes entries, and has the heads of keys found anew.
+	Note(b *Batch, w *Writes)
+}
+
+// SettleBy writes parts with the statements of a dialect. Messages that are new and were delivered take one round trip.
+func (r *Reader) SettleBy(ctx context.Context, on Settling, parts []*Part) error {
+	if !Plain(parts) {
+		return on.Try(ctx, func(tx Tx) error { return r.settleIn(ctx, on, tx, parts) })
+	}
+	mine, about := false, on.About(RowsOf(parts))
+	b := new(Batch).Row(new(bool), on.Fence(), about, &mine).Do("progress_of", about)
+	r.end(b, about)
+	err := on.Once(ctx, b)
+	if err == nil && !mine {
+		return r.Fenced(ctx, r.DB)
+	}
+	return err
+}
+
+// settleIn reads the entries of messages with verdicts, and writes the rest. The lock waits for the same call, if that is under way still.
+func (r *Reader) settleIn(ctx context.Context, on Settling, tx Tx, parts []*Part) error {
+	var mine, happened bool
+	var now time.Time
+	before, there := map[int64]*Entry{}, map[int64]bool{}
+	about := on.About(RowsOf(parts))
+	b := new(Batch).Row(new(bool), on.Fence(), about, &mine)
+	b.Row(new(bool), "select exists (select 1 from {schema}.progress where subscription_id = {sub} and epoch = {epoch} and attempt = {attempt})", about, &happened)
+	b.Row(new(bool), "select {clock}", nil, &now)
+	b.Rows(EntriesBefore(before), "read_entries", about).Rows(Each(func(seq int64) { there[seq] = true }), "existing", about)
+	err := tx.Run(ctx, b)
+	if err == nil && !mine {
+		return r.Fenced(ctx, tx)
+	}
+	if err != nil || happened {
+		return err
+	}
+	w, err := Judge(now, parts, before, there)
+	if err != nil {
+		return err
+	}
+	b = &Batch{}
+	if len(w.Gone) > 0 {
+		b.Do("end_entries", r.Args(Args{"seqs": w.Gone}))
+	}
+	on.Note(b, w)
+	for some := range slices.Chunk(w.Released, 100) {
+		b.Do("release", r.Args(Args{"keys": some}))
+	}
+	b.Do("progress", about.With(Args{"settled": w.Settled}))
+	if len(w.Delivered) > 0 {
+		r.end(b, on.About(RowsOf(w.Delivered)))
+	}
+	if failed := w.Failed(&r.Box); failed != nil {
+		b.Do("adopt_failed", on.About(failed))
+	}
+	return tx.Finish(ctx, b)
+}
+
+// end notes or deletes delivered messages. How many were settled is in progress by then.
+func (r *Reader) end(b *Batch, about Args) {
+	if r.Box.Adopted != nil {
+		b.Do(r.Box.Adopted.Settles, about)
+		return
+	}
+	b.Do("keep_settled", about).Do("delete", about)
+}
+
+// RowsOf are where messages are.
+func RowsOf(parts []*Part) Args {
+	n := len(parts)
+	m := messages{make([]int16, 0, n), make([]time.Time, 0, n), make([]int64, 0, n), make([]string, 0, n)}
+	for _, p := range parts {
+		f := *p.Flight
+		f.TS = f.TS.UTC()
+		m.add(f, p.Msg.Seq)
+	}
+	return m.args()
+}
+
 // Plain: all are new and were delivered.
 func Plain(parts []*Part) bool {
 	return !slices.ContainsFunc(parts, func(p *Part) bool { return p.From != FromLog || p.Outcome != driver.Delivered })
@@ -123,12 +211,22 @@ const (
 	dead   = 2
 )
 
-// Before reads the entry of a message: its number, state, parked key, hold, attempts, since when and with what failures.
-func (e *Entry) Before(scan Scan) error {
+// before reads the entry of a message: its number, state, parked key, hold, attempts, since when and with what failures.
+func (e *Entry) before(scan Scan) error {
 	var failures []byte
 	err := scan(&e.Seq, &e.State, &e.ParkedKey, &e.Hold, &e.Attempts, &e.Since, &failures)
 	e.Failures = slices.Clone(failures)
 	return err
+}
+
+// EntriesBefore reads the entries of messages.
+func EntriesBefore(into map[int64]*Entry) func(Scan) error {
+	return func(scan Scan) error {
+		e := &Entry{}
+		err := e.before(scan)
+		into[e.Seq] = e
+		return err
+	}
 }
 
 // Writes are the changes that a Settle makes to the entries.

@@ -199,9 +199,20 @@ func (s onTables) AdoptedWords(alone bool) map[string]tables.SQL {
 	return words
 }
 
-// rowsOf is a table d of an adopted table's rows: their ids, when they are known by that too their times, and the other facts about them.
+// rowsOf is a table d of messages: numbers, and times, because after a loss of messages with a server another one may have the number. Of an adopted
+// table's rows it also has their ids, and the other facts about them.
 func rowsOf(of tables.Args) (text string, args []any) {
 	times, seqs, ids := of["times"].([]time.Time), of["seqs"].([]int64), of["row_ids"].([]string)
+	if of["source"] == nil {
+		b := []byte("json_table('[")
+		for i, seq := range seqs {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = fmt.Appendf(b, `[%d,"%s"]`, seq, times[i].UTC().Format("2006-01-02 15:04:05.000000"))
+		}
+		return string(b) + "]', '$[*]' columns (seq bigint path '$[0]', ts datetime(6) path '$[1]')) d", nil
+	}
 	errs, _ := of["errors"].([]string)
 	attempts, _ := of["attempts"].([]int64)
 	rows := make([][]any, len(ids))

@@ -49,14 +49,6 @@ func (b *batch) read(each func(rows *sql.Rows) error, statement string, args ...
 	})
 }
 
-// one has a statement executed that returns a row, and says so if it did not.
-func (b *batch) one(there *bool, statement string, dest ...any) {
-	b.read(func(rows *sql.Rows) error {
-		*there = true
-		return rows.Scan(dest...)
-	}, statement)
-}
-
 // counted sets n to how many rows the statement before has changed.
 func (b *batch) counted(n *int64) {
 	b.read(func(rows *sql.Rows) error { return rows.Scan(n) }, "select row_count()")

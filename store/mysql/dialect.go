@@ -19,7 +19,9 @@ func (s *Store) rendered(statement string, with tables.Args) (text string, args 
 	if found, ok := statements[statement]; ok {
 		statement = found
 	}
-	text = tables.Render(strings.ReplaceAll(tables.Parts(statement, statements, with), "{blocked}", "("+statements["blocked"]+")"), func(name string) (string, bool) {
+	statement = strings.ReplaceAll(tables.Parts(statement, statements, with), "{blocked}", "("+statements["blocked"]+")")
+	var fill func(name string) (string, bool)
+	fill = func(name string) (string, bool) {
 		if of, is := strings.CutPrefix(name, "these_"); is {
 			return these(with[of].([]int64)), true
 		}
@@ -37,6 +39,8 @@ func (s *Store) rendered(statement string, with tables.Args) (text string, args 
 		case ok:
 		case name == "schema":
 			return quoted(s.opts.Schema), true
+		case name == "allowed":
+			return tables.Render(statements["may_settle"], fill), true
 		case name == "clock":
 			return "utc_timestamp(6)", true
 		case name == "clock_micros":
@@ -52,7 +56,8 @@ func (s *Store) rendered(statement string, with tables.Args) (text string, args 
 			written = column + " in (" + written + ")"
 		}
 		return written, true
-	})
+	}
+	text = tables.Render(statement, fill)
 	return text, args
 }
 

@@ -152,7 +152,7 @@ func (s *Store) sql(statement, outbox string, with words) string {
 	if text, ok := statements[statement]; ok {
 		statement = text
 	}
-	pairs := []string{"{may_settle}", statements["may_settle"], "{valid_headers}", statements["valid_headers"], "{blocked}", "(" + statements["blocked"] + ")"}
+	pairs := []string{"{valid_headers}", statements["valid_headers"], "{blocked}", "(" + statements["blocked"] + ")"}
 	for name, value := range with {
 		pairs = append(pairs, "{"+name+"}", fmt.Sprint(value))
 	}

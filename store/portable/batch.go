@@ -43,7 +43,7 @@ func (s *Store) rendered(statement string, with tables.Args) (text string, args 
 			return column + " = any (" + number(list) + ")", true
 		}
 		if v, is := with[name].(tables.SQL); is {
-			if name == "rows" || name == "allowed" { // which have their own arguments
+			if name == "rows" || name == "allowed" || name == "lease" { // which have their own arguments
 				return tables.Render(string(v), fill), true
 			}
 			return string(v), true

@@ -139,10 +139,11 @@ func (s *Store) ExplainOutbox(ctx context.Context, outbox string) ([]doctor.Stat
 				if sub.Keeps {
 					statement = "keep_settled"
 				}
-				if _, err := tx.Exec(ctx, as.sql("progress", nil), sub.ID, sub.Epoch, as.Attempt, len(parts)); err != nil {
+				about := as.About(tables.RowsOf(parts))
+				if err := (pgTx{tx, s}).Run(ctx, new(tables.Batch).Do("progress", about.With(tables.Args{"settled": len(parts)}))); err != nil {
 					return err
 				}
-				text, args := as.settling(statement, keysOf(parts))
+				text, args := s.rendered(statement, about)
 				return e.explain(ctx, tx, "settle", text, int64(len(parts)), args...)
 			}); err != nil {
 				return err

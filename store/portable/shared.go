@@ -45,26 +45,24 @@ func literal(buckets []int16) string {
 	return string(text) + "}'::smallint[]"
 }
 
-// settling is a statement of a Settle, about rows.
-func (s *source) settling(name string, rows tables.Args) (text string, args []any) {
+// About implements tables.Settling.
+func (s *source) About(rows tables.Args) tables.Args {
 	lease := aloneLease
 	if s.shared {
 		lease = sharedLease
 	}
+	lease = strings.NewReplacer("$1", "{sub}", "$2", "{epoch}").Replace(lease)
 	buckets, _ := rows["buckets"].([]int16)
-	lease = strings.NewReplacer("$1", "{sub}", "$2", "{epoch}", "{owned}", literal(buckets)).Replace(lease)
-	with := s.Box.Args(rows).With(tables.Args{"sub": s.ID, "epoch": s.Epoch, "attempt": s.Attempt, "holder": s.Req.Holder,
-		"allowed": tables.SQL("exists (select from " + lease + ") and exists (select from {schema}.progress p where p.subscription_id = {sub} and p.epoch = {epoch} and p.attempt = {attempt})")})
-	return s.store.rendered(strings.ReplaceAll(s.store.dialect().statements[name], "{lease}", lease), with)
+	return s.Args(rows).With(tables.Args{"attempt": s.Attempt, "lease": tables.SQL(lease), "owned": tables.SQL(literal(buckets)),
+		"allowed": tables.SQL("exists (select from {lease}) and exists (select from {schema}.progress p where p.subscription_id = {sub} and p.epoch = {epoch} and p.attempt = {attempt})")})
 }
 
-// fence is the statement that locks the row of the lease: of a subscription that is shared the member's row, and the subscription's
-// only against those who change it.
-func (s *source) fence(buckets []int16) string {
+// Fence implements tables.Settling: of a subscription that is shared it locks the member's row, and the subscription's only against those who change it.
+func (s *source) Fence() string {
 	if s.shared {
-		return s.sql("fence_shared", buckets)
+		return "fence_shared"
 	}
-	return s.sql("fence", nil)
+	return "fence"
 }
 
 // SubscribeShared implements driver.Sharer.

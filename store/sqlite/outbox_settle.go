@@ -80,12 +80,8 @@ func (s *source) judge(ctx context.Context, tx onTx, parts []*tables.Part) (*tab
 		}
 	}
 	if len(seqs) > 0 {
-		if err := tx.Run(ctx, new(tables.Batch).Rows(func(scan tables.Scan) error {
-			e := &tables.Entry{}
-			err := e.Before(scan)
-			before[e.Seq] = e
-			return err
-		}, "read_entries", s.Args(tables.Args{"seqs": seqs}))); err != nil {
+		b := new(tables.Batch).Rows(tables.EntriesBefore(before), "read_entries", s.Args(tables.Args{"seqs": seqs}))
+		if err := tx.Run(ctx, b); err != nil {
 			return nil, err
 		}
 	}

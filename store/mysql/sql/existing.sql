@@ -1,3 +1,3 @@
 -- Those that are there. A server that was promoted without the last that was committed may lack some that were read.
 select d.seq
-  from {placed} straight_join {by_id} on {same_d}
+  from {rows} straight_join {by_id} on {same_d}

@@ -3,7 +3,7 @@
 insert into {schema}.progress (subscription_id, epoch, attempt, settled)
 select {sub}, {epoch}, {attempt},
        (select count(*)
-          from {placed} straight_join {by_id} on {same_d}
+          from {rows} straight_join {by_id} on {same_d}
          where (select e.seq from {schema}.entries e force index (primary) where e.subscription_id = {sub} and e.seq = d.seq) is null)
   from (select 1) one
  where exists (select 1 from {schema}.subscriptions s where s.id = {sub} and s.epoch = {epoch} and s.holder = {holder})

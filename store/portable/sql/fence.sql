@@ -1,4 +1,4 @@
-select epoch = $2 and holder = $3
+select epoch = {epoch} and holder = {holder}
   from {schema}.subscriptions
- where id = $1 and {by_index}
+ where id = {sub} and {by_index}
    for update

@@ -2,9 +2,9 @@
 -- unless it was parked just now.
 update {schema}.entries e
    set head = not e.head,
-       due = case when e.head or e.seq = any ($3::bigint[]) then e.due else clock_timestamp() end
+       due = case when e.head or e.seq = any ({fresh}::bigint[]) then e.due else clock_timestamp() end
   from (select l.sub, r.seq
-          from (select $1::bigint as sub, unnest($2::text[]) as parked_key) l
+          from (select {sub}::bigint as sub, unnest({keys}::text[]) as parked_key) l
          cross join lateral (
            select f.seq from {schema}.entries f where f.subscription_id - 0 = l.sub and f.parked_key = l.parked_key order by f.ts, f.seq limit 1) f
          cross join lateral (

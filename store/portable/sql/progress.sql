@@ -1,4 +1,4 @@
 insert into {schema}.progress (subscription_id, epoch, attempt, settled)
-select $1, $2, $3, $4
+select {sub}, {epoch}, {attempt}, {settled}
  where exists (select from {lease})
-   and not exists (select from {schema}.progress p where p.subscription_id = $1 and p.epoch = $2 and p.attempt = $3)
+   and not exists (select from {schema}.progress p where p.subscription_id = {sub} and p.epoch = {epoch} and p.attempt = {attempt})
