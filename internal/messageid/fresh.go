@@ -1,10 +1,29 @@
 package messageid
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/penstock/penstock"
 )
+
+// Validate checks all messages, before the first is written.
+func Validate(msgs []penstock.Message) error {
+	for i := range msgs {
+		if err := msgs[i].Validate(); err != nil {
+			return At(err, i, len(msgs))
+		}
+	}
+	return nil
+}
+
+// At says which of several messages an error is about.
+func At(err error, i, n int) error {
+	if n == 1 {
+		return err
+	}
+	return fmt.Errorf("message %d of %d: %w", i+1, n, err)
+}
 
 // Given are the ids that messages have, each once.
 func Given(msgs []penstock.Message) []string {

@@ -130,7 +130,7 @@ func (r *Reader) Renew(ctx context.Context) error {
 // ReportSink implements driver.SinkReporter.
 func (r *Reader) ReportSink(ctx context.Context, down time.Time, why string) error {
 	return r.update(ctx, "update {schema}.subscriptions set sink_epoch = epoch, sink_down = {down}, sink_error = {why} where id = {sub} and epoch = {epoch} and holder = {holder}",
-		Args{"down": orNull(down), "why": why})
+		Args{"down": OrNull(down), "why": why})
 }
 
 // Leave gives the lease back.

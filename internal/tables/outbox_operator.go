@@ -99,7 +99,7 @@ func (s *Outboxes) ParkedKeys(ctx context.Context, outbox, name string, limit in
 // Replay implements driver.Operator: messages that are noted as settled are delivered again.
 func (s *Outboxes) Replay(ctx context.Context, r admin.Replay) (n int64, err error) {
 	err = s.onSubscription(ctx, r.Outbox, r.Subscription, func(tx Tx, sub *subscription) error {
-		b := new(Batch).Counted(&n, "replay", sub.args(Args{"from_seq": r.FromSeq, "to_seq": r.ToSeq, "from": orNull(r.From), "to": orNull(r.To)}))
+		b := new(Batch).Counted(&n, "replay", sub.args(Args{"from_seq": r.FromSeq, "to_seq": r.ToSeq, "from": OrNull(r.From), "to": OrNull(r.To)}))
 		return tx.Finish(ctx, b)
 	})
 	return n, err
@@ -138,7 +138,7 @@ func (sub *subscription) choose(q admin.DeadLetterQuery) Args {
 		most = math.MaxInt64
 	}
 	return sub.args(Args{"any_seq": len(q.Seqs) == 0, "seqs": q.Seqs, "any_id": len(q.IDs) == 0, "ids": q.IDs, "derived": seqs, "times": times, "key": q.Key, "topic": q.Topic, "error": q.Error,
-		"died_before": orNull(q.DiedBefore), "died_after": orNull(q.DiedAfter), "after": q.AfterSeq, "most": most})
+		"died_before": OrNull(q.DiedBefore), "died_after": OrNull(q.DiedAfter), "after": q.AfterSeq, "most": most})
 }
 
 // errEnough ends the reading of rows.

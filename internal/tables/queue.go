@@ -261,8 +261,8 @@ func timeOf(t *time.Time) time.Time {
 	return t.UTC()
 }
 
-// orNull: the zero time is none.
-func orNull(t time.Time) *time.Time {
+// OrNull: the zero time is none.
+func OrNull(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}

@@ -54,7 +54,7 @@ func (row *QueueRow) DeadJobArgs(q admin.DeadJobQuery) Args {
 		most = math.MaxInt64
 	}
 	return row.Args(Args{"all": len(q.IDs) == 0, "ids": q.IDs, "key": q.Key, "group": q.Group, "error": q.Error,
-		"died_before": orNull(q.DiedBefore), "died_after": orNull(q.DiedAfter), "from": q.AfterID, "most": most})
+		"died_before": OrNull(q.DiedBefore), "died_after": OrNull(q.DiedAfter), "from": q.AfterID, "most": most})
 }
 
 // RetryDeadJobs implements driver.QueueStore.

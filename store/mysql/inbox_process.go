@@ -3,7 +3,6 @@ package mysql
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -54,10 +53,8 @@ func (i *Inbox) process(ctx context.Context, db Begin, h ReceivedHandler, receiv
 
 // PublishOnce implements driver.OncePublisher.
 func (s *Store) PublishOnce(ctx context.Context, inbox, outbox string, msgs ...penstock.Message) error {
-	for i := range msgs {
-		if err := msgs[i].Validate(); err != nil {
-			return fmt.Errorf("message %d of %d: %w", i+1, len(msgs), err)
-		}
+	if err := messageid.Validate(msgs); err != nil {
+		return err
 	}
 	box := tables.NewInbox(onTables{s}, inbox)
 	return s.tx(ctx, func(t *tx) error {

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/messageid"
 	"github.com/penstock/penstock/internal/tables"
 )
 
@@ -107,7 +108,7 @@ func (o *Outbox) PublishTx(ctx context.Context, tx Tx, msgs ...penstock.Message)
 }
 
 func (o *Outbox) write(ctx context.Context, on session, msgs []penstock.Message) error {
-	if err := validate(msgs); err != nil {
+	if err := messageid.Validate(msgs); err != nil {
 		return err
 	}
 	return o.each(msgs, func(insert string, args []any) error {
@@ -130,29 +131,17 @@ func (o *Outbox) each(msgs []penstock.Message, write func(insert string, args []
 		args := make([]any, 0, 5*n)
 		for i := range some {
 			m := &some[i]
-			payload, headers := m.Payload, []byte(nil)
-			if payload == nil {
-				payload = []byte{} // nil would be NULL
-			}
+			headers := []byte(nil)
 			if len(m.Headers) > 0 {
 				var err error
 				if headers, err = json.Marshal(m.Headers); err != nil {
 					return err
 				}
 			}
-			args = append(args, orNull(m.ID), orNull(m.Key), []byte(m.Topic), headers, payload)
+			args = append(args, orNull(m.ID), orNull(m.Key), []byte(m.Topic), headers, tables.NotNil(m.Payload))
 		}
 		if err := write("insert into "+o.table+" (id, `key`, topic, headers, payload) values "+strings.Repeat("(?, ?, ?, ?, ?), ", n-1)+"(?, ?, ?, ?, ?)", args); err != nil {
 			return err
-		}
-	}
-	return nil
-}
-
-func validate(msgs []penstock.Message) error {
-	for i := range msgs {
-		if err := msgs[i].Validate(); err != nil {
-			return fmt.Errorf("message %d of %d: %w", i+1, len(msgs), err)
 		}
 	}
 	return nil
@@ -178,7 +167,7 @@ func (o *Outbox) Publish(ctx context.Context, msgs ...penstock.Message) error {
 		_, err := s.findOutbox(ctx, onTables{s}, o.name, "")
 		return err
 	}
-	if err := cmp.Or(s.use(ctx), validate(msgs)); err != nil {
+	if err := cmp.Or(s.use(ctx), messageid.Validate(msgs)); err != nil {
 		return err
 	}
 	return s.explain(s.attempts.Once(ctx, onTables{s}, &s.retries, tables.Noting{}, func(_ int64, first *tables.Batch) error {

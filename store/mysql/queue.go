@@ -64,7 +64,7 @@ func (s onTables) EnqueueIn(ctx context.Context, tx tables.Tx, queue string, job
 func (s onTables) Judge(b *tables.Batch, q *queueRow, jobs []*tables.Tried) {
 	var dead []int64
 	for _, j := range jobs {
-		args := q.Args(tables.Args{"lease": j.Lease, "after": j.After.Microseconds(), "attempts": j.History.Attempt, "since": nullTime(j.History.Since), "failures": j.History.JSON(), "error": j.History.LastError()})
+		args := q.Args(tables.Args{"lease": j.Lease, "after": j.After.Microseconds(), "attempts": j.History.Attempt, "since": tables.OrNull(j.History.Since), "failures": j.History.JSON(), "error": j.History.LastError()})
 		if j.Dead {
 			dead = append(dead, j.Seq)
 			b.Do("dead_letter_job", args)

@@ -98,11 +98,7 @@ func (q *Queue) insert(ctx context.Context, tx session, jobs []penstock.NewJob, 
 		if !j.NotBefore.IsZero() {
 			notBefore = strings.Trim(at(j.NotBefore.Add(time.Microsecond-1).Truncate(time.Microsecond)), "'") // never too early
 		}
-		payload := j.Payload
-		if payload == nil {
-			payload = []byte{} // nil would be NULL
-		}
-		args = append(args, []byte(j.Group), j.Priority, notBefore, orNull(j.Key), headers, payload)
+		args = append(args, []byte(j.Group), j.Priority, notBefore, orNull(j.Key), headers, tables.NotNil(j.Payload))
 	}
 	const one = "(?, ?, ?, ?, ?, ?)"
 	text := "insert into " + queueTable(q.store.opts.Schema, q.name) + " (group_key, priority, not_before, `key`, headers, payload) values " + strings.Repeat(one+", ", len(some)-1) + one

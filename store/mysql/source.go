@@ -3,7 +3,6 @@ package mysql
 import (
 	"context"
 	"encoding/hex"
-	"time"
 
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/tables"
@@ -50,11 +49,4 @@ func (s *source) words(more words) words {
 
 func (s *source) sql(statement string, more words) string {
 	return s.store.sql(statement, s.Box.Name, s.words(more))
-}
-
-func nullTime(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
 }

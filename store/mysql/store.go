@@ -3,6 +3,7 @@
 package mysql
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"database/sql"
@@ -93,28 +94,16 @@ func uncommented(name string) string {
 // Open prepares a store: mysql://user:password@host:port/. It does not connect. If the database is down, the first
 // call returns an error, and later calls work once it is up.
 func Open(url string, opts Options) (*Store, error) {
-	if opts.Schema == "" {
-		opts.Schema = DefaultSchema
-	}
-	if opts.Buckets == 0 {
-		opts.Buckets = 16
-	}
-	if opts.Margin == 0 {
-		opts.Margin = 10 * time.Second
-	}
-	if opts.Sweep == 0 {
-		opts.Sweep = 15 * time.Second
-	}
-	if opts.LookAgain == 0 {
-		opts.LookAgain = 2500 * time.Millisecond
-	}
+	opts.Schema = cmp.Or(opts.Schema, DefaultSchema)
+	opts.Buckets = cmp.Or(opts.Buckets, 16)
+	opts.Margin = cmp.Or(opts.Margin, 10*time.Second)
+	opts.Sweep = cmp.Or(opts.Sweep, 15*time.Second)
+	opts.LookAgain = cmp.Or(opts.LookAgain, 2500*time.Millisecond)
 	c, err := connectorOf(url)
 	if err != nil {
 		return nil, err
 	}
-	if opts.Engine == "" {
-		opts.Engine = c.engine
-	}
+	opts.Engine = cmp.Or(opts.Engine, c.engine)
 	db := sql.OpenDB(c)
 	db.SetMaxOpenConns(8)
 	db.SetMaxIdleConns(8)

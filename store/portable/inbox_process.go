@@ -2,7 +2,6 @@ package portable
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -49,10 +48,8 @@ func process(ctx context.Context, db Begin, h ReceivedHandler, receive func(pgx.
 
 // PublishOnce implements driver.OncePublisher.
 func (s *Store) PublishOnce(ctx context.Context, inbox, outbox string, msgs ...penstock.Message) error {
-	for i := range msgs {
-		if err := msgs[i].Validate(); err != nil {
-			return fmt.Errorf("message %d of %d: %w", i+1, len(msgs), err)
-		}
+	if err := messageid.Validate(msgs); err != nil {
+		return err
 	}
 	box := s.Inbox(inbox)
 	return s.tx(ctx, func(tx pgx.Tx) error {

@@ -2,12 +2,12 @@ package portable
 
 import (
 	"context"
-	"fmt"
 	"maps"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/messageid"
 	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/internal/tables"
 )
@@ -90,7 +90,7 @@ func columnsOf(msgs []penstock.Message) ([]any, error) {
 	for i := range msgs {
 		m := &msgs[i]
 		if err := m.Validate(); err != nil {
-			return nil, fmt.Errorf("message %d of %d: %w", i+1, len(msgs), err)
+			return nil, messageid.At(err, i, len(msgs))
 		}
 		ids[i], keys[i], topics[i], payloads[i] = orNull(m.ID), orNull(m.Key), m.Topic, tables.NotNil(m.Payload)
 		headers[i] = tables.HeadersText(m.Headers)

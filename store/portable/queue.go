@@ -76,7 +76,7 @@ func (s onTables) Judge(b *tables.Batch, q *queueRow, jobs []*tables.Tried) {
 	var verdicts []verdict
 	var dead []int64
 	for _, j := range jobs {
-		verdicts = append(verdicts, verdict{j.Lease, j.Dead, j.After.Microseconds(), j.History.Attempt, orNullTime(j.History.Since), json.RawMessage(j.History.JSON())})
+		verdicts = append(verdicts, verdict{j.Lease, j.Dead, j.After.Microseconds(), j.History.Attempt, tables.OrNull(j.History.Since), json.RawMessage(j.History.JSON())})
 		if j.Dead {
 			dead = append(dead, j.Lease)
 		}

@@ -41,9 +41,7 @@ func (q *Queue) EnqueueTx(ctx context.Context, tx pgx.Tx, jobs ...penstock.NewJo
 		if made[i].Deduplicated {
 			continue
 		}
-		if err := n.add(&jobs[i], made[i].ID); err != nil {
-			return nil, err
-		}
+		n.add(&jobs[i], made[i].ID)
 		at = append(at, i)
 	}
 	if len(at) == 0 {
@@ -70,7 +68,7 @@ type newJobs struct {
 	payloads      [][]byte
 }
 
-func (n *newJobs) add(j *penstock.NewJob, seq int64) error {
+func (n *newJobs) add(j *penstock.NewJob, seq int64) {
 	var number *int64
 	if seq != 0 {
 		number = &seq
@@ -78,12 +76,11 @@ func (n *newJobs) add(j *penstock.NewJob, seq int64) error {
 	headers := tables.HeadersText(j.AllHeaders())
 	payload := tables.NotNil(j.Payload)
 	n.seqs, n.groups, n.priorities = append(n.seqs, number), append(n.groups, j.Group), append(n.priorities, int16(j.Priority))
-	n.notBefore = append(n.notBefore, orNullTime(j.NotBefore.Add(time.Microsecond-1).Truncate(time.Microsecond))) // never too early
+	n.notBefore = append(n.notBefore, tables.OrNull(j.NotBefore.Add(time.Microsecond-1).Truncate(time.Microsecond))) // never too early
 	if j.NotBefore.IsZero() {
 		n.notBefore[len(n.notBefore)-1] = nil
 	}
 	n.keys, n.headers, n.payloads = append(n.keys, orNull(j.Key)), append(n.headers, headers), append(n.payloads, payload)
-	return nil
 }
 
 // sift draws the ids of jobs and finds out which are there already.
@@ -141,9 +138,7 @@ func (s onTables) Enqueue(ctx context.Context, queue string, jobs ...penstock.Ne
 func (s onTables) enqueueAtOnce(ctx context.Context, queue string, jobs []penstock.NewJob) ([]penstock.Enqueued, error) {
 	n := newJobs{}
 	for i := range jobs {
-		if err := n.add(&jobs[i], 0); err != nil {
-			return nil, err
-		}
+		n.add(&jobs[i], 0)
 	}
 	var ids []int64
 	note := tables.Noting{

@@ -81,10 +81,3 @@ func (s *source) Leave(ctx context.Context) error {
 	}
 	return s.Reader.Leave(ctx)
 }
-
-func orNullTime(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
-}

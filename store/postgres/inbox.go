@@ -1,8 +1,8 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/messageid"
 )
 
 // Inbox is one consumer's inbox. It holds no connection: the caller begins the transaction.
@@ -136,7 +137,7 @@ func validReceivedID(id string) error {
 func validReceivedIDs(ids []string) error {
 	for n, id := range ids {
 		if err := validReceivedID(id); err != nil {
-			return at(err, n, len(ids))
+			return messageid.At(err, n, len(ids))
 		}
 	}
 	return nil
@@ -154,7 +155,7 @@ func (i *Inbox) explain(err error) error {
 	}
 	switch pg.Code {
 	case "42P01":
-		return penstock.WithHint(fmt.Errorf("%w: of %q", penstock.ErrNoInbox, i.consumer), "%s", orElse(pg.Hint, "its owner creates it with create_inbox"))
+		return penstock.WithHint(fmt.Errorf("%w: of %q", penstock.ErrNoInbox, i.consumer), "%s", cmp.Or(pg.Hint, "its owner creates it with create_inbox"))
 	case "42883", "3F000":
 		return penstock.WithHint(fmt.Errorf("inbox of %q: %w: %w", i.consumer, penstock.ErrNotMigrated, err), "call Migrate, or run: penstock migrate")
 	case "42501":
@@ -164,17 +165,4 @@ func (i *Inbox) explain(err error) error {
 		return penstock.WithHint(err, "%s", pg.Hint)
 	}
 	return explain(err)
-}
-
-func orElse(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
-}
-
-// idsJSON carries ids through drivers that have no arrays.
-func idsJSON(ids []string) (string, error) {
-	text, err := json.Marshal(ids)
-	return string(text), err
 }

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -21,7 +22,7 @@ func (i *Inbox) FirstOfSQL(ctx context.Context, tx SQLTx, ids ...string) (fresh 
 	if err := validReceivedIDs(ids); err != nil || len(ids) == 0 {
 		return nil, err
 	}
-	text, err := idsJSON(ids)
+	text, err := json.Marshal(ids) // drivers may have no arrays
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +31,7 @@ func (i *Inbox) FirstOfSQL(ctx context.Context, tx SQLTx, ids ...string) (fresh 
 		err := scan(&id)
 		fresh = append(fresh, id)
 		return err
-	}, i.manyOf, i.consumer, text)
+	}, i.manyOf, i.consumer, string(text))
 	return fresh, err
 }
 

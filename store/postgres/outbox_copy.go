@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/messageid"
 )
 
 // copyFrom is from how many messages on COPY is cheaper than arrays: with 200 of 200 bytes by a seventh for the server, and by two thirds
@@ -16,7 +17,7 @@ const copyFrom = 100
 
 // copy writes messages in a separate transaction, by COPY.
 func (o *Outbox) copy(ctx context.Context, msgs []penstock.Message) error {
-	if err := validMessages(msgs); err != nil {
+	if err := messageid.Validate(msgs); err != nil {
 		return err
 	}
 	err := o.store.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {

@@ -106,7 +106,7 @@ func (o *Outbox) write(ctx context.Context, on querier, msgs []penstock.Message)
 	if len(msgs) == 0 {
 		return nil
 	}
-	if err := validMessages(msgs); err != nil {
+	if err := messageid.Validate(msgs); err != nil {
 		return err
 	}
 	if b, ok := on.(*BufferedTx); ok {
@@ -138,7 +138,7 @@ func (o *Outbox) insertOf(msgs []penstock.Message) (string, []any, error) {
 		m := &msgs[i]
 		text, err := encodeHeaders(m.Headers)
 		if err != nil {
-			return "", nil, at(err, i, len(msgs))
+			return "", nil, messageid.At(err, i, len(msgs))
 		}
 		ids[i], keys[i], topics[i], headers[i], payloads[i] = orNull(m.ID), orNull(m.Key), m.Topic, text, notNil(m.Payload) // nil would be NULL
 	}
@@ -154,7 +154,7 @@ func appendMessage(args []any, m *penstock.Message) ([]any, error) {
 // PublishSQL is PublishTx for database/sql, with any PostgreSQL driver. One round
 // trip per 1,000 messages.
 func (o *Outbox) PublishSQL(ctx context.Context, tx SQLTx, msgs ...penstock.Message) error {
-	if err := validMessages(msgs); err != nil {
+	if err := messageid.Validate(msgs); err != nil {
 		return err
 	}
 	if b, ok := tx.(*BufferedSQLTx); ok {
@@ -175,7 +175,7 @@ func (o *Outbox) PublishSQL(ctx context.Context, tx SQLTx, msgs ...penstock.Mess
 			fmt.Fprintf(&query, "($%d::text,$%d::text,$%d::text,$%d::jsonb,$%d::bytea)", n+1, n+2, n+3, n+4, n+5)
 			var err error
 			if args, err = appendMessage(args, &part[i]); err != nil {
-				return at(err, start+i, len(msgs))
+				return messageid.At(err, start+i, len(msgs))
 			}
 		}
 		if _, err := tx.ExecContext(ctx, o.statement(query.String(), len(args)+1), o.args(args)...); err != nil {
@@ -215,16 +215,6 @@ func (s *Store) PublishOnce(ctx context.Context, inbox, outbox string, msgs ...p
 	return s.Outbox(outbox).Once(inbox).Publish(ctx, msgs...)
 }
 
-// validMessages checks all before the first is written.
-func validMessages(msgs []penstock.Message) error {
-	for i := range msgs {
-		if err := msgs[i].Validate(); err != nil {
-			return at(err, i, len(msgs))
-		}
-	}
-	return nil
-}
-
 // encodeHeaders makes them JSON text, nil for none.
 func encodeHeaders(headers map[string]string) (*string, error) {
 	if len(headers) == 0 {
@@ -243,12 +233,4 @@ func orNull(s string) *string {
 		return nil
 	}
 	return &s
-}
-
-// at says which of several messages an error is about.
-func at(err error, i, n int) error {
-	if n == 1 {
-		return err
-	}
-	return fmt.Errorf("message %d of %d: %w", i+1, n, err)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/buffer"
+	"github.com/penstock/penstock/internal/tables"
 )
 
 // BufferedTx is a transaction in which Outbox.PublishTx and its own Enqueue only buffer messages and jobs. It writes them in statements
@@ -34,7 +35,7 @@ func Buffer(tx *sql.Tx, opts penstock.BufferOptions) *BufferedTx {
 
 // Enqueue buffers jobs. Queue.EnqueueTx would write them at once, because it returns their ids.
 func (b *BufferedTx) Enqueue(ctx context.Context, q *Queue, jobs ...penstock.NewJob) (penstock.PendingJobs, error) {
-	if err := validJobs(jobs); err != nil {
+	if _, err := tables.HasDedup(jobs); err != nil {
 		return nil, err
 	}
 	return b.TakeJobs(ctx, q, q.name, jobs)

@@ -47,7 +47,7 @@ type Tx interface {
 // drivers, or use OpenDB. A transaction that reads first and writes later fails with
 // SQLITE_BUSY if another one wrote in between.
 func (o *Outbox) PublishTx(ctx context.Context, tx Tx, msgs ...penstock.Message) error {
-	if err := validMessages(msgs); err != nil {
+	if err := messageid.Validate(msgs); err != nil {
 		return err
 	}
 	if b, ok := tx.(*BufferedTx); ok {
@@ -76,15 +76,6 @@ func (o *Outbox) PublishTx(ctx context.Context, tx Tx, msgs ...penstock.Message)
 	return nil
 }
 
-func validMessages(msgs []penstock.Message) error {
-	for i := range msgs {
-		if err := msgs[i].Validate(); err != nil {
-			return fmt.Errorf("message %d of %d: %w", i+1, len(msgs), err)
-		}
-	}
-	return nil
-}
-
 // Chunks stay below the 999 parameters that old SQLite libraries allow, and
 // below some megabytes, because drivers copy parameters.
 const (
@@ -104,11 +95,7 @@ func chunk(msgs []penstock.Message) int {
 }
 
 func appendRow(args []any, m *penstock.Message) []any {
-	payload := m.Payload
-	if payload == nil {
-		payload = []byte{} // nil would be NULL
-	}
-	return append(args, orNull(m.ID), orNull(m.Key), m.Topic, tables.HeadersText(m.Headers), payload)
+	return append(args, orNull(m.ID), orNull(m.Key), m.Topic, tables.HeadersText(m.Headers), tables.NotNil(m.Payload))
 }
 
 func orNull(s string) any {

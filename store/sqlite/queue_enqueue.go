@@ -20,7 +20,7 @@ import (
 // because some of the jobs may have been written. Begin with BEGIN IMMEDIATE, as for
 // PublishTx.
 func (q *Queue) EnqueueTx(ctx context.Context, tx Tx, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
-	if err := validJobs(jobs); err != nil {
+	if _, err := tables.HasDedup(jobs); err != nil {
 		return nil, err
 	}
 	if b, ok := tx.(*BufferedTx); ok {
@@ -35,15 +35,6 @@ func (q *Queue) EnqueueTx(ctx context.Context, tx Tx, jobs ...penstock.NewJob) (
 		return nil, explainEnqueue(ctx, tx, q.name, err)
 	}
 	return made, nil
-}
-
-func validJobs(jobs []penstock.NewJob) error {
-	for i := range jobs {
-		if err := tables.ValidateJob(&jobs[i]); err != nil {
-			return fmt.Errorf("job %d of %d: %w", i+1, len(jobs), err)
-		}
-	}
-	return nil
 }
 
 func (q *Queue) enqueue(ctx context.Context, tx Tx, jobs []penstock.NewJob) ([]penstock.Enqueued, error) {
@@ -151,7 +142,7 @@ func (q *Queue) insert(ctx context.Context, tx Tx, jobs []penstock.NewJob, fresh
 			if size += len(j.Payload); n == chunkRows || n > 0 && size > chunkBytes {
 				break
 			}
-			args = append(args, notBefore(j.NotBefore), j.Priority, j.Group, orNull(j.Key), tables.HeadersText(j.AllHeaders()), notNull(j.Payload))
+			args = append(args, notBefore(j.NotBefore), j.Priority, j.Group, orNull(j.Key), tables.HeadersText(j.AllHeaders()), tables.NotNil(j.Payload))
 			n++
 		}
 		done, err := tx.ExecContext(ctx, insert+strings.Repeat(`, (?, ?, ?, ?, ?, ?)`, n-1), args...)
@@ -176,13 +167,6 @@ func notBefore(t time.Time) any {
 		return nil
 	}
 	return t.Add(time.Millisecond - 1).UnixMilli()
-}
-
-func notNull(payload []byte) []byte {
-	if payload == nil {
-		return []byte{} // nil would be NULL
-	}
-	return payload
 }
 
 // explainEnqueue says why writing jobs failed; see explainPublish.
