@@ -6,12 +6,12 @@
 // A store has a type onTables with the methods of the interfaces below, and embeds the value that it gets for it:
 //
 //	NewOutboxes(OutboxDB)   outboxes and subscriptions, except Publish and Subscribe
-//	NewReader(Reading)      one reader, which Subscribe returns; Reading reads its pages and writes its verdicts
+//	NewReader(Reading)      one reader, which Subscribe returns; Reading reads its pages and writes its verdicts, by SettleBy if it is a Settling
 //	NewQueues(QueueDB)      queues, schedules and dead jobs; Round is a claim's round trip
 //	NewInboxes(InboxDB)     inboxes
 //	NewAdopted(AdoptDB)     a table that Penstock did not create
 //
-// All but Reading contain DB, which runs statements. The smallest DB is in store/sqlite/dialect.go. A store on another one begins with NewOutboxes and
+// All but Reading and Settling contain DB, which runs statements. The smallest DB is in store/sqlite/dialect.go. A store on another one begins with NewOutboxes and
 // NewReader: storetest runs without the rest.
 //
 // MakeMessages and MakeJobs get a transaction, for a dialect whose transactions define tables. Others use another connection, while the statement

@@ -113,16 +113,11 @@ func (s *Queues) CreateQueue(ctx context.Context, name string, order penstock.Qu
 // DropQueue implements driver.QueueStore.
 func (s *Queues) DropQueue(ctx context.Context, name string) error {
 	err := s.on.Within(ctx, func(tx Tx) error {
-		q := &QueueRow{Name: name, Table: s.on.JobsTable(name), Seen: NewSeen(false)}
-		there := false
-		b := new(Batch).Row(&there, "select id from {schema}.queues where name = {name} for update", Args{"name": name}, &q.ID)
-		if err := tx.Run(ctx, b); err != nil {
+		q, err := s.look(ctx, tx, name, "for update")
+		if err != nil {
 			return err
 		}
-		if !there {
-			return NoQueue(name)
-		}
-		b = new(Batch).Do("patient", nil)
+		b := new(Batch).Do("patient", nil)
 		holdTurns(b, name)
 		for _, table := range s.on.PerQueue() {
 			b.Do("delete from {schema}."+table+" where queue_id = {queue}", q.Args(nil))
@@ -143,7 +138,7 @@ func (s *Queues) SetQueue(ctx context.Context, name string, set penstock.QueueSe
 		return err
 	}
 	return s.on.Within(ctx, func(tx Tx) error {
-		row, err := lockQueue(ctx, tx, name)
+		row, err := s.look(ctx, tx, name, "for update")
 		if err != nil {
 			return err
 		}
@@ -161,17 +156,19 @@ func (s *Queues) SetQueue(ctx context.Context, name string, set penstock.QueueSe
 	})
 }
 
-// lockQueue locks the row of a queue.
-func lockQueue(ctx context.Context, tx Tx, name string) (*QueueRow, error) {
-	row, there := &QueueRow{Name: name, Seen: NewSeen(false)}, false
-	b := new(Batch).Row(&there, "select id from {schema}.queues where name = {name} for update", Args{"name": name}, &row.ID)
-	if err := tx.Run(ctx, b); err != nil {
+// look reads the row of a queue. The lock is "for update", or none.
+func (s *Queues) look(ctx context.Context, on Runner, name, lock string) (*QueueRow, error) {
+	q := &QueueRow{Name: name, Table: s.on.JobsTable(name)}
+	var there, lifo bool
+	b := new(Batch).Row(&there, "select id, lifo from {schema}.queues where name = {name} "+lock, Args{"name": name}, &q.ID, &lifo)
+	if err := on.Run(ctx, b); err != nil {
 		return nil, err
 	}
 	if !there {
 		return nil, NoQueue(name)
 	}
-	return row, nil
+	q.Seen = NewSeen(lifo)
+	return q, nil
 }
 
 // holdTurns, behind the lock of the queue's row, waits for all claims that are under way. None begins until the transaction ends.
@@ -188,16 +185,10 @@ func (s *Queues) find(ctx context.Context, name string) (*QueueRow, error) {
 	if q, ok := s.rows.Load(name); ok {
 		return q.(*QueueRow), nil
 	}
-	q := &QueueRow{Name: name, Table: s.on.JobsTable(name)}
-	var there, lifo bool
-	b := new(Batch).Row(&there, "select id, lifo from {schema}.queues where name = {name}", Args{"name": name}, &q.ID, &lifo)
-	if err := s.on.Run(ctx, b); err != nil {
+	q, err := s.look(ctx, s.on, name, "")
+	if err != nil {
 		return nil, err
 	}
-	if !there {
-		return nil, NoQueue(name)
-	}
-	q.Seen = NewSeen(lifo)
 	found, _ := s.rows.LoadOrStore(name, q)
 	return found.(*QueueRow), nil
 }

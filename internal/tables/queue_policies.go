@@ -105,7 +105,7 @@ func forgetHolds(b *Batch, row *QueueRow) {
 // policy changes that of a group, in a transaction.
 func (s *Queues) policy(ctx context.Context, name, group string, change func(p *policyRow)) error {
 	return s.on.Within(ctx, func(tx Tx) error {
-		row, err := lockQueue(ctx, tx, name)
+		row, err := s.look(ctx, tx, name, "for update")
 		if err != nil {
 			return err
 		}
@@ -145,16 +145,12 @@ func (s *Queues) GroupPolicies(ctx context.Context, queue, after string, most in
 	if err := admin.ValidateLimit(most); err != nil {
 		return nil, err
 	}
-	row, there := &QueueRow{Name: queue, Seen: NewSeen(false)}, false
-	b := new(Batch).Row(&there, "select id from {schema}.queues where name = {name}", Args{"name": queue}, &row.ID)
-	if err := s.on.Run(ctx, b); err != nil {
+	row, err := s.look(ctx, s.on, queue, "")
+	if err != nil {
 		return nil, err
 	}
-	if !there {
-		return nil, NoQueue(queue)
-	}
 	all := []admin.GroupPolicy{}
-	b = &Batch{}
+	b := &Batch{}
 	rowsOfPolicies(b, "not p.whole and (p.policy <> '' or p.held_until > {clock_micros}) and ({all} or p.group_key > {after}) order by p.group_key limit {most}",
 		row.Args(Args{"all": after == "", "after": after, "most": most}), func(p policyRow) {
 			all = append(all, admin.GroupPolicy{GroupPolicy: p.policy, Hold: p.hold()})
