@@ -283,10 +283,7 @@ func (w *worker) release(ctx context.Context, tasks []*task) {
 		w.log.Info("claimed jobs that have not begun come back when their leases end", "jobs", len(tasks), "lease", w.Lease)
 		return
 	}
-	leases := make([]int64, len(tasks))
-	for i, t := range tasks {
-		leases[i] = t.job.Lease
-	}
+	leases := leasesOf(tasks)
 	for retry := (growing{}); ; {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		_, err := r.Release(call, 0, leases...)
