@@ -32,7 +32,7 @@ processors=$(getconf _NPROCESSORS_ONLN)
 status=0
 bin/withservers -- go run gotest.tools/gotestsum@v1.13.0 --format pkgname-and-test-fails --format-icons text --format-hide-empty-pkg --hide-summary skipped,output -- \
 	"${test[@]}" -p $((2 * processors)) -parallel $((2 * processors)) \
-	./store/postgres ./store/portable ./cmd/penstock/systemtest ./clients/conformance ./store/mysql ./cmd/penstock/internal/console ./cmd/penstock ./lab/bench ./lab/measure ./store/sqlite ./... ./lab/... || status=$?
+	./store/postgres ./store/portable ./cmd/penstock/systemtest ./clients/conformance ./store/mysql ./cmd/penstock/internal/console ./cmd/penstock ./sink/rabbitmq ./lab/measure ./sink/kafka ./store/sqlite ./lab/bench ./sink/webhook ./... ./lab/... || status=$?
 printf 'make test took %d min %d s with PENSTOCK_SEED=%s and ended with %d\n' $((SECONDS / 60)) $((SECONDS % 60)) "$PENSTOCK_SEED" $status
 printf 'one test again: PENSTOCK_SEED=%s make test TEST="-run '"'^TestName\$/^case\$'"' ./its/package"\n' "$PENSTOCK_SEED"
 exit $status

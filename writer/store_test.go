@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,6 +19,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/postgrestest"
+	"github.com/penstock/penstock/internal/test/sqlitetest"
 	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/postgres"
@@ -51,7 +51,7 @@ func open(ctx context.Context, at string) (driver.Store, error) {
 func stores(t *testing.T, test func(t *testing.T, at string, store driver.Store)) {
 	for name, fresh := range map[string]func(t *testing.T) (at string, refuse func() error){
 		"sqlite": func(t *testing.T) (string, func() error) {
-			path := filepath.Join(t.TempDir(), "app.db")
+			path := sqlitetest.File(t)
 			return "sqlite:" + path, func() error {
 				db, err := sqlite.OpenDB(path)
 				if err != nil {
@@ -82,14 +82,8 @@ func stores(t *testing.T, test func(t *testing.T, at string, store driver.Store)
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = store.Close() })
-			for _, step := range []func() error{
-				func() error { return store.Migrate(t.Context()) },
-				func() error { return store.CreateOutbox(t.Context(), "orders") },
-				refuse,
-			} {
-				if err := step(); err != nil {
-					t.Fatal(err)
-				}
+			if err := errors.Join(store.CreateOutbox(t.Context(), "orders"), refuse()); err != nil {
+				t.Fatal(err)
 			}
 			test(t, at, store)
 		})

@@ -11,8 +11,14 @@ if [[ ${1-} == --build ]]; then
   now=$("$python" --version; cat pyproject.toml)
   if [[ ! -f $stamp || $(cat "$stamp") != "$now" ]]; then
     rm -rf "$venv"
-    "$python" -m venv "$venv"
-    "$venv/bin/pip" install --quiet --no-compile --disable-pip-version-check 'psycopg[binary]>=3.1' 'asyncpg>=0.29' 'sqlalchemy>=2.0' greenlet
+    if "$python" -m pip --python "$python" --version >/dev/null 2>&1; then # unpacking another pip takes longer than installing the rest
+      "$python" -m venv --without-pip "$venv"
+      pip=("$python" -m pip --python "$venv/bin/python")
+    else
+      "$python" -m venv "$venv"
+      pip=("$venv/bin/pip")
+    fi
+    "${pip[@]}" install --quiet --no-compile --disable-pip-version-check 'psycopg[binary]>=3.1' 'asyncpg>=0.29' 'sqlalchemy>=2.0' greenlet
     printf '%s' "$now" > "$stamp"
   fi
   exit

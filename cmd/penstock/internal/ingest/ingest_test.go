@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +18,7 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/ingest"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/postgrestest"
+	"github.com/penstock/penstock/internal/test/sqlitetest"
 	"github.com/penstock/penstock/store/postgres"
 	"github.com/penstock/penstock/store/sqlite"
 	"github.com/penstock/penstock/writer"
@@ -41,7 +41,7 @@ func open(ctx context.Context, at string) (database, error) {
 // stores runs a test on a database of each kind, with the outboxes orders and mails and the inbox ingest.
 func stores(t *testing.T, test func(t *testing.T, at string, store database)) {
 	for name, fresh := range map[string]func(t *testing.T) string{
-		"sqlite":   func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "app.db") },
+		"sqlite":   func(t *testing.T) string { return "sqlite:" + sqlitetest.File(t) },
 		"postgres": func(t *testing.T) string { return postgrestest.Database(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -52,7 +52,7 @@ func stores(t *testing.T, test func(t *testing.T, at string, store database)) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = store.Close() })
-			for _, err := range []error{store.Migrate(t.Context()), store.CreateOutbox(t.Context(), "orders"), store.CreateOutbox(t.Context(), "mails"), store.CreateInbox(t.Context(), "ingest", 0)} {
+			for _, err := range []error{store.CreateOutbox(t.Context(), "orders"), store.CreateOutbox(t.Context(), "mails"), store.CreateInbox(t.Context(), "ingest", 0)} {
 				if err != nil {
 					t.Fatal(err)
 				}
