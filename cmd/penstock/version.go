@@ -25,7 +25,6 @@ type versionInfo struct {
 }
 
 func versionCommand(a *cli.App) *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
@@ -34,7 +33,7 @@ func versionCommand(a *cli.App) *cobra.Command {
 		Args: terminal.Args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			v := readVersion()
-			if asJSON {
+			if a.JSON {
 				return json.NewEncoder(a.Stdout).Encode(v)
 			}
 			commit := v.Commit
@@ -48,8 +47,7 @@ func versionCommand(a *cli.App) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON line")
-	return cmd
+	return a.WithJSON(cmd, "one JSON line")
 }
 
 func readVersion() versionInfo {

@@ -25,6 +25,8 @@ import (
 	"os"
 	"slices"
 
+	"github.com/spf13/cobra"
+
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/drivers"
@@ -54,6 +56,7 @@ type App struct {
 	ConfigFile   string
 	LogLevel     string
 	LogFormat    string
+	JSON         bool // --json, of the verb that runs
 }
 
 // New is a command line that notices failed writes to stdout, and that writes no password to
@@ -172,9 +175,15 @@ func (a *App) LoadConfig() (*config.Config, error) {
 	return cfg, terminal.Usage(err)
 }
 
+// WithJSON is cmd with the flag --json.
+func (a *App) WithJSON(cmd *cobra.Command, help string) *cobra.Command {
+	cmd.Flags().BoolVar(&a.JSON, "json", false, help)
+	return cmd
+}
+
 // Tell prints the result: fields for programs, or a sentence.
-func (a *App) Tell(asJSON bool, fields any, sentence string, args ...any) error {
-	if asJSON {
+func (a *App) Tell(fields any, sentence string, args ...any) error {
+	if a.JSON {
 		return json.NewEncoder(a.Stdout).Encode(fields)
 	}
 	_, err := fmt.Fprintf(a.Stdout, sentence, args...)

@@ -19,10 +19,7 @@ type Drop struct {
 // DropCommand is the verb that drops a thing with its contents, once its name was typed or --yes is
 // given.
 func DropCommand(a *App, find func(ctx context.Context, name string) (Drop, error)) *cobra.Command {
-	var (
-		asJSON bool
-		leave  = Consent{Undone: "nothing was dropped"}
-	)
+	leave := Consent{Undone: "nothing was dropped"}
 	cmd := &cobra.Command{
 		Use:  "drop NAME",
 		Args: terminal.Exactly("NAME"),
@@ -41,10 +38,9 @@ func DropCommand(a *App, find func(ctx context.Context, name string) (Drop, erro
 			if err := drop.Do(); err != nil {
 				return err
 			}
-			return a.Tell(asJSON, drop.Fields, "%s\n", drop.Gone)
+			return a.Tell(drop.Fields, "%s\n", drop.Gone)
 		},
 	}
 	cmd.Flags().BoolVar(&leave.Yes, "yes", false, "do not ask")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "the dropped object as one JSON line")
-	return cmd
+	return a.WithJSON(cmd, "the dropped object as one JSON line")
 }

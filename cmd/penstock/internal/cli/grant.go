@@ -37,10 +37,7 @@ type Grantable struct {
 }
 
 func (a *App) GrantCommand(to Grantable) *cobra.Command {
-	var (
-		asJSON bool
-		wanted = make([]bool, len(to.Rights))
-	)
+	wanted := make([]bool, len(to.Rights))
 	cmd := &cobra.Command{
 		Use:  "grant " + to.Argument + " ROLE",
 		Args: terminal.Exactly(to.Argument, "ROLE"),
@@ -62,14 +59,13 @@ func (a *App) GrantCommand(to Grantable) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.grant(ctx, g, to, rights, args[0], args[1], asJSON)
+			return a.grant(ctx, g, to, rights, args[0], args[1])
 		},
 	}
 	for i, r := range to.Rights {
 		cmd.Flags().BoolVar(&wanted[i], r.Flag, false, r.Help)
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "the rights granted, as one JSON line")
-	return cmd
+	return a.WithJSON(cmd, "the rights granted, as one JSON line")
 }
 
 // OpenGranter opens a database that has roles.
@@ -85,7 +81,7 @@ func (a *App) OpenGranter(ctx context.Context) (Granter, error) {
 	return g, nil
 }
 
-func (a *App) grant(ctx context.Context, g Granter, to Grantable, rights []Privilege, name, role string, asJSON bool) error {
+func (a *App) grant(ctx context.Context, g Granter, to Grantable, rights []Privilege, name, role string) error {
 	granted := make([]string, len(rights))
 	for i, r := range rights {
 		if err := r.Grant(g, ctx, name, role); err != nil {
@@ -93,6 +89,6 @@ func (a *App) grant(ctx context.Context, g Granter, to Grantable, rights []Privi
 		}
 		granted[i] = r.Flag
 	}
-	return a.Tell(asJSON, map[string]any{strings.ToLower(to.Argument): name, "role": role, "granted": granted},
+	return a.Tell(map[string]any{strings.ToLower(to.Argument): name, "role": role, "granted": granted},
 		"Role %s may %s on %s %s.\n", shell.Visible(role), strings.Join(granted, " and "), to.Kind, shell.Visible(name))
 }

@@ -27,32 +27,25 @@ func NamesOf(things string) func(context.Context, NameStore) ([]string, error) {
 // ListCommand is the verb that lists the names of one kind of thing: a name a line, or
 // one JSON array.
 func ListCommand[S io.Closer](a *App, things string, names func(context.Context, S) ([]string, error)) *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:  "list",
 		Args: terminal.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx := cmd.Context()
-			store, err := OpenWith[S](ctx, a, things)
-			if err != nil {
-				return err
-			}
+		RunE: Opened(a, things, func(ctx context.Context, store S, _ []string) error {
 			found, err := names(ctx, store)
 			if err != nil {
 				return fmt.Errorf("listing %s: %w", things, err)
 			}
 			slices.Sort(found) // by bytes, whatever the database's locale
-			if asJSON {
+			if a.JSON {
 				return json.NewEncoder(a.Stdout).Encode(append([]string{}, found...)) // [] rather than null
 			}
 			for _, name := range found {
 				fmt.Fprintln(a.Stdout, shell.Visible(name))
 			}
 			return nil
-		},
+		}),
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "a JSON array on one line")
-	return cmd
+	return a.WithJSON(cmd, "a JSON array on one line")
 }
 
 // JSONLines writes each of them as a line that as makes.

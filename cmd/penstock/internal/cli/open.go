@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/spf13/cobra"
+
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/schema"
@@ -55,6 +57,17 @@ func OpenWith[S any](ctx context.Context, a *App, things string) (with S, err er
 		return with, terminal.Usage(fmt.Errorf("this database's driver has no %s: use PostgreSQL or SQLite", things))
 	}
 	return with, nil
+}
+
+// Opened is the RunE of a verb that opens the database first, as OpenWith does.
+func Opened[S any](a *App, things string, do func(ctx context.Context, store S, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		store, err := OpenWith[S](cmd.Context(), a, things)
+		if err != nil {
+			return err
+		}
+		return do(cmd.Context(), store, args)
+	}
 }
 
 // Logger writes to stderr as --log-format and --log-level say.

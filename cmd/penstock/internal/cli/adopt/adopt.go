@@ -34,7 +34,6 @@ From then on status, parked, dead and subscription drop know its subscription.`,
 }
 
 func presetsCommand(a *cli.App) *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "presets [NAME]",
 		Short: "Print the mappings of well-known tables, for copying",
@@ -54,11 +53,10 @@ mapping and change it.`,
 			if len(presets) == 0 {
 				return terminal.Usage(fmt.Errorf("%q is not a preset: there are %s", args[0], strings.Join(adopted.PresetNames(), ", ")))
 			}
-			return showPresets(a, presets, asJSON)
+			return showPresets(a, presets)
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "a JSON array on one line")
-	return cmd
+	return a.WithJSON(cmd, "a JSON array on one line")
 }
 
 // presetJSON is a preset for programs.
@@ -68,14 +66,14 @@ type presetJSON struct {
 	Adopt  config.Adopt `json:"adopt"`
 }
 
-func showPresets(a *cli.App, presets []adopted.Preset, asJSON bool) error {
+func showPresets(a *cli.App, presets []adopted.Preset) error {
 	told := make([]presetJSON, len(presets))
 	for i, p := range presets {
 		p.Config.SetDefaults()
 		p.Config.Preset = "" // the mapping stands alone
 		told[i] = presetJSON{p.Name, p.About, config.Adopt{Config: p.Config}}
 	}
-	if asJSON {
+	if a.JSON {
 		return json.NewEncoder(a.Stdout).Encode(told)
 	}
 	for i, p := range told {

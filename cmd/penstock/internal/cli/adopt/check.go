@@ -26,7 +26,7 @@ import (
 type checkFlags struct {
 	subscription, preset, table string
 	timeout, lockTimeout        cli.Span
-	fix, asJSON, progress       bool
+	fix, progress               bool
 	leave                       cli.Consent
 }
 
@@ -89,7 +89,7 @@ a deployment can require a clean table.`,
 	flags.BoolVar(&f.fix, "fix", false, "create the indexes that are missing; asks before each")
 	flags.Var(&f.lockTimeout, "lock-timeout", "with --fix: `duration` to wait for open transactions (default 1m)")
 	flags.BoolVar(&f.leave.Yes, "yes", false, "with --fix: do not ask")
-	flags.BoolVar(&f.asJSON, "json", false, "one JSON line per table")
+	a.WithJSON(cmd, "one JSON line per table")
 	flags.BoolVar(&f.progress, "progress", false, "show progress even if stderr is not a terminal")
 	return cmd
 }
@@ -176,7 +176,7 @@ func checkTables(ctx context.Context, a *cli.App, conn *pgx.Conn, tables []adopt
 			return err
 		}
 		checked := checkedJSON{Report: report}
-		if !f.asJSON {
+		if !a.JSON {
 			if i > 0 {
 				fmt.Fprintln(a.Stdout)
 			}
@@ -189,7 +189,7 @@ func checkTables(ctx context.Context, a *cli.App, conn *pgx.Conn, tables []adopt
 				return err
 			}
 		}
-		if f.asJSON {
+		if a.JSON {
 			if err := json.NewEncoder(a.Stdout).Encode(checked); err != nil {
 				return err
 			}
@@ -238,7 +238,7 @@ func fixTable(ctx context.Context, a *cli.App, conn *pgx.Conn, table adopted.Con
 		if x.Outcome == check.Created {
 			created++
 		}
-		if !f.asJSON {
+		if !a.JSON {
 			fmt.Fprintf(a.Stdout, "\nindex %s: %s%s\n", shell.Visible(x.Statement.Creates.Name), x.Outcome, tookText(x))
 		}
 	}
@@ -247,7 +247,7 @@ func fixTable(ctx context.Context, a *cli.App, conn *pgx.Conn, table adopted.Con
 		return err
 	case refused != nil:
 		return refused
-	case len(fixed) == 0 && !f.asJSON:
+	case len(fixed) == 0 && !a.JSON:
 		fmt.Fprintln(a.Stdout, "\nNo index is missing: what there is to do is for people.")
 	}
 	if created == 0 {
@@ -258,7 +258,7 @@ func fixTable(ctx context.Context, a *cli.App, conn *pgx.Conn, table adopted.Con
 		return fmt.Errorf("checking again: %w", err)
 	}
 	checked.After = counts(&after)
-	if !f.asJSON {
+	if !a.JSON {
 		fmt.Fprintf(a.Stdout, "Left now: %d critical, %s, %s.\n", after.Count(check.Critical), terminal.Plural(int64(after.Count(check.Warning)), "warning"), terminal.Plural(int64(after.Count(check.Note)), "note"))
 	}
 	return nil

@@ -192,7 +192,7 @@ func WithOutboxOrTable(ctx context.Context, a *cli.App, f *Flags, name string, o
 }
 
 // Drop drops the subscription of an adopted table, which has no outbox.
-func Drop(ctx context.Context, a *cli.App, f *Flags, args []string, leave cli.Consent, asJSON bool) error {
+func Drop(ctx context.Context, a *cli.App, f *Flags, args []string, leave cli.Consent) error {
 	if len(args) > 1 {
 		return terminal.Usage(errors.New("--adopt is given with an outbox: give the subscription's name alone"))
 	}
@@ -201,22 +201,22 @@ func Drop(ctx context.Context, a *cli.App, f *Flags, args []string, leave cli.Co
 		return err
 	}
 	if table == nil {
-		return dropRemembered(ctx, a, args[0], leave, asJSON)
+		return dropRemembered(ctx, a, args[0], leave)
 	}
 	s, err := table.Adopted.Status(ctx)
 	var misfit *penstock.FieldError
 	if errors.As(err, &misfit) { // the mapping, or the table, has changed
-		return dropRemembered(ctx, a, table.Name, leave, asJSON)
+		return dropRemembered(ctx, a, table.Name, leave)
 	}
 	if err != nil {
 		return table.About(err, "reading the status")
 	}
-	return dropAdoption(ctx, a, table.Config.Table, s, leave, asJSON, func() error { return table.About(table.Drop(ctx), "dropping the subscription") })
+	return dropAdoption(ctx, a, table.Config.Table, s, leave, func() error { return table.About(table.Drop(ctx), "dropping the subscription") })
 }
 
 // dropRemembered drops a subscription of an adopted table that no configuration names any more, or
 // that it names differently.
-func dropRemembered(ctx context.Context, a *cli.App, name string, leave cli.Consent, asJSON bool) error {
+func dropRemembered(ctx context.Context, a *cli.App, name string, leave cli.Consent) error {
 	url, schema, err := a.Database()
 	if err != nil {
 		return err
@@ -229,7 +229,7 @@ func dropRemembered(ctx context.Context, a *cli.App, name string, leave cli.Cons
 		}
 		for _, s := range all {
 			if s.Status.Subscription == name {
-				return dropAdoption(ctx, a, s.Table, s.Status, leave, asJSON, func() error { return drivers.DropAdoption(ctx, url, schema, name) })
+				return dropAdoption(ctx, a, s.Table, s.Status, leave, func() error { return drivers.DropAdoption(ctx, url, schema, name) })
 			}
 		}
 	}
@@ -237,7 +237,7 @@ func dropRemembered(ctx context.Context, a *cli.App, name string, leave cli.Cons
 }
 
 // dropAdoption asks, and drops.
-func dropAdoption(ctx context.Context, a *cli.App, table string, s admin.SubscriptionStatus, leave cli.Consent, asJSON bool, drop func() error) error {
+func dropAdoption(ctx context.Context, a *cli.App, table string, s admin.SubscriptionStatus, leave cli.Consent, drop func() error) error {
 	name := s.Subscription
 	lost := fmt.Sprintf("what it knows of %s and %s", terminal.Plural(s.Parked, "parked row"), terminal.Plural(s.DeadLetters, "dead letter"))
 	warning := fmt.Sprintf("This drops subscription %s of table %s: %s is lost. The rows stay as they are.", shell.Visible(name), shell.Visible(table), lost)
@@ -250,6 +250,6 @@ func dropAdoption(ctx context.Context, a *cli.App, table string, s admin.Subscri
 	if err := drop(); err != nil {
 		return err
 	}
-	return a.Tell(asJSON, map[string]any{"table": table, "subscription": name, "backlog": s.Backlog, "parked": s.Parked, "dead_letters": s.DeadLetters},
+	return a.Tell(map[string]any{"table": table, "subscription": name, "backlog": s.Backlog, "parked": s.Parked, "dead_letters": s.DeadLetters},
 		"Subscription %s of table %s is gone; the table is as it was.\n", shell.Visible(name), shell.Visible(table))
 }

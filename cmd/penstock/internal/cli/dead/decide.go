@@ -118,10 +118,10 @@ The dead letters are kept, or with --discard deleted, each after it was sent.
 
 func actionCommand(a *cli.App, action deadAction) *cobra.Command {
 	var (
-		f                deadFlags
-		asJSON, progress bool
-		discard          bool
-		leave            = cli.Consent{Undone: "nothing was " + action.past}
+		f        deadFlags
+		progress bool
+		discard  bool
+		leave    = cli.Consent{Undone: "nothing was " + action.past}
 	)
 	cmd := &cobra.Command{
 		Use:  action.verb + " OUTBOX|QUEUE|SUBSCRIPTION",
@@ -149,7 +149,7 @@ func actionCommand(a *cli.App, action deadAction) *cobra.Command {
 			defer p.Clear()
 			done, err := decide(ctx, a, box, f.limit, action, leave, p)
 			p.Clear()
-			return errors.Join(decided(a, box, action, done, err, asJSON), err)
+			return errors.Join(decided(a, box, action, done, err), err)
 		},
 	}
 	f.add(cmd.Flags())
@@ -159,7 +159,7 @@ func actionCommand(a *cli.App, action deadAction) *cobra.Command {
 	}
 	flags.BoolVar(&f.all, "all", false, "all of them; asks first")
 	flags.BoolVar(&leave.Yes, "yes", false, "do not ask")
-	flags.BoolVar(&asJSON, "json", false, "how many, as one JSON line")
+	a.WithJSON(cmd, "how many, as one JSON line")
 	flags.BoolVar(&progress, "progress", false, "show progress even if stderr is not a terminal")
 	return cmd
 }
@@ -215,11 +215,11 @@ func chooseDead(ctx context.Context, box deadLetters, limit int, p *terminal.Pro
 }
 
 // decided prints the result, also after an error.
-func decided(a *cli.App, box deadLetters, action deadAction, n decisions, err error, asJSON bool) error {
+func decided(a *cli.App, box deadLetters, action deadAction, n decisions, err error) error {
 	switch {
 	case err != nil && n.chosen == 0:
 		return nil
-	case asJSON:
+	case a.JSON:
 		told := box.identity()
 		told[strings.ReplaceAll(action.past, " ", "_")] = n.done
 		return json.NewEncoder(a.Stdout).Encode(told)

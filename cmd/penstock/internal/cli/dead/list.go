@@ -12,10 +12,7 @@ import (
 )
 
 func listCommand(a *cli.App) *cobra.Command {
-	var (
-		f      deadFlags
-		asJSON bool
-	)
+	var f deadFlags
 	cmd := &cobra.Command{
 		Use:   "list OUTBOX|QUEUE|SUBSCRIPTION",
 		Short: "List dead letters with their last errors",
@@ -48,7 +45,7 @@ the payload: show has it.`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
+			if a.JSON {
 				lines := json.NewEncoder(a.Stdout)
 				return eachPage(ctx, box, f.limit, func(page []deadLetter) error {
 					for _, l := range page {
@@ -81,6 +78,5 @@ the payload: show has it.`,
 	}
 	f.add(cmd.Flags())
 	cmd.Flags().BoolVar(&f.all, "all", false, "all of them, which is the default")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON line per dead letter, without payloads")
-	return cmd
+	return a.WithJSON(cmd, "one JSON line per dead letter, without payloads")
 }

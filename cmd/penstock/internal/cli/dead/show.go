@@ -16,8 +16,8 @@ import (
 
 func showCommand(a *cli.App) *cobra.Command {
 	var (
-		f            deadFlags
-		full, asJSON bool
+		f    deadFlags
+		full bool
 	)
 	cmd := &cobra.Command{
 		Use:   "show OUTBOX|QUEUE|SUBSCRIPTION ID",
@@ -47,7 +47,7 @@ given; --json is never cut, and penstock publish and enqueue take its payload.`,
 			if err != nil {
 				return err
 			}
-			return showDead(ctx, a, box, full, asJSON)
+			return showDead(ctx, a, box, full)
 		},
 	}
 	flags := cmd.Flags()
@@ -55,15 +55,14 @@ given; --json is never cut, and penstock publish and enqueue take its payload.`,
 	flags.Int64SliceVar(&f.seqs, "seq", nil, "the one with this `seq`, instead of ID")
 	f.Flags.Add(flags)
 	flags.BoolVar(&full, "full", false, "the whole payload, however long")
-	flags.BoolVar(&asJSON, "json", false, "one JSON line, with the whole payload")
-	return cmd
+	return a.WithJSON(cmd, "one JSON line, with the whole payload")
 }
 
-func showDead(ctx context.Context, a *cli.App, box deadLetters, full, asJSON bool) error {
+func showDead(ctx context.Context, a *cli.App, box deadLetters, full bool) error {
 	shown := 0
 	err := eachPage(ctx, box, 0, func(page []deadLetter) (err error) {
 		for _, l := range page {
-			if asJSON {
+			if a.JSON {
 				err = json.NewEncoder(a.Stdout).Encode(l.json(true))
 			} else {
 				next := fmt.Sprintf("\nNext: penstock dead retry %s\n  or: penstock dead discard %[1]s\n", l.arguments())

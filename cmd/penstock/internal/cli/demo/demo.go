@@ -31,7 +31,7 @@ type demoFlags struct {
 	seed             uint64
 	console          string
 	patience         time.Duration
-	keep, asJSON     bool
+	keep             bool
 	progress         bool
 }
 
@@ -100,7 +100,7 @@ Exit code 3 if anything was lost, phantom or out of order.`,
 	flags.Uint64Var(&f.seed, "seed", 1, "`number` that decides which transactions roll back")
 	flags.DurationVar(&f.patience, "patience", time.Minute, "`duration` to wait for deliveries when there are none")
 	flags.BoolVar(&f.keep, "keep", false, "leave tables, queues and files for you to look at")
-	flags.BoolVar(&f.asJSON, "json", false, "summary as one JSON line")
+	a.WithJSON(cmd, "summary as one JSON line")
 	flags.BoolVar(&f.progress, "progress", false, "show progress even if stderr is not a terminal")
 	return cmd
 }
@@ -129,7 +129,7 @@ func run(a *cli.App, cmd *cobra.Command, f demoFlags) error {
 	a.Stderr.Hide(databaseURL)
 
 	out := a.Stdout
-	if f.asJSON || f.sink == "stdout" || f.sink == "-" {
+	if a.JSON || f.sink == "stdout" || f.sink == "-" {
 		out = io.Discard
 	}
 	database := "a private SQLite file"
@@ -152,7 +152,7 @@ func run(a *cli.App, cmd *cobra.Command, f demoFlags) error {
 	if err != nil {
 		return err
 	}
-	if f.asJSON {
+	if a.JSON {
 		if err := json.NewEncoder(a.Stdout).Encode(demoSummary(&result)); err != nil {
 			return err
 		}

@@ -32,7 +32,6 @@ import (
 type flags struct {
 	sinks        []string
 	old, measure cli.Span
-	asJSON       bool
 	adopting     adopt.Flags
 }
 
@@ -89,7 +88,7 @@ measured. The names of checks do not change between versions.`,
 	cmd.Flags().StringArrayVar(&f.sinks, "sink", nil, "also check whether the sink at this `url` can be reached; may be repeated")
 	cmd.Flags().Var(&f.old, "old", "report transactions, waiting messages and running jobs that are older than this `duration`")
 	cmd.Flags().Var(&f.measure, "measure", "`duration` for which rates are measured, and progress is waited for")
-	cmd.Flags().BoolVar(&f.asJSON, "json", false, "one JSON line with every finding")
+	a.WithJSON(cmd, "one JSON line with every finding")
 	f.adopting.Add(cmd.Flags())
 	return cmd
 }
@@ -131,7 +130,7 @@ func run(ctx context.Context, a *cli.App, f *flags) error {
 	}
 	e.add(reached...)
 	doctor.Sort(e.found)
-	if err := show(a, report{e.found}, f.asJSON); err != nil {
+	if err := show(a, report{e.found}); err != nil {
 		return err
 	}
 	switch critical := doctor.Count(e.found, doctor.Critical); {
@@ -263,8 +262,8 @@ func adoptedTables(ctx context.Context, a *cli.App) (all []console.Adopted, err 
 const columns = 100 // of a line, unless a word is longer
 
 // show prints the report.
-func show(a *cli.App, r report, asJSON bool) error {
-	if asJSON {
+func show(a *cli.App, r report) error {
+	if a.JSON {
 		return json.NewEncoder(a.Stdout).Encode(r)
 	}
 	var out strings.Builder

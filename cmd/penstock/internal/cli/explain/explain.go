@@ -20,7 +20,6 @@ import (
 )
 
 func Command(a *cli.App) *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "explain OUTBOX|QUEUE",
 		Short: "Run the statements of a relay or a worker, and show the rows and pages they read",
@@ -73,7 +72,7 @@ The exit code is 3 if a statement reads far more than it returns.`,
 			if err != nil {
 				return err
 			}
-			if err := show(a, found, asJSON); err != nil {
+			if err := show(a, found); err != nil {
 				return err
 			}
 			if slices.ContainsFunc(found, func(s doctor.Statement) bool { return s.Slow }) {
@@ -82,12 +81,11 @@ The exit code is 3 if a statement reads far more than it returns.`,
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON line with every figure")
-	return cmd
+	return a.WithJSON(cmd, "one JSON line with every figure")
 }
 
-func show(a *cli.App, found []doctor.Statement, asJSON bool) error {
-	if asJSON {
+func show(a *cli.App, found []doctor.Statement) error {
+	if a.JSON {
 		return json.NewEncoder(a.Stdout).Encode(map[string]any{"statements": append([]doctor.Statement{}, found...)})
 	}
 	if len(found) == 0 {

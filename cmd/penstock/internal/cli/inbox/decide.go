@@ -19,10 +19,10 @@ import (
 
 func releaseCommand(a *cli.App) *cobra.Command {
 	var (
-		f           heldFlags
-		id          string
-		all, asJSON bool
-		leave       = cli.Consent{Undone: "nothing was released"}
+		f     heldFlags
+		id    string
+		all   bool
+		leave = cli.Consent{Undone: "nothing was released"}
 	)
 	cmd := &cobra.Command{
 		Use:   "release CONSUMER --key KEY|--previous ID|--id ID|--all",
@@ -66,7 +66,7 @@ If the missing message comes later, it is handed over late.`,
 					return err
 				}
 			}
-			return release(ctx, a, store, q, asJSON)
+			return release(ctx, a, store, q)
 		},
 	}
 	f.add(cmd.Flags())
@@ -74,8 +74,7 @@ If the missing message comes later, it is handed over late.`,
 	flags.StringVar(&id, "id", "", "the held message with this `id`, and its line")
 	flags.BoolVar(&all, "all", false, "all held messages; asks first")
 	flags.BoolVar(&leave.Yes, "yes", false, "do not ask")
-	flags.BoolVar(&asJSON, "json", false, "how many, as one JSON line")
-	return cmd
+	return a.WithJSON(cmd, "how many, as one JSON line")
 }
 
 func confirmRelease(ctx context.Context, a *cli.App, store driver.InboxStore, consumer string, leave cli.Consent) error {
@@ -86,14 +85,14 @@ func confirmRelease(ctx context.Context, a *cli.App, store driver.InboxStore, co
 	return a.Confirm(ctx, leave, fmt.Sprintf("Release %s of %s, past the gaps before them?", terminal.Plural(box.Held, "message"), shell.Visible(consumer)))
 }
 
-func release(ctx context.Context, a *cli.App, store driver.InboxStore, q admin.HeldQuery, asJSON bool) error {
+func release(ctx context.Context, a *cli.App, store driver.InboxStore, q admin.HeldQuery) error {
 	n, err := store.ReleaseHeld(ctx, q)
 	switch {
 	case err != nil:
 		return about.Inbox(err, "releasing", q.Consumer)
 	case n == 0 && q.ID != "":
 		return notHeld(q.Consumer, q.ID)
-	case asJSON:
+	case a.JSON:
 		return json.NewEncoder(a.Stdout).Encode(map[string]any{"consumer": q.Consumer, "released": n})
 	case n == 0:
 		fmt.Fprintf(a.Stdout, "Nothing of %s%s is held.\n", shell.Visible(q.Consumer), chosenHeld(q))
@@ -104,10 +103,7 @@ func release(ctx context.Context, a *cli.App, store driver.InboxStore, q admin.H
 }
 
 func discardCommand(a *cli.App) *cobra.Command {
-	var (
-		asJSON bool
-		leave  = cli.Consent{Undone: "nothing was discarded"}
-	)
+	leave := cli.Consent{Undone: "nothing was discarded"}
 	cmd := &cobra.Command{
 		Use:   "discard CONSUMER ID…",
 		Short: "Delete held messages, as if they had never come",
@@ -142,7 +138,7 @@ it needs --yes.`,
 			if err != nil {
 				return about.Inbox(err, "discarding", consumer)
 			}
-			if asJSON {
+			if a.JSON {
 				return json.NewEncoder(a.Stdout).Encode(map[string]any{"consumer": consumer, "discarded": len(gone)})
 			}
 			fmt.Fprintf(a.Stdout, "%s of %s discarded", terminal.Plural(int64(len(gone)), "held message"), shell.Visible(consumer))
@@ -154,8 +150,7 @@ it needs --yes.`,
 		},
 	}
 	cmd.Flags().BoolVar(&leave.Yes, "yes", false, "do not ask")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "how many, as one JSON line")
-	return cmd
+	return a.WithJSON(cmd, "how many, as one JSON line")
 }
 
 // areHeld fails unless all of them are held: a mistyped id, or one of another consumer, must not

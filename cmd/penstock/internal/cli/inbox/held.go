@@ -30,9 +30,9 @@ func (f *heldFlags) add(flags *pflag.FlagSet) {
 
 func heldCommand(a *cli.App) *cobra.Command {
 	var (
-		f            heldFlags
-		limit        int
-		full, asJSON bool
+		f     heldFlags
+		limit int
+		full  bool
 	)
 	cmd := &cobra.Command{
 		Use:   "held CONSUMER [ID]",
@@ -78,16 +78,15 @@ message: penstock inbox discard.`,
 				return err
 			}
 			if q.ID != "" {
-				return showHeld(ctx, a, store, q, full, asJSON)
+				return showHeld(ctx, a, store, q, full)
 			}
-			return listHeld(ctx, a, store, q, asJSON)
+			return listHeld(ctx, a, store, q)
 		},
 	}
 	f.add(cmd.Flags())
 	cmd.Flags().IntVar(&limit, "limit", 100, "at most this `number`")
 	cmd.Flags().BoolVar(&full, "full", false, "with ID: the whole payload, however long")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON line per message; with ID, with the payload")
-	return cmd
+	return a.WithJSON(cmd, "one JSON line per message; with ID, with the payload")
 }
 
 // heldJSON is a held message for programs.
@@ -117,7 +116,7 @@ func heldForPrograms(consumer string, m *admin.HeldMessage, withPayload bool) *h
 }
 
 // listHeld asks for one more than it shows, to find out whether there are more.
-func listHeld(ctx context.Context, a *cli.App, store driver.InboxStore, q admin.HeldQuery, asJSON bool) error {
+func listHeld(ctx context.Context, a *cli.App, store driver.InboxStore, q admin.HeldQuery) error {
 	limit := q.Limit
 	q.Limit++
 	held, err := store.HeldMessages(ctx, q)
@@ -128,7 +127,7 @@ func listHeld(ctx context.Context, a *cli.App, store driver.InboxStore, q admin.
 		held = held[:limit]
 		defer fmt.Fprintln(a.Stderr, "penstock: there are more: raise --limit")
 	}
-	if asJSON {
+	if a.JSON {
 		return cli.JSONLines(a.Stdout, held, func(m *admin.HeldMessage) any { return heldForPrograms(q.Consumer, m, false) })
 	}
 	if len(held) == 0 {
@@ -163,14 +162,14 @@ func heldOrMissing(m *admin.HeldMessage) string {
 	return "missing"
 }
 
-func showHeld(ctx context.Context, a *cli.App, store driver.InboxStore, q admin.HeldQuery, full, asJSON bool) error {
+func showHeld(ctx context.Context, a *cli.App, store driver.InboxStore, q admin.HeldQuery, full bool) error {
 	held, err := store.HeldMessages(ctx, q)
 	switch {
 	case err != nil:
 		return about.Inbox(err, "reading what is held", q.Consumer)
 	case len(held) == 0:
 		return notHeld(q.Consumer, q.ID)
-	case asJSON:
+	case a.JSON:
 		return json.NewEncoder(a.Stdout).Encode(heldForPrograms(q.Consumer, &held[0], true))
 	}
 	m, now := &held[0], time.Now()
@@ -197,10 +196,7 @@ func notHeld(consumer string, ids ...string) error {
 }
 
 func gapsCommand(a *cli.App) *cobra.Command {
-	var (
-		limit  int
-		asJSON bool
-	)
+	var limit int
 	cmd := &cobra.Command{
 		Use:   "gaps CONSUMER",
 		Short: "List messages that an inbox expected but never received",
@@ -228,15 +224,14 @@ the inbox was made.`,
 			if err != nil {
 				return err
 			}
-			return listGaps(ctx, a, store, args[0], limit, asJSON)
+			return listGaps(ctx, a, store, args[0], limit)
 		},
 	}
 	cmd.Flags().IntVar(&limit, "limit", 100, "at most this `number`")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON line per gap")
-	return cmd
+	return a.WithJSON(cmd, "one JSON line per gap")
 }
 
-func listGaps(ctx context.Context, a *cli.App, store driver.InboxStore, consumer string, limit int, asJSON bool) error {
+func listGaps(ctx context.Context, a *cli.App, store driver.InboxStore, consumer string, limit int) error {
 	gaps, err := store.InboxGaps(ctx, consumer, limit+1)
 	if err != nil {
 		return about.Inbox(err, "reading gaps", consumer)
@@ -245,7 +240,7 @@ func listGaps(ctx context.Context, a *cli.App, store driver.InboxStore, consumer
 		gaps = gaps[:limit]
 		defer fmt.Fprintln(a.Stderr, "penstock: there are more: raise --limit")
 	}
-	if asJSON {
+	if a.JSON {
 		return cli.JSONLines(a.Stdout, gaps, func(g *admin.InboxGap) any {
 			g.At = g.At.UTC()
 			return struct {

@@ -75,7 +75,6 @@ func createCommand(a *cli.App) *cobra.Command {
 	var (
 		keep      cli.Span
 		ifMissing bool
-		asJSON    bool
 	)
 	cmd := &cobra.Command{
 		Use:   "create CONSUMER",
@@ -103,13 +102,12 @@ func createCommand(a *cli.App) *cobra.Command {
 			if err != nil {
 				return about.Inbox(err, fmt.Sprintf("creating the inbox %q", args[0]), args[0])
 			}
-			return a.Tell(asJSON, map[string]any{"consumer": args[0]}, "Inbox %s is ready.\n", shell.Visible(args[0]))
+			return a.Tell(map[string]any{"consumer": args[0]}, "Inbox %s is ready.\n", shell.Visible(args[0]))
 		},
 	}
 	cmd.Flags().Var(&keep, "keep", "`duration` for which ids are known, such as 12h or 30d (default "+cli.SpanText(penstock.DefaultInboxKeep)+")")
 	cmd.Flags().BoolVar(&ifMissing, "if-missing", false, "succeed if it exists already, and leave it as it is")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "the created object as one JSON line")
-	return cmd
+	return a.WithJSON(cmd, "the created object as one JSON line")
 }
 
 // validKeep reports a --keep that no inbox accepts.
@@ -124,10 +122,7 @@ func validKeep(keep cli.Span, given bool) error {
 }
 
 func setCommand(a *cli.App) *cobra.Command {
-	var (
-		keep   cli.Span
-		asJSON bool
-	)
+	var keep cli.Span
 	cmd := &cobra.Command{
 		Use:   "set CONSUMER --keep DURATION",
 		Short: "Set how long an inbox knows ids",
@@ -152,13 +147,12 @@ from now on. Ids that were due to be forgotten tomorrow still are.
 			if err := store.SetInbox(ctx, args[0], time.Duration(keep)); err != nil {
 				return about.Inbox(err, fmt.Sprintf("setting up the inbox %q", args[0]), args[0])
 			}
-			return a.Tell(asJSON, map[string]any{"consumer": args[0], "keep_ns": time.Duration(keep)},
+			return a.Tell(map[string]any{"consumer": args[0], "keep_ns": time.Duration(keep)},
 				"Inbox %s: ids are known for %s.\n", shell.Visible(args[0]), cli.SpanText(time.Duration(keep)))
 		},
 	}
 	cmd.Flags().Var(&keep, "keep", "`duration` for which ids are known, such as 12h or 30d")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "the new settings, as one JSON line")
-	return cmd
+	return a.WithJSON(cmd, "the new settings, as one JSON line")
 }
 
 func listCommand(a *cli.App) *cobra.Command {

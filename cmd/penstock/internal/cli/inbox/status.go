@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -13,7 +14,6 @@ import (
 )
 
 func statusCommand(a *cli.App) *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "status [CONSUMER]",
 		Short: "Show the windows and sizes of inboxes, what they hold, and gaps",
@@ -33,12 +33,7 @@ Problems that need an operator follow below.`,
 		Example: `  penstock inbox status
   penstock inbox status billing --json | jq .held`,
 		Args: terminal.Args(cobra.MaximumNArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			store, err := openInboxes(ctx, a)
-			if err != nil {
-				return err
-			}
+		RunE: cli.Opened(a, "inboxes", func(ctx context.Context, store inboxStore, args []string) (err error) {
 			var inboxes []admin.InboxStatus
 			if len(args) == 1 {
 				one, err := findInbox(ctx, store, args[0])
@@ -49,15 +44,14 @@ Problems that need an operator follow below.`,
 			} else if inboxes, err = store.Inboxes(ctx); err != nil {
 				return fmt.Errorf("reading the status of inboxes: %w", err)
 			}
-			return showInboxes(a, inboxes, asJSON)
-		},
+			return showInboxes(a, inboxes)
+		}),
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON line per inbox, durations in nanoseconds")
-	return cmd
+	return a.WithJSON(cmd, "one JSON line per inbox, durations in nanoseconds")
 }
 
-func showInboxes(a *cli.App, inboxes []admin.InboxStatus, asJSON bool) error {
-	if asJSON {
+func showInboxes(a *cli.App, inboxes []admin.InboxStatus) error {
+	if a.JSON {
 		return cli.JSONLines(a.Stdout, inboxes, func(b *admin.InboxStatus) any { return b })
 	}
 	if len(inboxes) == 0 {

@@ -28,7 +28,7 @@ type migrator interface {
 }
 
 func Command(a *cli.App) *cobra.Command {
-	var asJSON, asSQL, check bool
+	var asSQL, check bool
 	var from int64
 	cmd := &cobra.Command{
 		Use:   "migrate",
@@ -63,7 +63,7 @@ version of --from, 0 for a new schema, to that of this program.`,
 		Args: terminal.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
-			case asSQL && (asJSON || check):
+			case asSQL && (a.JSON || check):
 				return terminal.Usage(errors.New("--sql is given with --json or --check: it prints SQL and reads no database"))
 			case asSQL:
 				return printMigration(a, from)
@@ -76,7 +76,7 @@ version of --from, 0 for a new schema, to that of this program.`,
 				return err
 			}
 			if check {
-				return checkSchema(ctx, a, store, asJSON)
+				return checkSchema(ctx, a, store)
 			}
 			// If the version cannot be read, Migrate reports the reason best.
 			from, unread := store.SchemaVersion(ctx)
@@ -87,10 +87,10 @@ version of --from, 0 for a new schema, to that of this program.`,
 			if err := errors.Join(unread, err); err != nil {
 				return fmt.Errorf("migrated, but the version cannot be told: %w", err)
 			}
-			return a.Tell(asJSON, map[string]any{"from": from, "to": to}, "%s\n", a.Suggest(migratedText(from, to)))
+			return a.Tell(map[string]any{"from": from, "to": to}, "%s\n", a.Suggest(migratedText(from, to)))
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "the version of the tables before and after, or what --check found, as one JSON line")
+	a.WithJSON(cmd, "the version of the tables before and after, or what --check found, as one JSON line")
 	cmd.Flags().BoolVar(&check, "check", false, "only say what would be changed, with exit code 3 if anything would")
 	cmd.Flags().BoolVar(&asSQL, "sql", false, "print SQL for other tools instead")
 	cmd.Flags().Int64Var(&from, "from", 0, "with --sql: the `version` that the database has")
@@ -98,7 +98,7 @@ version of --from, 0 for a new schema, to that of this program.`,
 }
 
 // checkSchema reports the changes that a migration would make.
-func checkSchema(ctx context.Context, a *cli.App, store migrator, asJSON bool) error {
+func checkSchema(ctx context.Context, a *cli.App, store migrator) error {
 	differences, err := store.CheckSchema(ctx)
 	found := err
 	other, is := errors.AsType[*penstock.SchemaError](err)
@@ -118,7 +118,7 @@ func checkSchema(ctx context.Context, a *cli.App, store migrator, asJSON bool) e
 	if found != nil {
 		text = strings.Join(differences, "\n") + "\n"
 	}
-	if err := a.Tell(asJSON, map[string]any{"version": version, "differences": append([]string{}, differences...)}, "%s", text); err != nil || found == nil {
+	if err := a.Tell(map[string]any{"version": version, "differences": append([]string{}, differences...)}, "%s", text); err != nil || found == nil {
 		return err
 	}
 	return &terminal.ExitError{Code: terminal.ExitCheck, Err: found}

@@ -13,7 +13,7 @@ import (
 )
 
 func grantCommand(a *cli.App) *cobra.Command {
-	var publish, relay, asJSON bool
+	var publish, relay bool
 	cmd := &cobra.Command{
 		Use:   "grant OUTBOX ROLE --publish | grant ROLE --relay",
 		Short: "Let a role of PostgreSQL publish, or relay",
@@ -49,17 +49,16 @@ or REVOKE in SQL; it stays ended with later outboxes and migrations.`,
 				if err := g.GrantRelay(ctx, role); err != nil {
 					return fmt.Errorf("granting --relay: %w", err)
 				}
-				return a.Tell(asJSON, map[string]any{"role": role, "granted": []string{"relay"}}, "Role %s may relay every outbox.\n", shell.Visible(role))
+				return a.Tell(map[string]any{"role": role, "granted": []string{"relay"}}, "Role %s may relay every outbox.\n", shell.Visible(role))
 			}
 			if err := g.GrantProducer(ctx, args[0], role); err != nil {
 				return about.Outbox(err, "granting --publish", args[0], "")
 			}
-			return a.Tell(asJSON, map[string]any{"outbox": args[0], "role": role, "granted": []string{"publish"}},
+			return a.Tell(map[string]any{"outbox": args[0], "role": role, "granted": []string{"publish"}},
 				"Role %s may publish on outbox %s.\n", shell.Visible(role), shell.Visible(args[0]))
 		},
 	}
 	cmd.Flags().BoolVar(&publish, "publish", false, "write messages to one outbox, and nothing else")
 	cmd.Flags().BoolVar(&relay, "relay", false, "relay and operate every outbox, and publish nothing")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "the rights granted, as one JSON line")
-	return cmd
+	return a.WithJSON(cmd, "the rights granted, as one JSON line")
 }

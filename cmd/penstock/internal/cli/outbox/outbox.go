@@ -31,7 +31,6 @@ messages commit or roll back with everything else it wrote.`,
 func createCommand(a *cli.App) *cobra.Command {
 	var (
 		ifMissing bool
-		asJSON    bool
 		retain    retentionFlags
 	)
 	cmd := &cobra.Command{
@@ -65,13 +64,12 @@ limits and changes them.`,
 					return fmt.Errorf("outbox %q is there, but keeps what it did: %w", args[0], err)
 				}
 			}
-			return a.Tell(asJSON, map[string]any{"outbox": args[0]}, "Outbox %s is ready.\n", shell.Visible(args[0]))
+			return a.Tell(map[string]any{"outbox": args[0]}, "Outbox %s is ready.\n", shell.Visible(args[0]))
 		},
 	}
 	retain.add(cmd.Flags())
 	cmd.Flags().BoolVar(&ifMissing, "if-missing", false, "succeed if it exists already")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "the created object as one JSON line")
-	return cmd
+	return a.WithJSON(cmd, "the created object as one JSON line")
 }
 
 // outboxCreator has the methods of a store that create an outbox.

@@ -32,7 +32,6 @@ func ParkedCommand(a *cli.App) *cobra.Command {
 		limit        int
 		keys         []string
 		retry        bool
-		asJSON       bool
 		adopting     adopt.Flags
 	)
 	cmd := &cobra.Command{
@@ -77,9 +76,9 @@ says how many there were. Earlier attempts still count.`,
 			}
 			do := func(store parkedReader, outbox, subscription string) error {
 				if retry {
-					return retryParked(ctx, a, store, outbox, subscription, keys, asJSON)
+					return retryParked(ctx, a, store, outbox, subscription, keys)
 				}
-				return showParked(ctx, a, store, outbox, subscription, limit, asJSON)
+				return showParked(ctx, a, store, outbox, subscription, limit)
 			}
 			return adopt.WithOutboxOrTable(ctx, a, &adopting, args[0],
 				func(store driver.Store) error { return do(store, args[0], subscription) },
@@ -91,7 +90,7 @@ says how many there were. Earlier attempts still count.`,
 	flags.IntVar(&limit, "limit", 100, "at most this `number` of keys of each subscription")
 	flags.BoolVar(&retry, "retry", false, "retry the keys now, instead of listing them; not those that are held")
 	flags.StringArrayVar(&keys, "key", nil, "with --retry: those of this `key`; may be repeated")
-	flags.BoolVar(&asJSON, "json", false, "one JSON line per key; with --retry how many, per subscription")
+	a.WithJSON(cmd, "one JSON line per key; with --retry how many, per subscription")
 	adopting.Add(flags)
 	return cmd
 }
@@ -103,7 +102,7 @@ type parkedJSON struct {
 	admin.ParkedKey
 }
 
-func showParked(ctx context.Context, a *cli.App, store parkedReader, outbox, only string, limit int, asJSON bool) error {
+func showParked(ctx context.Context, a *cli.App, store parkedReader, outbox, only string, limit int) error {
 	subscriptions, err := subscriptionsOf(ctx, store, outbox, only)
 	if err != nil {
 		return err
@@ -122,7 +121,7 @@ func showParked(ctx context.Context, a *cli.App, store parkedReader, outbox, onl
 		}
 		for i := range keys {
 			k := &keys[i]
-			if asJSON {
+			if a.JSON {
 				err = json.NewEncoder(a.Stdout).Encode(parkedJSON{outbox, subscription, *k})
 			} else {
 				lines.Row(subscription, k.Key, fmt.Sprint(k.FirstSeq), terminal.Count(k.Messages), fmt.Sprint(k.Attempt), cli.Since(k.Since, now), retryText(k, now), terminal.YesNo(k.Held), k.Err)
@@ -137,7 +136,7 @@ func showParked(ctx context.Context, a *cli.App, store parkedReader, outbox, onl
 		defer fmt.Fprintln(a.Stderr, "penstock: there are more: raise --limit")
 	}
 	switch {
-	case asJSON:
+	case a.JSON:
 		return nil
 	case shown == 0:
 		fmt.Fprintf(a.Stdout, "Nothing of %s is parked.\n", shell.Visible(outbox))
@@ -161,7 +160,7 @@ func subscriptionsOf(ctx context.Context, store cli.StatusReader, outbox, only s
 	return all, nil
 }
 
-func retryParked(ctx context.Context, a *cli.App, store parkedReader, outbox, only string, keys []string, asJSON bool) error {
+func retryParked(ctx context.Context, a *cli.App, store parkedReader, outbox, only string, keys []string) error {
 	subscriptions, err := subscriptionsOf(ctx, store, outbox, only)
 	if err != nil {
 		return err
@@ -171,7 +170,7 @@ func retryParked(ctx context.Context, a *cli.App, store parkedReader, outbox, on
 		if err != nil {
 			return about.Outbox(err, "asking for another attempt", outbox, subscription)
 		}
-		if err := a.Tell(asJSON, map[string]any{"outbox": outbox, "subscription": subscription, "keys": n},
+		if err := a.Tell(map[string]any{"outbox": outbox, "subscription": subscription, "keys": n},
 			"%s of %s waited, and will be tried now.\n", terminal.Plural(int64(n), "key"), cli.OfSubscription(outbox, subscription)); err != nil {
 			return err
 		}

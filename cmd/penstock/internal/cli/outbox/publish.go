@@ -26,8 +26,7 @@ type publishFlags struct {
 	headers              []string
 	payload, payloadFile string
 	cli.LineFlags
-	once   string
-	asJSON bool
+	once string
 }
 
 func PublishCommand(a *cli.App) *cobra.Command {
@@ -133,8 +132,7 @@ transaction. It is for trying things, and for scripts.`,
 	flags.StringVar(&f.payloadFile, "payload-file", "", "`file` to read the payload from, - for stdin")
 	f.Add(flags)
 	flags.StringVar(&f.once, "once", "", "`inbox` by which messages that were published before are skipped")
-	flags.BoolVar(&f.asJSON, "json", false, "summary as one JSON line")
-	return cmd
+	return a.WithJSON(cmd, "summary as one JSON line")
 }
 
 func publishOne(ctx context.Context, a *cli.App, store writer.Store, outbox string, f *publishFlags, headers map[string]string) (int64, error) {
@@ -189,7 +187,7 @@ func publishLines(ctx context.Context, a *cli.App, store writer.Store, outbox st
 }
 
 func publishSummary(a *cli.App, outbox string, done cli.Carried, took time.Duration, f *publishFlags, err error) error {
-	if f.asJSON {
+	if a.JSON {
 		fields := map[string]any{"outbox": outbox, "published": done.Sent, "seconds": took.Seconds()}
 		if done.Rejected > 0 {
 			fields["rejected"] = done.Rejected

@@ -17,7 +17,6 @@ import (
 
 type replayFlags struct {
 	subscription, from, to string
-	asJSON                 bool
 	leave                  cli.Consent
 }
 
@@ -85,8 +84,7 @@ range, it is refused, or on plain tables that part is delivered once.`,
 	flags.StringVar(&f.from, "from", "", "`start` of the range: TIME, SEQ, -2h or beginning (required)")
 	flags.StringVar(&f.to, "to", "", "`end` of the range: TIME, SEQ or -2h")
 	flags.BoolVar(&f.leave.Yes, "yes", false, "do not ask")
-	flags.BoolVar(&f.asJSON, "json", false, "how many, as one JSON line")
-	return cmd
+	return a.WithJSON(cmd, "how many, as one JSON line")
 }
 
 // replay reads the range.
@@ -126,7 +124,7 @@ func startReplay(ctx context.Context, a *cli.App, store replayer, r admin.Replay
 	if err != nil {
 		return about.Outbox(err, "starting the replay", r.Outbox, r.Subscription)
 	}
-	if f.asJSON {
+	if a.JSON {
 		return json.NewEncoder(a.Stdout).Encode(map[string]any{"outbox": r.Outbox, "subscription": r.Subscription, "messages": n})
 	}
 	if n == 0 {

@@ -78,10 +78,7 @@ func (f *retentionFlags) apply(ctx context.Context, store retentionSetter, outbo
 }
 
 func setCommand(a *cli.App) *cobra.Command {
-	var (
-		f      retentionFlags
-		asJSON bool
-	)
+	var f retentionFlags
 	cmd := &cobra.Command{
 		Use:   "set NAME",
 		Short: "Set how long an outbox keeps settled messages",
@@ -114,10 +111,9 @@ delivered are always kept.`,
 			if err != nil {
 				return err
 			}
-			return a.Tell(asJSON, map[string]any{"outbox": args[0], "retention": r}, "Outbox %s keeps settled messages: %s.\n", shell.Visible(args[0]), cli.RetentionText(r))
+			return a.Tell(map[string]any{"outbox": args[0], "retention": r}, "Outbox %s keeps settled messages: %s.\n", shell.Visible(args[0]), cli.RetentionText(r))
 		},
 	}
 	f.add(cmd.Flags())
-	cmd.Flags().BoolVar(&asJSON, "json", false, "the new settings, as one JSON line")
-	return cmd
+	return a.WithJSON(cmd, "the new settings, as one JSON line")
 }

@@ -36,7 +36,6 @@ type subscriptionDropper interface {
 
 func subscriptionDropCommand(a *cli.App) *cobra.Command {
 	var (
-		asJSON   bool
 		adopting adopt.Flags
 		leave    = cli.Consent{Undone: "nothing was dropped"}
 	)
@@ -64,22 +63,22 @@ table's rows stay as they are: undelivered ones wait for its next reader.`,
 				return err
 			}
 			if len(args) == 1 || adopting.Preset != "" {
-				return adopt.Drop(ctx, a, &adopting, args, leave, asJSON)
+				return adopt.Drop(ctx, a, &adopting, args, leave)
 			}
 			store, err := a.OpenStore(ctx)
 			if err != nil {
 				return err
 			}
-			return dropSubscription(ctx, a, store, args[0], args[1], leave, asJSON)
+			return dropSubscription(ctx, a, store, args[0], args[1], leave)
 		},
 	}
 	cmd.Flags().BoolVar(&leave.Yes, "yes", false, "do not ask")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "the dropped object as one JSON line")
+	a.WithJSON(cmd, "the dropped object as one JSON line")
 	adopting.Add(cmd.Flags())
 	return cmd
 }
 
-func dropSubscription(ctx context.Context, a *cli.App, store subscriptionDropper, outbox, name string, leave cli.Consent, asJSON bool) error {
+func dropSubscription(ctx context.Context, a *cli.App, store subscriptionDropper, outbox, name string, leave cli.Consent) error {
 	s, err := findSubscription(ctx, store, outbox, name)
 	if err != nil {
 		return err
@@ -96,7 +95,7 @@ func dropSubscription(ctx context.Context, a *cli.App, store subscriptionDropper
 	if err := store.DropSubscription(ctx, outbox, name); err != nil {
 		return about.Outbox(err, "dropping the subscription", outbox, name)
 	}
-	return a.Tell(asJSON, map[string]any{"outbox": outbox, "subscription": name, "backlog": s.Backlog, "parked": s.Parked, "dead_letters": s.DeadLetters},
+	return a.Tell(map[string]any{"outbox": outbox, "subscription": name, "backlog": s.Backlog, "parked": s.Parked, "dead_letters": s.DeadLetters},
 		"Subscription %s of %s is gone (%s).\n", shell.Visible(name), shell.Visible(outbox), lost)
 }
 

@@ -23,11 +23,11 @@ import (
 
 type tailFlags struct {
 	cli.FilterFlags
-	filter         penstock.Filter
-	key            string
-	from           string
-	follow, asJSON bool
-	limit          int
+	filter penstock.Filter
+	key    string
+	from   string
+	follow bool
+	limit  int
 }
 
 func TailCommand(a *cli.App) *cobra.Command {
@@ -78,7 +78,7 @@ each is one line of time, topic, key and payload, shortened to fit.`,
 				return about.Outbox(err, fmt.Sprintf("reading outbox %q", args[0]), args[0], "")
 			}
 			defer source.Close(context.WithoutCancel(ctx))
-			err = tail(ctx, source, messagePrinter(a, f.asJSON), f)
+			err = tail(ctx, source, messagePrinter(a), f)
 			if f.follow && errors.Is(err, context.Canceled) {
 				return nil // interrupting is the way to end it
 			}
@@ -90,7 +90,7 @@ each is one line of time, topic, key and payload, shortened to fit.`,
 	flags.BoolVarP(&f.follow, "follow", "f", false, "continue with messages that are committed later, until interrupted")
 	f.Add(flags, "print")
 	flags.StringVarP(&f.key, "key", "k", "", "print only messages of this `key`")
-	flags.BoolVar(&f.asJSON, "json", false, "one JSON line per message")
+	a.WithJSON(cmd, "one JSON line per message")
 	flags.IntVarP(&f.limit, "limit", "n", 0, "stop after this `number` of messages")
 	return cmd
 }
@@ -146,8 +146,8 @@ func (f *tailFlags) choose(msgs []penstock.Message) []penstock.Message {
 	return chosen
 }
 
-func messagePrinter(a *cli.App, asJSON bool) func(context.Context, []penstock.Message) error {
-	if asJSON {
+func messagePrinter(a *cli.App) func(context.Context, []penstock.Message) error {
+	if a.JSON {
 		lines := stdout.New(a.Stdout)
 		return func(ctx context.Context, msgs []penstock.Message) error {
 			for _, err := range lines.Send(ctx, msgs) {

@@ -27,10 +27,9 @@ const donePage = 1000
 
 func doneCommand(a *cli.App) *cobra.Command {
 	var (
-		ids    []string
-		kind   string
-		limit  int
-		asJSON bool
+		ids   []string
+		kind  string
+		limit int
 	)
 	cmd := &cobra.Command{
 		Use:   "done NAME",
@@ -80,7 +79,7 @@ payloads.
 				}
 				for i := range found {
 					j := &found[i]
-					if asJSON {
+					if a.JSON {
 						if err := lines.Encode(j); err != nil {
 							return err
 						}
@@ -97,7 +96,7 @@ payloads.
 					break
 				}
 			}
-			if asJSON {
+			if a.JSON {
 				return nil
 			}
 			if listed > 0 {
@@ -109,8 +108,7 @@ payloads.
 	cmd.Flags().StringArrayVar(&ids, "id", nil, "only the job with this `id`; may be repeated")
 	cmd.Flags().StringVar(&kind, "kind", "", "only jobs of this `kind`")
 	cmd.Flags().IntVar(&limit, "limit", 100, "at most this `number`")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object per line")
-	return cmd
+	return a.WithJSON(cmd, "one JSON object per line")
 }
 
 // nothingDone says why there is nothing to list.

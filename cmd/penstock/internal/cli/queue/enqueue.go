@@ -59,10 +59,10 @@ func (f *jobFlags) read(flags *pflag.FlagSet, payload []byte) (penstock.NewJob, 
 type enqueueFlags struct {
 	jobFlags
 	cli.LineFlags
-	delay        cli.Span
-	notBefore    string
-	deadline     string
-	asJSON, once bool
+	delay     cli.Span
+	notBefore string
+	deadline  string
+	once      bool
 }
 
 func EnqueueCommand(a *cli.App) *cobra.Command {
@@ -141,13 +141,13 @@ transaction. It is for trying things, and for scripts.`,
 			}
 			if len(one) > 0 {
 				made, err := store.DriverQueue(args[0]).Enqueue(ctx, one...)
-				return tellEnqueued(a, args[0], f.asJSON, made, err)
+				return tellEnqueued(a, args[0], made, err)
 			}
 			return enqueueLines(ctx, a, store, args[0], &f)
 		},
 	}
 	f.add(cmd.Flags())
-	return cmd
+	return a.WithJSON(cmd, "the ids of each transaction, and which are of duplicates, as one JSON line")
 }
 
 func (f *enqueueFlags) add(flags *pflag.FlagSet) {
@@ -157,7 +157,6 @@ func (f *enqueueFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.deadline, "deadline", "", "begin no attempt after this `time`, or duration from now: the job then ends as expired")
 	f.LineFlags.Add(flags)
 	flags.BoolVar(&f.once, "once", false, "skip lines that were enqueued before, within the queue's window")
-	flags.BoolVar(&f.asJSON, "json", false, "the ids of each transaction, and which are of duplicates, as one JSON line")
 }
 
 func checkEnqueue(a *cli.App, f *enqueueFlags, flags *pflag.FlagSet, one bool) error {
@@ -251,18 +250,18 @@ func enqueueLines(ctx context.Context, a *cli.App, store driver.QueueStore, name
 		wait, err := w.EnqueueAsync(ctx, name, jobs...)
 		return func(ctx context.Context) error {
 			made, err := wait(ctx)
-			return tellEnqueued(a, name, f.asJSON, made, err)
+			return tellEnqueued(a, name, made, err)
 		}, err
 	}, cli.Refuses(store))
 	return err
 }
 
 // tellEnqueued prints the ids of jobs that were enqueued in one transaction.
-func tellEnqueued(a *cli.App, name string, asJSON bool, made []penstock.Enqueued, err error) error {
+func tellEnqueued(a *cli.App, name string, made []penstock.Enqueued, err error) error {
 	if err != nil {
 		return about.Queue(err, "", name)
 	}
-	if asJSON {
+	if a.JSON {
 		ids, deduplicated := make([]int64, len(made)), make([]bool, len(made))
 		for i, m := range made {
 			ids[i], deduplicated[i] = m.ID, m.Deduplicated

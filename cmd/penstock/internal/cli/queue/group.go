@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -32,9 +33,8 @@ others. A group can also be held for a while.
 
 func groupSetCommand(a *cli.App) *cobra.Command {
 	var (
-		p      penstock.GroupPolicy
-		rate   string
-		asJSON bool
+		p    penstock.GroupPolicy
+		rate string
 	)
 	cmd := &cobra.Command{
 		Use:   "set QUEUE GROUP",
@@ -73,7 +73,7 @@ Jobs that run are left alone. A job that has to wait spends no attempt.`,
 			if err := store.SetGroup(ctx, args[0], p); err != nil {
 				return about.Queue(err, fmt.Sprintf("setting the policy of group %q of queue %q", args[1], args[0]), args[0])
 			}
-			return a.Tell(asJSON, struct {
+			return a.Tell(struct {
 				Queue string `json:"queue"`
 				penstock.GroupPolicy
 			}{args[0], p}, "Group %s of %s: %s.\n", shell.Visible(p.Group), shell.Visible(args[0]), cli.PolicyText(p))
@@ -83,15 +83,11 @@ Jobs that run are left alone. A job that has to wait spends no attempt.`,
 	cmd.Flags().StringVar(&rate, "rate", "", "`jobs/duration` that may start, such as 60/1m")
 	cmd.Flags().IntVar(&p.Rate.Burst, "burst", 0, "`number` of jobs that may start at once after a pause")
 	cmd.Flags().IntVar(&p.Weight, "weight", 0, "`number` of jobs that a worker takes in the group's turn")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "the policy as one JSON line")
-	return cmd
+	return a.WithJSON(cmd, "the policy as one JSON line")
 }
 
 func groupHoldCommand(a *cli.App) *cobra.Command {
-	var (
-		reason string
-		asJSON bool
-	)
+	var reason string
 	cmd := &cobra.Command{
 		Use:   "hold QUEUE GROUP DURATION",
 		Short: "Let no job of a group start for a while",
@@ -125,17 +121,15 @@ func groupHoldCommand(a *cli.App) *cobra.Command {
 			if d > 0 {
 				how = "held for " + cli.SpanText(d)
 			}
-			return a.Tell(asJSON, map[string]any{"queue": args[0], "group": args[1], "for_ns": d, "reason": reason},
+			return a.Tell(map[string]any{"queue": args[0], "group": args[1], "for_ns": d, "reason": reason},
 				"Group %s of %s is %s.\n", shell.Visible(args[1]), shell.Visible(args[0]), how)
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "`text` for people")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "the hold as one JSON line")
-	return cmd
+	return a.WithJSON(cmd, "the hold as one JSON line")
 }
 
 func groupListCommand(a *cli.App) *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list QUEUE",
 		Short: "List groups with a policy, and those that are held",
@@ -144,12 +138,7 @@ how many jobs each group has.`,
 		Example: `  penstock queue group list emails
   penstock queue group list emails --json`,
 		Args: terminal.Exactly("QUEUE"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			store, err := cli.OpenWith[driver.GroupStore](ctx, a, "policies of groups")
-			if err != nil {
-				return err
-			}
+		RunE: cli.Opened(a, "policies of groups", func(ctx context.Context, store driver.GroupStore, args []string) error {
 			var all []admin.GroupPolicy
 			for after := ""; ; after = all[len(all)-1].Group {
 				page, err := store.GroupPolicies(ctx, args[0], after, cli.GroupsAtOnce)
@@ -160,7 +149,7 @@ how many jobs each group has.`,
 					break
 				}
 			}
-			if asJSON {
+			if a.JSON {
 				return cli.JSONLines(a.Stdout, all, func(p *admin.GroupPolicy) any { return p })
 			}
 			if len(all) == 0 {
@@ -182,8 +171,7 @@ how many jobs each group has.`,
 				list.Row(p.Group, running, rate, fmt.Sprint(max(p.Weight, 1)), until, p.Reason)
 			}
 			return list.Flush()
-		},
+		}),
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON line per group")
-	return cmd
+	return a.WithJSON(cmd, "one JSON line per group")
 }

@@ -23,7 +23,6 @@ its id, which it keeps through all attempts.`,
 }
 
 func jobCancelCommand(a *cli.App) *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "cancel QUEUE ID…",
 		Short: "Remove jobs that wait, and stop those that run",
@@ -50,7 +49,7 @@ It prints how many there were. A job that is done already is not an error.`,
 			if err != nil {
 				return about.Queue(err, "cancelling", args[0])
 			}
-			if asJSON {
+			if a.JSON {
 				return json.NewEncoder(a.Stdout).Encode(map[string]any{"queue": args[0], "cancelled": n})
 			}
 			fmt.Fprintf(a.Stdout, "%s of %s cancelled", terminal.Plural(int64(n), "job"), shell.Visible(args[0]))
@@ -61,6 +60,5 @@ It prints how many there were. A job that is done already is not an error.`,
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "how many, as one JSON line")
-	return cmd
+	return a.WithJSON(cmd, "how many, as one JSON line")
 }

@@ -53,7 +53,6 @@ func createCommand(a *cli.App) *cobra.Command {
 	var (
 		order     string
 		ifMissing bool
-		asJSON    bool
 		settings  queueFlags
 	)
 	cmd := &cobra.Command{
@@ -94,14 +93,13 @@ changes their settings.`,
 					return fmt.Errorf("queue %q is there, but not set up: %w", args[0], err)
 				}
 			}
-			return a.Tell(asJSON, map[string]any{"queue": args[0]}, "Queue %s is ready.\n", shell.Visible(args[0]))
+			return a.Tell(map[string]any{"queue": args[0]}, "Queue %s is ready.\n", shell.Visible(args[0]))
 		},
 	}
 	settings.add(cmd.Flags())
 	cmd.Flags().StringVar(&order, "order", string(penstock.FIFO), "`order` of jobs of one priority: fifo, the oldest first, or lifo, the newest first")
 	cmd.Flags().BoolVar(&ifMissing, "if-missing", false, "succeed if it exists already")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "the created object as one JSON line")
-	return cmd
+	return a.WithJSON(cmd, "the created object as one JSON line")
 }
 
 // alreadyThere checks that an existing queue of that name has the requested order.

@@ -32,10 +32,9 @@ workers run. If none ran for a while, one job is enqueued for all missed times.
 
 func scheduleSetCommand(a *cli.App) *cobra.Command {
 	var (
-		f      jobFlags
-		cron   string
-		skip   bool
-		asJSON bool
+		f    jobFlags
+		cron string
+		skip bool
 	)
 	cmd := &cobra.Command{
 		Use:   "set QUEUE NAME --cron TEXT [PAYLOAD|-]",
@@ -91,18 +90,16 @@ A paused schedule that is set again stays paused.`,
 			if err := store.SetSchedule(ctx, penstock.Schedule{Queue: args[0], Name: args[1], Cron: cron, Job: job, SkipOverlap: skip}); err != nil {
 				return about.Queue(err, fmt.Sprintf("setting schedule %q of queue %q", args[1], args[0]), args[0])
 			}
-			return showSchedule(ctx, a, store, args[0], args[1], asJSON)
+			return showSchedule(ctx, a, store, args[0], args[1])
 		},
 	}
 	f.add(cmd.Flags())
 	cmd.Flags().StringVar(&cron, "cron", "", "`times` in UTC, or in a zone as in TZ=Europe/Berlin: five fields, or @hourly, @daily, @weekly, @monthly, @yearly")
 	cmd.Flags().BoolVar(&skip, "skip-overlap", false, "enqueue no job while the last one of the schedule has not ended")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "the schedule as one JSON line")
-	return cmd
+	return a.WithJSON(cmd, "the schedule as one JSON line")
 }
 
 func schedulePauseCommand(a *cli.App, pause bool) *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "pause QUEUE NAME",
 		Short: "Pause a periodic job",
@@ -119,28 +116,20 @@ enqueued run. To pause all jobs of a queue, use penstock queue pause.`,
 job makes up for times within the pause.`
 	}
 	cmd.Args = terminal.Exactly("QUEUE", "NAME")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		ctx := cmd.Context()
-		store, err := a.OpenQueues(ctx)
-		if err != nil {
-			return err
+	cmd.RunE = cli.Opened(a, "queues", func(ctx context.Context, store cli.QueueStore, args []string) error {
+		act := store.PauseSchedule
+		if !pause {
+			act = store.ResumeSchedule
 		}
-		if pause {
-			err = store.PauseSchedule(ctx, args[0], args[1])
-		} else {
-			err = store.ResumeSchedule(ctx, args[0], args[1])
-		}
-		if err != nil {
+		if err := act(ctx, args[0], args[1]); err != nil {
 			return aboutSchedule(err, doing, args)
 		}
-		return showSchedule(ctx, a, store, args[0], args[1], asJSON)
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "the schedule as one JSON line")
-	return cmd
+		return showSchedule(ctx, a, store, args[0], args[1])
+	})
+	return a.WithJSON(cmd, "the schedule as one JSON line")
 }
 
 func scheduleRunCommand(a *cli.App) *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "run QUEUE NAME",
 		Short: "Enqueue a periodic job now",
@@ -148,12 +137,7 @@ func scheduleRunCommand(a *cli.App) *cobra.Command {
 not ended. The schedule's next time stays. It prints the job's id.`,
 		Example: `  penstock schedule run reports nightly`,
 		Args:    terminal.Exactly("QUEUE", "NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			store, err := a.OpenQueues(ctx)
-			if err != nil {
-				return err
-			}
+		RunE: cli.Opened(a, "queues", func(ctx context.Context, store cli.QueueStore, args []string) error {
 			made, err := store.RunSchedule(ctx, args[0], args[1])
 			if err != nil {
 				return aboutSchedule(err, "running", args)
@@ -162,12 +146,11 @@ not ended. The schedule's next time stays. It prints the job's id.`,
 			if made.Deduplicated {
 				how = "not enqueued: its dedup key belongs to this one"
 			}
-			return a.Tell(asJSON, map[string]any{"queue": args[0], "name": args[1], "id": made.ID, "deduplicated": made.Deduplicated},
+			return a.Tell(map[string]any{"queue": args[0], "name": args[1], "id": made.ID, "deduplicated": made.Deduplicated},
 				"Job %d of %s: %s.\n", made.ID, shell.Visible(args[0]), how)
-		},
+		}),
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "the job's id as one JSON line")
-	return cmd
+	return a.WithJSON(cmd, "the job's id as one JSON line")
 }
 
 // aboutSchedule names the action and the schedule in an error.
@@ -179,7 +162,6 @@ func aboutSchedule(err error, doing string, args []string) error {
 }
 
 func scheduleListCommand(a *cli.App) *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list QUEUE",
 		Short: "List the periodic jobs of a queue",
@@ -187,17 +169,12 @@ func scheduleListCommand(a *cli.App) *cobra.Command {
 		Example: `  penstock schedule list reports
   penstock schedule list reports --json | jq -r '.name + " " + .next'`,
 		Args: terminal.Exactly("QUEUE"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			store, err := a.OpenQueues(ctx)
-			if err != nil {
-				return err
-			}
+		RunE: cli.Opened(a, "queues", func(ctx context.Context, store cli.QueueStore, args []string) error {
 			schedules, err := store.Schedules(ctx, args[0])
 			if err != nil {
 				return about.Queue(err, "reading schedules", args[0])
 			}
-			if asJSON {
+			if a.JSON {
 				return cli.JSONLines(a.Stdout, schedules, scheduleForPrograms)
 			}
 			if len(schedules) == 0 {
@@ -205,10 +182,9 @@ func scheduleListCommand(a *cli.App) *cobra.Command {
 				return nil
 			}
 			return scheduleTable(a, schedules)
-		},
+		}),
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON line per schedule")
-	return cmd
+	return a.WithJSON(cmd, "one JSON line per schedule")
 }
 
 func scheduleTable(a *cli.App, schedules []penstock.Schedule) error {
@@ -246,27 +222,20 @@ func overlap(s *penstock.Schedule) string {
 func utc(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") }
 
 func scheduleDropCommand(a *cli.App) *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "drop QUEUE NAME",
 		Short:   "Drop a periodic job",
 		Long:    `Drop a periodic job. Jobs that it has enqueued stay: penstock job cancel removes them.`,
 		Example: `  penstock schedule drop reports nightly`,
 		Args:    terminal.Exactly("QUEUE", "NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			store, err := a.OpenQueues(ctx)
-			if err != nil {
-				return err
-			}
-			if err = store.DropSchedule(ctx, args[0], args[1]); err != nil {
+		RunE: cli.Opened(a, "queues", func(ctx context.Context, store cli.QueueStore, args []string) error {
+			if err := store.DropSchedule(ctx, args[0], args[1]); err != nil {
 				return aboutSchedule(err, "dropping", args)
 			}
-			return a.Tell(asJSON, map[string]any{"queue": args[0], "name": args[1]}, "Schedule %s of %s is gone.\n", shell.Visible(args[1]), shell.Visible(args[0]))
-		},
+			return a.Tell(map[string]any{"queue": args[0], "name": args[1]}, "Schedule %s of %s is gone.\n", shell.Visible(args[1]), shell.Visible(args[0]))
+		}),
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "the dropped object as one JSON line")
-	return cmd
+	return a.WithJSON(cmd, "the dropped object as one JSON line")
 }
 
 // scheduleJSON is a schedule for programs.
@@ -295,7 +264,7 @@ func scheduleForPrograms(s *penstock.Schedule) any {
 }
 
 // showSchedule prints a schedule that was set, paused or resumed.
-func showSchedule(ctx context.Context, a *cli.App, store scheduleReader, queue, name string, asJSON bool) error {
+func showSchedule(ctx context.Context, a *cli.App, store scheduleReader, queue, name string) error {
 	schedules, err := store.Schedules(ctx, queue)
 	if err != nil {
 		return about.Queue(err, "reading schedules", queue)
@@ -304,7 +273,7 @@ func showSchedule(ctx context.Context, a *cli.App, store scheduleReader, queue, 
 		s := &schedules[i]
 		switch {
 		case s.Name != name:
-		case asJSON:
+		case a.JSON:
 			return json.NewEncoder(a.Stdout).Encode(scheduleForPrograms(s))
 		case s.Paused:
 			fmt.Fprintf(a.Stdout, "Schedule %s of %s is paused: %s ends that.\n", shell.Visible(name), shell.Visible(queue), a.Suggest("penstock schedule resume "+shell.Word(queue)+" "+shell.Word(name)))

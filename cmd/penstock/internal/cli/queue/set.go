@@ -98,10 +98,7 @@ type queueSetter interface {
 }
 
 func setCommand(a *cli.App) *cobra.Command {
-	var (
-		f      queueFlags
-		asJSON bool
-	)
+	var f queueFlags
 	cmd := &cobra.Command{
 		Use:   "set NAME",
 		Short: "Set a queue's limits",
@@ -136,16 +133,14 @@ hold for jobs that are in the queue already.
 			if err != nil {
 				return err
 			}
-			return setQueue(ctx, a, store, args[0], wanted, asJSON)
+			return setQueue(ctx, a, store, args[0], wanted)
 		},
 	}
 	f.add(cmd.Flags())
-	cmd.Flags().BoolVar(&asJSON, "json", false, "the new settings, as one JSON line")
-	return cmd
+	return a.WithJSON(cmd, "the new settings, as one JSON line")
 }
 
 func pauseCommand(a *cli.App, pause bool) *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "resume NAME",
 		Short: "Let the jobs of a paused queue run again",
@@ -161,20 +156,14 @@ enqueued, and running jobs finish: penstock status shows when none runs any more
   penstock queue pause emails --json`
 	}
 	cmd.Args = terminal.Exactly("NAME")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		ctx := cmd.Context()
-		store, err := a.OpenQueues(ctx)
-		if err != nil {
-			return err
-		}
-		return setQueue(ctx, a, store, args[0], penstock.QueueSettings{Paused: &pause}, asJSON)
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "the new settings, as one JSON line")
-	return cmd
+	cmd.RunE = cli.Opened(a, "queues", func(ctx context.Context, store cli.QueueStore, args []string) error {
+		return setQueue(ctx, a, store, args[0], penstock.QueueSettings{Paused: &pause})
+	})
+	return a.WithJSON(cmd, "the new settings, as one JSON line")
 }
 
 // setQueue changes a queue and prints the new settings.
-func setQueue(ctx context.Context, a *cli.App, store queueSetter, name string, wanted penstock.QueueSettings, asJSON bool) error {
+func setQueue(ctx context.Context, a *cli.App, store queueSetter, name string, wanted penstock.QueueSettings) error {
 	if err := store.SetQueue(ctx, name, wanted); err != nil {
 		return about.Queue(err, fmt.Sprintf("setting up queue %q", name), name)
 	}
@@ -185,7 +174,7 @@ func setQueue(ctx context.Context, a *cli.App, store queueSetter, name string, w
 	if q, err := findQueue(ctx, store, name, uncounted); err == nil {
 		set.QueueSettings = q.QueueSettings
 	}
-	return a.Tell(asJSON, set, "Queue %s: %s.\n", shell.Visible(name), settingsText(set.QueueSettings))
+	return a.Tell(set, "Queue %s: %s.\n", shell.Visible(name), settingsText(set.QueueSettings))
 }
 
 // settingsText describes settings for people; a store fills in all of them.

@@ -18,6 +18,7 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/adopt"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
@@ -25,9 +26,9 @@ import (
 
 func Command(a *cli.App) *cobra.Command {
 	var (
-		asJSON, watch, wide, groups, exact bool
-		every                              time.Duration
-		adopting                           adopt.Flags
+		watch, wide, groups, exact bool
+		every                      time.Duration
+		adopting                   adopt.Flags
 	)
 	cmd := &cobra.Command{
 		Use:   "status [OUTBOX|QUEUE|SUBSCRIPTION]",
@@ -85,12 +86,7 @@ and every column. --json has every field.`,
   penstock status --wide
   penstock status --json | jq '.outboxes[].subscriptions[].backlog, .queues[].ready'`,
 		Args: terminal.Args(cobra.MaximumNArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			store, err := a.OpenStore(ctx)
-			if err != nil {
-				return err
-			}
+		RunE: cli.Opened(a, "status", func(ctx context.Context, store driver.Store, args []string) error {
 			if every <= 0 {
 				return terminal.Usage(fmt.Errorf("--every is %v: use a time such as 2s", every))
 			}
@@ -99,7 +95,7 @@ and every column. --json has every field.`,
 				if err == nil && groups {
 					err = readGroups(ctx, store, found.Queues)
 				}
-				if err == nil && !asJSON {
+				if err == nil && !a.JSON {
 					found.left, err = readLeft(ctx, store, found.Queues, args)
 				}
 				if found.left.refused {
@@ -111,7 +107,7 @@ and every column. --json has every field.`,
 				if err != nil {
 					return err
 				}
-				if err := showStatus(a, found, asJSON, watch, wide); err != nil || !watch {
+				if err := showStatus(a, found, watch, wide); err != nil || !watch {
 					return err
 				}
 				select {
@@ -120,9 +116,9 @@ and every column. --json has every field.`,
 				case <-time.After(every):
 				}
 			}
-		},
+		}),
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON line, times in nanoseconds")
+	a.WithJSON(cmd, "one JSON line, times in nanoseconds")
 	cmd.Flags().BoolVar(&wide, "wide", false, "every column, and names in full, however wide that is")
 	cmd.Flags().BoolVar(&exact, "exact", false, "count everything, which reads it: about a second for some millions")
 	cmd.Flags().BoolVar(&groups, "groups", false, "also the groups of queues")
@@ -303,8 +299,8 @@ func NewWriter(w io.Writer, a *cli.App, now time.Time) *Writer {
 	return &Writer{Writer: w, suggest: a.Suggest, now: now}
 }
 
-func showStatus(a *cli.App, s statusOf, asJSON, watch, wide bool) error {
-	if asJSON {
+func showStatus(a *cli.App, s statusOf, watch, wide bool) error {
+	if a.JSON {
 		return json.NewEncoder(a.Stdout).Encode(s)
 	}
 	if watch && terminal.IsTerminal(a.Stdout) {
