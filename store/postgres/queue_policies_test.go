@@ -265,6 +265,23 @@ func TestAcksMakeRoomInTheSameCall(t *testing.T) {
 	}
 }
 
+// Claims that list all leases of their group list their own as well: as many jobs start as may, and no more.
+func TestEachLeaseIsListed(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	const limit = 200 // of 200 claims six list all leases
+	f.Exec("select penstock.set_group('q', 'a', max_running => $1)", limit)
+	f.Exec("select penstock.enqueue_many('q', array_fill('x'::text, array[300]), group_keys => array_fill('a'::text, array[300]))")
+	for n := range limit {
+		if got := f.claimOn(f.Conn, 1, "a"); len(got) != 1 {
+			t.Fatalf("the group is full while %d jobs of it run", n)
+		}
+	}
+	if got := f.claimOn(f.Conn, 10, "a"); len(got) != 0 {
+		t.Errorf("%d jobs run of %d that may, and %d were claimed", limit, limit, len(got))
+	}
+}
+
 // Leases that appear in another order than their numbers count once. A claim may have begun when its group had no limit. Jobs that
 // were claimed together before a limit may be parted afterwards.
 func TestLeasesInAnotherOrder(t *testing.T) {
