@@ -86,7 +86,7 @@ var jobOptions = []jobOption{
 		return strconv.Itoa(j.MaxAttempts)
 	}, func(j *NewJob, text string) string {
 		n, err := strconv.Atoi(text)
-		if j.MaxAttempts = n; err != nil || n < 1 {
+		if j.MaxAttempts = n; err != nil || strconv.Itoa(n) != text || n < 1 {
 			return "use a number from 1 on"
 		}
 		return ""
@@ -162,6 +162,11 @@ func (j *NewJob) AllHeaders() map[string]string {
 // Deduplicates: the job has a DedupKey or a UniqueKey, so it may turn out to be a duplicate.
 func (j *NewJob) Deduplicates() bool {
 	return j.DedupKey != "" || j.UniqueKey != "" || j.Headers[HeaderUniqueKey] != ""
+}
+
+// IsJobOption reports whether a header carries a field of a job.
+func IsJobOption(header string) bool {
+	return slices.ContainsFunc(jobOptions, func(o jobOption) bool { return o.header == header })
 }
 
 // validateOptions is the part of Validate that is about fields which headers may carry.

@@ -18,6 +18,8 @@ import (
 const (
 	HeaderMessageID = "penstock-message-id"
 	HeaderTopic     = "penstock-topic" // if the message has one
+	// HeaderRefused says why the headers of a message that are options of a job were left out.
+	HeaderRefused = "penstock-refused-options"
 )
 
 // Subscription is a subscription that one goroutine forwards.
@@ -126,7 +128,8 @@ func (p *pump) step(ctx context.Context) (pause time.Duration, err error) {
 	return min(max(time.Since(p.silence)/8, time.Millisecond), longestPause), nil
 }
 
-// Jobs are the jobs of messages: with their keys, headers and payloads, and two more headers.
+// Jobs are the jobs of messages: with their keys, headers and payloads, and two more headers. Options that no job can have are
+// left out: an outbox takes every header, and a message that is not moved would stop those behind it.
 func Jobs(messages []penstock.Message) []penstock.NewJob {
 	jobs := make([]penstock.NewJob, len(messages))
 	for i := range messages {
@@ -138,8 +141,29 @@ func Jobs(messages []penstock.Message) []penstock.NewJob {
 			headers[HeaderTopic] = m.Topic
 		}
 		jobs[i] = penstock.NewJob{Payload: m.Payload, Key: m.Key, Headers: headers}
+		refuse(&jobs[i])
 	}
 	return jobs
+}
+
+// refuse leaves options out if a job cannot have them. Its kind stays, which says who handles it.
+func refuse(j *penstock.NewJob) {
+	option := func(name string) bool { return name != penstock.HeaderKind && penstock.IsJobOption(name) }
+	for name := range j.Headers {
+		if !penstock.IsJobOption(name) {
+			continue
+		}
+		err := j.Validate()
+		if err == nil {
+			return
+		}
+		maps.DeleteFunc(j.Headers, func(name, _ string) bool { return option(name) })
+		if j.Validate() != nil {
+			delete(j.Headers, penstock.HeaderKind)
+		}
+		j.Headers[HeaderRefused] = err.Error()
+		return
+	}
 }
 
 // CanForward returns a *penstock.FieldError for a request without a cursor.

@@ -13,6 +13,7 @@ import (
 
 var forwardCases = []testCase{
 	{name: "OneJobOfEachMessage", run: forwardEach, needs: Features{Forward: true}},
+	{name: "RefusedOptions", run: forwardOptions, needs: Features{Forward: true}},
 	{name: "EndsBeforeItBegins", run: forwardEnds, needs: Features{Forward: true}},
 	{name: "Refuses", run: forwardRefuses, needs: Features{Forward: true}},
 }
@@ -65,6 +66,35 @@ func forwardEach(e *env) {
 			e.Fatalf("job %d is %+v", n, j)
 		}
 		e.ack(j)
+	}
+}
+
+// A message whose headers no job can have as options becomes a job without them, and stops none behind it.
+func forwardOptions(e *env) {
+	s := e.outboxes()
+	bad := []map[string]string{
+		{penstock.HeaderMaxAttempts: "many", penstock.HeaderKind: "k"}, {penstock.HeaderMaxAttempts: "+5"}, {penstock.HeaderTimeout: "1m"}, {penstock.HeaderDeadline: "tomorrow"},
+		{penstock.HeaderDeadline: "2026-02-30T00:00:00Z"}, {penstock.HeaderOnConflict: "replace"}, {penstock.HeaderUniqueKey: "other than the key"}, {penstock.HeaderKind: "no\nkind"},
+	}
+	for i, headers := range bad {
+		e.Must(s.Publish(e.ctx, outbox, penstock.Message{Key: "k", Topic: "t", Payload: fmt.Append(nil, i), Headers: headers}), "Publish")
+	}
+	e.Must(s.Publish(e.ctx, outbox, penstock.Message{Key: "k", Topic: "t", Payload: []byte("good"), Headers: map[string]string{penstock.HeaderMaxAttempts: "3"}}), "Publish")
+	ctx, cancel := context.WithCancel(e.ctx)
+	done := make(chan error, 1)
+	go func() { done <- e.Forwarder(e).Forward(ctx, forwarded, queue) }()
+	e.Eventually("every message is a job", func() bool { return e.waiting() > len(bad) })
+	cancel()
+	e.Must(<-done, "Forward")
+	for i, headers := range bad {
+		j := e.want(fmt.Sprint(i))[0]
+		if j.Headers[forward.HeaderRefused] == "" || j.MaxAttempts() != 0 || j.Timeout() != 0 || !j.Deadline().IsZero() || j.Headers[penstock.HeaderUniqueKey] != "" || i == 0 && j.Kind() != "k" {
+			e.Errorf("of %v the job has %v", headers, j.Headers)
+		}
+		e.ack(j)
+	}
+	if j := e.want("good")[0]; j.Headers[forward.HeaderRefused] != "" || j.MaxAttempts() != 3 {
+		e.Errorf("a good one has %v", j.Headers)
 	}
 }
 
