@@ -40,7 +40,7 @@ const queues = {
     },
     async worker(url, handler, concurrency) {
       const { Logger, run } = await this.library()
-      // The local queue and the batches of its authors' benchmark, with the pool size that they advise.
+      // The local queue and the batches of its authors' page on performance, with the pool size that they advise.
       const worker = { connectionString: url, concurrentJobs: concurrency, maxPoolSize: concurrency + 2, localQueue: { size: 500 }, completeJobBatchDelay: 0, failJobBatchDelay: 0,
         logger: new Logger(() => () => {}) }
       const runner = await run({ preset: { worker }, noHandleSignals: true, taskList: { bench: payload => handler(payload) } })
