@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from typing import Any
 from urllib.parse import urlsplit
@@ -28,6 +28,11 @@ from penstock._desk import POLL_MAX, Desk, Options
 from .conftest import penstock as penstock_cli
 from .conftest import rows, status, until
 from .running import Run, Running
+
+
+def fixed(value: float) -> property:
+    """An attribute that a worker cannot change."""
+    return property(lambda _: value, lambda *_: None)
 
 
 def test_jobs_are_done(start: Run, db: psycopg.Connection, queue: str) -> None:
@@ -104,14 +109,23 @@ def test_a_reason_that_the_database_cannot_hold(start: Run, empty: Callable[...,
         assert rows(conn, "select failures::text like '%%no ?%%' from penstock._dead_job") == [(True,)]
 
 
-def test_leases_are_extended(start: Run, db: psycopg.Connection, queue: str) -> None:
+@pytest.fixture
+def release(start: Run) -> Iterator[threading.Event]:
+    """What handlers wait for. It comes at the end of a test at the latest: a thread that waits would outlive the tests."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def test_leases_are_extended(start: Run, release: threading.Event, db: psycopg.Connection, queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Desk, "extend_every", fixed(0.05), raising=False)  # of a lease that does not end during the test
     seen: list[penstock.Job] = []
-    release = threading.Event()
     made = penstock.enqueue(db, queue, "long")
-    running = start(queue, lambda job: seen.append(job) or (release.wait() and None), lease=3)  # type: ignore[func-returns-value]
+    running = start(queue, lambda job: seen.append(job) or (release.wait() and None), lease=600)  # type: ignore[func-returns-value]
     until(lambda: seen)
-    until(lambda: rows(db, "select clock_timestamp() > %s", seen[0].lease_until) == [(True,)])
-    assert status(db, queue)[1] == 1
+    for _ in range(2):
+        [before] = rows(db, "select lease_until from penstock._lease where lease = %s", seen[0].lease)
+        until(lambda: rows(db, "select lease_until > %s from penstock._lease where lease = %s", *before, seen[0].lease) == [(True,)])  # noqa: B023
     release.set()
     until(lambda: running.words(made.id) == ["done"])
 
@@ -200,24 +214,17 @@ def test_a_call_that_hangs_is_given_up(start: Run, url: str, db: psycopg.Connect
         running.join()
 
 
-def test_stop_gives_back_and_drains(start: Run, db: psycopg.Connection, queue: str) -> None:
-    begun, release = threading.Event(), threading.Event()
-
-    def handler(job: penstock.Job) -> None:
-        if int(job.payload) >= 3:  # after some quick jobs, so the worker claims ahead
-            begun.set()
-            release.wait()
-
+def test_stop_gives_back_and_drains(start: Run, release: threading.Event, db: psycopg.Connection, queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Desk, "pace", fixed(0.001), raising=False)  # as after quick handlers, so the worker claims ahead
     penstock.enqueue_many(db, queue, [penstock.NewJob(str(n)) for n in range(60)])
-    running = start(queue, handler, concurrency=1, drain_timeout=60)
-    begun.wait()
-    until(lambda: len([word for word, _ in running.ended]) == 3 and status(db, queue)[1] > 1)  # type: ignore[operator]
+    running = start(queue, lambda _: release.wait() and None, concurrency=1, drain_timeout=600, lease=600)
+    until(lambda: status(db, queue)[1] > 1)  # type: ignore[operator]
     running.stop()
-    until(lambda: status(db, queue)[1] == 1)  # jobs that have not begun are back
+    until(lambda: status(db, queue)[:2] == (59, 1))  # jobs that have not begun are back
     release.set()
     running.thread.join(60)
-    assert [word for word, _ in running.ended if word != "released"] == ["done"] * 4
-    assert status(db, queue)[:2] == (56, 0)
+    assert sorted({word for word, _ in running.ended}) == ["done", "released"]
+    assert status(db, queue)[:2] == (59, 0)
     assert {r[0] for r in rows(db, "select attempt from penstock.claim(%s, 100)", queue)} == {1}, "no attempt was spent"
 
 
@@ -435,17 +442,20 @@ def test_a_job_has_its_own_timeout(start: Run, db: psycopg.Connection, queue: st
         assert str(error).startswith("TimeoutError: the job ran longer than its timeout of 0.05 s")
 
 
-def test_a_held_group_leaves_the_others(start: Run, db: psycopg.Connection, queue: str) -> None:
+def test_a_held_group_leaves_the_others(start: Run, db: psycopg.Connection, queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker of all groups gives back what it has claimed ahead of the held one, and nothing else."""
+    monkeypatch.setattr(Desk, "pace", fixed(0.001), raising=False)  # it claims ahead from the beginning: about 50 of a, then of b
     held = threading.Event()
 
     def handler(job: penstock.Job) -> object:
         if job.text == "hold":
+            until(lambda: rows(db, "select from penstock.queue_groups(%s) where group_key = 'b' and running > 0", queue))
             held.set()
             return penstock.HoldGroup(3600)
         return None
 
-    penstock.enqueue_many(db, queue, [penstock.NewJob("hold" if n == 20 else "", group_key=g) for n in range(60) for g in ("a", "b") if g == "a" or n != 20])
+    jobs = [penstock.NewJob("hold" if n == 40 else "", group_key="ab"[n % 2]) for n in range(120)]
+    made = penstock.enqueue_many(db, queue, jobs)
     running = start(queue, handler, all_groups=True, concurrency=1)
     of_b = "select from penstock.queue_groups(%s) where group_key = 'b' and ready + running > 0"
     until(lambda: held.is_set() and rows(db, of_b, queue) == [])
@@ -453,6 +463,7 @@ def test_a_held_group_leaves_the_others(start: Run, db: psycopg.Connection, queu
     left = rows(db, "select group_key, ready + delayed from penstock.queue_groups(%s)", queue)
     assert [group for group, _ in left] == ["a"] and left[0][1] > 0  # type: ignore[operator]
     assert [word for word, _ in running.ended].count("snoozed") == 1
+    assert {word for e in made[1::2] for word in running.words(e.id)} == {"done"}, "none of b was given back"
 
 
 def test_a_job_that_is_given_back_may_lose_its_lease() -> None:

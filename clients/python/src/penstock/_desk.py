@@ -97,6 +97,7 @@ class Desk:
         self.busy = 0
         self.writing = 0
         self.pace = 0.0  # how long a handler takes, about; 0 is not known
+        self.extend_every = options.lease / 3
         self.pause, self.next_claim = POLL_MIN, 0.0
         self.stopping = self.interrupted = False
         self.settles = False  # handlers end their jobs in their own transactions

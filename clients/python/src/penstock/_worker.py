@@ -196,7 +196,7 @@ class Worker:
         line.close()
 
     def _extend(self, line: Line) -> None:
-        wait, failures = self.o.lease / 3, 0
+        wait, failures = self.desk.extend_every, 0
         while not self.over.wait(wait):
             if not self.desk.held:
                 self.desk.outage.works("extend leases")
@@ -209,7 +209,7 @@ class Worker:
                 self.desk.outage.fails("extend leases", e)
                 continue
             self.desk.outage.works("extend leases")
-            wait, failures = self.o.lease / 3, 0
+            wait, failures = self.desk.extend_every, 0
             with self.changes:
                 self.changes.notify_all()
             for t in tasks:

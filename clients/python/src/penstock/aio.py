@@ -345,7 +345,7 @@ class Worker:
                 await self._until(self.over if self.halt.is_set() else self.halt, pause)
 
     async def _extend(self) -> None:
-        line, wait, failures = Line(self.db), self.o.lease / 3, 0
+        line, wait, failures = Line(self.db), self.desk.extend_every, 0
         try:
             while not await self._until(self.over, wait):
                 if not self.desk.held:
@@ -359,7 +359,7 @@ class Worker:
                     self.desk.outage.fails("extend leases", e)
                     continue
                 self.desk.outage.works("extend leases")
-                wait, failures = self.o.lease / 3, 0
+                wait, failures = self.desk.extend_every, 0
                 self._abort(tasks, "lease_lost")
         finally:
             await line.close()
