@@ -1,7 +1,12 @@
 package io.penstock;
 
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.stream.LongStream;
 import org.junit.jupiter.api.Test;
@@ -19,5 +24,35 @@ class DeskTest {
         }).toArray();
         long most = LongStream.of(waits).max().orElseThrow();
         assertTrue(most > 50_000_000 && most <= 56_250_000, "the longest pause is " + most + " ns, of about 50 ms");
+    }
+
+    private static Desk.Task task(Desk desk, long lease, String group) {
+        desk.claimed(List.of(new Job("jobs", new Object[] {lease, null, group, 0, 1, null, null, new byte[0], lease, null})), 1, System.nanoTime() + Worker.nanos(Duration.ofHours(1)));
+        return desk.kept().stream().filter(t -> t.job.lease() == lease).findFirst().orElseThrow();
+    }
+
+    @Test
+    void aHeldGroupGivesBackItsJobsAlone() {
+        Desk desk = new Desk("jobs", new WorkOptions().allGroups().concurrency(1));
+        Desk.Task holds = task(desk, 1, "a");
+        Desk.Task ahead = task(desk, 2, "a");
+        Desk.Task other = task(desk, 3, "b");
+        assertSame(holds, desk.begin());
+        assertNull(desk.ended(holds, Outcome.holdGroup(Duration.ofHours(1), null), System.nanoTime()));
+        assertEquals(List.of(ahead), desk.written(holds, WorkOptions.End.SNOOZED));
+        assertSame(other, desk.begin());
+    }
+
+    /** A job that is being given back is counted when that is written, though its lease is lost meanwhile. */
+    @Test
+    void aJobThatIsGivenBackMayLoseItsLease() {
+        List<WorkOptions.End> ends = new ArrayList<>();
+        Desk desk = new Desk("jobs", new WorkOptions().onEnd((job, end) -> ends.add(end)));
+        Desk.Task task = task(desk, 1, "");
+        assertEquals(List.of(task), desk.stop());
+        desk.extended(List.of(task), List.of(), 0);
+        assertEquals(List.of(), ends);
+        desk.finish(task, WorkOptions.End.RELEASED);
+        assertEquals(List.of(WorkOptions.End.RELEASED), ends);
     }
 }

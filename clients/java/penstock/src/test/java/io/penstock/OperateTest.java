@@ -277,6 +277,7 @@ class OperateTest {
         try (Worker worker = penstock.worker("jobs", handler, new WorkOptions().allGroups().concurrency(1).onEnd((job, end) -> ends.add(job.groupKey() + end))).start()) {
             for (boolean held = false; !held || ofB < 60;) {
                 String end = ends.take();
+                assertFalse(end.equals("bRELEASED"), "a job of another group was given back");
                 held |= end.equals("aSNOOZED");
                 ofA += end.equals("aDONE") ? 1 : 0;
                 ofB += end.equals("bDONE") ? 1 : 0;
