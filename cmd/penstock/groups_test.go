@@ -34,7 +34,7 @@ func TestGroupPolicies(t *testing.T) {
 		args []string
 		says string
 	}{
-		{[]string{"set", "mails", "g", "--rate", "60"}, "give jobs and a time, such as 60/1m"},
+		{[]string{"set", "mails", "g", "--rate", "60"}, "give a number and a time, such as 60/1m"},
 		{[]string{"set", "mails", "g", "--burst", "3"}, "give --rate as well"},
 		{[]string{"set", "mails", "g", "--weight", "101"}, "use 1 to 100"},
 		{[]string{"hold", "mails", "*", "1m"}, "or pause the queue"},

@@ -55,7 +55,9 @@ func (s *Sink) verdict(target *url.URL, res *http.Response, body []byte) error {
 		after = min(after, s.cfg.MaxRetryAfter)
 		switch {
 		case ok && status == http.StatusTooManyRequests:
-			s.holds.add(target, now.Add(after), now)
+			if s.endpoint.fixed == nil { // else its caller holds all of it
+				s.holds.add(target, now.Add(after), now)
+			}
 			return s.held(err, now.Add(after), now)
 		case ok:
 			return penstock.RetryAfter(err, after)

@@ -5,12 +5,16 @@
 with of as materialized (select q.id from {schema}._queue q where q.name = $1::text),
 looked as materialized (
     select row_number() over () as n, x.*, concat('0.', x.id) as position from (
-        (select s.* from {schema}._scheduled s
-          where not $7::boolean and s.queue = (select o.id from of o) and s.due in ('-infinity', 'infinity') and s.id > case when $3::bigint is null then -9223372036854775808 else $4::bigint end
-          order by s.id limit $6::int)
+        (select s.* from unnest('{-infinity,infinity}'::timestamptz[]) d(due) cross join lateral (
+            select s.* from {schema}._scheduled s
+             where not $7::boolean and s.queue = (select o.id from of o) and s.due = d.due and s.id > case when $3::bigint is null then -9223372036854775808 else $4::bigint end
+             order by s.id limit $6::int) s
+          order by s.id limit $6)
         union all
-        (select s.* from {schema}._scheduled s
-          where $7 and s.queue = (select o.id from of o) and s.due in ('-infinity', 'infinity') and s.id < coalesce($4, 9223372036854775807)
+        (select s.* from unnest('{-infinity,infinity}'::timestamptz[]) d(due) cross join lateral (
+            select s.* from {schema}._scheduled s
+             where $7 and s.queue = (select o.id from of o) and s.due = d.due and s.id < coalesce($4, 9223372036854775807)
+             order by s.id desc limit $6) s
           order by s.id desc limit $6)) x)
 (select t.id, t.key, t.group_key, t.priority, t.attempt, t.created_at, t.headers, null::bytea, t.failures, case when t.due = 'infinity' then 'behind its key' else 'waiting for barriers' end, '', null::timestamptz, t.position, 0::bigint
    from looked t

@@ -23,6 +23,11 @@ func (e *execution) post(ctx context.Context, job penstock.Job) error {
 	m := penstock.Message{ID: fmt.Sprintf("%s-%d", strings.Map(printable, e.queue), job.ID), Key: job.Key, Topic: e.queue,
 		Headers: job.Headers, Payload: job.Payload, CreatedAt: job.CreatedAt, Attempt: job.Attempt}
 	err := errors.Join(e.http.Send(ctx, []penstock.Message{m})...)
+	if answer, ok := errors.AsType[*webhook.StatusError](err); ok && answer.Status == http.StatusTooManyRequests {
+		if after, asked := penstock.RetryDelay(err); asked {
+			return work.HoldGroup(after, answer.Error())
+		}
+	}
 	if penstock.IsUnavailable(err) {
 		after, asked := penstock.RetryDelay(err)
 		if !asked {
@@ -30,11 +35,6 @@ func (e *execution) post(ctx context.Context, job penstock.Job) error {
 		}
 		e.log.Warn("the endpoint cannot be reached; the job rests, and no attempt is spent", "job", job.ID, "in", after, "err", err)
 		return work.Snooze(after)
-	}
-	if answer, ok := errors.AsType[*webhook.StatusError](err); ok && answer.Status == http.StatusTooManyRequests {
-		if after, asked := penstock.RetryDelay(err); asked {
-			return work.HoldGroup(after, answer.Error())
-		}
 	}
 	return err
 }
