@@ -68,6 +68,7 @@ func TestBadJobs(t *testing.T) {
 		{"23514", "penstock.enqueue('q', 'x', dedup_key => '" + long[:257] + "')"},
 		{"23514", "penstock.enqueue('q', 'x', priority => 16)"},
 		{"23514", "penstock.enqueue('q', 'x', priority => -17, not_before => 'infinity')"},
+		{"23514", "penstock.enqueue('q', 'x', deadline => '-infinity')"},
 		{"23514", "penstock.enqueue('q', 'x', headers => '[]')"},
 		{"23514", "penstock.enqueue_many('q', '{x}', priorities => '{16}')"},
 		{"23514", "penstock.enqueue_many('q', '{x,y}', priorities => '{0,65536}')"},

@@ -120,7 +120,7 @@ begin
     for o in select * from (values
                 ('kind', nullif(kind, '')), ('unique_key', unique_key), ('on_conflict', on_conflict), ('debounce_max', trim_scale(extract(epoch from debounce_max))::text), ('max_attempts', max_attempts::text),
                 ('timeout', trim_scale(extract(epoch from timeout))::text),
-                ('deadline', to_char(deadline at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')),
+                ('deadline', case when deadline = '-infinity' then '-infinity' else to_char(deadline at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') end),
                 ('holds', holds::text), ('waits_for', nullif(array_to_string(waits_for, ','), '')), ('on_dead', on_dead)) v(name, value) where v.value is not null
     loop
         o.name := 'penstock-' || replace(o.name, '_', '-');
