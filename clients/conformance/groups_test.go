@@ -42,6 +42,26 @@ func TestGroupsTakeTurns(t *testing.T) {
 	})
 }
 
+// One search finds 16 groups. The next one begins behind them, so each of 20 groups has a turn before one has a second.
+func TestManyGroupsTakeTurns(t *testing.T) {
+	each(t, func(g *goal, l *language) {
+		q := g.queue()
+		groups := strings.Split("abcdefghijklmnopqrst", "")
+		g.fill(3, groups...)
+		var ran seen
+		stop := g.working(q, func(_ context.Context, j penstock.Job) error { ran.add(j); return nil }, work.Options{AllGroups: true, Concurrency: 1, Batch: 1})
+		g.eventually("all are done", func() bool { s := g.status(); return s.Ready+s.Running == 0 })
+		must(g, stop())
+		first := map[string]bool{}
+		for _, j := range ran.jobs[:len(groups)] {
+			first[string(j.Payload)] = true
+		}
+		if len(first) != len(groups) || ran.count() != 60 {
+			g.Errorf("%d jobs ran, the first %d of %d groups, want 60 and each group once", ran.count(), len(groups), len(first))
+		}
+	})
+}
+
 // A worker of some groups serves these, also if they get jobs later, and leaves the others alone.
 func TestSomeGroups(t *testing.T) {
 	each(t, func(g *goal, l *language) {
