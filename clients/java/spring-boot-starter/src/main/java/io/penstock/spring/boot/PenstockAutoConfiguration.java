@@ -13,6 +13,7 @@ import org.springframework.boot.actuate.health.HealthIndicator;
 import org.springframework.boot.autoconfigure.AutoConfiguration;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnClass;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnMissingBean;
+import org.springframework.boot.autoconfigure.condition.ConditionalOnMissingClass;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnProperty;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnSingleCandidate;
 import org.springframework.boot.context.properties.EnableConfigurationProperties;
@@ -73,6 +74,17 @@ public class PenstockAutoConfiguration {
         ModulithEvents penstockModulithEvents(EventExternalizationConfiguration externalization, BeanFactory beans, Penstock penstock, PenstockJson json,
             PenstockProperties properties) {
             return new ModulithEvents(externalization, beans, penstock, json, properties.modulith().outbox());
+        }
+    }
+
+    /** Without it, an application that names an outbox does not start: its events would not be published. */
+    @Configuration(proxyBeanMethods = false)
+    @ConditionalOnMissingClass("org.springframework.modulith.events.support.BrokerRouting")
+    @ConditionalOnProperty("penstock.modulith.outbox")
+    static class ModulithMissing {
+        ModulithMissing() {
+            throw new IllegalStateException("penstock.modulith.outbox is set, and the class path lacks Spring Modulith's events: "
+                + "add the dependency org.springframework.modulith:spring-modulith-events-core, or remove the property");
         }
     }
 

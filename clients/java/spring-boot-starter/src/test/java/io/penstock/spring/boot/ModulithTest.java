@@ -18,6 +18,7 @@ import org.springframework.boot.autoconfigure.EnableAutoConfiguration;
 import org.springframework.context.ApplicationEventPublisher;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Import;
+import org.springframework.core.io.DefaultResourceLoader;
 import org.springframework.jdbc.core.JdbcTemplate;
 import org.springframework.modulith.events.ApplicationModuleListener;
 import org.springframework.modulith.events.EventExternalizationConfiguration;
@@ -102,6 +103,31 @@ class ModulithTest {
                 application.getBean(Shop.class).place(new OrderPlaced("dan", 40), false);
                 assertEquals(2, database.jdbc.queryForObject("select count(*) from penstock.orders", Integer.class), "nothing is published where no outbox is named");
             }
+        }
+    }
+
+    @SpringBootConfiguration
+    @EnableAutoConfiguration
+    static class Plain {}
+
+    @Test
+    void withoutModulithAnOutboxForItIsAnError() {
+        ClassLoader without = new ClassLoader(getClass().getClassLoader()) {
+            @Override
+            protected Class<?> loadClass(String name, boolean resolve) throws ClassNotFoundException {
+                if (name.equals("org.springframework.modulith.events.support.BrokerRouting")) {
+                    throw new ClassNotFoundException(name);
+                }
+                return super.loadClass(name, resolve);
+            }
+        };
+        try (Database database = new Database()) {
+            var application = database.application(Map.of("penstock.modulith.outbox", "orders"), Plain.class).resourceLoader(new DefaultResourceLoader(without));
+            Throwable e = assertThrows(Exception.class, application::run);
+            while (e.getCause() != null) {
+                e = e.getCause();
+            }
+            assertTrue(e.getMessage().contains("add the dependency org.springframework.modulith:spring-modulith-events-core"), e.toString());
         }
     }
 }
