@@ -10,6 +10,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Iterator
+from html import unescape
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -175,6 +176,31 @@ def test_a_killed_worker_is_no_worker(project: str, conn: psycopg.Connection) ->
     assert "emails: no worker seems to run, and 3 jobs are ready: manage.py penstock_work emails" in manage("penstock_status", "emails")
     assert "killed/1" not in manage("penstock_status", "emails")
     assert json.loads(manage("penstock_status", "emails", "--json"))["queues"][0]["workers"] == []
+
+
+def test_jobs_of_groups_that_no_worker_takes(conn: psycopg.Connection) -> None:
+    """A worker takes no jobs of groups unless its flags name them."""
+
+    def told() -> str:
+        conn.execute("update penstock.emails set created_at = created_at - interval '1 minute'")
+        [note] = [line for line in manage("penstock_status", "emails").splitlines() if line.startswith("emails: ")]
+        assert note.partition(": manage.py")[0] in unescape(body(client_of(superuser=True).get(QUEUES)))
+        return note
+
+    penstock.enqueue_many(conn, "emails", [penstock.NewJob("x", group_key="a b") for _ in range(2)])
+    assert told() == "emails: no worker seems to take jobs of group a b, and 2 jobs are ready: manage.py penstock_work emails --group 'a b'"
+    penstock.enqueue(conn, "emails", "x", group_key="globex")
+    most = "emails: no worker seems to take jobs of 2 groups, such as globex, and 3 jobs are ready: manage.py penstock_work emails --all-groups"
+    assert told() == most
+    queue = penstock.Queue(conn, "emails")
+    try:
+        queue.hold_group("a b", 3600)
+        assert "take jobs of group globex, and" in told()
+        queue.hold_group("globex", 3600)
+        assert "emails: a hold or a limit keeps jobs of group a b: penstock queue group list --database-url" in told()
+    finally:
+        for group in ("a b", "globex"):
+            queue.hold_group(group, 0)
 
 
 def test_more_than_is_counted(conn: psycopg.Connection, dead: list[int], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from django.db import connections, transaction
+from django.db import ProgrammingError, connections, transaction
 
 from .._model import HEADER_KIND, NotFoundError, SchemaError
 from .._sql import quoted
@@ -112,6 +112,20 @@ def queues(most: int | None = MOST) -> list[dict[str, Any]]:
         one |= at_least(one, most, "ready", "running", "delayed", "waiting", "dead_letters")
         found.append(one | {"workers": workers.get(queue, []), "schedules": timed.get(queue, [])})
     return found
+
+
+def waiting_groups(queue: str, seconds: float) -> tuple[list[str], list[str]]:
+    """Of the first groups with ready jobs: those whose jobs have waited for so long though none runs, and those that a hold or a limit keeps. Both are empty
+    for a role that may not read groups."""
+    read = """
+        select group_key, held_until is not null or running >= max_running or tokens = 0, running = 0 and oldest >= make_interval(secs => %(seconds)s)
+          from {schema}.queue_groups(%(queue)s) where ready > 0"""
+    try:
+        with transaction.atomic(using=setting("DATABASE")):
+            found = rows(read, {"queue": queue, "seconds": seconds})
+    except ProgrammingError:
+        return [], []
+    return [group for group, kept, left in found if left and not kept], [group for group, kept, _ in found if kept]
 
 
 def at_least(one: Mapping[str, Any], most: int | None, *names: str) -> dict[str, list[str]]:
