@@ -189,6 +189,28 @@ def test_run_all(url: str, queue: str) -> None:
         tx.rollback()
 
 
+def test_jobs_of_groups(url: str, queue: str) -> None:
+    """They run too, those without a group first. A group that is named runs alone."""
+    with psycopg.connect(url) as tx:
+        penstock.enqueue_many(tx, queue, [penstock.NewJob(group or "none", group_key=group) for group in ("b", "a", "")])
+        penstock.enqueue(tx, queue, "late", group_key="c", not_before=timedelta(hours=1))
+
+        def handler(job: penstock.Job) -> None:
+            if job.text == "a" and job.attempt == 1:
+                raise penstock.Retry(60)
+
+        assert testing.run_one(tx, queue, handler).job.text == "none"
+        assert testing.run_all(tx, queue, handler, group_key="") == []
+        with pytest.raises(testing.NoJobError, match=r"without a group; other groups have jobs: 'a', 'b'$"):
+            testing.run_one(tx, queue, handler, group_key="")
+        with pytest.raises(testing.NoJobError, match=r"of the group 'd'; other groups have jobs: 'a', 'b'$"):
+            testing.run_one(tx, queue, handler, group_key="d")
+        assert [(ran.job.text, ran.outcome) for ran in testing.run_all(tx, queue, handler)] == [("a", "retry"), ("b", "done"), ("a", "done"), ("late", "done")]
+        with pytest.raises(testing.NoJobError, match=f"in '{queue}'$"):
+            testing.run_one(tx, queue, handler)
+        tx.rollback()
+
+
 def test_clear(db: psycopg.Connection, queue: str) -> None:
     penstock.enqueue_many(db, queue, [penstock.NewJob(str(n)) for n in range(40)])
     [(lease,)] = rows(db, "select lease from penstock.claim(%s)", queue)

@@ -111,7 +111,7 @@ MET: dict[tuple[str, str], Met] = {}
 
 
 class NoJobError(AssertionError):
-    """There is nothing to run."""
+    """There is nothing to run, or nothing in the given group."""
 
 
 @dataclass
@@ -123,15 +123,24 @@ class Ran:
     how: object = None
 
 
-def run_one(tx: Transaction, queue: str, handler: Handlers | App | None = None, *, group_key: str = "", schema: str = "penstock") -> Ran:
+def run_one(tx: Transaction, queue: str, handler: Handlers | App | None = None, *, group_key: str | None = None, schema: str = "penstock") -> Ran:
     """Claims the next job in the test's own transaction, calls its handler, or its task of an App, and ends the attempt as a worker does. The job may have
     been enqueued in the same transaction. A job to be retried runs after `advance`. Nothing is committed. Raises an AssertionError if there is no job.
-    Without a handler it is that of `manage.py penstock_work`: Django's tasks, and the handler of settings.PENSTOCK."""
+    Jobs without a group come first, and then the groups by name. `group_key` chooses one group, or with "" the jobs without. Without a handler it is that of
+    `manage.py penstock_work`: Django's tasks, and the handler of settings.PENSTOCK."""
     handler = handler or of_django(queue)
     desk = Desk(queue, Options(schema=schema))
-    _, jobs = run(tx, desk.sql.claim(queue, 1, desk.o.lease, group_key, "test"))
+
+    def claim(group: str) -> list[Job]:
+        return run(tx, desk.sql.claim(queue, 1, desk.o.lease, group, "test"))[1]
+
+    if not (jobs := claim(group_key or "")):
+        others = list(dict.fromkeys(run(tx, desk.sql.ready_groups(queue, None, "", 1000))))
+        jobs = next(filter(None, map(claim, others)), []) if group_key is None else []
     if not jobs:
-        raise NoJobError(f"there is no job to run in {queue!r}")
+        of = "" if group_key is None else f" of the group {group_key!r}" if group_key else " without a group"
+        there = f"; other groups have jobs: {', '.join(map(repr, others[:10]))}" if of and others else ""
+        raise NoJobError(f"there is no job to run in {queue!r}{of}{there}")
     jobs[0]._call = lambda op: run(tx, op)
     how: object
     try:
@@ -163,10 +172,11 @@ def of_django(queue: str) -> Any:
 
 
 def run_all(
-    tx: Transaction, queue: str, handler: Handlers | App | None = None, *, group_key: str = "", most: int = 1000, schema: str = "penstock"
+    tx: Transaction, queue: str, handler: Handlers | App | None = None, *, group_key: str | None = None, most: int = 1000, schema: str = "penstock"
 ) -> list[Ran]:
-    """Runs the queue's jobs one after another until each is done or a dead letter, and returns the attempts. Time passes at once: for retries, snoozes and
-    delayed jobs. Raises an AssertionError after that many attempts, if a handler snoozes for ever, for example. Without a handler it is as in run_one."""
+    """Runs the queue's jobs, of every group or of one, until each is done or a dead letter, and returns the attempts. Time passes at once: for retries,
+    snoozes and delayed jobs. Raises an AssertionError after that many attempts, if a handler snoozes for ever, for example. Without a handler it is as in
+    run_one."""
     handler = handler or of_django(queue)
     ran: list[Ran] = []
     name = f"(select id from {quoted(schema)}._queue where name = $1)"
@@ -175,7 +185,7 @@ def run_all(
             ran.append(run_one(tx, queue, handler, group_key=group_key, schema=schema))
         except NoJobError:
             due = f"select cast(extract(epoch from min(due) - clock_timestamp()) as float) from {quoted(schema)}._scheduled where queue = {name}"
-            [(seconds,)] = read(tx, f"{due} and due < 'infinity' and group_key = $2", [queue, group_key])
+            [(seconds,)] = read(tx, f"{due} and due < 'infinity' and group_key = coalesce(cast($2 as text), group_key)", [queue, group_key])
             if seconds is None:
                 return ran
             advance(tx, queue, max(seconds, 0) + 0.001, schema=schema)
