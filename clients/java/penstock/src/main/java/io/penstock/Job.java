@@ -32,6 +32,7 @@ public final class Job {
     private final String queue;
     private Map<String, String> steps; // results by name, once one is asked for
     volatile Aborted aborted;
+    volatile Limits.Clock rang; // the one that has interrupted the handler, until its reason is told
     volatile Consumer<Consumer<Queue>> caller; // calls the queue as the worker that runs the job
 
     /** The columns, and the lease and its end if it has one. */

@@ -33,7 +33,8 @@ final class Limits {
             try {
                 Outcome outcome = handler.handle(job);
                 return outcome != null && outcome.how == Outcome.How.RETRY ? change.apply(job, outcome) : outcome;
-            } catch (Exception e) {
+            } catch (Exception thrown) {
+                Exception e = overtime(job, thrown);
                 if (job.aborted() != null || e instanceof LeaseLostException || e instanceof Outcome o && o.how != Outcome.How.RETRY) {
                     throw e;
                 }
@@ -56,42 +57,55 @@ final class Limits {
         if (timeout == null) {
             return handler.handle(job);
         }
-        Clock clock = new Clock(Thread.currentThread());
-        ScheduledFuture<?> alarm = TIMER.schedule(clock::rings, Worker.nanos(timeout), TimeUnit.NANOSECONDS);
+        Clock clock = new Clock(Thread.currentThread(), timeout);
+        ScheduledFuture<?> alarm = TIMER.schedule(() -> clock.rings(job), Worker.nanos(timeout), TimeUnit.NANOSECONDS);
         try {
             return handler.handle(job);
         } catch (Exception e) {
-            if (!clock.rang || job.aborted() != null || e instanceof Outcome) {
-                throw e;
-            }
-            TimeoutException over = new TimeoutException("the job ran longer than its timeout of " + timeout);
-            over.initCause(e);
-            throw over;
+            throw overtime(job, e);
         } finally {
             alarm.cancel(false);
             clock.stops(job);
         }
     }
 
-    /** Interrupts a thread once, unless its handler has returned. */
-    private static final class Clock {
-        private final Thread thread;
-        private boolean stopped;
-        volatile boolean rang;
+    /** The timeout, if it is why a handler threw. The first that asks, the innermost of its wrappers, makes it one. */
+    private static Exception overtime(Job job, Exception e) {
+        Clock clock = job.rang;
+        if (clock == null || job.aborted() != null || e instanceof Outcome) {
+            return e;
+        }
+        job.rang = null;
+        TimeoutException over = new TimeoutException("the job ran longer than its timeout of " + clock.timeout);
+        over.initCause(e);
+        return over;
+    }
 
-        Clock(Thread thread) {
+    /** Interrupts a thread once, unless its handler has returned. */
+    static final class Clock {
+        private final Thread thread;
+        private final Duration timeout;
+        private boolean stopped;
+        private boolean rang;
+
+        Clock(Thread thread, Duration timeout) {
             this.thread = thread;
+            this.timeout = timeout;
         }
 
-        synchronized void rings() {
+        synchronized void rings(Job job) {
             if (!stopped) {
                 rang = true;
+                job.rang = this;
                 thread.interrupt();
             }
         }
 
         synchronized void stops(Job job) {
             stopped = true;
+            if (job.rang == this) {
+                job.rang = null;
+            }
             if (rang && job.aborted() == null) {
                 Thread.interrupted(); // it was meant for this handler
             }
