@@ -113,6 +113,17 @@ class ProduceTest {
     }
 
     @Test
+    void oneOfAGroupOrWithLimitsRunsAsWell() {
+        penstock.queue("jobs").setGroup("*", new GroupLimits().maxRunning(1));
+        penstock.enqueueMany("jobs", List.of(NewJob.of("b").groupKey("shop-2"), NewJob.of("a1").groupKey("shop-1"), NewJob.of("a2").groupKey("shop-1"), NewJob.of("none"),
+            NewJob.of("later").groupKey("shop-1").notBefore(Instant.now().plusSeconds(3600))));
+        List<String> order = List.of("none", "a1", "a2", "b");
+        assertEquals(order, order.stream().map(expected -> Testing.runOne(penstock, "jobs", j -> null).job().text()).toList());
+        String none = assertThrows(AssertionError.class, () -> Testing.runOne(penstock, "jobs", j -> null)).getMessage();
+        assertTrue(none.contains("in any group") && none.contains("Testing.advance"), none);
+    }
+
+    @Test
     void aStepRunsOnce() {
         penstock.enqueue("jobs", NewJob.of("x"));
         int[] charged = {0};
