@@ -26,7 +26,7 @@ create table _group_state (
     n          bigint not null default nextval('_group_state_n'),
     next_at    timestamptz,
     held_until timestamptz,
-    since      bigint,
+    upto       bigint not null default 0,
     slot       smallint not null default (pg_sequence_last_value('_group_state_slot') % 2)::smallint,
     group_key  text collate "C" not null,
     reason     text,
@@ -43,8 +43,10 @@ begin
     end loop;
 end $$;
 
--- Leases that are listed in _group_state.
-alter table _lease add column listed boolean;
+-- The leases of a queue that has policies are counted by group.
+alter table _lease add column counted boolean;
+
+create index on _lease (hashtextextended(group_key, queue), counted, (lease + 0)) where counted is not null;
 
 drop function if exists set_queue(text, int, int, interval, interval, bigint);
 drop function if exists queue_groups(text, text, int);
