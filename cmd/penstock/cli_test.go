@@ -193,12 +193,12 @@ func TestMigrateSQL(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("PENSTOCK_DATABASE_URL", "")
 	clitest.Contains(t, must(t, "migrate", "--sql"), `create schema "penstock";`, "this leads on from version 0")
-	clitest.Contains(t, must(t, "migrate", "--sql", "--from", "268", "--schema", "my jobs"), `"my jobs"`, "this leads on from version 268")
+	clitest.Contains(t, must(t, "migrate", "--sql", "--from", "300", "--schema", "my jobs"), `"my jobs"`, "this leads on from version 300")
 	clitest.Contains(t, must(t, "migrate", "--sql", "--database-url", "postgres://nobody@127.0.0.1:1/none"), `create schema "penstock";`)
 	invoke(t, "migrate", "--sql", "--from", "7").wants(t, terminal.ExitUsage, "7 is not a version")
 	invoke(t, "migrate", "--sql", "--database-url", "sqlite:x.db").wants(t, terminal.ExitUsage, "this database is SQLite")
 	invoke(t, "migrate", "--sql", "--json").wants(t, terminal.ExitUsage, "given with --json or --check")
-	invoke(t, "migrate", "--from", "268").wants(t, terminal.ExitUsage, "--from goes with --sql")
+	invoke(t, "migrate", "--from", "300").wants(t, terminal.ExitUsage, "--from goes with --sql")
 }
 
 func TestOutboxLifecycle(t *testing.T) {

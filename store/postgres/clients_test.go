@@ -28,7 +28,7 @@ func TestCheckClient(t *testing.T) {
 		err = conn.QueryRow(f.Ctx, "select "+in+".check_client($1)", writtenFor).Scan(&got)
 		return got, err
 	}
-	for _, fits := range []int64{268, version} {
+	for _, fits := range []int64{300, version} {
 		if got, err := ask(fits); err != nil || got != version {
 			t.Errorf("a client for version %d: got %d, %v, want %d", fits, got, err, version)
 		}
@@ -38,8 +38,8 @@ func TestCheckClient(t *testing.T) {
 		says, hint string
 	}{
 		{version + 1, fmt.Sprintf("the schema is version %d, this client needs %d", version, version+1), "run: penstock migrate"},
-		{267, fmt.Sprintf("this client was written for version 267 of the schema, which is version %d and takes clients for 268 on", version), "use a newer client"},
-		{nil, fmt.Sprintf("this client was written for version null of the schema, which is version %d and takes clients for 268 on", version), "use a newer client"},
+		{299, fmt.Sprintf("this client was written for version 299 of the schema, which is version %d and takes clients for 300 on", version), "use a newer client"},
+		{nil, fmt.Sprintf("this client was written for version null of the schema, which is version %d and takes clients for 300 on", version), "use a newer client"},
 	} {
 		_, err := ask(c.writtenFor)
 		var refused *pgconn.PgError

@@ -33,7 +33,7 @@ var schemaFiles embed.FS
 const migrationLock = 0x70656e73 // "pens"
 
 // firstVersion is that of the first numbered files, with which a database begins. Before it there were databases of development only.
-const firstVersion = 268
+const firstVersion = 300
 
 // migration has the files of a number in schema/.
 type migration struct {

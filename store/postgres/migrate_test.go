@@ -22,7 +22,7 @@ func catalogue(db *postgrestest.DB) string {
 	db.Must(db.Conn.QueryRow(db.Ctx, `
 		with schema as (select oid from pg_namespace where nspname not in ('public', 'information_schema') and nspname !~ '^pg_'),
 		     relation as (select c.* from pg_class c join schema s on s.oid = c.relnamespace),
-		     acl as (select 'execute on ' || p.proname || ' ' || p.oid::regprocedure as what, p.proacl as acl, p.proowner as owner from pg_proc p join schema s on s.oid = p.pronamespace
+		     acl as (select 'execute on ' || p.proname || ' ' || p.oid::regprocedure as what, coalesce(p.proacl, acldefault('f', p.proowner)) as acl, p.proowner as owner from pg_proc p join schema s on s.oid = p.pronamespace
 		             union all select c.relname, c.relacl, c.relowner from relation c
 		             union all select 'schema', n.nspacl, n.nspowner from pg_namespace n join schema s on s.oid = n.oid)
 		select string_agg(line, E'\n' order by line) from (

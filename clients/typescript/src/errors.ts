@@ -4,7 +4,7 @@ import { sqlState } from './database.js'
 /** The version of this package. */
 export const clientVersion = '0.1.0'
 /** The version of the schema that this client was written for. An older one lacks functions that it calls. */
-export const schemaVersion = 277
+export const schemaVersion = 300
 
 /** VersionError: the database is not migrated, or this client does not support its version. */
 export class VersionError extends Error {

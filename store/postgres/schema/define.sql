@@ -26,16 +26,6 @@ begin
     end if;
     for queue in select q.name from _queue q order by q.id loop
         perform _define(queue);
-        -- What grant_operator and grant_worker give since schema 277.
-        for role in select g.rolname from _callers(_q(format('_%s.cancel', queue))) g loop
-            perform _grant_own(queue, '{set_group,hold_group,group_limits}', role);
-        end loop;
-        for role in select g.rolname from _callers(_q(format('_%s.release', queue))) g loop
-            perform _grant_own(queue, '{hold_group}', role);
-        end loop;
-        for role in select g.rolname from _callers(_q(format('_%s.enqueue', queue))) g loop -- since 279
-            perform _grant_own(queue, '{barrier}', role);
-        end loop;
     end loop;
     for inbox in select i.id from _inbox i order by i.id loop
         perform _define_inbox(inbox);

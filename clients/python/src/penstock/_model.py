@@ -29,7 +29,7 @@ HEADER_REPORT = "penstock-report"
 MEMBER_STEPS = "penstock-steps"
 """The member of a report that holds the results of steps."""
 
-SCHEMA_VERSION = 277
+SCHEMA_VERSION = 300
 """The version of the database's schema that this client was written for. An older one lacks functions that it calls."""
 
 

@@ -3,7 +3,7 @@
 create or replace function check_client(written_for bigint) returns bigint
 language plpgsql immutable as $$
 declare
-    oldest  constant bigint := 268; -- that a client may be written for; a change that breaks older ones raises it
+    oldest  constant bigint := 300; -- that a client may be written for; a change that breaks older ones raises it
     version constant bigint := {schema version};
 begin
     if written_for > version then

@@ -281,21 +281,21 @@ create table penstock._group_state (
     n bigint not null default nextval('penstock._group_state_n'::regclass),
     next_at timestamp with time zone,
     held_until timestamp with time zone,
+    since bigint,
     slot smallint not null default ((pg_sequence_last_value('penstock._group_state_slot'::regclass) % (2)::bigint))::smallint,
     group_key text collate "C" not null,
     reason text,
-    leases bigint[] not null default '{}'::bigint[],
-    since bigint
+    leases bigint[] not null default '{}'::bigint[]
 ) partition by LIST (slot);
 CREATE INDEX _group_state_queue_group_key_n_idx ON ONLY penstock._group_state USING btree (queue, group_key, n);
 comment on column penstock._group_state.queue is 'id in _queue; below zero it is the state of the queue as a whole, whose group is empty';
 comment on column penstock._group_state.n is 'of a group the row with the highest n is true';
 comment on column penstock._group_state.next_at is 'when the next job would start if all were evenly spread at the rate; null: none has started yet';
 comment on column penstock._group_state.held_until is 'no job of the group starts before; null: it is not held';
+comment on column penstock._group_state.since is 'the leases of the group are those of the rows with this n and above; null: those of this row';
 comment on column penstock._group_state.slot is 'the segment: _group_state_0 or _group_state_1';
 comment on column penstock._group_state.reason is 'why the group is held';
 comment on column penstock._group_state.leases is 'leases of a group that has a limit: those that the claim took which wrote the row or, if since is null, all that were held then';
-comment on column penstock._group_state.since is 'the leases of the group are those of the rows with this n and above; null: those of this row';
 
 create table penstock._group_state_0 partition of penstock._group_state FOR VALUES IN ('0') with (autovacuum_enabled=false);
 alter table penstock._group_state_0 replica identity full;

@@ -14,7 +14,7 @@ import javax.sql.DataSource;
  */
 public final class Penstock {
     /** The version of the schema that this client was written for. An older one lacks functions that it calls. */
-    public static final long SCHEMA_VERSION = 277;
+    public static final long SCHEMA_VERSION = 300;
     static final String VERSION = "0.1.0";
     /** The header that carries the kind of a job. A message that becomes a job may carry it as well. */
     public static final String HEADER_KIND = "penstock-kind";

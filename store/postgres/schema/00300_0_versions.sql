@@ -23,3 +23,11 @@ create table _function_hash (
     name text collate "C" primary key, -- with the types of its arguments
     hash text not null
 );
+
+-- The texts of which _define and _define_inbox make the functions of each queue and inbox: create statements with words in braces.
+create table _template (
+    kind text collate "C" not null, -- queue or inbox
+    name text collate "C" not null, -- what its functions are about
+    body text not null,             -- _fill and _define_inbox say what stands for the words in braces
+    primary key (kind, name)
+);

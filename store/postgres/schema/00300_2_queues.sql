@@ -12,7 +12,10 @@ create table _queue (
     dedup_window  interval not null default '1 hour' check (dedup_window > interval '0'),
     keep_done     interval,
     keep_done_bytes bigint not null default 1073741824,
-    done_since    timestamptz[]
+    done_since    timestamptz[],
+    rate          integer,
+    per           interval,
+    burst         integer
 );
 
 -- The segments of each queue that are in use, in the order in which they came into use. Their pointer, the
@@ -85,10 +88,10 @@ create index on _skip_map (queue, group_key, priority, n);
 -- A row makes a queue's maintenance run when the transaction that wrote it commits. Maintenance
 -- locks tables until its transaction ends, and a caller's transaction may last long.
 create table _maintenance (
-    id    bigint generated always as identity primary key,
+    slot  smallint not null default (pg_sequence_last_value('_maintenance_slot') % 2)::smallint,
     queue integer not null,
     until timestamptz -- when the leases of the claim that wrote the row end, see _maintain_at_commit
-);
+) partition by list (slot);
 
 -- Jobs: leases, retries, delays, keys. A job is in exactly one place at a time, and moves
 -- by a DELETE and an INSERT in one transaction, see functions/jobs.sql.
@@ -131,7 +134,8 @@ create table _lease (
     done        bit(256),
     jobs        _claimed[],
     claimed_at  timestamptz,
-    report      jsonb
+    report      jsonb,
+    listed      boolean -- in _group_state
 ) partition by list (slot);
 
 alter table _lease alter column jobs set storage external; -- to compress them takes longer than to write them
@@ -193,6 +197,16 @@ create table _dead_job (
 -- An operator, see grant_operator, sees the dead letters of his queues.
 alter table _dead_job enable row level security;
 
+-- A unique job that has not ended, as _unended finds it: state is ring, scheduled or leased.
+create type _unique_job as (
+    id         bigint,
+    key        text,
+    state      text,
+    created_at timestamptz,
+    place      regclass,
+    at         tid
+);
+
 -- Periodic jobs.
 
 create table _schedule (
@@ -206,5 +220,10 @@ create table _schedule (
     dedup_key text check (octet_length(dedup_key) <= 256),
     headers   jsonb check (jsonb_typeof(headers) = 'object'),
     payload   bytea not null check (octet_length(payload) <= 67108864),
+    paused    boolean not null default false,
+    skip_overlap boolean not null default false,
+    last_job  bigint,
+    last_group text, -- where last_job was enqueued
+    last_priority smallint,
     primary key (queue, name)
 );

@@ -29,17 +29,3 @@ create table _sampling (
 );
 
 insert into _sampling (turned) values (clock_timestamp());
-
-do $$
-declare
-    role name;
-begin
-    for slot in 0 .. 1 loop
-        execute format('create table _sample_%1$s partition of _sample for values in (%1$s) with (autovacuum_enabled = false)', slot);
-        execute format('alter table _sample_%s replica identity full', slot); -- for a publication of all tables
-    end loop;
-    for role in select distinct r.rolname from pg_class c cross join aclexplode(c.relacl) a join pg_roles r on r.oid = a.grantee
-                 where c.oid = '_dead_job'::regclass and a.privilege_type = 'SELECT' and a.grantee <> c.relowner loop -- operators
-        execute format('grant select on table _sample to %I', role);
-    end loop;
-end $$;

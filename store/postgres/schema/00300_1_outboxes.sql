@@ -62,9 +62,6 @@ create table _replay (
 
 create index on _replay (subscription, id);
 
--- Roles that were granted the relay's privileges; later outboxes grant them too.
-create table _relay_role (name name primary key);
-
 -- Rings of two segments. A sequence says which one is written to. The remaining rows of the other are carried
 -- over, and it is truncated, also under a pinned snapshot. Those of a queue's jobs hold 2 more while the
 -- other one is listed, that is, read, see functions/pairs.sql. Their tables' partitions are made at the end.
@@ -75,8 +72,9 @@ create sequence _skip_map_slot minvalue 0 maxvalue 1;
 create sequence _lease_slot minvalue 0 maxvalue 3;
 create sequence _scheduled_slot minvalue 0 maxvalue 3;
 create sequence _dedup_slot minvalue 0 maxvalue 3;
+create sequence _maintenance_slot minvalue 0 maxvalue 3;
 
-select setval('_' || ring || '_slot', 0) from unnest('{cursor,parked,parked_key,skip_map,lease,scheduled,dedup}'::text[]) ring;
+select setval('_' || ring || '_slot', 0) from unnest('{cursor,parked,parked_key,skip_map,lease,scheduled,dedup,maintenance}'::text[]) ring;
 
 -- The state of each ring that its sequence does not hold.
 create table _pair (
@@ -87,7 +85,7 @@ create table _pair (
     trouble text         -- why its maintenance failed last
 );
 
-insert into _pair (name) values ('_skip_map'), ('_lease'), ('_scheduled'), ('_dedup');
+insert into _pair (name) values ('_skip_map'), ('_lease'), ('_scheduled'), ('_dedup'), ('_maintenance');
 
 -- Cursors and leases: how far each subscription is, and who may move it.
 

@@ -1,6 +1,4 @@
--- Policies of groups, and rates of queues.
-
-alter table _queue add column rate integer, add column per interval, add column burst integer;
+-- Policies of groups.
 
 -- The policy of a group, and that of all groups without one, under *.
 create table _group (
@@ -26,7 +24,7 @@ create table _group_state (
     n          bigint not null default nextval('_group_state_n'),
     next_at    timestamptz,
     held_until timestamptz,
-    upto       bigint not null default 0,
+    since      bigint,
     slot       smallint not null default (pg_sequence_last_value('_group_state_slot') % 2)::smallint,
     group_key  text collate "C" not null,
     reason     text,
@@ -34,19 +32,3 @@ create table _group_state (
 ) partition by list (slot);
 
 create index on _group_state (queue, group_key, n);
-
-do $$
-begin
-    for slot in 0 .. 1 loop
-        execute format('create table _group_state_%1$s partition of _group_state for values in (%1$s) with (autovacuum_enabled = false)', slot);
-        execute format('alter table _group_state_%s replica identity full', slot); -- for a publication of all tables
-    end loop;
-end $$;
-
--- The leases of a queue that has policies are counted by group.
-alter table _lease add column counted boolean;
-
-create index on _lease (hashtextextended(group_key, queue), counted, (lease + 0)) where counted is not null;
-
-drop function if exists set_queue(text, int, int, interval, interval, bigint);
-drop function if exists queue_groups(text, text, int);

@@ -1,2 +1,0 @@
--- Functions differ from here on, and no table: a report keeps the results of steps, and the next attempt has it. A client that
--- hands steps on asks for this number.
