@@ -10,7 +10,7 @@ import (
 func ReadStatement(src driver.Source) (sql string, args []any) {
 	s := src.(*Source)
 	head := s.head()
-	return s.st.read, append([]any{1000}, head.place.args()...)
+	return s.st.read[1], append([]any{1000}, head.place.args()...)
 }
 
 // Within is how many positions a look back of that span covers.
@@ -46,7 +46,7 @@ func (t Track) Saw(snapshot string, now time.Time) (string, bool) {
 
 func (t Track) FoundLate(span time.Duration) { t.foundLate(span) }
 
-func (t Track) Wrote(xid string) { t.wrote(xid) }
+func (t Track) Wrote(xid uint64) { t.wrote(xid) }
 
 func (t Track) Positions() int { return len(t.positions) }
 

@@ -2,6 +2,7 @@ package adopt
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,12 +13,20 @@ import (
 // inBinary asks for results as layouts expect them.
 var inBinary = pgx.QueryResultFormats{pgx.BinaryFormatCode}
 
-func (s *Source) fetchTable(ctx context.Context, limit driver.Limit) (*pending, bool, error) {
-	s.reconsider(ctx)
-	if s.looked.way == byScan {
-		return s.fetchScanned(ctx, limit)
+func (s *Source) fetchTable(ctx context.Context, limit driver.Limit) (p *pending, more bool, err error) {
+	if s.reconsider(ctx); !s.scanning {
+		return s.fetchNext(ctx, limit)
 	}
-	return s.fetchNext(ctx, limit)
+	if err := s.scan(ctx); err != nil {
+		return nil, false, err
+	}
+	p, _, err = s.batchOf(ctx, s.head(), s.late.take(s.fitting(limit)), limit)
+	return p, s.late.waiting(), err
+}
+
+// fitting is how many messages of the usual size a batch has room for.
+func (s *Source) fitting(limit driver.Limit) int {
+	return min(limit.Messages, 1+limit.Bytes/max(1, s.average))
 }
 
 // fetchNext reads on from the head, and looks for rows that have become visible behind
@@ -36,9 +45,9 @@ func (s *Source) fetchNext(ctx context.Context, limit driver.Limit) (*pending, b
 	if err != nil {
 		return nil, false, err
 	}
-	n := min(limit.Messages, 1+limit.Bytes/max(1, s.average))
+	n := s.fitting(limit)
 	if len(ids) > n {
-		s.late.giveBack(ids[n:])
+		s.late.add(inFront, ids[n:])
 		ids, more = ids[:n], true
 	}
 	if !more {
@@ -46,7 +55,6 @@ func (s *Source) fetchNext(ctx context.Context, limit driver.Limit) (*pending, b
 	}
 	p, found, err := s.batchOf(ctx, before, ids, limit)
 	if err != nil {
-		s.late.giveBack(ids)
 		return nil, false, err
 	}
 	if more || !found { // the head is read again when it is its turn
@@ -54,7 +62,7 @@ func (s *Source) fetchNext(ctx context.Context, limit driver.Limit) (*pending, b
 	}
 	cut, err := s.fill(ctx, p, rows, limit)
 	if err != nil {
-		s.late.giveBack(ids)
+		s.late.add(inFront, ids)
 		return nil, false, err
 	}
 	s.full = full || cut < len(rows)
@@ -69,11 +77,11 @@ func (s *Source) fetchNext(ctx context.Context, limit driver.Limit) (*pending, b
 
 // places are the head, and where the slack behind it begins.
 func (s *Source) places() (head, slack position) {
-	back := s.late.retreats()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if back != nil {
-		s.track.retreat(back, time.Now())
+	if s.retreat != nil {
+		s.track.retreat(s.retreat, time.Now())
+		s.retreat = nil
 	}
 	return s.track.head(), s.track.slack(time.Now())
 }
@@ -94,7 +102,7 @@ func (s *Source) becameVisible(ctx context.Context, snapshot string, before, sla
 	if s.owed != nil && s.owed.n < from.n {
 		if from = *s.owed; from.n < low.n { // older than the margin: the sweep's, but at once
 			from = low
-			s.late.hurry()
+			notify(s.sweep)
 		}
 	}
 	if from.n < before.n {
@@ -111,21 +119,21 @@ func (s *Source) becameVisible(ctx context.Context, snapshot string, before, sla
 func (s *Source) batchOf(ctx context.Context, before position, ids []string, limit driver.Limit) (p *pending, all bool, err error) {
 	p = &pending{before: before}
 	rows, err := s.loadInOrder(ctx, s.t.pool, ids)
-	if err != nil || len(rows) == 0 {
-		return p, true, err
+	if err == nil {
+		var cut int
+		if cut, err = s.fill(ctx, p, rows, limit); err == nil {
+			s.late.add(inFront, idsOf(rows[cut:]))
+			return p, cut == len(rows), nil
+		}
 	}
-	cut, err := s.fill(ctx, p, rows, limit)
-	for _, r := range rows[cut:] {
-		ids = append(ids[:0:0], r.id)
-		s.late.giveBack(ids)
-	}
-	return p, cut == len(rows), err
+	s.late.add(inFront, ids)
+	return p, true, err
 }
 
 // readOn reads the next page, into s.page; full if it has all rows that were asked for.
 func (s *Source) readOn(ctx context.Context, after place, limit driver.Limit) (page []row, snapshot string, full bool, err error) {
-	n := min(limit.Messages, 1+limit.Bytes/max(1, s.average))
-	sql, args := after.statement(s.st.readFirst, s.st.read, n)
+	n := s.fitting(limit)
+	sql, args := s.st.read.behind(after, n)
 	first, bytes := true, 0
 	page = s.page[:0]
 	d := s.m.decoder(s.m.whole)
@@ -150,14 +158,6 @@ func (s *Source) readOn(ctx context.Context, after place, limit driver.Limit) (p
 	return page, snapshot, full || len(page) == n, err
 }
 
-// statement is the one of two that reads n rows behind the place, and its parameters.
-func (p place) statement(first, after string, n int) (sql string, args []any) {
-	if p == nil {
-		return first, []any{inBinary, n}
-	}
-	return after, append([]any{inBinary, n}, p.args()...)
-}
-
 // args are the place as parameters.
 func (p place) args() []any {
 	args := make([]any, len(p))
@@ -167,36 +167,38 @@ func (p place) args() []any {
 	return args
 }
 
+// list lists the rows that a narrow statement selects, without those that are in flight or found already. n is how many it selects, and
+// last the place of the last one.
+func (s *Source) list(ctx context.Context, q querier, sql string, args ...any) (ids []string, n int, last place, err error) {
+	d := s.m.decoder(s.m.placing)
+	if err = query(ctx, q, sql, args, func(values [][]byte) {
+		n++
+		d.load(values)
+		if id := d.id(); !s.isInFlight(id) && !s.late.has(id) {
+			ids = append(ids, id)
+		}
+	}); n > 0 {
+		last = d.at()
+	}
+	return ids, n, last, err
+}
+
 // behindPage is how many rows are looked at in one statement behind the head.
 const behindPage = 5000
 
 // behind lists the rows between two places that are neither in flight nor out of band nor found
 // already. more: there are others, more than are listed.
 func (s *Source) behind(ctx context.Context, from, to place) (ids []string, more bool, err error) {
-	d := s.m.decoder(s.m.placing)
 	for {
-		sql, args := s.st.narrowFirst, []any{inBinary, behindPage}
-		if from != nil {
-			sql, args = s.st.narrow, append(args, from.args()...)
+		sql, args := s.st.narrow.behind(from, behindPage)
+		page, n, last, err := s.list(ctx, s.t.pool, sql, append(args, to.args()...)...)
+		if err == nil {
+			page, err = s.notOutOfBand(ctx, page)
 		}
-		n := 0
-		var page []string
-		if err := query(ctx, s.t.pool, sql, append(args, to.args()...), func(values [][]byte) {
-			n++
-			d.load(values)
-			if id := d.id(); !s.isInFlight(id) && !s.late.has(id) {
-				page = append(page, id)
-			}
-			if n == behindPage {
-				from = d.at()
-			}
-		}); err != nil {
+		if err != nil {
 			return nil, false, err
 		}
-		if page, err = s.notOutOfBand(ctx, page); err != nil {
-			return nil, false, err
-		}
-		ids = append(ids, page...)
+		ids, from = append(ids, page...), last
 		switch {
 		case n < behindPage:
 			return ids, false, nil
@@ -219,6 +221,7 @@ func (s *Source) loadInOrder(ctx context.Context, q querier, ids []string) ([]ro
 			delete(byID, id) // an id may come twice
 		}
 	}
+	s.weigh(found)
 	return found, nil
 }
 
@@ -226,6 +229,14 @@ func (s *Source) loadInOrder(ctx context.Context, q querier, ids []string) ([]ro
 func (s *Source) load(ctx context.Context, q querier, ids []string) (map[string]row, error) {
 	byID := make(map[string]row, len(ids))
 	return byID, s.loadInto(ctx, q, byID, ids)
+}
+
+func idsOf(rows []row) []string {
+	ids := make([]string, len(rows))
+	for i := range rows {
+		ids[i] = rows[i].id
+	}
+	return ids
 }
 
 // weigh learns how large messages are, from a page of them.
@@ -248,18 +259,12 @@ func (s *Source) notOutOfBand(ctx context.Context, ids []string) ([]string, erro
 	if err != nil {
 		return nil, err
 	}
-	kept := ids[:0]
-	for _, id := range ids {
-		if !outOfBand[id] {
-			kept = append(kept, id)
-		}
-	}
-	return kept, nil
+	return slices.DeleteFunc(ids, func(id string) bool { return outOfBand[id] }), nil
 }
 
 // known asks which rows are out of band and which parked keys have to wait.
 func (s *Source) known(ctx context.Context, q querier, ids, parkedKeys []string) (outOfBand, waiting map[string]bool, err error) {
-	rows, _ := q.Query(ctx, s.t.own("known"), s.lease.id, notNil(ids), notNil(parkedKeys))
+	rows, _ := q.Query(ctx, s.t.own("known"), s.lease.id, ids, parkedKeys)
 	outOfBand, waiting = map[string]bool{}, map[string]bool{}
 	var id, parkedKey *string
 	_, err = pgx.ForEachRow(rows, []any{&id, &parkedKey}, func() error {
@@ -273,27 +278,18 @@ func (s *Source) known(ctx context.Context, q querier, ids, parkedKeys []string)
 	return outOfBand, waiting, err
 }
 
-// notNil is s for a parameter: a nil slice would be NULL.
-func notNil[T any](s []T) []T {
-	if s == nil {
-		return []T{}
-	}
-	return s
-}
-
 // fill adds messages to a batch, of rows that are neither in it nor in flight nor out of band. cut is
 // how many rows there was room for.
 func (s *Source) fill(ctx context.Context, p *pending, rows []row, limit driver.Limit) (cut int, err error) {
 	var outOfBand, waiting map[string]bool
 	if len(rows) > 0 && s.anyOutOfBand() {
-		ids, parkedKeys := make([]string, len(rows)), make([]string, 0, len(rows))
+		var parkedKeys []string
 		for i := range rows {
-			ids[i] = rows[i].id
 			if key := rows[i].message.Key; key != "" {
 				parkedKeys = append(parkedKeys, parkedKeyOf(key, ""))
 			}
 		}
-		if outOfBand, waiting, err = s.known(ctx, s.t.pool, ids, parkedKeys); err != nil {
+		if outOfBand, waiting, err = s.known(ctx, s.t.pool, idsOf(rows), parkedKeys); err != nil {
 			return 0, err
 		}
 	}

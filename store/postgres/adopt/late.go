@@ -15,24 +15,13 @@ import (
 // times as seldom. So a row that is late by t is found after about 4t at most, and each place is
 // looked at a few times in all. The last level is the sweep: everything below the margin.
 type late struct {
-	on bool // guarded by Source.mu: reading is by order
-
 	mu    sync.Mutex
 	ids   []string
 	known map[string]bool // in ids
-	inRow int             // sweeps in a row that have found something
-	// The place to which the head has to go back before the next read; nil: none.
-	retreat place
-	sweep   chan struct{} // notified: now
-	room    chan struct{} // notified: ids were taken
 }
 
-// maxLate bounds the ids in memory.
+// maxLate bounds the ids that looking back finds.
 const maxLate = 20_000
-
-func (l *late) reset() {
-	l.known, l.sweep, l.room = map[string]bool{}, make(chan struct{}, 1), make(chan struct{}, 1)
-}
 
 func notify(c chan struct{}) {
 	select {
@@ -41,60 +30,43 @@ func notify(c chan struct{}) {
 	}
 }
 
-// hurry has the sweep begin.
-func (l *late) hurry() { notify(l.sweep) }
+// end is where rows are added: in front if they were taken and not delivered.
+type end bool
 
-func (l *late) add(ids []string) {
+const (
+	inFront  end = true
+	atTheEnd end = false
+)
+
+// add adds the rows that are not there already.
+func (l *late) add(at end, ids []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	var added []string
 	for _, id := range ids {
 		if !l.known[id] {
 			l.known[id] = true
-			l.ids = append(l.ids, id)
+			added = append(added, id)
 		}
 	}
-}
-
-func (l *late) waiting() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.ids) > 0
-}
-
-// swept notes whether a sweep has found anything, and reports whether it is the second in a row.
-// Single rows may commit very late, but if more come, the head is wrong.
-func (l *late) swept(found bool) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.inRow++; !found {
-		l.inRow = 0
+	if at == inFront {
+		added, l.ids = l.ids, added
 	}
-	if l.inRow < 2 {
-		return false
-	}
-	l.inRow = 0
-	return true
+	l.ids = append(l.ids, added...)
 }
 
-// retreats takes the place to which the head has to go back.
-func (l *late) retreats() place {
+func (l *late) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p := l.retreat
-	l.retreat = nil
-	return p
+	return len(l.ids)
 }
+
+func (l *late) waiting() bool { return l.count() > 0 }
 
 func (l *late) has(id string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.known[id]
-}
-
-func (l *late) full() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.ids) >= maxLate
 }
 
 func (l *late) take(n int) []string {
@@ -106,24 +78,7 @@ func (l *late) take(n int) []string {
 	for _, id := range ids {
 		delete(l.known, id)
 	}
-	if n > 0 {
-		notify(l.room)
-	}
 	return ids
-}
-
-// giveBack returns rows that were taken and not delivered, to the front.
-func (l *late) giveBack(ids []string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var back []string
-	for _, id := range ids {
-		if !l.known[id] {
-			l.known[id] = true
-			back = append(back, id)
-		}
-	}
-	l.ids = append(back, l.ids...)
 }
 
 // firstLevel is how far the first level looks back. Below it is the slack of each read.
@@ -140,54 +95,88 @@ func levels(margin time.Duration) (spans []time.Duration) {
 // sweepShare bounds the cost of sweeping: it rests for this many times as long as it took.
 const sweepShare = 10
 
+// sweepAgain is the pause after a sweep that has found something. Single rows may commit very late, but if the next
+// sweep also finds some, the head is too far ahead.
+const sweepAgain = 5 * time.Second
+
 // lookBack looks for late rows until ctx ends. It has a separate connection, so it delays no read.
 func (s *Source) lookBack(ctx context.Context) {
 	spans := levels(s.m.config.Margin)
-	next, looked := make([]time.Time, len(spans)), make([]time.Time, len(spans))
+	sweep := len(spans) // comes after the levels
+	next, looked := make([]time.Time, sweep+1), make([]time.Time, sweep)
 	now := time.Now()
+	next[sweep] = now // below the mark with which this session began there may be anything
 	for i, span := range spans {
 		next[i], looked[i] = now.Add(span), now
 	}
-	sweep, failed := now, false // below the mark with which this session began there may be anything
-	for {
-		due, level := sweep, -1
+	for failed, inRow := false, 0; ; { // sweeps that have found something
+		level := sweep
 		for i := range next {
-			if next[i].Before(due) {
-				due, level = next[i], i
+			if next[i].Before(next[level]) {
+				level = i
 			}
 		}
-		if !s.pauseLooking(ctx, time.Until(due), &level) {
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Until(next[level])):
+		case <-s.sweep:
+			level = sweep
+		}
+		for ctx.Err() == nil && !s.looksBack() {
+			select {
+			case <-ctx.Done():
+			case <-time.After(slackTime):
+			}
+		}
+		if ctx.Err() != nil {
 			return
 		}
 		began := time.Now()
-		if level >= 0 && began.Sub(looked[level]) < s.lags() { // in a backlog; see lags
+		if level < sweep && began.Sub(looked[level]) < s.lags() { // in a backlog; see lags
 			next[level] = began.Add(spans[level])
 			continue
 		}
 		var more bool
 		var err error
-		if level < 0 {
-			var found bool
-			found, more, err = s.lookBelow(ctx)
-			rest := s.m.config.Sweep
-			if found {
-				rest = min(rest, sweepAgain)
-			}
-			sweep = time.Now().Add(s.restAfter(began, rest, more))
-		} else {
+		if level < sweep {
 			more, err = s.lookWithin(ctx, spans[level])
 			for i := range level + 1 { // it covered those before
-				next[i], looked[i] = time.Now().Add(s.restAfter(began, spans[i], more)), began
+				next[i], looked[i] = restAfter(began, spans[i], more), began
 			}
+		} else {
+			rest := s.m.config.Sweep
+			var found []string
+			if found, more, err = s.lookBelow(ctx); len(found) > 0 {
+				rest = min(rest, sweepAgain)
+			}
+			switch {
+			case err != nil || more: // it is not at its end
+			case len(found) == 0:
+				inRow = 0
+			case inRow == 0:
+				inRow = 1
+			default:
+				inRow, err = 0, s.goBack(ctx, found[len(found)-1])
+			}
+			next[sweep] = restAfter(began, rest, more)
 		}
 		if err != nil && ctx.Err() == nil {
 			if !failed {
 				s.t.log.Warn("cannot look for rows that committed late; trying again", "err", s.t.explain(err))
 			}
-			sweep = minTime(sweep, time.Now().Add(time.Second))
+			if again := time.Now().Add(time.Second); again.Before(next[sweep]) {
+				next[sweep] = again
+			}
 		}
 		failed = err != nil
 	}
+}
+
+// looksBack reports whether there is a place to look back from, and room for what is found.
+func (s *Source) looksBack() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.scanning && s.late.count() < maxLate
 }
 
 // lags is how far the reader lags behind the writers, as far as that is known: it reads full pages, and
@@ -211,47 +200,12 @@ func (s *Source) noteLag(page []row) {
 	s.mu.Unlock()
 }
 
-// restAfter is the pause after a look that began then: none if there is more to find.
-func (s *Source) restAfter(began time.Time, least time.Duration, more bool) time.Duration {
+// restAfter is when to look again after a look that began then: at once if there is more to find.
+func restAfter(began time.Time, least time.Duration, more bool) time.Time {
 	if more {
-		return 0
+		return time.Now()
 	}
-	return max(least, sweepShare*time.Since(began))
-}
-
-func minTime(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
-}
-
-// pauseLooking waits until something is due and there is room for its finds.
-func (s *Source) pauseLooking(ctx context.Context, wait time.Duration, level *int) bool {
-	timer := time.NewTimer(max(wait, 0))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-	case <-s.late.sweep:
-		*level = -1
-	}
-	for s.late.full() || !s.looksBack() {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-s.late.room:
-		case <-time.After(time.Second):
-		}
-	}
-	return ctx.Err() == nil
-}
-
-func (s *Source) looksBack() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.late.on
+	return time.Now().Add(max(least, sweepShare*time.Since(began)))
 }
 
 // lookWithin looks at where the head has been during the span, as far as all rows there have their
@@ -263,7 +217,7 @@ func (s *Source) lookWithin(ctx context.Context, span time.Duration) (more bool,
 		return false, nil
 	}
 	ids, more, err := s.behind(ctx, from.place, to.place)
-	if s.late.add(ids); len(ids) > 0 {
+	if s.late.add(atTheEnd, ids); len(ids) > 0 {
 		s.mu.Lock()
 		s.track.foundLate(span)
 		s.mu.Unlock()
@@ -288,55 +242,39 @@ func (s *Source) decided(m position) position {
 	return m
 }
 
-// sweepAgain is the pause after a sweep that has found something: another such sweep says
-// that the head is too far ahead.
-const sweepAgain = 5 * time.Second
-
-// lookBelow sweeps rows below the low-water mark, and rows that have no place.
-func (s *Source) lookBelow(ctx context.Context) (found, more bool, err error) {
+// lookBelow sweeps rows below the low-water mark, which it returns, and rows that have no place.
+func (s *Source) lookBelow(ctx context.Context) (found []string, more bool, err error) {
 	s.mu.Lock()
 	low := s.track.low(time.Now())
 	s.mu.Unlock()
 	if low.place != nil {
-		ids, more, err := s.behind(ctx, nil, low.place)
-		if s.late.add(ids); err != nil || more {
-			return len(ids) > 0, more, err
+		found, more, err = s.behind(ctx, nil, low.place)
+		if s.late.add(atTheEnd, found); err != nil || more {
+			return found, more, err
 		}
-		if found = len(ids) > 0; found {
-			s.t.log.Info("found rows that committed later than the margin, or whose place is far behind that of others", "rows", len(ids), "margin", s.m.config.Margin)
-		}
-		if s.late.swept(found) {
-			if err := s.retreat(ctx, ids[len(ids)-1]); err != nil {
-				return found, false, err
-			}
+		if len(found) > 0 {
+			s.t.log.Info("found rows that committed later than the margin, or whose place is far behind that of others", "rows", len(found), "margin", s.m.config.Margin)
 		}
 	}
 	if s.st.unplaced == "" {
 		return found, false, nil
 	}
-	var ids []string
-	d := s.m.decoder(s.m.placing)
-	if err := query(ctx, s.t.pool, s.st.unplaced, []any{inBinary, maxLate}, func(values [][]byte) {
-		d.load(values)
-		if id := d.id(); !s.isInFlight(id) {
-			ids = append(ids, id)
-		}
-	}); err != nil {
-		return found, false, err
+	ids, _, _, err := s.list(ctx, s.t.pool, s.st.unplaced, inBinary, maxLate)
+	if err == nil {
+		ids, err = s.notOutOfBand(ctx, ids)
+		s.late.add(atTheEnd, ids)
 	}
-	ids, err = s.notOutOfBand(ctx, ids)
-	s.late.add(ids)
 	return found, false, err
 }
 
-// retreat puts the head back to the place of a row.
-func (s *Source) retreat(ctx context.Context, id string) error {
+// goBack has the head go back to the place of a row.
+func (s *Source) goBack(ctx context.Context, id string) error {
 	rows, err := s.load(ctx, s.t.pool, []string{id})
 	if err != nil || len(rows) == 0 {
 		return err
 	}
-	s.late.mu.Lock()
-	s.late.retreat = rows[id].at
-	s.late.mu.Unlock()
+	s.mu.Lock()
+	s.retreat = rows[id].at
+	s.mu.Unlock()
 	return nil
 }

@@ -120,5 +120,5 @@ func (l *lease) args(m *mapping, length time.Duration) []any {
 // fence is the first statement of whatever only the holder of the lease may do. Its second
 // column is the transaction's id.
 func (l *lease) fence(t *Table, b *pgx.Batch) *pgx.QueuedQuery {
-	return b.Queue("select "+t.ownName("_adopt_fence")+"($1, $2), pg_current_xact_id()::text", l.id, l.epoch)
+	return b.Queue("select "+t.ownName("_adopt_fence")+"($1, $2), pg_current_xact_id()", l.id, l.epoch)
 }

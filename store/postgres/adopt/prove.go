@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -18,8 +19,8 @@ import (
 // it. A subscription whose mapping does not work would block the table for a corrected one.
 func (t *Table) prove(ctx context.Context, st *statements) error {
 	return t.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
-		for _, sql := range []string{st.readFirst, st.read, st.listFirst, st.list, st.find, st.findLocked, st.claimFirst, st.claim, st.narrowFirst, st.narrow, st.unplaced, st.scan,
-			st.load, st.loadLocked, st.settle, st.discard, st.failed, st.backlog} {
+		for _, sql := range slices.Concat(st.read[:], st.list[:], st.claim[:], st.narrow[:],
+			[]string{st.find, st.findLocked, st.unplaced, st.scan, st.load, st.loadLocked, st.settle, st.discard, st.failed, st.backlog}) {
 			if sql == "" {
 				continue
 			}

@@ -3,6 +3,7 @@ package adopt
 import (
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"math"
 	"strconv"
 	"time"
@@ -96,30 +97,12 @@ func appendTime(buf, value []byte, zone string) []byte {
 	case !finite:
 		return append(buf, "-infinity"...)
 	}
-	year, month, day := t.Date()
+	year := t.Year()
 	if year <= 0 { // the year before 1 is 1 BC
 		year, zone = 1-year, zone+" BC"
 	}
-	for limit := 1000; year < limit; limit /= 10 {
-		buf = append(buf, '0')
-	}
-	buf = strconv.AppendInt(buf, int64(year), 10)
-	buf = appendTwo(append(buf, '-'), int(month))
-	buf = appendTwo(append(buf, '-'), day)
-	buf = appendTwo(append(buf, ' '), t.Hour())
-	buf = appendTwo(append(buf, ':'), t.Minute())
-	buf = appendTwo(append(buf, ':'), t.Second())
-	if us := t.Nanosecond() / 1000; us > 0 {
-		buf = append(buf, '.')
-		for unit := 100_000; us > 0; unit /= 10 {
-			buf = append(buf, '0'+byte(us/unit))
-			us %= unit
-		}
-	}
-	return append(buf, zone...)
+	return append(t.AppendFormat(fmt.Appendf(buf, "%04d", year), "-01-02 15:04:05.999999"), zone...)
 }
-
-func appendTwo(buf []byte, n int) []byte { return append(buf, '0'+byte(n/10), '0'+byte(n%10)) }
 
 // timeOf is a timestamp, or false if it is infinite.
 func timeOf(value []byte) (t time.Time, finite bool) {

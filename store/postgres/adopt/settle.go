@@ -172,7 +172,7 @@ func (s *Source) queue(b *pgx.Batch, w *work) {
 }
 
 // send does the work in one transaction, whose number it returns.
-func (s *Source) send(ctx context.Context, w *work) (xid string, err error) {
+func (s *Source) send(ctx context.Context, w *work) (xid uint64, err error) {
 	var b pgx.Batch
 	s.lease.fence(s.t, &b).QueryRow(func(row pgx.Row) error { return row.Scan(nil, &xid) })
 	s.queue(&b, w)

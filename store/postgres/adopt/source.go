@@ -39,8 +39,12 @@ type Source struct {
 	track     *track
 	lag       time.Duration // see lags
 	sink      sink
-	late      late
 	outOfBand outOfBand
+	scanning  bool  // there is no order in which to read; written by Fetch alone
+	retreat   place // to which the head has to go back before the next read, nil: none
+
+	late  late
+	sweep chan struct{} // notified: now
 
 	// Of Fetch only:
 	seqs    seqs
@@ -48,7 +52,7 @@ type Source struct {
 	owed    *position
 	average int   // bytes of a message
 	page    []row // memory for the next
-	looked  looked
+	scans   scans
 
 	guardUntil time.Time // see guard
 }
@@ -126,7 +130,8 @@ func (t *Table) Subscribe(ctx context.Context, req driver.Subscribe) (driver.Sou
 	if err != nil {
 		return nil, t.explain(err)
 	}
-	s := &Source{t: t, m: m, st: newStatements(m, &m.config, t.schema), pending: map[uint64]*pending{}, inFlight: map[string]bool{}, average: averageAtFirst}
+	s := &Source{t: t, m: m, st: newStatements(m, &m.config, t.schema), pending: map[uint64]*pending{}, inFlight: map[string]bool{},
+		late: late{known: map[string]bool{}}, sweep: make(chan struct{}, 1), average: averageAtFirst}
 	if err := t.prove(ctx, &s.st); err != nil {
 		return nil, t.explain(err)
 	}
@@ -140,14 +145,12 @@ func (t *Table) Subscribe(ctx context.Context, req driver.Subscribe) (driver.Sou
 	}
 	s.lease, s.settled, s.track, s.seqs = l, l.settled, newTrack(l.low, m.config.Margin, time.Now()), l.seqs()
 	s.outOfBand.any = true
-	s.late.reset()
 	if m.rls {
 		t.log.Warn("row level security applies to this role: rows that its policies hide are not delivered", "hint", "give the role BYPASSRLS")
 	}
 	s.chooseWay(usable)
 	looking, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
-	s.late.on = s.looked.way == byOrder
 	s.over.Go(func() { s.lookBack(looking) })
 	if l.workers {
 		return newWorker(s), nil

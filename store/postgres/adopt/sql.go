@@ -16,18 +16,28 @@ var sqlFiles embed.FS
 
 // statements are those of one mapping, with everything quoted.
 type statements struct {
-	readFirst, read     string // the next rows; without and with a place to begin at
-	listFirst, list     string // the same rows, without their content
-	claimFirst, claim   string
-	narrow, narrowFirst string // the rows between two places, or up to one
-	unplaced            string // empty if every row has a place
-	scan                string
-	load, loadLocked    string
-	find, findLocked    string   // as load, without the content
-	fields              []string // as load, of each field of the whole layout alone
-	settle, discard     string
-	failed              string // empty if nothing of failures is mapped
-	backlog             string
+	read, claim      onward // the next rows
+	list             onward // the same rows, without their content
+	narrow           onward // the rows up to a place
+	unplaced         string // empty if every row has a place
+	scan             string
+	load, loadLocked string
+	find, findLocked string   // as load, without the content
+	fields           []string // as load, of each field of the whole layout alone
+	settle, discard  string
+	failed           string // empty if nothing of failures is mapped
+	backlog          string
+}
+
+// onward is a statement that begins with the first row, and the same that begins behind a place.
+type onward [2]string
+
+// behind is the one of the two that selects n rows behind the place, and its first parameters.
+func (o onward) behind(p place, n int) (sql string, args []any) {
+	if p == nil {
+		return o[0], []any{inBinary, n}
+	}
+	return o[1], append([]any{inBinary, n}, p.args()...)
 }
 
 // list joins the results of f for each column.
@@ -120,23 +130,25 @@ func newStatements(m *mapping, c *Config, schema string) statements {
 	fill := func(name string, more ...string) string {
 		return strings.NewReplacer(append(more, args...)...).Replace(pg.Statement(sqlFiles, name))
 	}
-	first, skipped := m.placed(), " for update of t skip locked"
-	after := first + m.place(">", 2)
+	onward := func(name string, more ...string) onward {
+		first, after := m.placed(), m.placed()+m.place(">", 2)
+		return onward{
+			fill(name, append(more, "{after}", first, "{upto}", m.place("<=", 2))...),
+			fill(name, append(more, "{after}", after, "{upto}", m.place("<=", 2+len(m.order)))...),
+		}
+	}
+	skipped, narrow := " for update of t skip locked", m.placing.sql()
 	s := statements{
-		readFirst:   fill("read", "{after}", first),
-		read:        fill("read", "{after}", after),
-		claimFirst:  fill("claim", "{after}", first),
-		claim:       fill("claim", "{after}", after),
-		listFirst:   fill("read", "{after}", first, "{wide}", m.placing.sql(), "{nulls}", m.placing.nulls()),
-		list:        fill("read", "{after}", after, "{wide}", m.placing.sql(), "{nulls}", m.placing.nulls()),
-		narrow:      fill("narrow", "{after}", after, "{upto}", m.place("<=", 2+len(m.order))),
-		narrowFirst: fill("narrow", "{after}", first, "{upto}", m.place("<=", 2)),
-		scan:        fill("scan"),
-		backlog:     fill("backlog", "{at}", m.writtenAt()),
-		load:        fill("load", "{lock}", ""),
-		loadLocked:  fill("load", "{lock}", skipped),
-		find:        fill("load", "{lock}", "", "{wide}", m.placing.sql()),
-		findLocked:  fill("load", "{lock}", skipped, "{wide}", m.placing.sql()),
+		read:       onward("read"),
+		claim:      onward("claim"),
+		list:       onward("read", "{wide}", narrow, "{nulls}", m.placing.nulls()),
+		narrow:     onward("narrow"),
+		scan:       fill("scan"),
+		backlog:    fill("backlog", "{at}", m.writtenAt()),
+		load:       fill("load", "{lock}", ""),
+		loadLocked: fill("load", "{lock}", skipped),
+		find:       fill("load", "{lock}", "", "{wide}", narrow),
+		findLocked: fill("load", "{lock}", skipped, "{wide}", narrow),
 	}
 	for i := range m.whole.fields {
 		s.fields = append(s.fields, fill("load", "{lock}", "", "{wide}", m.whole.fields[i].sql))

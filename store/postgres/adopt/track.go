@@ -132,30 +132,20 @@ func (t *track) saw(snapshot string, before position) (back position, some bool)
 const maxOwn = 1000
 
 // wrote notes a transaction of the reader itself: it wrote no message.
-func (t *track) wrote(xid string) {
-	n, err := strconv.ParseUint(xid, 10, 64)
-	if err != nil {
-		return
-	}
+func (t *track) wrote(xid uint64) {
 	if len(t.own) >= maxOwn {
 		clear(t.own)
 	}
-	t.own[n] = true
+	t.own[xid] = true
 }
 
 // inFlight lists the transactions of a pg_snapshot: "xmin:xmax:xip,…".
 func inFlight(snapshot string) map[uint64]bool {
-	_, list, _ := strings.Cut(snapshot, ":")
-	if _, list, _ = strings.Cut(list, ":"); list == "" {
-		return nil
-	}
-	inFlight := map[uint64]bool{}
-	for list != "" {
-		var id string
-		id, list, _ = strings.Cut(list, ",")
+	running := map[uint64]bool{}
+	for id := range strings.SplitSeq(snapshot[strings.LastIndexByte(snapshot, ':')+1:], ",") {
 		if xid, err := strconv.ParseUint(id, 10, 64); err == nil {
-			inFlight[xid] = true
+			running[xid] = true
 		}
 	}
-	return inFlight
+	return running
 }

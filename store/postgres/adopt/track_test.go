@@ -93,7 +93,7 @@ func TestTransactionThatEnds(t *testing.T) {
 		t.Errorf("nothing has ended: %q", back)
 	}
 	read("20:22:20,21", "g")
-	track.Wrote("20") // by settling
+	track.Wrote(20) // by settling
 	if back, some := read("21:22:21", "h"); some {
 		t.Errorf("a settling transaction hid no message: %q", back)
 	}

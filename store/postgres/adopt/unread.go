@@ -111,7 +111,7 @@ const rereadRows = 100
 // reread reads a page that the server could not show at once. Rows that are gone or out of band, and those that
 // other workers have claimed, are there for their places alone.
 func (s *Source) reread(ctx context.Context, q querier, after place, n, bytes int) (page []row, snapshot string, full bool, err error) {
-	sql, args := after.statement(s.st.listFirst, s.st.list, n)
+	sql, args := s.st.list.behind(after, n)
 	var ids []string
 	d := s.m.decoder(s.m.placing)
 	if err := query(ctx, s.t.pool, sql, args, func(values [][]byte) {

@@ -181,33 +181,27 @@ func (w *Worker) claimRows(ctx context.Context, tx pgx.Tx, limit driver.Limit) (
 	w.reconsider(ctx)
 	p = &pending{before: w.head()}
 	var rows []row
-	ids := w.late.take(limit.Messages)
-	listed := len(ids) == 0 && w.looked.way == byScan
-	switch {
-	case listed:
-		if ids, err = w.listed(ctx, limit); err == nil {
-			rows, err = w.loadInOrder(ctx, tx, ids)
+	if w.scanning {
+		if err = w.scan(ctx); err != nil {
+			return nil, false, err
 		}
-	case len(ids) > 0:
+	}
+	ids := w.late.take(w.fitting(limit))
+	if len(ids) > 0 || w.scanning {
 		rows, err = w.loadInOrder(ctx, tx, ids)
-	default:
-		if rows, err = w.claimNext(ctx, tx, limit); err == nil {
-			more = w.full
-		}
+	} else {
+		rows, err = w.claimNext(ctx, tx, limit)
 	}
 	if err == nil {
 		_, err = w.fill(ctx, p, rows, limit)
 	}
 	if err != nil {
-		w.late.giveBack(ids)
+		w.late.add(inFront, ids)
 		return nil, false, err
 	}
 	p.keyOrder = nil // no worker waits for another
-	if len(ids) > 0 {
-		more = true
-	}
 	w.leftOver(p, rows)
-	return p, more, nil
+	return p, len(ids) > 0 || !w.scanning && w.full, nil
 }
 
 // leftOver remembers rows that were claimed and had no room in the batch: they stay
@@ -229,8 +223,8 @@ func (w *Worker) claimNext(ctx context.Context, tx pgx.Tx, limit driver.Limit) (
 	if w.full {
 		from = before
 	}
-	n := min(limit.Messages, 1+limit.Bytes/max(1, w.average))
-	sql, args := from.statement(w.st.claimFirst, w.st.claim, n)
+	n := w.fitting(limit)
+	sql, args := w.st.claim.behind(from.place, n)
 	d, guarded := w.m.decoder(w.m.whole), w.guarded(tx)
 	err = w.guard(ctx, tx, sql, args, func(values [][]byte) {
 		page = append(page, d.decode(values))

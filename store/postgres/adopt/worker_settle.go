@@ -71,7 +71,7 @@ func (w *Worker) settleClaim(ctx context.Context, p *pending, verdicts []driver.
 	w.careful = false
 	w.resize(len(p.rows), time.Since(p.since))
 	w.claims.Unlock()
-	w.late.add(p.left)
+	w.late.add(atTheEnd, p.left)
 	return nil
 }
 
@@ -162,5 +162,5 @@ func (w *Worker) returned(p *pending) {
 		}
 	}
 	w.mu.Unlock()
-	w.late.giveBack(ids)
+	w.late.add(inFront, ids)
 }
