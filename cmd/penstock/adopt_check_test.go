@@ -7,7 +7,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/testserver"
 )
@@ -42,19 +41,19 @@ func TestAdoptCheck(t *testing.T) {
 	}
 
 	o := d.cli(checks()...)
-	clitest.Contains(t, o.stdout, "public.outbox_messages on PostgreSQL", "[missing-index]", "create index concurrently")
+	contains(t, o.stdout, "public.outbox_messages on PostgreSQL", "[missing-index]", "create index concurrently")
 	o.wants(t, terminal.ExitCheck, "public.outbox_messages has 1 finding to act on: the report says what to run; --fix creates")
 	d.cli(checks("--fix")...).wants(t, terminal.ExitUsage, "nothing was changed: there is no terminal to ask on, pass --yes")
 	d.cli(checks("--yes")...).wants(t, terminal.ExitUsage, "--yes goes with --fix")
 
 	o = d.asked("n\n", checks("--fix")...)
-	clitest.Contains(t, o.stdout, "_idx: declined")
-	clitest.Contains(t, o.stderr, "create index concurrently", "Run it? [y/N] ")
+	contains(t, o.stdout, "_idx: declined")
+	contains(t, o.stderr, "create index concurrently", "Run it? [y/N] ")
 	if o.code != terminal.ExitCheck {
 		t.Errorf("exit code %d", o.code)
 	}
 	o = d.asked("y\n", checks("--fix")...)
-	clitest.Contains(t, o.stdout, "_idx: created in ", "Left now: 0 critical, 0 warnings")
+	contains(t, o.stdout, "_idx: created in ", "Left now: 0 critical, 0 warnings")
 	if o.code != terminal.ExitOK {
 		t.Errorf("exit code %d: %s", o.code, o.stderr)
 	}

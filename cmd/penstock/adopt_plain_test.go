@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/mysql"
@@ -87,9 +86,9 @@ func adoptsOnPlainTables(t *testing.T, execute func(sql string), flags ...string
 	if code := <-ended; code != terminal.ExitOK || status().Adopted[0].Settled != 3 {
 		t.Fatalf("exit code %d: %s", code, log.String())
 	}
-	clitest.Contains(t, run("dead", "list", "mails", "--adopt", "dotnet", "--table", "outbox_messages"), "0 dead letters")
+	contains(t, run("dead", "list", "mails", "--adopt", "dotnet", "--table", "outbox_messages"), "0 dead letters")
 	invoke(t, append([]string{"relay", "--adopt", "dotnet", "--workers", "2", "--sink", "discard"}, flags...)...).wants(t, terminal.ExitUsage, "workers is 2")
 	invoke(t, append([]string{"adopt", "check", "--preset", "dotnet"}, flags...)...).wants(t, terminal.ExitUsage, "tables are checked in PostgreSQL")
-	clitest.Contains(t, run("subscription", "drop", "mails", "--yes"), "is gone")
+	contains(t, run("subscription", "drop", "mails", "--yes"), "is gone")
 	invoke(t, append([]string{"subscription", "drop", "mails", "--yes"}, flags...)...).wants(t, terminal.ExitUsage, `no subscription "mails"`)
 }

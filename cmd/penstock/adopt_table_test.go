@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
@@ -80,17 +79,17 @@ subscriptions:
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			with := func(args ...string) []string { return append(args, tc.flags...) }
-			clitest.Contains(t, strings.ReplaceAll(must(t, with("status", "mails")...), "\n  ", " "), "TABLE", "outbox_messages", "outbox_messages/mails: 1 dead letter to retry or to discard: penstock dead list "+tc.meant+" mails"+tc.said+"\n",
+			contains(t, strings.ReplaceAll(must(t, with("status", "mails")...), "\n  ", " "), "TABLE", "outbox_messages", "outbox_messages/mails: 1 dead letter to retry or to discard: penstock dead list "+tc.meant+" mails"+tc.said+"\n",
 				"no relay runs it, and 2 messages wait")
-			clitest.Contains(t, must(t, with("dead", "list", "mails")...), "dies: refused")
-			clitest.Contains(t, must(t, with("parked", "mails")...), "waits: refused", "in ")
+			contains(t, must(t, with("dead", "list", "mails")...), "dies: refused")
+			contains(t, must(t, with("parked", "mails")...), "waits: refused", "in ")
 			var dead struct{ ID, Topic, Payload string }
 			out := must(t, with("dead", "list", "mails", "--json")...)
 			if err := json.Unmarshal([]byte(out), &dead); err != nil || dead.Topic != "dies" {
 				t.Fatalf("%q, %v", out, err)
 			}
-			clitest.Contains(t, must(t, with("dead", "show", "mails", dead.ID)...), `{"n": 1}`, "of outbox_messages/mails", "penstock dead retry "+tc.meant+" mails"+tc.said)
-			clitest.Same(t, "of no key", must(t, with("parked", "mails", "--retry", "--key", "none")...), "0 keys of outbox_messages/mails waited, and will be tried now.\n")
+			contains(t, must(t, with("dead", "show", "mails", dead.ID)...), `{"n": 1}`, "of outbox_messages/mails", "penstock dead retry "+tc.meant+" mails"+tc.said)
+			same(t, "of no key", must(t, with("parked", "mails", "--retry", "--key", "none")...), "0 keys of outbox_messages/mails waited, and will be tried now.\n")
 			invoke(t, with("dead", "retry", "mails", "--id", "nobody")...).wants(t, terminal.ExitFailure, `outbox_messages/mails has no such dead letter: id "nobody"`)
 			invoke(t, with("dead", "retry", "mails", "--group", "g")...).wants(t, terminal.ExitUsage, "--group chooses among jobs")
 		})
@@ -105,24 +104,24 @@ subscriptions:
 	if gone := status.Adopted[1]; !strings.Contains(gone.Error, "nowhere") {
 		t.Errorf("got %+v", gone)
 	}
-	clitest.Contains(t, must(t, "status", "--config", file), "orders", "nowhere/gone: ")
+	contains(t, must(t, "status", "--config", file), "orders", "nowhere/gone: ")
 
 	config := []string{"--config", file}
-	clitest.Same(t, "retried", must(t, append(config, "dead", "retry", "mails", "--error", "dies", "--json")...), `{"retried":1,"subscription":"mails","table":"outbox_messages"}`+"\n")
+	same(t, "retried", must(t, append(config, "dead", "retry", "mails", "--error", "dies", "--json")...), `{"retried":1,"subscription":"mails","table":"outbox_messages"}`+"\n")
 	settleRows(t, database, "mails", func(m penstock.Message) driver.Verdict {
 		return driver.Verdict{Outcome: driver.Dead, Failures: []penstock.Failure{{Attempt: 2, At: time.Now(), Err: "again"}}}
 	})
-	clitest.Contains(t, must(t, append(config, "dead", "discard", "mails", "--error", "again", "--yes")...), "of outbox_messages/mails discarded")
-	clitest.Contains(t, must(t, append(config, "dead", "list", "mails")...), "0 dead letters of outbox_messages/mails")
+	contains(t, must(t, append(config, "dead", "discard", "mails", "--error", "again", "--yes")...), "of outbox_messages/mails discarded")
+	contains(t, must(t, append(config, "dead", "list", "mails")...), "0 dead letters of outbox_messages/mails")
 
 	invoke(t, append(config, "subscription", "drop", "mails")...).wants(t, terminal.ExitUsage, "nothing was dropped: there is no terminal to ask on")
 	invoke(t, append(config, "subscription", "drop", "nobody", "--yes")...).wants(t, terminal.ExitUsage, `no subscription "nobody" adopts a table`)
-	clitest.Same(t, "dropped", must(t, append(config, "subscription", "drop", "mails", "--yes")...), "Subscription mails of table outbox_messages is gone; the table is as it was.\n")
+	same(t, "dropped", must(t, append(config, "subscription", "drop", "mails", "--yes")...), "Subscription mails of table outbox_messages is gone; the table is as it was.\n")
 	invoke(t, append(config, "dead", "list", "mails")...).wants(t, terminal.ExitFailure, `subscription "mails" of table outbox_messages: no such subscription`)
 	// With only its name: no configuration has it, or its mapping no longer fits.
 	for _, by := range [][]string{{"--database-url", database}, {"--adopt", "debezium", "--table", "outbox_messages", "--database-url", database}} {
 		settleRows(t, database, "mails", func(penstock.Message) driver.Verdict { return driver.Verdict{} })
-		clitest.Same(t, "dropped by name", must(t, append([]string{"subscription", "drop", "mails", "--yes"}, by...)...), "Subscription mails of table public.outbox_messages is gone; the table is as it was.\n")
+		same(t, "dropped by name", must(t, append([]string{"subscription", "drop", "mails", "--yes"}, by...)...), "Subscription mails of table public.outbox_messages is gone; the table is as it was.\n")
 	}
 	invoke(t, append(config, "parked", "nothing")...).wants(t, terminal.ExitFailure, `outbox "nothing": no such outbox`)
 	invoke(t, append(config, "dead", "list", "nothing")...).wants(t, terminal.ExitFailure, `outbox "nothing": no such outbox`)

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
 	presets "github.com/penstock/penstock/internal/adopted"
 	"github.com/penstock/penstock/internal/terminal"
@@ -31,7 +30,7 @@ func TestPresetsCanBeCopied(t *testing.T) {
 		}
 		preset := adopted(t, "    adopt: "+name+"\n")
 		preset.Preset = ""
-		clitest.Same(t, name, adopted(t, printed.String()).String(), preset.String())
+		same(t, name, adopted(t, printed.String()).String(), preset.String())
 	}
 	var all []struct {
 		Preset string

@@ -12,7 +12,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/internal/test/testserver"
@@ -89,7 +88,7 @@ func TestMigrateTellsTheVersions(t *testing.T) {
 			if first.From != 0 || first.To < 1 || again.From != first.To || again.To != first.To {
 				t.Errorf("the first told %+v, the second %+v", first, again)
 			}
-			clitest.Contains(t, must(t, "migrate", "--database-url", url), fmt.Sprintf("up to date already (version %d)", first.To))
+			contains(t, must(t, "migrate", "--database-url", url), fmt.Sprintf("up to date already (version %d)", first.To))
 		})
 	}
 }
@@ -101,7 +100,7 @@ func TestMigrateSaysWhatItDid(t *testing.T) {
 		"postgres": testserver.Database(t, testserver.PostgresURL(t)),
 	} {
 		t.Run(name, func(t *testing.T) {
-			clitest.Contains(t, must(t, "migrate", "--database-url", url), "were created (version ", "penstock outbox create")
+			contains(t, must(t, "migrate", "--database-url", url), "were created (version ", "penstock outbox create")
 		})
 	}
 }
@@ -116,10 +115,10 @@ func TestMigrateCheck(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := invoke(t, "migrate", "--check", "--database-url", url)
 			o.wants(t, terminal.ExitCheck, "penstock migrate --database-url")
-			clitest.Contains(t, o.stdout, "the database is not migrated")
-			clitest.Contains(t, must(t, "migrate", "--database-url", url), "were created")
-			clitest.Contains(t, must(t, "migrate", "--check", "--database-url", url), "are those of this program")
-			clitest.Contains(t, must(t, "migrate", "--check", "--json", "--database-url", url), `"differences":[]`, `"version":`)
+			contains(t, o.stdout, "the database is not migrated")
+			contains(t, must(t, "migrate", "--database-url", url), "were created")
+			contains(t, must(t, "migrate", "--check", "--database-url", url), "are those of this program")
+			contains(t, must(t, "migrate", "--check", "--json", "--database-url", url), `"differences":[]`, `"version":`)
 		})
 	}
 }
@@ -137,7 +136,7 @@ func TestMigrateCheckNamesFunctions(t *testing.T) {
 	if err := json.Unmarshal([]byte(o.stdout), &found); err != nil || len(found.Differences) != 2 {
 		t.Fatalf("%v, %q", err, o.stdout)
 	}
-	clitest.Contains(t, invoke(t, "migrate", "--check", "--database-url", db.URL).stdout, "the function _mails.ack(_int8) was changed\nthe function dequeue_other() is missing\n")
+	contains(t, invoke(t, "migrate", "--check", "--database-url", db.URL).stdout, "the function _mails.ack(_int8) was changed\nthe function dequeue_other() is missing\n")
 
 	db.Exec("alter function penstock._q(text) set work_mem = '64MB'")
 	for name, f := range map[string]struct {
@@ -151,13 +150,13 @@ func TestMigrateCheckNamesFunctions(t *testing.T) {
 		log := &stopAt{text: "run penstock migrate", stop: stop}
 		run(ctx, append(f.args, "--database-url", db.URL), strings.NewReader(""), io.Discard, log)
 		stop()
-		clitest.Contains(t, log.String(), "level=WARN", f.warns)
+		contains(t, log.String(), "level=WARN", f.warns)
 		if strings.Contains(log.String(), f.silent) {
 			t.Errorf("%s: what it does not need is looked at: %s", name, log)
 		}
 	}
 	must(t, "migrate", "--database-url", db.URL)
-	clitest.Contains(t, must(t, "migrate", "--check", "--database-url", db.URL), "are those of this program")
+	contains(t, must(t, "migrate", "--check", "--database-url", db.URL), "are those of this program")
 }
 
 // A worker on tables of another version calls the existing functions and warns. A relay is refused.
@@ -169,7 +168,7 @@ func TestWorkWarnsOfTablesOfAnotherVersion(t *testing.T) {
 	defer stop()
 	log := &stopAt{text: "by a newer version of penstock", stop: stop}
 	run(ctx, []string{"work", "mails", "--exec", "true", "--database-url", db.URL}, strings.NewReader(""), io.Discard, log)
-	clitest.Contains(t, log.String(), "level=WARN", "the database's tables are not those of this program")
+	contains(t, log.String(), "level=WARN", "the database's tables are not those of this program")
 	invoke(t, "relay", "--outbox", "orders", "--sink", "discard", "--log-level", "error", "--database-url", db.URL).wants(t, terminal.ExitDatabase, "by a newer version of penstock")
 }
 
@@ -192,9 +191,9 @@ func (s *stopAt) Write(p []byte) (int, error) {
 func TestMigrateSQL(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("PENSTOCK_DATABASE_URL", "")
-	clitest.Contains(t, must(t, "migrate", "--sql"), `create schema "penstock";`, "this leads on from version 0")
-	clitest.Contains(t, must(t, "migrate", "--sql", "--from", "300", "--schema", "my jobs"), `"my jobs"`, "this leads on from version 300")
-	clitest.Contains(t, must(t, "migrate", "--sql", "--database-url", "postgres://nobody@127.0.0.1:1/none"), `create schema "penstock";`)
+	contains(t, must(t, "migrate", "--sql"), `create schema "penstock";`, "this leads on from version 0")
+	contains(t, must(t, "migrate", "--sql", "--from", "300", "--schema", "my jobs"), `"my jobs"`, "this leads on from version 300")
+	contains(t, must(t, "migrate", "--sql", "--database-url", "postgres://nobody@127.0.0.1:1/none"), `create schema "penstock";`)
 	invoke(t, "migrate", "--sql", "--from", "7").wants(t, terminal.ExitUsage, "7 is not a version")
 	invoke(t, "migrate", "--sql", "--database-url", "sqlite:x.db").wants(t, terminal.ExitUsage, "this database is SQLite")
 	invoke(t, "migrate", "--sql", "--json").wants(t, terminal.ExitUsage, "given with --json or --check")
@@ -221,7 +220,7 @@ func TestOutboxLifecycle(t *testing.T) {
 	invoke(t, with("outbox", "drop", "orders")...).wants(t, terminal.ExitUsage, "pass --yes if you mean it")
 	invoke(t, with("outbox", "drop", "nothing", "--yes")...).wants(t, terminal.ExitFailure, "no such outbox")
 	must(t, with("outbox", "drop", "orders", "--yes")...)
-	clitest.Same(t, "json", must(t, with("outbox", "create", "orders", "--json")...)+must(t, with("outbox", "drop", "orders", "--yes", "--json")...),
+	same(t, "json", must(t, with("outbox", "create", "orders", "--json")...)+must(t, with("outbox", "drop", "orders", "--yes", "--json")...),
 		`{"outbox":"orders"}`+"\n"+`{"backlog":0,"dead_letters":0,"outbox":"orders","parked":0}`+"\n")
 	if out := must(t, with("outbox", "list")...); strings.Contains(out, "orders") {
 		t.Errorf("orders is still there: %q", out)
@@ -265,7 +264,7 @@ func TestNotMigrated(t *testing.T) {
 func TestPublishAndTail(t *testing.T) {
 	url := sqliteDatabase(t)
 	must(t, "outbox", "create", "orders", "--database-url", url)
-	clitest.Write(t, "payload.bin", "\x00\xff")
+	write(t, "payload.bin", "\x00\xff")
 	must(t, "publish", "orders", "--database-url", url, "--topic", "order.paid", "--key", "42", "--id", "id-1",
 		"-H", "traceparent=00-ab", "-H", "eq=a=b", "--payload", `{"total":10}`)
 	must(t, "publish", "orders", "--database-url", url, "--topic", "bytes", "--payload-file", "payload.bin")

@@ -10,7 +10,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 )
@@ -71,7 +70,7 @@ func TestNamesAreCompleted(t *testing.T) {
 				"relay --outbox ":                  "orders",
 				"relay --outbox orders --sink x --subscription ": "billing",
 			} {
-				clitest.Same(t, args, completed(t, d, strings.Split(args, " ")...), want)
+				same(t, args, completed(t, d, strings.Split(args, " ")...), want)
 			}
 		})
 	}
@@ -99,8 +98,8 @@ func TestListsReadNamesAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	clitest.Same(t, "outboxes", d.must("outbox", "list"), "orders\n")
-	clitest.Same(t, "queues", d.must("queue", "list", "--json"), `["mails"]`+"\n")
+	same(t, "outboxes", d.must("outbox", "list"), "orders\n")
+	same(t, "queues", d.must("queue", "list", "--json"), `["mails"]`+"\n")
 }
 
 // Roles of the server, for each place where something is granted to a role.
@@ -119,8 +118,8 @@ func TestRolesAreCompleted(t *testing.T) {
 			t.Errorf("%q: offered are %q", args, offered)
 		}
 	}
-	clitest.Same(t, "the outbox first", completed(t, d, "outbox", "grant", ""), "orders")
-	clitest.Same(t, "one role is enough", completed(t, d, "queue", "grant", "mails", role, ""), "")
+	same(t, "the outbox first", completed(t, d, "outbox", "grant", ""), "orders")
+	same(t, "one role is enough", completed(t, d, "queue", "grant", "mails", role, ""), "")
 }
 
 // A completing shell gets no error, and waits for no lock.
@@ -128,7 +127,7 @@ func TestCompletionIsSilent(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, flags := range [][]string{nil, {"--database-url", "postgres://postgres@127.0.0.1:1/none"}, {"--database-url", "sqlite:none.db"}, {"--config", "none.yaml"}} {
 		o := invoke(t, append([]string{"__complete"}, append(flags, "status", "")...)...)
-		clitest.Same(t, strings.Join(flags, " "), o.stdout, ":4\n")
+		same(t, strings.Join(flags, " "), o.stdout, ":4\n")
 		if o.code != terminal.ExitOK || strings.Contains(o.stderr, "penstock:") {
 			t.Errorf("%q: %+v", flags, o)
 		}

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/testserver"
 )
@@ -20,11 +19,11 @@ func TestDatabaseFromConfigAndEnvironment(t *testing.T) {
 		t.Errorf("from the environment: %q", out)
 	}
 	t.Setenv("PENSTOCK_DATABASE_URL", "")
-	clitest.Write(t, "penstock.yaml", "database_url: "+url+subscriptions)
+	write(t, "penstock.yaml", "database_url: "+url+subscriptions)
 	if out := must(t, "outbox", "list"); out != "orders\n" {
 		t.Errorf("from ./penstock.yaml: %q", out)
 	}
-	clitest.Write(t, "named.yaml", "database_url: "+url+subscriptions)
+	write(t, "named.yaml", "database_url: "+url+subscriptions)
 	t.Setenv("PENSTOCK_DATABASE_URL", "sqlite:other.db")
 	if out := must(t, "outbox", "list", "--config", "named.yaml"); out != "orders\n" {
 		t.Errorf("--config before the environment: %q", out)
@@ -40,7 +39,7 @@ func TestDatabaseFromConfigAndEnvironment(t *testing.T) {
 func TestVariableAndFileDisagree(t *testing.T) {
 	url := sqliteDatabase(t)
 	const rest = "\nsubscriptions:\n  - {name: a, outbox: orders, sink: {rabbitmq: {url: amqp://localhost, password: \"${NOT_SET}\"}}}\n"
-	clitest.Write(t, "penstock.yaml", "database_url: postgres://app:hunter2@db/shop"+rest)
+	write(t, "penstock.yaml", "database_url: postgres://app:hunter2@db/shop"+rest)
 	t.Setenv("PENSTOCK_DATABASE_URL", url)
 	for _, verb := range []string{"outbox list", "outbox create orders", "relay", "relay --outbox orders --sink discard", "status", "migrate"} {
 		o := invoke(t, strings.Fields(verb)...)
@@ -62,12 +61,12 @@ func TestVariableAndFileDisagree(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, said := range []string{"database_url: sqlite:" + relative, "database_url: ${PENSTOCK_DATABASE_URL}", "log: {level: info}"} {
-		clitest.Write(t, "penstock.yaml", said+rest)
+		write(t, "penstock.yaml", said+rest)
 		if out := must(t, "outbox", "list"); out != "orders\n" {
 			t.Errorf("%s: got %q", said, out)
 		}
 	}
-	clitest.Write(t, "penstock.yaml", "database_url: [")
+	write(t, "penstock.yaml", "database_url: [")
 	if o := invoke(t, "outbox", "list"); o.code != terminal.ExitUsage || !strings.Contains(o.stderr, "penstock.yaml:1:") {
 		t.Errorf("exit code %d, stderr %q", o.code, o.stderr)
 	}
@@ -79,11 +78,11 @@ func TestSchemaOfTheFile(t *testing.T) {
 	url := testserver.Database(t, testserver.PostgresURL(t))
 	must(t, "migrate", "--database-url", url, "--schema", "elsewhere")
 	must(t, "outbox", "create", "orders", "--database-url", url, "--schema", "elsewhere")
-	clitest.Write(t, "penstock.yaml", "database_url: \""+url+"\"\nschema: elsewhere\nsubscriptions:\n  - {name: a, outbox: orders, sink: discard}\n")
+	write(t, "penstock.yaml", "database_url: \""+url+"\"\nschema: elsewhere\nsubscriptions:\n  - {name: a, outbox: orders, sink: discard}\n")
 	t.Setenv("PENSTOCK_DATABASE_URL", url)
-	clitest.Same(t, "with the variable", must(t, "outbox", "list"), "orders\n")
+	same(t, "with the variable", must(t, "outbox", "list"), "orders\n")
 	t.Setenv("PENSTOCK_DATABASE_URL", "")
-	clitest.Same(t, "without", must(t, "outbox", "list"), "orders\n")
-	clitest.Same(t, "with --database-url", must(t, "outbox", "list", "--config", "penstock.yaml", "--database-url", url), "orders\n")
+	same(t, "without", must(t, "outbox", "list"), "orders\n")
+	same(t, "with --database-url", must(t, "outbox", "list", "--config", "penstock.yaml", "--database-url", url), "orders\n")
 	invoke(t, "outbox", "list", "--schema", "penstock").wants(t, terminal.ExitDatabase, "penstock migrate")
 }

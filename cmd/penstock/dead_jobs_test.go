@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,7 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/terminal"
 )
@@ -82,14 +83,14 @@ func TestDeadJobsAreChosen(t *testing.T) {
 			fmt.Sprint("--id ", ids[2], " --id ", ids[0]): "1 3",
 			fmt.Sprint("--id ", ids[2], " --key red"):     "",
 		} {
-			clitest.Same(t, args, d.deadJobs(ids, strings.Fields(strings.ReplaceAll(args, "--older-than 0", "--older-than 0s"))...), want)
+			same(t, args, d.deadJobs(ids, strings.Fields(strings.ReplaceAll(args, "--older-than 0", "--older-than 0s"))...), want)
 		}
 		table := d.must("dead", "list", "mails")
-		clitest.Contains(t, table, "KIND", "welcome", "GROUP", "acme", `disk\nfull`, "no such street")
+		contains(t, table, "KIND", "welcome", "GROUP", "acme", `disk\nfull`, "no such street")
 		if n := strings.Count(table, "\n"); n != 5 {
 			t.Errorf("%d lines: %s", n, table)
 		}
-		clitest.Same(t, "none", d.must("dead", "list", "mails", "--key", "green"), "0 dead letters of mails match.\n")
+		same(t, "none", d.must("dead", "list", "mails", "--key", "green"), "0 dead letters of mails match.\n")
 
 		for args, want := range map[string]string{
 			"list mails --topic t":         "--topic chooses among messages, and mails is a queue",
@@ -115,7 +116,7 @@ func TestDeadJobIsShown(t *testing.T) {
 	eachStore(t, func(t *testing.T, d *desk) {
 		ids := deadJobDesk(t, d)
 		first := d.must("dead", "show", "mails", fmt.Sprint(ids[0]))
-		clitest.Contains(t, first, fmt.Sprintf("id        %d of mails\n", ids[0]), "kind      welcome\n", "key       red\n", "group     -\n", "priority  -3\n", "after 1 attempt\n", "headers   h: v\n", "penstock-kind: welcome\n",
+		contains(t, first, fmt.Sprintf("id        %d of mails\n", ids[0]), "kind      welcome\n", "key       red\n", "group     -\n", "priority  -3\n", "after 1 attempt\n", "headers   h: v\n", "penstock-kind: welcome\n",
 			`disk\nfull`, "\n\n{\"to\":\"a\"}\n", fmt.Sprintf("Next: penstock dead retry mails --id %d\n", ids[0]))
 		var dead deadLetter[int64]
 		if err := json.Unmarshal([]byte(d.must("dead", "show", "mails", fmt.Sprint(ids[1]), "--json")), &dead); err != nil {
@@ -148,7 +149,7 @@ func TestDeadJobIsShownWithItsReport(t *testing.T) {
 		}
 		id := fmt.Sprint(jobs[0].ID)
 		shown := strings.ReplaceAll(d.must("dead", "show", "mails", id)+d.must("dead", "show", "mails", id, "--json"), ": 7", ":7")
-		clitest.Contains(t, shown, "report    {\"rows\":7}\n", `"report":{"rows":7}`)
+		contains(t, shown, "report    {\"rows\":7}\n", `"report":{"rows":7}`)
 		if strings.Contains(shown, "penstock-report") {
 			t.Errorf("the report is also among the headers: %s", shown)
 		}
@@ -160,21 +161,62 @@ func TestDeadJobsAreRetriedAndDiscarded(t *testing.T) {
 	eachStore(t, func(t *testing.T, d *desk) {
 		ids := deadJobDesk(t, d)
 		id := func(i int) string { return fmt.Sprint(ids[i-1]) }
-		clitest.Same(t, "by key and group", d.must("dead", "retry", "mails", "--kind", "digest", "--group", "acme"), "1 dead letter of mails retried.\n")
-		clitest.Same(t, "dead", d.deadJobs(ids), "1 2 3")
+		same(t, "by key and group", d.must("dead", "retry", "mails", "--kind", "digest", "--group", "acme"), "1 dead letter of mails retried.\n")
+		same(t, "dead", d.deadJobs(ids), "1 2 3")
 		if jobs := d.claim("mails", "acme"); len(jobs) != 1 || jobs[0].ID != ids[3] || jobs[0].Attempt != 2 {
 			t.Errorf("runs again: %+v", jobs)
 		}
 		d.cli("dead", "retry", "mails", "--id", id(1), "--id", id(4)).wants(t, terminal.ExitFailure, "mails has no such dead letter: id "+id(4))
-		clitest.Same(t, "nothing was done for the other", d.deadJobs(ids), "1 2 3")
+		same(t, "nothing was done for the other", d.deadJobs(ids), "1 2 3")
 
 		d.cli("dead", "discard", "mails", "--key", "red").wants(t, terminal.ExitUsage, "nothing was discarded: there is no terminal to ask on")
 		d.asked("y\n", "dead", "discard", "mails", "--group", "acme").wants2(t, terminal.ExitOK, "discard 1 dead letter of mails? [y/N] ")
-		clitest.Same(t, "dead", d.deadJobs(ids), "1 2")
-		clitest.Same(t, "as JSON", d.must("dead", "discard", "mails", "--id", id(2), "--json"), `{"discarded":1,"queue":"mails"}`+"\n")
+		same(t, "dead", d.deadJobs(ids), "1 2")
+		same(t, "as JSON", d.must("dead", "discard", "mails", "--id", id(2), "--json"), `{"discarded":1,"queue":"mails"}`+"\n")
 		d.cli("dead", "retry", "mails", "--all").wants(t, terminal.ExitUsage, "nothing was retried")
-		clitest.Same(t, "all", d.must("dead", "retry", "mails", "--all", "--yes"), "1 dead letter of mails retried.\n")
-		clitest.Same(t, "dead", d.deadJobs(ids), "")
-		clitest.Same(t, "left", fmt.Sprint(jobsIn(d.queue("mails"))), "2")
+		same(t, "all", d.must("dead", "retry", "mails", "--all", "--yes"), "1 dead letter of mails retried.\n")
+		same(t, "dead", d.deadJobs(ids), "")
+		same(t, "left", fmt.Sprint(jobsIn(d.queue("mails"))), "2")
 	})
+}
+
+// jobCrowd has dead letters with the ids 1 to last.
+type jobCrowd struct {
+	driver.Store
+	last  int64
+	acted []admin.DeadJobQuery
+}
+
+func (c *jobCrowd) Close() error { return nil }
+
+func (c *jobCrowd) DeadJobs(_ context.Context, q admin.DeadJobQuery) (page []admin.DeadJob, err error) {
+	for id := q.AfterID + 1; id <= c.last && len(page) < q.Limit; id++ {
+		page = append(page, admin.DeadJob{Job: penstock.Job{ID: id}})
+	}
+	return page, nil
+}
+
+func (c *jobCrowd) RetryDeadJobs(_ context.Context, q admin.DeadJobQuery) (int, error) {
+	c.acted = append(c.acted, q)
+	return len(q.IDs), nil
+}
+
+func (c *jobCrowd) DiscardDeadJobs(ctx context.Context, q admin.DeadJobQuery) (int, error) {
+	return c.RetryDeadJobs(ctx, q)
+}
+
+func TestDeadJobsAreActedOnByID(t *testing.T) {
+	for _, verb := range []string{"retry", "discard"} {
+		c := &jobCrowd{last: 703}
+		d := &desk{t: t, open: func() driver.Store { return c }}
+		contains(t, d.must("dead", verb, "emails", "--key", "red", "--yes"), "703 dead letters of emails")
+		next := int64(1)
+		for _, q := range c.acted {
+			if len(q.IDs) == 0 || len(q.IDs) > 500 || q.IDs[0] != next || q.Queue != "emails" || q.Key != "red" {
+				t.Fatalf("%s: acts on %d jobs from %v of %q", verb, len(q.IDs), q.IDs, q.Queue)
+			}
+			next = q.IDs[len(q.IDs)-1] + 1
+		}
+		same(t, "acted on", fmt.Sprint(next-1), "703")
+	}
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/terminal"
 )
@@ -27,7 +26,7 @@ func deadDesk(t *testing.T, d *desk) {
 		penstock.Message{ID: "a4", Topic: "order.sent", Payload: []byte(strings.Repeat("é", cli.ShownPayload))})
 	d.relay("orders", "billing", dies)
 	d.relay("orders", "audit", dies)
-	clitest.Same(t, "dead letters to begin with", d.dead("orders", "billing")+", "+d.dead("orders", "audit"), "a1 a2 a3 a4, a1 a2 a3 a4")
+	same(t, "dead letters to begin with", d.dead("orders", "billing")+", "+d.dead("orders", "audit"), "a1 a2 a3 a4, a1 a2 a3 a4")
 }
 
 func TestDeadList(t *testing.T) {
@@ -38,7 +37,7 @@ func TestDeadList(t *testing.T) {
 		if lines := strings.Split(table, "\n"); len(lines) != 6 {
 			t.Errorf("the table of four has %d lines:\n%s", len(lines), table)
 		}
-		clitest.Contains(t, table, "ATTEMPTS", `too\nlarge \x1b[2J`, `new\nline`, "no such queue", "order.paid")
+		contains(t, table, "ATTEMPTS", `too\nlarge \x1b[2J`, `new\nline`, "no such queue", "order.paid")
 
 		for args, want := range map[string]string{
 			"":                                   "a1 a2 a3 a4",
@@ -64,9 +63,9 @@ func TestDeadList(t *testing.T) {
 				}
 				ids = append(ids, dead.ID)
 			}
-			clitest.Same(t, args, strings.Join(ids, " "), want)
+			same(t, args, strings.Join(ids, " "), want)
 		}
-		clitest.Same(t, "none", d.must("dead", "list", "orders", "--subscription", "billing", "--key", "blue"), "0 dead letters of orders/billing match.\n")
+		same(t, "none", d.must("dead", "list", "orders", "--subscription", "billing", "--key", "blue"), "0 dead letters of orders/billing match.\n")
 	})
 }
 
@@ -75,13 +74,13 @@ func TestDeadShow(t *testing.T) {
 	eachStore(t, func(t *testing.T, d *desk) {
 		deadDesk(t, d)
 		show := []string{"dead", "show", "orders", "--subscription", "billing"}
-		clitest.Contains(t, d.must(append(show, "a1")...), "a1\n", "order.paid", "red", "reason: no such queue", "1  20", "after 1 attempt\n",
+		contains(t, d.must(append(show, "a1")...), "a1\n", "order.paid", "red", "reason: no such queue", "1  20", "after 1 attempt\n",
 			"\n\n{\"total\":1}\n", "penstock dead retry orders --subscription billing --seq ")
-		clitest.Contains(t, d.must(append(show, "a2")...), `too\nlarge \x1b[2J`, "payload   empty\n")
-		clitest.Contains(t, d.must(append(show, "a3")...), "AP8=\n", "base64 of bytes that are not text", `new\nline`)
+		contains(t, d.must(append(show, "a2")...), `too\nlarge \x1b[2J`, "payload   empty\n")
+		contains(t, d.must(append(show, "a3")...), "AP8=\n", "base64 of bytes that are not text", `new\nline`)
 		cut, whole := d.must(append(show, "a4")...), d.must(append(show, "a4", "--full")...)
-		clitest.Contains(t, cut, "--full shows the rest", "\n"+strings.Repeat("é", cli.ShownPayload/2)+"\n")
-		clitest.Contains(t, whole, "\n"+strings.Repeat("é", cli.ShownPayload)+"\n")
+		contains(t, cut, "--full shows the rest", "\n"+strings.Repeat("é", cli.ShownPayload/2)+"\n")
+		contains(t, whole, "\n"+strings.Repeat("é", cli.ShownPayload)+"\n")
 
 		var dead deadLetter[string]
 		if err := json.Unmarshal([]byte(d.must(append(show, "a3", "--json")...)), &dead); err != nil {
@@ -92,7 +91,7 @@ func TestDeadShow(t *testing.T) {
 			t.Errorf("got %+v", dead)
 		}
 		bySeq := d.must("dead", "show", "orders", "--subscription", "billing", "--seq", fmt.Sprint(dead.Seq))
-		clitest.Contains(t, bySeq, "a3\n")
+		contains(t, bySeq, "a3\n")
 		d.cli(append(show, "a9")...).wants(t, terminal.ExitFailure, `orders/billing has no such dead letter: id "a9": penstock dead list`)
 		d.cli(append(show, "--seq", "99999")...).wants(t, terminal.ExitFailure, `no such dead letter: seq 99999`)
 	})
@@ -103,28 +102,28 @@ func TestDeadRetry(t *testing.T) {
 	eachStore(t, func(t *testing.T, d *desk) {
 		deadDesk(t, d)
 		retry := []string{"dead", "retry", "orders", "--subscription", "billing"}
-		clitest.Same(t, "by key", d.must(append(retry, "--key", "red")...), "2 dead letters of orders/billing retried.\n")
-		clitest.Same(t, "billing", d.dead("orders", "billing"), "a3 a4")
-		clitest.Same(t, "audit", d.dead("orders", "audit"), "a1 a2 a3 a4")
+		same(t, "by key", d.must(append(retry, "--key", "red")...), "2 dead letters of orders/billing retried.\n")
+		same(t, "billing", d.dead("orders", "billing"), "a3 a4")
+		same(t, "audit", d.dead("orders", "audit"), "a1 a2 a3 a4")
 
 		attempts := map[string]int{}
 		for _, m := range d.relay("orders", "billing", deliver) {
 			attempts[m.ID] = m.Attempt
 		}
-		clitest.Same(t, "sent again", fmt.Sprint(attempts), "map[a1:2 a2:2]")
+		same(t, "sent again", fmt.Sprint(attempts), "map[a1:2 a2:2]")
 		if seen := d.relay("orders", "audit", deliver); len(seen) > 0 {
 			t.Errorf("audit was sent %v again", seen)
 		}
 
 		// An unknown id may mean that the subscription is the wrong one.
 		d.cli(append(retry, "--id", "a1", "--id", "a3")...).wants(t, terminal.ExitFailure, `has no such dead letter: id "a1"`)
-		clitest.Same(t, "after a wrong id", d.dead("orders", "billing"), "a3 a4")
-		clitest.Same(t, "by seq and id, as JSON", d.must(append(retry, "--id", "a3", "--json")...), `{"outbox":"orders","retried":1,"subscription":"billing"}`+"\n")
+		same(t, "after a wrong id", d.dead("orders", "billing"), "a3 a4")
+		same(t, "by seq and id, as JSON", d.must(append(retry, "--id", "a3", "--json")...), `{"outbox":"orders","retried":1,"subscription":"billing"}`+"\n")
 
 		d.cli(append(retry, "--all")...).wants(t, terminal.ExitUsage, "nothing was retried: there is no terminal to ask on, pass --yes")
-		clitest.Same(t, "nobody was asked", d.dead("orders", "billing"), "a4")
-		clitest.Same(t, "all", d.must(append(retry, "--all", "--yes")...), "1 dead letter of orders/billing retried.\n")
-		clitest.Same(t, "none is left", d.must(append(retry, "--all", "--yes")...), "0 dead letters of orders/billing retried.\n")
+		same(t, "nobody was asked", d.dead("orders", "billing"), "a4")
+		same(t, "all", d.must(append(retry, "--all", "--yes")...), "1 dead letter of orders/billing retried.\n")
+		same(t, "none is left", d.must(append(retry, "--all", "--yes")...), "0 dead letters of orders/billing retried.\n")
 	})
 }
 
@@ -141,19 +140,19 @@ func TestDeadDiscard(t *testing.T) {
 					t.Errorf("%s, answer %q: exit code %d, %q", broad, answer, o.code, o.stderr)
 				}
 			}
-			clitest.Same(t, "after "+broad, d.dead("orders", "billing"), "a1 a2 a3 a4")
+			same(t, "after "+broad, d.dead("orders", "billing"), "a1 a2 a3 a4")
 		}
-		clitest.Same(t, "by id", d.must(append(discard, "--id", "a2")...), "1 dead letter of orders/billing discarded.\n")
+		same(t, "by id", d.must(append(discard, "--id", "a2")...), "1 dead letter of orders/billing discarded.\n")
 		o := d.asked("y\n", append(discard, "--topic", "order.paid")...)
 		o.wants(t, terminal.ExitOK, "discard 2 dead letters of orders/billing? [y/N] ")
-		clitest.Same(t, "billing", d.dead("orders", "billing"), "a4")
-		clitest.Same(t, "audit", d.dead("orders", "audit"), "a1 a2 a3 a4")
+		same(t, "billing", d.dead("orders", "billing"), "a4")
+		same(t, "audit", d.dead("orders", "audit"), "a1 a2 a3 a4")
 		d.must(append(discard, "--all", "--yes")...)
-		clitest.Same(t, "billing", d.dead("orders", "billing"), "")
+		same(t, "billing", d.dead("orders", "billing"), "")
 		if seen := d.relay("orders", "billing", deliver); len(seen) > 0 {
 			t.Errorf("%v were sent again", seen)
 		}
-		clitest.Same(t, "audit", d.dead("orders", "audit"), "a1 a2 a3 a4")
+		same(t, "audit", d.dead("orders", "audit"), "a1 a2 a3 a4")
 	})
 }
 
@@ -163,10 +162,10 @@ func TestDeadResend(t *testing.T) {
 	eachStore(t, func(t *testing.T, d *desk) {
 		deadDesk(t, d)
 		resend := []string{"dead", "resend", "orders", "--subscription", "billing"}
-		clitest.Same(t, "one", d.must(append(resend, "--id", "a1")...), "1 dead letter of orders/billing sent again.\n")
-		clitest.Same(t, "it stays", d.dead("orders", "billing"), "a1 a2 a3 a4")
-		clitest.Same(t, "as JSON", d.must(append(resend, "--id", "a1", "--discard", "--json")...), `{"outbox":"orders","sent_again":1,"subscription":"billing"}`+"\n")
-		clitest.Same(t, "it is gone", d.dead("orders", "billing"), "a2 a3 a4")
+		same(t, "one", d.must(append(resend, "--id", "a1")...), "1 dead letter of orders/billing sent again.\n")
+		same(t, "it stays", d.dead("orders", "billing"), "a1 a2 a3 a4")
+		same(t, "as JSON", d.must(append(resend, "--id", "a1", "--discard", "--json")...), `{"outbox":"orders","sent_again":1,"subscription":"billing"}`+"\n")
+		same(t, "it is gone", d.dead("orders", "billing"), "a2 a3 a4")
 		for _, subscription := range []string{"billing", "audit"} {
 			new := 0
 			for _, m := range d.relay("orders", subscription, deliver) {
@@ -174,15 +173,15 @@ func TestDeadResend(t *testing.T) {
 					new++
 				}
 			}
-			clitest.Same(t, subscription, fmt.Sprint(new), "2")
+			same(t, subscription, fmt.Sprint(new), "2")
 		}
 		d.cli(append(resend, "--id", "a1")...).wants(t, terminal.ExitFailure, "no such dead letter")
 		d.cli("dead", "resend", "orders", "--subscription", "billing").wants(t, terminal.ExitUsage, "nothing was sent again")
 
 		ids := deadJobDesk(t, d)
-		clitest.Same(t, "jobs", d.must("dead", "resend", "mails", "--group", "acme", "--discard"), "2 dead letters of mails sent again.\n")
-		clitest.Same(t, "dead jobs", d.deadJobs(ids), "1 2")
-		clitest.Same(t, "jobs of acme", fmt.Sprint(len(d.claim("mails", "acme"))), "2")
+		same(t, "jobs", d.must("dead", "resend", "mails", "--group", "acme", "--discard"), "2 dead letters of mails sent again.\n")
+		same(t, "dead jobs", d.deadJobs(ids), "1 2")
+		same(t, "jobs of acme", fmt.Sprint(len(d.claim("mails", "acme"))), "2")
 	})
 }
 
@@ -222,8 +221,8 @@ func TestDeadNeedsAChoice(t *testing.T) {
 			d.cli(append([]string{"dead", verb}, strings.Fields(args)...)...).wants(t, terminal.ExitFailure, want)
 		}
 	}
-	clitest.Same(t, "billing", d.dead("orders", "billing"), "a1 a2 a3 a4")
-	clitest.Same(t, "audit", d.dead("orders", "audit"), "a1 a2 a3 a4")
+	same(t, "billing", d.dead("orders", "billing"), "a1 a2 a3 a4")
+	same(t, "audit", d.dead("orders", "audit"), "a1 a2 a3 a4")
 	d.cli("dead", "list", "nothing").wants(t, terminal.ExitFailure, `outbox "nothing": no such outbox`)
 	d.cli("dead", "show", "orders").wants(t, terminal.ExitUsage, "it takes OUTBOX or QUEUE and an ID")
 	d.cli("dead", "show", "orders", "a1", "a2").wants(t, terminal.ExitUsage, "see penstock dead show --help")
@@ -237,7 +236,9 @@ type crowd struct {
 	last     int64
 	calls    []int // numbers of letters that were acted on
 	reads    int
-	retried  bool // retried letters die again at once
+	limits   []int  // of the reads
+	payload  []byte // of each
+	retried  bool   // retried letters die again at once
 	between  func()
 	failFrom int // the number of the call that fails, from 1
 }
@@ -254,9 +255,10 @@ func (c *crowd) Close() error { return nil }
 
 func (c *crowd) DeadLetters(_ context.Context, q admin.DeadLetterQuery) (page []admin.DeadLetter, err error) {
 	c.reads++
+	c.limits = append(c.limits, q.Limit)
 	for seq := q.AfterSeq + 1; seq <= c.last && len(page) < q.Limit; seq++ {
 		if c.alive[seq] {
-			page = append(page, admin.DeadLetter{Message: penstock.Message{Seq: seq, ID: fmt.Sprint("id", seq)}})
+			page = append(page, admin.DeadLetter{Message: penstock.Message{Seq: seq, ID: fmt.Sprint("id", seq), Payload: c.payload}})
 		}
 	}
 	if len(page) == 0 || len(page) < q.Limit {
@@ -308,8 +310,22 @@ func TestDeadLettersComeInPages(t *testing.T) {
 	c.retried = true
 	o := d.cli("dead", "retry", "orders", "--subscription", "billing", "--all", "--yes", "--progress")
 	o.wants(t, terminal.ExitOK, "")
-	clitest.Same(t, "those that die again at once are retried once", o.stdout, "1,203 dead letters of orders/billing retried.\n")
-	clitest.Same(t, "pages", fmt.Sprint(c.calls), "[500 500 203]")
+	same(t, "those that die again at once are retried once", o.stdout, "1,203 dead letters of orders/billing retried.\n")
+	same(t, "pages", fmt.Sprint(c.calls), "[500 500 203]")
+}
+
+func TestDeadPagesFollowThePayloads(t *testing.T) {
+	for _, tc := range []struct {
+		bytes int
+		want  string
+	}{{100, "[16 64 256 364]"}, {200 << 10, "[16 64 64 64 64"}, {4 << 20, "[16 4 4 4 4"}, {40 << 20, "[16 4 1 1 1"}} {
+		c := newCrowd(700)
+		c.payload = make([]byte, tc.bytes) // all share it
+		crowdDesk(t, c).must("dead", "list", "orders", "--subscription", "billing", "--limit", "700", "--json")
+		if got := fmt.Sprint(c.limits); !strings.HasPrefix(got, tc.want) {
+			t.Errorf("with %d bytes each it reads %s, want %s", tc.bytes, got, tc.want)
+		}
+	}
 }
 
 func TestDiscardKeepsToWhatWasAskedAbout(t *testing.T) {
@@ -323,7 +339,7 @@ func TestDiscardKeepsToWhatWasAskedAbout(t *testing.T) {
 	}
 	o := crowdDesk(t, c).asked("yes\n", "dead", "discard", "orders", "--subscription", "billing", "--all")
 	o.wants(t, terminal.ExitOK, "discard 30 dead letters of orders/billing? [y/N] ")
-	clitest.Same(t, "told", o.stdout, "29 dead letters of orders/billing discarded; 1 meanwhile decided by another operator.\n")
+	same(t, "told", o.stdout, "29 dead letters of orders/billing discarded; 1 meanwhile decided by another operator.\n")
 	for seq := int64(31); seq <= 40; seq++ {
 		if !c.alive[seq] {
 			t.Errorf("%d died after the question and is gone", seq)
@@ -336,7 +352,7 @@ func TestDiscardThatFailsHalfwayTellsHowFarItCame(t *testing.T) {
 	c.failFrom = 2
 	o := crowdDesk(t, c).cli("dead", "discard", "orders", "--subscription", "billing", "--all", "--yes")
 	o.wants(t, terminal.ExitFailure, "after 500 of 1203: the database said no")
-	clitest.Same(t, "told", o.stdout, "500 dead letters of orders/billing discarded, 703 not.\n")
+	same(t, "told", o.stdout, "500 dead letters of orders/billing discarded, 703 not.\n")
 }
 
 // deadLetter is a line of dead list --json.

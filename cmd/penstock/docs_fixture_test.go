@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/internal/test/docblock"
 )
 
@@ -229,7 +228,7 @@ func (r *reader) curl(c docblock.Command, said, here, token, want string) {
 // executable creates a program in the folder.
 func (r *reader) executable(name, script string) {
 	r.t.Helper()
-	clitest.Write(r.t, name, "#!/bin/sh\n"+script+"\n")
+	write(r.t, name, "#!/bin/sh\n"+script+"\n")
 	if err := os.Chmod(name, 0o700); err != nil {
 		r.t.Fatal(err)
 	}

@@ -17,7 +17,6 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/postgrestest"
@@ -39,11 +38,11 @@ func TestIngestDocs(t *testing.T) {
 	post := func(run *running) { r.curl(commands[4], "http://127.0.0.1:8080", run.finds(here), "", answer) }
 	const listen, free = "127.0.0.1:8080", "127.0.0.1:0"
 	r.run(commands[3], step{with: []string{listen, free}, while: post})
-	clitest.Same(t, "published", r.published("orders"), `{"total":10}`)
+	same(t, "published", r.published("orders"), `{"total":10}`)
 	r.follow(1,
 		step{shows: "Inbox ingest is ready."},
 		step{with: []string{listen, free}, while: func(run *running) { post(run); post(run) }})
-	clitest.Same(t, "published again, once", r.published("orders"), `{"total":10} {"total":10}`)
+	same(t, "published again, once", r.published("orders"), `{"total":10} {"total":10}`)
 }
 
 func TestConsoleDocs(t *testing.T) {
@@ -71,7 +70,7 @@ func TestConsoleDocs(t *testing.T) {
 		}
 	}})
 	r.env["PENSTOCK_DATABASE_URL"] = r.database
-	clitest.Contains(t, commands[1].Comment, said+"/")
+	contains(t, commands[1].Comment, said+"/")
 	r.run(commands[1], step{more: []string{"--listen", "127.0.0.1:0"}, while: func(run *running) {
 		if code, text := get(t, run.finds(here), ""); code != http.StatusOK || !strings.Contains(text, "emails") {
 			t.Errorf("%d %s", code, text)
@@ -98,7 +97,7 @@ func TestMetricsDocs(t *testing.T) {
 	r.outbox("orders", numbered(1)...)
 	r.must("queue", "create", "emails")
 	r.executable("send-mail", "cat")
-	clitest.Write(t, "penstock.yaml", "database_url: "+database+"\nsubscriptions: [{name: billing, outbox: orders, sink: discard}]\n")
+	write(t, "penstock.yaml", "database_url: "+database+"\nsubscriptions: [{name: billing, outbox: orders, sink: discard}]\n")
 	has := func(series string) func(*running) {
 		return func(run *running) {
 			at := run.finds(here + "/metrics")
@@ -146,7 +145,7 @@ func TestMetricsDocs(t *testing.T) {
 		}})
 	select {
 	case name := <-spans:
-		clitest.Same(t, "span", name, "send orders/billing")
+		same(t, "span", name, "send orders/billing")
 	default:
 		t.Error("no span was sent") // at the latest when the relay ends
 	}
@@ -199,7 +198,7 @@ func TestAdoptingDocs(t *testing.T) {
 			run.until("the rows are at the broker", func() bool { return arrived() == 1500 })
 		}})
 
-	clitest.Write(t, "penstock.yaml", "database_url: "+database+"\nsubscriptions:\n  - {name: billing, adopt: {preset: dotnet, table: shop.outbox_messages}, sink: discard}\n")
+	write(t, "penstock.yaml", "database_url: "+database+"\nsubscriptions:\n  - {name: billing, adopt: {preset: dotnet, table: shop.outbox_messages}, sink: discard}\n")
 	execute(t, database, `insert into shop.outbox_messages (type, content) values ('dies', '{}'), ('waits', '{}')`)
 	settle := func(subscription string) {
 		settleRowsOf(t, database, adopt.Config{Preset: "dotnet", Table: "shop.outbox_messages"}, subscription, func(m penstock.Message) driver.Verdict {
@@ -229,7 +228,7 @@ func TestEnginesDocs(t *testing.T) {
 	r := newReader(t, "docs/guides/other-databases.md", sqliteFile(t))
 	yugabyte := []string{"postgres://yugabyte@db:5433/shop", plain}
 	r.follow(0, step{with: yugabyte, shows: "were created"}, step{with: yugabyte, shows: "Outbox orders is ready."})
-	clitest.Same(t, "outboxes", must(t, "outbox", "list", "--database-url", plain, "--profile", "portable"), "orders\n")
+	same(t, "outboxes", must(t, "outbox", "list", "--database-url", plain, "--profile", "portable"), "orders\n")
 
 	at, err := url.Parse(testserver.MariaDBDatabase(t))
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/docblock"
 	"github.com/penstock/penstock/internal/test/postgrestest"
@@ -58,7 +57,7 @@ func TestRetriesDocs(t *testing.T) {
 		step{shows: "m2…there is no queue…m3…too large"},
 		step{shows: "1 dead letter of orders/billing"},
 		step{with: []string{"ID", "m3"}, shows: "1 dead letter of orders/billing discarded"})
-	clitest.Same(t, "dead letters", r.dead("orders", "billing"), "")
+	same(t, "dead letters", r.dead("orders", "billing"), "")
 }
 
 func TestRelayingDocs(t *testing.T) {
@@ -77,8 +76,8 @@ func TestRelayingDocs(t *testing.T) {
 		step{shows: "1 dead letter of orders/billing"},
 		step{with: []string{"ID", "m2"}, shows: "1 dead letter"},
 		step{answers: "y\n", shows: "1 dead letter of orders/billing discarded"})
-	clitest.Same(t, "dead letters", r.dead("orders", "billing"), "m4")
-	clitest.Same(t, "sent again, and anew", fmt.Sprint(len(r.relay("orders", "billing", deliver))), "2")
+	same(t, "dead letters", r.dead("orders", "billing"), "m4")
+	same(t, "sent again, and anew", fmt.Sprint(len(r.relay("orders", "billing", deliver))), "2")
 	r.outbox("other") // with which no outbox is created
 	r.follow(1,
 		step{shows: "orders"},
@@ -109,7 +108,7 @@ func TestWorkersDocs(t *testing.T) {
 		step{shows: "nightly"},
 		step{shows: "nightly…30 4 * * *"},
 		step{shows: "nightly"})
-	clitest.Same(t, "schedules", r.must("schedule", "list", "reports", "--json"), "")
+	same(t, "schedules", r.must("schedule", "list", "reports", "--json"), "")
 
 	emails := r.queues().DriverQueue("emails")
 	var ids []string
@@ -141,16 +140,16 @@ func TestImportingDocs(t *testing.T) {
 	r.must("outbox", "create", "orders")
 	r.must("queue", "create", "emails")
 	line := docblock.Of(t, r.page, "json")[0]
-	clitest.Write(t, "events.jsonl", line+line)
-	clitest.Write(t, "jobs.jsonl", `{"payload":"1"}`+"\n")
+	write(t, "events.jsonl", line+line)
+	write(t, "jobs.jsonl", `{"payload":"1"}`+"\n")
 	commands := r.commands(0, 3)
 	r.run(commands[0], step{shows: "Inbox imports is ready."})
 	for range 2 {
 		r.run(commands[1], step{shows: "published to orders"})
 		r.run(commands[2], step{})
 	}
-	clitest.Same(t, "published", r.published("orders"), `{"total":10} {"total":10}`)
-	clitest.Same(t, "enqueued", fmt.Sprint(r.queue("emails").Ready), "1")
+	same(t, "published", r.published("orders"), `{"total":10} {"total":10}`)
+	same(t, "enqueued", fmt.Sprint(r.queue("emails").Ready), "1")
 }
 
 func TestInboxDocs(t *testing.T) {
@@ -168,7 +167,7 @@ func TestInboxDocs(t *testing.T) {
 		step{shows: "1 message"},
 		step{shows: "m4…43…m5"},
 		step{answers: "y\n", shows: "1 held message of billing discarded."})
-	clitest.Same(t, "held", r.must("inbox", "held", "billing", "--json"), "")
+	same(t, "held", r.must("inbox", "held", "billing", "--json"), "")
 
 	again := newReader(t, r.page, sqliteFile(t))
 	again.follow(0, step{shows: "Inbox billing is ready."}, step{shows: "billing…30d"})

@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/terminal"
@@ -42,7 +41,7 @@ func TestDoctorFindsWhatIsDoneToPostgres(t *testing.T) {
 			t.Fatal(err)
 		}
 		f := p.finds(doctor.CheckHorizon, doctor.Warning, "old-snapshot", "idle in a transaction")
-		clitest.Contains(t, f.Found+f.Next+told([]doctor.Finding{f}), fmt.Sprintf("session %d", db.Conn.PgConn().PID()), "pg_terminate_backend", "since its last query began")
+		contains(t, f.Found+f.Next+told([]doctor.Finding{f}), fmt.Sprintf("session %d", db.Conn.PgConn().PID()), "pg_terminate_backend", "since its last query began")
 		if err := tx.Rollback(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +59,7 @@ func TestDoctorFindsWhatIsDoneToPostgres(t *testing.T) {
 			}()
 			f := p.finds(doctor.CheckAdvisory, doctor.Warning, "", "and 1 wait for them")
 			// 42 does not belong to Penstock.
-			clitest.Contains(t, f.Found+f.Next, fmt.Sprintf("session %d", db.Conn.PgConn().PID()), "has had 1 of Penstock's advisory locks for ", "pg_terminate_backend")
+			contains(t, f.Found+f.Next, fmt.Sprintf("session %d", db.Conn.PgConn().PID()), "has had 1 of Penstock's advisory locks for ", "pg_terminate_backend")
 			db.Exec("select pg_advisory_unlock(" + lock + ")")
 			if err := <-waited; err != nil {
 				t.Fatal(err)
@@ -85,7 +84,7 @@ func TestDoctorFindsWhatIsDoneToPostgres(t *testing.T) {
 		}
 		p.relayed("orders")
 		f := p.finds(doctor.CheckSegments, doctor.Warning, "orders", "because of prepared transaction 'it''s forgotten' (")
-		clitest.Contains(t, f.Next, "rollback prepared 'it''s forgotten', or commit prepared", "superuser")
+		contains(t, f.Next, "rollback prepared 'it''s forgotten', or commit prepared", "superuser")
 		db.Exec("rollback prepared 'it''s forgotten'")
 		p.healthy(doctor.CheckSegments)
 	})
@@ -104,7 +103,7 @@ func TestDoctorFindsWhatIsDoneToPostgres(t *testing.T) {
 		as.User = url.User("monitor")
 		monitor := &patient{&desk{t: t}, as.String()}
 		f := monitor.finds(doctor.CheckQueue, doctor.Unknown, "", "in mails 1 job counts as running, and 1 job is ready")
-		clitest.Contains(t, f.Found+f.Next, "may not see whether jobs that count as running still have a worker", "as the owner of the schema")
+		contains(t, f.Found+f.Next, "may not see whether jobs that count as running still have a worker", "as the owner of the schema")
 		for _, f := range monitor.examined() {
 			if f.Check == doctor.CheckQueue && f.Severity == doctor.OK {
 				t.Errorf("of a queue that it may not examine, a role is told %q", f.Found)
@@ -172,7 +171,7 @@ func TestDoctorFindsWhatIsDoneToPostgres(t *testing.T) {
 		p, db := on(t)
 		db.Exec(outboxMessages)
 		f := p.finds(doctor.CheckAdopted, doctor.Warning, "outbox_messages", "[missing-index]", "--adopt", "dotnet", "--table", "outbox_messages")
-		clitest.Contains(t, f.Next, "create index concurrently")
+		contains(t, f.Next, "create index concurrently")
 		must(t, "adopt", "check", "--preset", "dotnet", "--fix", "--yes", "--database-url", p.url)
 		for _, f := range p.examined("--adopt", "dotnet", "--table", "outbox_messages") {
 			if f.Check == doctor.CheckAdopted && f.Severity != doctor.OK {
@@ -186,7 +185,7 @@ func TestDoctorFindsWhatIsDoneToPostgres(t *testing.T) {
 		p.healthy(doctor.CheckSchema)
 		db.Exec("create or replace function penstock._segments(outbox text) returns table (slot int, oid oid) language sql stable as 'select 1, 1::oid where false'")
 		f := p.finds(doctor.CheckSchema, doctor.Warning, "", "_segments")
-		clitest.Contains(t, f.Next, "penstock migrate")
+		contains(t, f.Next, "penstock migrate")
 		must(t, "migrate", "--database-url", p.url)
 		p.healthy(doctor.CheckSchema)
 	})
@@ -204,10 +203,10 @@ func TestDoctorFindsWhatIsDoneToPostgres(t *testing.T) {
 		app := strings.Replace(p.url, "postgres@", "app@", 1)
 		file := yaml(t, "database_url: "+app+"\nsubscriptions:\n  - {name: billing, outbox: orders, sink: discard}\n")
 		o := invoke(t, "doctor", "--config", file, "--measure", "1ms")
-		clitest.Contains(t, terminal.OneLine(o.stdout), "critical  permissions: ", "permission denied for schema penstock", "penstock outbox grant")
+		contains(t, terminal.OneLine(o.stdout), "critical  permissions: ", "permission denied for schema penstock", "penstock outbox grant")
 		db.Exec("grant usage on schema penstock to app")
 		o = invoke(t, "doctor", "--config", file, "--measure", "1ms")
-		clitest.Contains(t, terminal.OneLine(o.stdout), "critical  permissions: role app may not run the relay", "penstock outbox grant")
+		contains(t, terminal.OneLine(o.stdout), "critical  permissions: role app may not run the relay", "penstock outbox grant")
 		must(t, "outbox", "grant", "app", "--relay", "--database-url", p.url)
 		db.Exec("grant execute on function pg_control_system() to app")
 		o = invoke(t, "doctor", "--config", file, "--measure", "1ms")

@@ -16,7 +16,6 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/drivers"
@@ -152,7 +151,7 @@ func TestDoctorFindsNothingWhereAllIsWell(t *testing.T) {
 			t.Fatal(o.stderr)
 		}
 		p.healthy()
-		clitest.Contains(t, must(t, "doctor", "--database-url", p.url, "--measure", "1ms"), "ok        connection", "0 critical, 0 warnings")
+		contains(t, must(t, "doctor", "--database-url", p.url, "--measure", "1ms"), "ok        connection", "0 critical, 0 warnings")
 	})
 }
 
@@ -268,7 +267,7 @@ func TestDoctorFindsWhatWaits(t *testing.T) {
 			p.must("queue", "create", "grouped")
 			p.must("enqueue", "grouped", "{}", "--group", "acme")
 			f := p.finds(doctor.CheckQueue, doctor.Critical, "grouped", "no worker seems to take jobs of group acme: 1 job is ready")
-			clitest.Same(t, "next step", f.Next, "start the worker of your application, or: penstock work grouped --group acme --exec COMMAND")
+			same(t, "next step", f.Next, "start the worker of your application, or: penstock work grouped --group acme --exec COMMAND")
 			p.jobs("grouped", "{}")
 			p.claim("grouped", "")
 			p.finds(doctor.CheckQueue, doctor.Warning, "grouped", "workers run, but none seems to take jobs of group acme")
@@ -278,8 +277,8 @@ func TestDoctorFindsWhatWaits(t *testing.T) {
 				p.must("enqueue", "tenants", "{}", "--group", "acme")
 				p.must("queue", "group", "hold", "tenants", "acme", "5m", "--reason", "answered 429")
 				f := p.finds(doctor.CheckQueue, doctor.Warning, "tenants", "group acme is held until ")
-				clitest.Contains(t, f.Found, " UTC (answered 429): 1 job waits")
-				clitest.Same(t, "next step", f.Next, "penstock queue group hold tenants acme 0")
+				contains(t, f.Found, " UTC (answered 429): 1 job waits")
+				same(t, "next step", f.Next, "penstock queue group hold tenants acme 0")
 				p.must("enqueue", "tenants", "{}")
 				p.finds(doctor.CheckQueue, doctor.Critical, "tenants", "no worker seems to take jobs without a group: 1 job is ready")
 				if beats, ok := p.queues().DriverQueue("tenants").(driver.Heartbeater); ok {
@@ -315,7 +314,7 @@ func TestDoctorFindsAWorkerThatHangs(t *testing.T) {
 			}, work.Options{Concurrency: 1, Worker: "w1", Lease: time.Minute, DrainTimeout: time.Millisecond})
 		}()
 		f := p.finds(doctor.CheckWorkers, doctor.Critical, "mails", "no job has begun or ended: job 1 (attempt 1")
-		clitest.Contains(t, f.Found+f.Next, "held by w1", "1 job is ready", "penstock job cancel mails 1")
+		contains(t, f.Found+f.Next, "held by w1", "1 job is ready", "penstock job cancel mails 1")
 		stop()
 		<-ended
 		p.must("job", "cancel", "mails", "1", "2")
@@ -384,7 +383,7 @@ func TestDoctorFindsADeadBroker(t *testing.T) {
 	file := yaml(t, "database_url: "+p.url+"\nsubscriptions:\n  - {name: billing, outbox: orders, sink: 'amqp://"+down+"/'}\n  - {name: audit, outbox: gone, sink: discard}\n")
 	o := invoke(t, "doctor", "--config", file, "--measure", "1ms")
 	o.wants(t, terminal.ExitCheck, "2 critical findings need an operator")
-	clitest.Contains(t, terminal.OneLine(o.stdout), "critical  sink orders/billing → rabbitmq:", "gone/audit: the configuration names an outbox that is not there", "orders/billing: no relay has ever run it", "next: penstock outbox create")
+	contains(t, terminal.OneLine(o.stdout), "critical  sink orders/billing → rabbitmq:", "gone/audit: the configuration names an outbox that is not there", "orders/billing: no relay has ever run it", "next: penstock outbox create")
 	for _, f := range p.examined("--sink", "http://"+up+"/x#allow_private=true", "--sink", "stdout") {
 		if f.Check == doctor.CheckSink && f.Severity != doctor.OK {
 			t.Errorf("it is up: %v", f)
@@ -427,12 +426,12 @@ func TestDoctorWithoutADatabase(t *testing.T) {
 	t.Chdir(t.TempDir())
 	o := invoke(t, "doctor", "--database-url", "postgres://app:hunter2@127.0.0.1:1/shop", "--sink", "discard")
 	o.wants(t, terminal.ExitDatabase, "the database could not be looked at")
-	clitest.Contains(t, o.stdout, "critical  connection", "ok        sink discard")
+	contains(t, o.stdout, "critical  connection", "ok        sink discard")
 	invoke(t, "doctor", "--database-url", "sqlite:x.db", "--measure", "0s").wants(t, terminal.ExitUsage, "--measure is 0")
 	invoke(t, "doctor", "--database-url", "sqlite:x.db", "--sink", "what").wants(t, terminal.ExitUsage, "--sink: ")
 	o = invoke(t, "doctor", "--database-url", "sqlite:x.db")
 	if _, err := os.Stat("x.db"); o.code != terminal.ExitCheck || err == nil {
 		t.Errorf("exit code %d: %s", o.code, o.stderr)
 	}
-	clitest.Contains(t, o.stdout, "critical  schema x.db", "penstock migrate")
+	contains(t, o.stdout, "critical  schema x.db", "penstock migrate")
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/terminal"
 )
@@ -32,14 +31,14 @@ func TestEnqueueOne(t *testing.T) {
 	eachStore(t, func(t *testing.T, d *desk) {
 		d.must("queue", "create", "mails")
 		id := strings.TrimSpace(d.must("enqueue", "mails", "hello", "--key", "k", "--priority", "-16", "-H", "a=b=c", "--dedup-key", "once"))
-		clitest.Same(t, "a duplicate is the first one", d.must("enqueue", "mails", "again", "--dedup-key", "once"), id+"\n")
-		clitest.Same(t, "as JSON", d.must("enqueue", "mails", "again", "--dedup-key", "once", "--json"), `{"deduplicated":[true],"ids":[`+id+`],"queue":"mails"}`+"\n")
+		same(t, "a duplicate is the first one", d.must("enqueue", "mails", "again", "--dedup-key", "once"), id+"\n")
+		same(t, "as JSON", d.must("enqueue", "mails", "again", "--dedup-key", "once", "--json"), `{"deduplicated":[true],"ids":[`+id+`],"queue":"mails"}`+"\n")
 		jobs := d.claim("mails", "")
 		if len(jobs) != 1 {
 			t.Fatalf("got %v", jobs)
 		}
 		j := jobs[0]
-		clitest.Same(t, "job", fmt.Sprint(j.ID, j.Key, j.Priority, j.Headers, string(j.Payload)), id+"k-16 map[a:b=c]hello")
+		same(t, "job", fmt.Sprint(j.ID, j.Key, j.Priority, j.Headers, string(j.Payload)), id+"k-16 map[a:b=c]hello")
 
 		if o := d.run(false, "\x00\xff", "enqueue", "mails", "-", "--group", "acme"); o.code != terminal.ExitOK {
 			t.Fatal(o.stderr)
@@ -54,7 +53,7 @@ func TestEnqueueOne(t *testing.T) {
 		if jobs := d.claim("mails", ""); len(jobs) > 0 {
 			t.Errorf("%v was claimed before its time", jobs)
 		}
-		clitest.Same(t, "delayed", fmt.Sprint(d.queue("mails").Delayed), "2")
+		same(t, "delayed", fmt.Sprint(d.queue("mails").Delayed), "2")
 
 		d.cli("enqueue", "nothing", "x").wants(t, terminal.ExitFailure, `queue "nothing": no such queue: penstock queue list`)
 		d.cli("enqueue", "mails", "x", "--key", "a\x00").wants(t, terminal.ExitUsage, "key has a NUL at byte 1")
@@ -73,23 +72,23 @@ func TestEnqueueOptions(t *testing.T) {
 		if strings.HasSuffix(t.Name(), "sqlite") {
 			d.cli("enqueue", "mails", "x", "--unique-key", "u").wants(t, terminal.ExitUsage, "unique key is given, and this database's driver does not have it")
 			d.must("enqueue", "mails", "x", "--timeout", "30s")
-			clitest.Same(t, "headers", fmt.Sprint(d.claim("mails", "")[0].Headers), "map[penstock-timeout:30]")
+			same(t, "headers", fmt.Sprint(d.claim("mails", "")[0].Headers), "map[penstock-timeout:30]")
 			return
 		}
 		flags := []string{"--unique-key", "u", "--on-conflict", "debounce", "--debounce-max", "90s", "--max-attempts", "3", "--timeout", "500ms", "--deadline", "2100-01-01T00:00:00Z"}
 		id := strings.TrimSpace(d.must(append([]string{"enqueue", "mails", "a"}, flags...)...))
 		o := d.run(false, `{"payload":"b","unique_key":"u","on_conflict":"debounce","debounce_max":"90s","max_attempts":3,"timeout":"500ms","deadline":"2100-01-01T00:00:00Z"}`, "enqueue", "mails", "--json")
-		clitest.Same(t, "a line", o.stdout, `{"deduplicated":[true],"ids":[`+id+`],"queue":"mails"}`+"\n")
+		same(t, "a line", o.stdout, `{"deduplicated":[true],"ids":[`+id+`],"queue":"mails"}`+"\n")
 		jobs := d.claim("mails", "")
 		if len(jobs) != 1 || string(jobs[0].Payload) != "b" {
 			t.Fatalf("got %v", jobs)
 		}
-		clitest.Same(t, "headers", fmt.Sprint(jobs[0].Key, jobs[0].Headers), "umap[penstock-deadline:2100-01-01T00:00:00Z penstock-debounce-max:90 penstock-max-attempts:3 penstock-on-conflict:debounce penstock-timeout:0.5 penstock-unique-key:u]")
+		same(t, "headers", fmt.Sprint(jobs[0].Key, jobs[0].Headers), "umap[penstock-deadline:2100-01-01T00:00:00Z penstock-debounce-max:90 penstock-max-attempts:3 penstock-on-conflict:debounce penstock-timeout:0.5 penstock-unique-key:u]")
 		d.must("enqueue", "mails", "late", "--deadline", "1ms")
 		if jobs := d.claim("mails", ""); len(jobs) > 0 {
 			t.Errorf("%v was claimed after its deadline", jobs)
 		}
-		clitest.Same(t, "expired", fmt.Sprint(d.queue("mails").Expired), "1")
+		same(t, "expired", fmt.Sprint(d.queue("mails").Expired), "1")
 	})
 }
 
@@ -109,13 +108,13 @@ func TestEnqueueLines(t *testing.T) {
 		if n := strings.Count(o.stdout, "\n"); n != 5 {
 			t.Errorf("%d ids: %q", n, o.stdout)
 		}
-		clitest.Same(t, "acme", string(d.claim("mails", "acme")[0].Payload), `{"total": 10}`)
+		same(t, "acme", string(d.claim("mails", "acme")[0].Payload), `{"total": 10}`)
 		var got []string
 		for _, j := range d.claim("mails", "") {
 			got = append(got, fmt.Sprintf("%q %s %d %v", j.Payload, j.Key, j.Priority, j.Headers))
 		}
-		clitest.Same(t, "claimed", strings.Join(got, "; "), `"\x00\xff"  0 map[]; "text" k 3 map[a:b]`)
-		clitest.Same(t, "delayed", fmt.Sprint(d.queue("mails").Delayed), "2")
+		same(t, "claimed", strings.Join(got, "; "), `"\x00\xff"  0 map[]; "text" k 3 map[a:b]`)
+		same(t, "delayed", fmt.Sprint(d.queue("mails").Delayed), "2")
 
 		o = d.run(false, "{\"payload\":\"a\"}\n{\"payload\":\"b\"}\n{\"payload\":\"c\",\"priority\":99}\n", "enqueue", "mails", "--json", "--batch", "2")
 		o.wants(t, terminal.ExitUsage, "line 3: priority is 99: use -16 (first) to 15 (last); 2 jobs enqueued, nothing from line 3 on: repeat with tail -n +3")
@@ -137,12 +136,12 @@ func TestJobCancel(t *testing.T) {
 		ids := d.jobs("mails", "a", "b", "c")
 		running := d.claim("mails", "")[0]
 		d.jobs("mails", "d")
-		clitest.Same(t, "told", d.must("job", "cancel", "mails", fmt.Sprint(ids[0]), fmt.Sprint(ids[0]), "999999"), "1 job of mails cancelled; 1 not: done, dead, or never there.\n")
+		same(t, "told", d.must("job", "cancel", "mails", fmt.Sprint(ids[0]), fmt.Sprint(ids[0]), "999999"), "1 job of mails cancelled; 1 not: done, dead, or never there.\n")
 		if held, err := d.queues().DriverQueue("mails").Extend(t.Context(), time.Minute, running.Lease); err != nil || len(held) > 0 {
 			t.Errorf("the lease of a job that was cancelled is extended: %v, %v", held, err)
 		}
-		clitest.Same(t, "as JSON", d.must("job", "cancel", "mails", fmt.Sprint(ids[1]), "--json"), `{"cancelled":1,"queue":"mails"}`+"\n")
-		clitest.Same(t, "the others stay", fmt.Sprint(jobsIn(d.queue("mails"))), "2")
+		same(t, "as JSON", d.must("job", "cancel", "mails", fmt.Sprint(ids[1]), "--json"), `{"cancelled":1,"queue":"mails"}`+"\n")
+		same(t, "the others stay", fmt.Sprint(jobsIn(d.queue("mails"))), "2")
 		d.cli("job", "cancel", "mails", "x").wants(t, terminal.ExitUsage, `"x" is not the id of a job`)
 		d.cli("job", "cancel", "mails").wants(t, terminal.ExitUsage, "see penstock job cancel --help")
 		d.cli("job", "cancel", "nothing", "1").wants(t, terminal.ExitFailure, `queue "nothing": no such queue`)
@@ -153,8 +152,8 @@ func TestSchedules(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, d *desk) {
 		d.must("queue", "create", "reports")
-		clitest.Same(t, "none", d.must("schedule", "list", "reports"), "Queue reports has no schedule yet: penstock schedule set reports NAME --cron TEXT makes one.\n")
-		clitest.Contains(t, d.must("schedule", "set", "reports", "nightly", "--cron", "30 4 * * *", `{"days":1}`), "Schedule nightly of reports runs next at ", " 04:30 UTC.\n")
+		same(t, "none", d.must("schedule", "list", "reports"), "Queue reports has no schedule yet: penstock schedule set reports NAME --cron TEXT makes one.\n")
+		contains(t, d.must("schedule", "set", "reports", "nightly", "--cron", "30 4 * * *", `{"days":1}`), "Schedule nightly of reports runs next at ", " 04:30 UTC.\n")
 		d.must("schedule", "set", "reports", "hourly", "--cron", "@hourly", "--key", "k", "--group", "acme", "--priority", "5", "-H", "a=b", "\xff")
 		d.must("schedule", "set", "reports", "hourly", "--cron", "@daily", "--kind", "report", "--key", "k", "--dedup-key", "once a day", "--group", "acme", "--priority", "5", "-H", "a=b", "\xff")
 
@@ -164,8 +163,8 @@ func TestSchedules(t *testing.T) {
 			t.Fatalf("%q, %v", lines, err)
 		}
 		delete(hourly, "next")
-		clitest.Same(t, "schedule", fmt.Sprint(hourly), "map[cron:@daily dedup_key:once a day group:acme headers:map[a:b penstock-kind:report] key:k kind:report name:hourly paused:false payload_base64:/w== priority:5 queue:reports skip_overlap:false]")
-		clitest.Contains(t, d.must("schedule", "list", "reports"), "NEXT (UTC)", "DEDUP KEY", "once a day", "30 4 * * *", `{"days":1}`, `\xff`)
+		same(t, "schedule", fmt.Sprint(hourly), "map[cron:@daily dedup_key:once a day group:acme headers:map[a:b penstock-kind:report] key:k kind:report name:hourly paused:false payload_base64:/w== priority:5 queue:reports skip_overlap:false]")
+		contains(t, d.must("schedule", "list", "reports"), "NEXT (UTC)", "DEDUP KEY", "once a day", "30 4 * * *", `{"days":1}`, `\xff`)
 
 		d.cli("schedule", "set", "reports", "bad", "--cron", "99 * * * *").wants(t, terminal.ExitUsage, "give minute, hour, day of month, month and day of week")
 		d.cli("schedule", "set", "reports", "bad").wants(t, terminal.ExitUsage, "--cron is missing")
@@ -173,19 +172,19 @@ func TestSchedules(t *testing.T) {
 		d.cli("schedule", "set", "reports", "bad", "--cron", "@daily", "--dedup-key", strings.Repeat("x", penstock.MaxDedupBytes+1)).wants(t, terminal.ExitUsage, "dedup key")
 		d.cli("schedule", "set", "nothing", "x", "--cron", "@daily").wants(t, terminal.ExitFailure, `queue "nothing": no such queue`)
 		d.cli("schedule", "list", "nothing").wants(t, terminal.ExitFailure, `queue "nothing": no such queue`)
-		clitest.Contains(t, d.must("schedule", "set", "reports", "nightly", "--cron", "30 4 * * *", "--skip-overlap", "--json"), `"skip_overlap":true`)
-		clitest.Contains(t, d.must("schedule", "pause", "reports", "nightly"), "Schedule nightly of reports is paused: penstock schedule resume ", "reports nightly ends that.\n")
-		clitest.Contains(t, d.must("schedule", "run", "reports", "nightly"), "Job ", " of reports: enqueued.\n")
-		clitest.Contains(t, d.must("schedule", "run", "reports", "nightly", "--json"), `"deduplicated":false`, `"name":"nightly"`)
-		clitest.Contains(t, d.must("schedule", "list", "reports"), "paused", "skip", "LAST JOB")
-		clitest.Contains(t, d.must("schedule", "list", "reports", "--json"), `"paused":true`, `"last_job":`)
-		clitest.Contains(t, d.must("schedule", "resume", "reports", "nightly"), "Schedule nightly of reports runs next at ", " 04:30 UTC.\n")
+		contains(t, d.must("schedule", "set", "reports", "nightly", "--cron", "30 4 * * *", "--skip-overlap", "--json"), `"skip_overlap":true`)
+		contains(t, d.must("schedule", "pause", "reports", "nightly"), "Schedule nightly of reports is paused: penstock schedule resume ", "reports nightly ends that.\n")
+		contains(t, d.must("schedule", "run", "reports", "nightly"), "Job ", " of reports: enqueued.\n")
+		contains(t, d.must("schedule", "run", "reports", "nightly", "--json"), `"deduplicated":false`, `"name":"nightly"`)
+		contains(t, d.must("schedule", "list", "reports"), "paused", "skip", "LAST JOB")
+		contains(t, d.must("schedule", "list", "reports", "--json"), `"paused":true`, `"last_job":`)
+		contains(t, d.must("schedule", "resume", "reports", "nightly"), "Schedule nightly of reports runs next at ", " 04:30 UTC.\n")
 		for _, verb := range []string{"pause", "resume", "run"} {
 			d.cli("schedule", verb, "reports", "none").wants(t, terminal.ExitFailure, `schedule "none" of queue "reports": no such schedule: penstock schedule list`)
 			d.cli("schedule", verb, "nothing", "x").wants(t, terminal.ExitFailure, `queue "nothing": no such queue`)
 		}
-		clitest.Same(t, "dropped", d.must("schedule", "drop", "reports", "hourly"), "Schedule hourly of reports is gone.\n")
-		clitest.Same(t, "json", d.must("schedule", "drop", "reports", "nightly", "--json"), `{"name":"nightly","queue":"reports"}`+"\n")
+		same(t, "dropped", d.must("schedule", "drop", "reports", "hourly"), "Schedule hourly of reports is gone.\n")
+		same(t, "json", d.must("schedule", "drop", "reports", "nightly", "--json"), `{"name":"nightly","queue":"reports"}`+"\n")
 		d.cli("schedule", "drop", "reports", "hourly").wants(t, terminal.ExitFailure, `schedule "hourly" of queue "reports": no such schedule: penstock schedule list`)
 	})
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/sqlite"
@@ -48,7 +47,7 @@ func TestRefusingDatabases(t *testing.T) {
 	})
 	t.Run("SQLite, no database", func(t *testing.T) {
 		t.Chdir(t.TempDir())
-		clitest.Write(t, "notes.txt", strings.Repeat("these are notes\n", 100))
+		write(t, "notes.txt", strings.Repeat("these are notes\n", 100))
 		invoke(t, "status", "--database-url", "sqlite:notes.txt").wants(t, terminal.ExitDatabase, "give the path of a SQLite database")
 	})
 	t.Run("PostgreSQL, read-only", func(t *testing.T) {

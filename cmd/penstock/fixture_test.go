@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,7 +15,6 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/terminal"
@@ -43,7 +43,7 @@ func sqliteFile(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDi
 // yaml is a configuration file.
 func yaml(t *testing.T, content string) (file string) {
 	file = filepath.Join(t.TempDir(), "penstock.yaml")
-	clitest.Write(t, file, content)
+	write(t, file, content)
 	return file
 }
 
@@ -187,4 +187,30 @@ func numbered(n int) []penstock.Message {
 		msgs[i] = penstock.Message{ID: fmt.Sprintf("m%d", i+1), Key: fmt.Sprintf("k%d", i+1), Topic: "t", Payload: []byte("p")}
 	}
 	return msgs
+}
+
+// same fails the test unless got is want.
+func same(t *testing.T, what, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: got %q, want %q", what, got, want)
+	}
+}
+
+// contains fails the test unless every part is in text.
+func contains(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q is not in %q", part, text)
+		}
+	}
+}
+
+// write creates a file.
+func write(t *testing.T, file, content string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 )
@@ -30,7 +29,7 @@ func TestQueueGrant(t *testing.T) {
 		role := fmt.Sprintf("penstock_%s_%d", part, os.Getpid())
 		makeRole(t, database, role)
 		out := d.must("queue", "grant", "mails", role, "--"+part)
-		clitest.Same(t, "told", out, fmt.Sprintf("Role %s may %s on queue mails.\n", role, part))
+		same(t, "told", out, fmt.Sprintf("Role %s may %s on queue mails.\n", role, part))
 		u, err := url.Parse(database)
 		if err != nil {
 			t.Fatal(err)
@@ -45,7 +44,7 @@ func TestQueueGrant(t *testing.T) {
 	enqueuer("dead", "list", "mails").wants(t, terminal.ExitDatabase, "penstock queue grant mails ROLE --operate")
 	worker("enqueue", "mails", "hello").wants(t, terminal.ExitDatabase, "permission denied")
 
-	clitest.Same(t, "json", d.must("queue", "grant", "mails", roleOf(t, conn), "--work", "--enqueue", "--json"),
+	same(t, "json", d.must("queue", "grant", "mails", roleOf(t, conn), "--work", "--enqueue", "--json"),
 		fmt.Sprintf(`{"granted":["enqueue","work"],"queue":"mails","role":%q}`+"\n", roleOf(t, conn)))
 	d.cli("queue", "grant", "mails", "nobody_at_all", "--work").wants(t, terminal.ExitUsage, `role "nobody_at_all" does not exist: make it first`)
 	d.cli("queue", "grant", "nothing", "postgres", "--work").wants(t, terminal.ExitFailure, `queue "nothing": no such queue`)
@@ -90,10 +89,10 @@ func TestOutboxGrant(t *testing.T) {
 	d.outbox("orders")
 	role := fmt.Sprintf("penstock_outbox_%d", os.Getpid())
 	makeRole(t, database, role)
-	clitest.Same(t, "told", d.must("outbox", "grant", "orders", role, "--publish"), "Role "+role+" may publish on outbox orders.\n")
-	clitest.Same(t, "json", d.must("outbox", "grant", "orders", role, "--publish", "--json"), fmt.Sprintf(`{"granted":["publish"],"outbox":"orders","role":%q}`+"\n", role))
-	clitest.Same(t, "told", d.must("outbox", "grant", role, "--relay"), "Role "+role+" may relay every outbox.\n")
-	clitest.Same(t, "json", d.must("outbox", "grant", role, "--relay", "--json"), fmt.Sprintf(`{"granted":["relay"],"role":%q}`+"\n", role))
+	same(t, "told", d.must("outbox", "grant", "orders", role, "--publish"), "Role "+role+" may publish on outbox orders.\n")
+	same(t, "json", d.must("outbox", "grant", "orders", role, "--publish", "--json"), fmt.Sprintf(`{"granted":["publish"],"outbox":"orders","role":%q}`+"\n", role))
+	same(t, "told", d.must("outbox", "grant", role, "--relay"), "Role "+role+" may relay every outbox.\n")
+	same(t, "json", d.must("outbox", "grant", role, "--relay", "--json"), fmt.Sprintf(`{"granted":["relay"],"role":%q}`+"\n", role))
 	for args, want := range map[string]string{
 		"orders nobody_at_all --publish": `role "nobody_at_all" does not exist: make it first`,
 		"nobody_at_all --relay":          `role "nobody_at_all" does not exist: make it first`,

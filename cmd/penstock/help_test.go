@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 )
 
 func TestEveryVerbTeaches(t *testing.T) {
@@ -106,6 +105,6 @@ func TestCompletionKnowsTheVerbs(t *testing.T) {
 		"__complete p":       {"parked\t", "publish\t"},
 		"__complete re":      {"relay\t", "replay\t"},
 	} {
-		clitest.Contains(t, must(t, strings.Split(args, " ")...), want...)
+		contains(t, must(t, strings.Split(args, " ")...), want...)
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/postgrestest"
@@ -64,7 +63,7 @@ func TestPublishFileGoesOnAfterErrors(t *testing.T) {
 		d.open = func() driver.Store { return refusing{open()} }
 		file := filepath.Join(t.TempDir(), "events.jsonl")
 		long := strings.Repeat("x", 200<<10)
-		clitest.Write(t, file, `{"payload":"a"}
+		write(t, file, `{"payload":"a"}
 {"payload":"b","colour":1}
 
 {"payload":"no"}
@@ -73,16 +72,16 @@ func TestPublishFileGoesOnAfterErrors(t *testing.T) {
 {"payload":"d"}`)
 		d.cli("publish", "orders", "--file", file).wants(t, terminal.ExitUsage, `line 2: is not a message: json: unknown field "colour"; nothing was published`)
 		o := d.cli("publish", "orders", "--file", file, "--continue-on-error", "--json")
-		clitest.Same(t, "exit code", fmt.Sprint(o.code), fmt.Sprint(terminal.ExitUsage))
-		clitest.Contains(t, o.stderr, "penstock: 3 messages refused: see "+file+".rejects\n", "line 2: is not a message", "line 4: ", "line 6: key is 204800 bytes")
-		clitest.Contains(t, o.stdout, `"published":3`, `"rejected":3`)
-		clitest.Same(t, "published", d.published("orders"), "a c d")
+		same(t, "exit code", fmt.Sprint(o.code), fmt.Sprint(terminal.ExitUsage))
+		contains(t, o.stderr, "penstock: 3 messages refused: see "+file+".rejects\n", "line 2: is not a message", "line 4: ", "line 6: key is 204800 bytes")
+		contains(t, o.stdout, `"published":3`, `"rejected":3`)
+		same(t, "published", d.published("orders"), "a c d")
 		rejects, err := os.ReadFile(file + ".rejects")
 		if err != nil {
 			t.Fatal(err)
 		}
-		clitest.Contains(t, string(rejects)[:100], `{"payload":"b","colour":1}`+"\n"+`{"payload":"no"}`+"\n"+`{"payload":"xxx`)
-		clitest.Same(t, "rejects", fmt.Sprint(strings.Count(string(rejects), "\n")), "3")
+		contains(t, string(rejects)[:100], `{"payload":"b","colour":1}`+"\n"+`{"payload":"no"}`+"\n"+`{"payload":"xxx`)
+		same(t, "rejects", fmt.Sprint(strings.Count(string(rejects), "\n")), "3")
 		d.run(false, "{\"payload\":\"e\"}\nbad\n", "publish", "orders", "--continue-on-error").wants(t, terminal.ExitUsage, "needs --rejects FILE")
 		d.cli("publish", "orders", "--file", file, "--rejects", "x").wants(t, terminal.ExitUsage, "goes with --continue-on-error")
 		d.cli("publish", "orders", "--file", file+".no").wants(t, terminal.ExitUsage, "no such file")
@@ -108,21 +107,21 @@ func TestImportsOnce(t *testing.T) {
 			}
 			return s
 		}
-		clitest.Write(t, file, line(1, 5)+"cut o") // a producer that still writes leaves it like this
+		write(t, file, line(1, 5)+"cut o") // a producer that still writes leaves it like this
 		d.cli("publish", "orders", "-f", file, "--once", "imports", "--batch", "2").wants(t, terminal.ExitUsage, "line 6: is not a message")
 		d.cli("enqueue", "mails", "-f", file, "--once", "--batch", "2").wants(t, terminal.ExitUsage, "line 6: is not a job")
-		clitest.Write(t, file, line(1, 7)+line(7, 7)) // the same line twice is two messages
+		write(t, file, line(1, 7)+line(7, 7)) // the same line twice is two messages
 		for range 2 {
 			d.must("publish", "orders", "-f", file, "--once", "imports", "--batch", "3")
 			d.must("enqueue", "mails", "-f", file, "--once", "--batch", "3")
-			clitest.Same(t, "published", d.published("orders"), "p1 p2 p3 p4 p5 p6 p7 p7")
-			clitest.Same(t, "enqueued", fmt.Sprint(d.queue("mails").Ready), "8")
+			same(t, "published", d.published("orders"), "p1 p2 p3 p4 p5 p6 p7 p7")
+			same(t, "enqueued", fmt.Sprint(d.queue("mails").Ready), "8")
 		}
 		d.must("publish", "copy", "-f", file, "--once", "imports")
-		clitest.Same(t, "another outbox", d.published("copy"), "p1 p2 p3 p4 p5 p6 p7 p7")
+		same(t, "another outbox", d.published("copy"), "p1 p2 p3 p4 p5 p6 p7 p7")
 		d.run(false, `{"id":"own","payload":"own"}`, "publish", "copy", "--once", "imports").wants(t, terminal.ExitOK, "")
 		d.must("publish", "copy", "--id", "own", "--payload", "again", "--once", "imports")
-		clitest.Same(t, "an id of its own", d.published("copy"), "p1 p2 p3 p4 p5 p6 p7 p7 own")
+		same(t, "an id of its own", d.published("copy"), "p1 p2 p3 p4 p5 p6 p7 p7 own")
 		d.cli("publish", "copy", "-f", file, "--once", "nowhere").wants(t, terminal.ExitFailure, "no such inbox")
 		d.cli("publish", "copy", "--payload", "x", "--once", "imports").wants(t, terminal.ExitUsage, "--once needs --id")
 		d.cli("enqueue", "mails", "x", "--once").wants(t, terminal.ExitUsage, "are for JSON lines")
@@ -151,15 +150,15 @@ func TestImportsOnceThoughKilled(t *testing.T) {
 				for range kills {
 					importKilled(t, at, file, text[:1+random.IntN(lines-1)], args)
 				}
-				clitest.Write(t, file, strings.Join(text, ""))
+				write(t, file, strings.Join(text, ""))
 				d.must(args...)
 			}
 			var want []string
 			for i := range lines {
 				want = append(want, fmt.Sprintf("p%d", i))
 			}
-			clitest.Same(t, "published", d.published("orders"), strings.Join(want, " "))
-			clitest.Same(t, "enqueued", fmt.Sprint(d.queue("mails").Ready), fmt.Sprint(lines))
+			same(t, "published", d.published("orders"), strings.Join(want, " "))
+			same(t, "enqueued", fmt.Sprint(d.queue("mails").Ready), fmt.Sprint(lines))
 		})
 	}
 }

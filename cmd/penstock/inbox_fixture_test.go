@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/internal/test/testserver"
@@ -182,5 +181,5 @@ func (c *consuming) wants(released []penstock.Released, err error, want string) 
 		}
 		texts = append(texts, text)
 	}
-	clitest.Same(c.t, "handed over", strings.Join(texts, ", "), want)
+	same(c.t, "handed over", strings.Join(texts, ", "), want)
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 )
@@ -21,23 +20,23 @@ import (
 func TestInboxLifecycle(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, d *desk, c *consuming) {
-		clitest.Same(t, "none yet", d.must("inbox", "status"), "There is no inbox yet: penstock inbox create CONSUMER makes one.\n")
-		clitest.Same(t, "none yet", d.must("inbox", "list", "--json"), "[]\n")
-		clitest.Same(t, "created", d.must("inbox", "create", "billing"), "Inbox billing is ready.\n")
-		clitest.Same(t, "json", d.must("inbox", "create", "größe; drop", "--keep", "2d", "--json"), `{"consumer":"größe; drop"}`+"\n")
+		same(t, "none yet", d.must("inbox", "status"), "There is no inbox yet: penstock inbox create CONSUMER makes one.\n")
+		same(t, "none yet", d.must("inbox", "list", "--json"), "[]\n")
+		same(t, "created", d.must("inbox", "create", "billing"), "Inbox billing is ready.\n")
+		same(t, "json", d.must("inbox", "create", "größe; drop", "--keep", "2d", "--json"), `{"consumer":"größe; drop"}`+"\n")
 		d.cli("inbox", "create", "billing").wants(t, terminal.ExitFailure, `creating the inbox "billing": the inbox exists already: use it, or choose another name`)
 		d.must("inbox", "create", "billing", "--if-missing", "--keep", "1h")
 		d.cli("inbox", "create", "").wants(t, terminal.ExitUsage, "consumer has no name")
 		d.cli("inbox", "create", "x", "--keep", "1s").wants(t, terminal.ExitUsage, "--keep is 1s: use a time between 1m and 3650d")
 		d.cli("inbox", "create", "x", "--keep", "soon").wants(t, terminal.ExitUsage, "use a number with ms, s, m, h or d")
-		clitest.Same(t, "list", d.must("inbox", "list"), "billing\ngröße; drop\n")
-		clitest.Same(t, "list", d.must("inbox", "list", "--json"), `["billing","größe; drop"]`+"\n")
+		same(t, "list", d.must("inbox", "list"), "billing\ngröße; drop\n")
+		same(t, "list", d.must("inbox", "list", "--json"), `["billing","größe; drop"]`+"\n")
 
-		clitest.Same(t, "set", d.must("inbox", "set", "billing", "--keep", "30d"), "Inbox billing: ids are known for 30d.\n")
-		clitest.Same(t, "set", d.must("inbox", "set", "billing", "--keep", "1h", "--json"), `{"consumer":"billing","keep_ns":3600000000000}`+"\n")
+		same(t, "set", d.must("inbox", "set", "billing", "--keep", "30d"), "Inbox billing: ids are known for 30d.\n")
+		same(t, "set", d.must("inbox", "set", "billing", "--keep", "1h", "--json"), `{"consumer":"billing","keep_ns":3600000000000}`+"\n")
 		d.cli("inbox", "set", "billing").wants(t, terminal.ExitUsage, "nothing to set: give --keep")
 		d.cli("inbox", "set", "billing", "--keep", "4000d").wants(t, terminal.ExitUsage, "--keep is 4000d")
-		clitest.Contains(t, d.must("inbox", "status"), "CONSUMER", "billing", "1h", "2d")
+		contains(t, d.must("inbox", "status"), "CONSUMER", "billing", "1h", "2d")
 
 		d.must("inbox", "set", "billing", "--keep", "7d")
 		c.receives("k", "2", "1", "")
@@ -46,7 +45,7 @@ func TestInboxLifecycle(t *testing.T) {
 		if o := d.asked("billing\n", "inbox", "drop", "billing"); o.code != terminal.ExitOK || o.stdout != "Inbox billing is gone (1 held message).\n" {
 			t.Errorf("%+v", o)
 		}
-		clitest.Same(t, "drop", d.must("inbox", "drop", "größe; drop", "--yes", "--json"), `{"consumer":"größe; drop","held":0}`+"\n")
+		same(t, "drop", d.must("inbox", "drop", "größe; drop", "--yes", "--json"), `{"consumer":"größe; drop","held":0}`+"\n")
 		for _, verb := range []string{"set billing --keep 1d", "status billing", "held billing", "held billing 1", "gaps billing", "release billing --key k", "release billing --all --yes", "discard billing 1 --yes", "drop billing --yes"} {
 			d.cli(append([]string{"inbox"}, strings.Fields(verb)...)...).wants(t, terminal.ExitFailure, `inbox "billing": no such inbox: penstock inbox list shows those there are, penstock inbox create CONSUMER makes one`)
 		}
@@ -57,8 +56,8 @@ func TestInboxHeldAndGaps(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, d *desk, c *consuming) {
 		d.must("inbox", "create", "billing")
-		clitest.Same(t, "nothing", d.must("inbox", "held", "billing"), "Nothing of billing is held.\n")
-		clitest.Same(t, "nothing", d.must("inbox", "gaps", "billing"), "No gap of billing was reported.\n")
+		same(t, "nothing", d.must("inbox", "held", "billing"), "Nothing of billing is held.\n")
+		same(t, "nothing", d.must("inbox", "gaps", "billing"), "No gap of billing was reported.\n")
 		began := time.Now()
 		c.receives("k", "1", "", "1")
 		c.receives("k", "3", "2", "")
@@ -72,7 +71,7 @@ func TestInboxHeldAndGaps(t *testing.T) {
 		if status.Consumer != "billing" || status.Keep != penstock.DefaultInboxKeep || status.Held != 3 || status.HeldBytes != 12 || status.Gaps != 0 || status.NextGap.Before(began.Add(time.Hour-time.Second)) {
 			t.Errorf("%+v", status)
 		}
-		clitest.Contains(t, d.must("inbox", "status"), "  in ", "12 B")
+		contains(t, d.must("inbox", "status"), "  in ", "12 B")
 
 		table := fields(d.must("inbox", "held", "billing"))
 		for i, want := range []string{"ID KEY PREVIOUS WHICH HELD DUE PAYLOAD", "3 k 2 missing", "4 k 3 held", "b l a missing"} {
@@ -81,37 +80,37 @@ func TestInboxHeldAndGaps(t *testing.T) {
 			}
 		}
 		lines := d.must("inbox", "held", "billing", "--key", "k", "--json")
-		clitest.Same(t, "of k", fmt.Sprint(strings.Count(lines, "\n")), "2")
+		same(t, "of k", fmt.Sprint(strings.Count(lines, "\n")), "2")
 		lines = d.must("inbox", "held", "billing", "--previous", "a", "--json")
 		var held map[string]any
 		if err := json.Unmarshal([]byte(lines), &held); err != nil {
 			t.Fatal(err)
 		}
-		clitest.Same(t, "fields", fmt.Sprintf("%v", []any{held["consumer"], held["id"], held["key"], held["previous"], held["previous_held"], held["payload_bytes"], held["payload"]}), "[billing b l a false 4 <nil>]")
-		clitest.Same(t, "nothing", d.must("inbox", "held", "billing", "--key", "x"), "Nothing of billing with the key x is held.\n")
+		same(t, "fields", fmt.Sprintf("%v", []any{held["consumer"], held["id"], held["key"], held["previous"], held["previous_held"], held["payload_bytes"], held["payload"]}), "[billing b l a false 4 <nil>]")
+		same(t, "nothing", d.must("inbox", "held", "billing", "--key", "x"), "Nothing of billing with the key x is held.\n")
 		if o := d.cli("inbox", "held", "billing", "--limit", "1"); o.code != terminal.ExitOK || strings.Count(o.stdout, "\n") != 2 || !strings.Contains(o.stderr, "there are more: raise --limit") {
 			t.Errorf("%+v", o)
 		}
-		clitest.Contains(t, d.must("inbox", "held", "billing", "4"), "previous  3, which is held", "trace: 4", "of 4", "Next: penstock inbox release billing --id 4\n  or: penstock inbox discard billing 4\n")
-		clitest.Contains(t, d.must("inbox", "held", "billing", "4", "--json"), `"payload":"of 4"`, `"trace":"4"`)
+		contains(t, d.must("inbox", "held", "billing", "4"), "previous  3, which is held", "trace: 4", "of 4", "Next: penstock inbox release billing --id 4\n  or: penstock inbox discard billing 4\n")
+		contains(t, d.must("inbox", "held", "billing", "4", "--json"), `"payload":"of 4"`, `"trace":"4"`)
 		d.cli("inbox", "held", "billing", "2").wants(t, terminal.ExitFailure, `inbox "billing" holds no message 2: it may have been handed over meanwhile`)
 		d.cli("inbox", "held", "billing", "--limit", "0").wants(t, terminal.ExitUsage, "--limit is 0")
 		d.cli("inbox", "held", "billing", "--key", "").wants(t, terminal.ExitUsage, "--key is empty")
 		d.cli("inbox", "held", "billing", "--full").wants(t, terminal.ExitUsage, "--full goes with ID")
 
 		c.isDue("")
-		clitest.Same(t, "release", d.must("inbox", "release", "billing", "--id", "4"), "1 message of billing due now: the consumer's next inbox_due hands over what is due.\n")
+		same(t, "release", d.must("inbox", "release", "billing", "--id", "4"), "1 message of billing due now: the consumer's next inbox_due hands over what is due.\n")
 		c.isDue("3 after 2, 4")
-		clitest.Same(t, "gaps", gapsTable(d), "MISSING KEY FOLLOWED WHY CAME\n2 k 3 waited no")
+		same(t, "gaps", gapsTable(d), "MISSING KEY FOLLOWED WHY CAME\n2 k 3 waited no")
 		c.receives("k", "2", "1", "2 late")
 		var gap map[string]any
 		if err := json.Unmarshal([]byte(d.must("inbox", "gaps", "billing", "--json")), &gap); err != nil {
 			t.Fatal(err)
 		}
-		clitest.Same(t, "gap", fmt.Sprintf("%v", []any{gap["consumer"], gap["missing"], gap["key"], gap["followed_by"], gap["discarded"], gap["came"]}), "[billing 2 k 3 false true]")
+		same(t, "gap", fmt.Sprintf("%v", []any{gap["consumer"], gap["missing"], gap["key"], gap["followed_by"], gap["discarded"], gap["came"]}), "[billing 2 k 3 false true]")
 		c.receives("l", "a", "", "a, b")
-		clitest.Contains(t, d.must("status"), "CONSUMER", "billing")
-		clitest.Contains(t, d.must("status", "--json"), `"inboxes":[{"consumer":"billing","keep_ns":`)
+		contains(t, d.must("status"), "CONSUMER", "billing")
+		contains(t, d.must("status", "--json"), `"inboxes":[{"consumer":"billing","keep_ns":`)
 	})
 }
 
@@ -151,12 +150,12 @@ func TestInboxRelease(t *testing.T) {
 		d.cli("inbox", "release", "billing", "--key", "").wants(t, terminal.ExitUsage, "--key is empty")
 		d.cli("inbox", "release", "billing", "--all").wants(t, terminal.ExitUsage, "nothing was released: there is no terminal to ask on")
 		d.cli("inbox", "release", "billing", "--id", "k2").wants(t, terminal.ExitFailure, `inbox "billing" holds no message k2`)
-		clitest.Same(t, "none", d.must("inbox", "release", "billing", "--key", "x"), "Nothing of billing with the key x is held.\n")
+		same(t, "none", d.must("inbox", "release", "billing", "--key", "x"), "Nothing of billing with the key x is held.\n")
 		c.isDue("")
 
-		clitest.Same(t, "of k", d.must("inbox", "release", "billing", "--key", "k"), "2 messages of billing due now: the consumer's next inbox_due hands over what is due.\n")
+		same(t, "of k", d.must("inbox", "release", "billing", "--key", "k"), "2 messages of billing due now: the consumer's next inbox_due hands over what is due.\n")
 		c.isDue("k3 after k2, k4")
-		clitest.Same(t, "for l2", d.must("inbox", "release", "billing", "--previous", "l2", "--json"), `{"consumer":"billing","released":1}`+"\n")
+		same(t, "for l2", d.must("inbox", "release", "billing", "--previous", "l2", "--json"), `{"consumer":"billing","released":1}`+"\n")
 		c.isDue("l3 after l2, l4")
 		d.asked("n\n", "inbox", "release", "billing", "--all").wants2(t, terminal.ExitFailure, "Release 2 messages of billing, past the gaps before them?", "nothing was released: the answer was not yes")
 		c.isDue("")
@@ -181,15 +180,15 @@ func TestInboxDiscard(t *testing.T) {
 		d.cli("inbox", "discard", "billing", "4").wants(t, terminal.ExitUsage, "nothing was discarded: there is no terminal to ask on")
 		d.cli("inbox", "discard", "billing", "4", "2", "x", "--yes").wants(t, terminal.ExitFailure, `nothing was discarded: inbox "billing" holds no message 2, x`)
 		d.asked("n\n", "inbox", "discard", "billing", "4").wants2(t, terminal.ExitFailure, "Discard 1 held message of billing permanently?")
-		clitest.Same(t, "discard", d.must("inbox", "discard", "billing", "4", "4", "--yes"), "1 held message of billing discarded.\n")
+		same(t, "discard", d.must("inbox", "discard", "billing", "4", "4", "--yes"), "1 held message of billing discarded.\n")
 		c.isDue("5 after 4") // and 3 waits for 2, as before
 		c.receives("k", "2", "1", "2 late, 3 late")
 		c.receives("k", "6", "5", "6")
-		clitest.Same(t, "gap", gapsTable(d), "MISSING KEY FOLLOWED WHY CAME\n4 k 5 discarded no")
+		same(t, "gap", gapsTable(d), "MISSING KEY FOLLOWED WHY CAME\n4 k 5 discarded no")
 		c.receives("k", "4", "3", "4 late") // a replay delivers it again
-		clitest.Same(t, "gap", gapsTable(d), "MISSING KEY FOLLOWED WHY CAME\n4 k 5 discarded yes")
+		same(t, "gap", gapsTable(d), "MISSING KEY FOLLOWED WHY CAME\n4 k 5 discarded yes")
 		c.receives("k", "8", "7", "")
-		clitest.Same(t, "json", d.must("inbox", "discard", "billing", "8", "--yes", "--json"), `{"consumer":"billing","discarded":1}`+"\n")
+		same(t, "json", d.must("inbox", "discard", "billing", "8", "--yes", "--json"), `{"consumer":"billing","discarded":1}`+"\n")
 		c.receives("k", "9", "8", "9 after 8") // no message waits for a discarded one
 	})
 }
@@ -204,7 +203,7 @@ func TestInboxGrant(t *testing.T) {
 	as := func(part string) (*pgx.Conn, func(args ...string) outcome) {
 		role := fmt.Sprintf("penstock_%s_%d", part, os.Getpid())
 		makeRole(t, database, role)
-		clitest.Same(t, "told", d.must("inbox", "grant", "billing", role, "--"+part), fmt.Sprintf("Role %s may %s on inbox billing.\n", role, part))
+		same(t, "told", d.must("inbox", "grant", "billing", role, "--"+part), fmt.Sprintf("Role %s may %s on inbox billing.\n", role, part))
 		u, err := url.Parse(database)
 		if err != nil {
 			t.Fatal(err)
@@ -219,7 +218,7 @@ func TestInboxGrant(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	clitest.Same(t, "sees its own", operates("inbox", "list").stdout, "billing\n")
+	same(t, "sees its own", operates("inbox", "list").stdout, "billing\n")
 	operates("inbox", "held", "billing", "2").wants(t, terminal.ExitOK, "")
 	operates("inbox", "discard", "billing", "3", "--yes").wants(t, terminal.ExitOK, "")
 	operates("inbox", "release", "billing", "--all", "--yes").wants(t, terminal.ExitOK, "")
@@ -230,7 +229,7 @@ func TestInboxGrant(t *testing.T) {
 	for _, denied := range []string{"held billing", "gaps billing", "release billing --key k"} {
 		consumes(append([]string{"inbox"}, strings.Fields(denied)...)...).wants(t, terminal.ExitDatabase, "permission denied")
 	}
-	clitest.Same(t, "json", d.must("inbox", "grant", "billing", roleOf(t, conn), "--operate", "--consume", "--json"),
+	same(t, "json", d.must("inbox", "grant", "billing", roleOf(t, conn), "--operate", "--consume", "--json"),
 		fmt.Sprintf(`{"consumer":"billing","granted":["consume","operate"],"role":%q}`+"\n", roleOf(t, conn)))
 	d.cli("inbox", "grant", "billing", "nobody_at_all", "--consume").wants(t, terminal.ExitUsage, `role "nobody_at_all" does not exist: make it first`)
 	d.cli("inbox", "grant", "nothing", roleOf(t, conn), "--consume").wants(t, terminal.ExitFailure, `inbox "nothing": no such inbox`)

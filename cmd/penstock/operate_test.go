@@ -11,7 +11,6 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/store/sqlite"
@@ -42,7 +41,7 @@ func TestReplay(t *testing.T) {
 		if o.code != terminal.ExitFailure || !strings.Contains(o.stderr, "Consumers see the same ids again.\nGo on? [y/N] ") {
 			t.Errorf("exit code %d, %q", o.code, o.stderr)
 		}
-		clitest.Same(t, "nobody agreed", ids(d.relay("orders", "billing", deliver)), "")
+		same(t, "nobody agreed", ids(d.relay("orders", "billing", deliver)), "")
 
 		second, fourth := fmt.Sprint(seen[1].Seq), fmt.Sprint(seen[3].Seq)
 		for _, tc := range []struct {
@@ -64,24 +63,24 @@ func TestReplay(t *testing.T) {
 				t.Errorf("%v: %q, %v", tc.args, out, err)
 			}
 			if tc.want != "" {
-				clitest.Contains(t, d.must("status"), "a replay is under way")
+				contains(t, d.must("status"), "a replay is under way")
 			}
-			clitest.Same(t, fmt.Sprint(tc.args), ids(d.relay("orders", "billing", deliver)), tc.want)
+			same(t, fmt.Sprint(tc.args), ids(d.relay("orders", "billing", deliver)), tc.want)
 		}
-		clitest.Same(t, "audit", ids(d.relay("orders", "audit", deliver)), "")
-		clitest.Contains(t, d.must(append(replay, "--from", "-1h", "--yes")...), "5 messages of orders/billing will be delivered again, with the same ids")
+		same(t, "audit", ids(d.relay("orders", "audit", deliver)), "")
+		contains(t, d.must(append(replay, "--from", "-1h", "--yes")...), "5 messages of orders/billing will be delivered again, with the same ids")
 		again := d.cli(append(replay, "--from", "-2h", "--yes")...)
 		if _, merges := d.store.(*sqlite.Store); merges {
 			again.wants(t, 0, "")
-			clitest.Contains(t, again.stdout, "5 messages of orders/billing will be delivered again")
+			contains(t, again.stdout, "5 messages of orders/billing will be delivered again")
 		} else {
 			again.wants2(t, terminal.ExitFailure, "a replay of these messages is under way", "wait until it is delivered")
 		}
 		d.relay("orders", "billing", deliver)
 		o = d.cli(append(replay, "--from", "9999", "--yes")...)
 		o.wants(t, 0, "")
-		clitest.Same(t, "none is under way", o.stderr, "")
-		clitest.Contains(t, o.stdout, "0 messages")
+		same(t, "none is under way", o.stderr, "")
+		contains(t, o.stdout, "0 messages")
 		d.cli("replay", "orders", "--from", "1", "--yes").wants(t, terminal.ExitUsage, "has 2 subscriptions")
 		d.cli("replay", "orders", "--from", "1", "--yes", "--subscription", "x").wants(t, terminal.ExitFailure, "no such subscription")
 		d.cli("replay", "nothing", "--from", "1", "--yes").wants(t, terminal.ExitFailure, `outbox "nothing": no such outbox`)
@@ -107,7 +106,7 @@ func TestParked(t *testing.T) {
 			penstock.Message{ID: "p1", Key: "new\nline", Topic: "park"}, penstock.Message{ID: "p2", Key: "new\nline", Topic: "behind"},
 			penstock.Message{ID: "h1", Key: "held", Topic: "hold"}, penstock.Message{ID: "h2", Key: "held", Topic: "behind"})
 		d.relay("orders", "audit", deliver)
-		clitest.Same(t, "nothing", d.must("parked", "orders"), "Nothing of orders is parked.\n")
+		same(t, "nothing", d.must("parked", "orders"), "Nothing of orders is parked.\n")
 		d.relay("orders", "billing", parkOrHold)
 
 		table := d.must("parked", "orders")
@@ -115,11 +114,11 @@ func TestParked(t *testing.T) {
 		if len(lines) != 4 || !strings.Contains(lines[1], `new\nline`) || !strings.Contains(lines[2], "held") {
 			t.Fatalf("the table is\n%s", table)
 		}
-		clitest.Contains(t, lines[1], "billing", "  no  ", `no\nroute`)
+		contains(t, lines[1], "billing", "  no  ", `no\nroute`)
 		if !regexp.MustCompile(`  in (1h|\d+m\d*s?) `).MatchString(lines[1]) {
 			t.Errorf("it does not say when it is due: %s", lines[1])
 		}
-		clitest.Contains(t, lines[2], "  yes  ")
+		contains(t, lines[2], "  yes  ")
 		var keys []parkedKey
 		for line := range strings.Lines(d.must("parked", "orders", "--subscription", "billing", "--json")) {
 			var k parkedKey
@@ -136,17 +135,17 @@ func TestParked(t *testing.T) {
 			t.Errorf("%q, %q", o.stdout, o.stderr)
 		}
 		status := d.must("status", "orders")
-		clitest.Contains(t, strings.ReplaceAll(status, "\n  ", " "), "orders/billing: 1 dead letter to retry or to discard: penstock dead list orders --subscription billing\n",
+		contains(t, strings.ReplaceAll(status, "\n  ", " "), "orders/billing: 1 dead letter to retry or to discard: penstock dead list orders --subscription billing\n",
 			"orders/billing: 1 key is held", "orders/billing: no relay runs it")
-		clitest.Contains(t, d.must("dead", "list", "orders", "--subscription", "billing"), "  yes  ")
-		clitest.Contains(t, d.must("dead", "show", "orders", "h1", "--subscription", "billing"), "held      yes: later messages of its key wait")
+		contains(t, d.must("dead", "list", "orders", "--subscription", "billing"), "  yes  ")
+		contains(t, d.must("dead", "show", "orders", "h1", "--subscription", "billing"), "held      yes: later messages of its key wait")
 
-		clitest.Same(t, "discarding", d.must("dead", "discard", "orders", "--subscription", "billing", "--id", "h1"), "1 dead letter of orders/billing discarded.\n")
-		clitest.Same(t, "lets the key go on", ids(d.relay("orders", "billing", deliver)), "h2")
+		same(t, "discarding", d.must("dead", "discard", "orders", "--subscription", "billing", "--id", "h1"), "1 dead letter of orders/billing discarded.\n")
+		same(t, "lets the key go on", ids(d.relay("orders", "billing", deliver)), "h2")
 
 		retry := []string{"parked", "orders", "--retry", "--subscription", "billing"}
-		clitest.Same(t, "another key", d.must(append(retry, "--key", "held", "--json")...), `{"keys":0,"outbox":"orders","subscription":"billing"}`+"\n")
-		clitest.Same(t, "this key", d.must(append(retry, "--key", "new\nline")...), "1 key of orders/billing waited, and will be tried now.\n")
+		same(t, "another key", d.must(append(retry, "--key", "held", "--json")...), `{"keys":0,"outbox":"orders","subscription":"billing"}`+"\n")
+		same(t, "this key", d.must(append(retry, "--key", "new\nline")...), "1 key of orders/billing waited, and will be tried now.\n")
 		source, err := d.store.Subscribe(t.Context(), driver.Subscribe{Outbox: "orders", Subscription: "billing", Holder: "test"})
 		if err != nil {
 			t.Fatal(err)
@@ -182,7 +181,7 @@ func TestParkedWithoutAKey(t *testing.T) {
 		lines := strings.Split(d.must("parked", "orders"), "\n")
 		found := []string{strings.Fields(lines[1])[2], strings.Fields(lines[2])[2]}
 		slices.Sort(found)
-		clitest.Same(t, "seqs", strings.Join(found, " "), strings.Join(seqs, " "))
+		same(t, "seqs", strings.Join(found, " "), strings.Join(seqs, " "))
 	})
 }
 
@@ -212,11 +211,11 @@ func TestRetention(t *testing.T) {
 		is("plain", 0, 0)
 		d.must("outbox", "create", "orders", "--retain-age", "1d12h", "--retain-bytes", "1GiB")
 		is("orders", 36*time.Hour, 1<<30)
-		clitest.Contains(t, d.must("status", "orders"), "1d12h or 1.0 GiB")
-		clitest.Contains(t, d.must("outbox", "set", "orders", "--retain-bytes", "off"), "keeps settled messages: 1d12h.")
+		contains(t, d.must("status", "orders"), "1d12h or 1.0 GiB")
+		contains(t, d.must("outbox", "set", "orders", "--retain-bytes", "off"), "keeps settled messages: 1d12h.")
 		is("orders", 36*time.Hour, 0)
-		clitest.Same(t, "as JSON", d.must("outbox", "set", "orders", "--retain-bytes", "64KiB", "--json"), `{"outbox":"orders","retention":{"age_ns":129600000000000,"bytes":65536}}`+"\n")
-		clitest.Contains(t, d.must("outbox", "set", "orders", "--retain-age", "0", "--retain-bytes", "0"), "not at all")
+		same(t, "as JSON", d.must("outbox", "set", "orders", "--retain-bytes", "64KiB", "--json"), `{"outbox":"orders","retention":{"age_ns":129600000000000,"bytes":65536}}`+"\n")
+		contains(t, d.must("outbox", "set", "orders", "--retain-age", "0", "--retain-bytes", "0"), "not at all")
 		is("orders", 0, 0)
 		d.must("outbox", "create", "orders", "--if-missing", "--retain-age", "1h")
 		is("orders", time.Hour, 0)
@@ -254,14 +253,14 @@ func TestSubscriptionDrop(t *testing.T) {
 			if o.code != terminal.ExitFailure || !strings.Contains(o.stderr, "nothing was dropped") {
 				t.Errorf("answer %q: exit code %d, %q", answer, o.code, o.stderr)
 			}
-			clitest.Contains(t, o.stderr, "0 messages in its backlog, 0 parked messages, 3 dead letters are lost to it", "Type its name to continue: ")
+			contains(t, o.stderr, "0 messages in its backlog, 0 parked messages, 3 dead letters are lost to it", "Type its name to continue: ")
 		}
-		clitest.Same(t, "still there", d.dead("orders", "billing"), "m1 m2 m3")
+		same(t, "still there", d.dead("orders", "billing"), "m1 m2 m3")
 		o := d.asked("billing\n", drop...)
 		o.wants(t, terminal.ExitOK, "Type its name")
-		clitest.Contains(t, o.stdout, "Subscription billing of orders is gone")
+		contains(t, o.stdout, "Subscription billing of orders is gone")
 		d.cli("dead", "list", "orders", "--subscription", "billing").wants(t, terminal.ExitFailure, "no such subscription")
-		clitest.Same(t, "the other one", d.dead("orders", "audit"), "m1 m2 m3")
+		same(t, "the other one", d.dead("orders", "audit"), "m1 m2 m3")
 
 		d.cli(append(drop, "--yes")...).wants(t, terminal.ExitFailure, `subscription "billing" of outbox "orders": no such subscription`)
 		d.cli("subscription", "drop", "nothing", "x", "--yes").wants(t, terminal.ExitFailure, `outbox "nothing": no such outbox`)
@@ -273,7 +272,7 @@ func TestSubscriptionDrop(t *testing.T) {
 		defer source.Close(t.Context())
 		o = d.cli("subscription", "drop", "orders", "audit", "--yes", "--json")
 		o.wants(t, terminal.ExitOK, "a relay runs it (web-1/42)")
-		clitest.Same(t, "as JSON", o.stdout, `{"backlog":0,"dead_letters":3,"outbox":"orders","parked":0,"subscription":"audit"}`+"\n")
+		same(t, "as JSON", o.stdout, `{"backlog":0,"dead_letters":3,"outbox":"orders","parked":0,"subscription":"audit"}`+"\n")
 	})
 }
 

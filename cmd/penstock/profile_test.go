@@ -5,7 +5,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/testserver"
 )
@@ -21,22 +20,22 @@ func TestPortableProfile(t *testing.T) {
 	portable("migrate")
 	portable("outbox", "create", "orders")
 	portable("publish", "orders", "--key", "k", "--payload", "one")
-	clitest.Contains(t, portable("tail", "orders", "--limit", "1"), "one")
-	clitest.Contains(t, portable("status"), "orders")
+	contains(t, portable("tail", "orders", "--limit", "1"), "one")
+	contains(t, portable("status"), "orders")
 	portable("queue", "create", "thumbnails", "--order", "lifo")
 	portable("enqueue", "thumbnails", "job")
-	clitest.Contains(t, portable("status"), "thumbnails")
+	contains(t, portable("status"), "thumbnails")
 	portable("inbox", "create", "billing")
-	clitest.Contains(t, portable("inbox", "status"), "billing")
+	contains(t, portable("inbox", "status"), "billing")
 	invoke(t, "outbox", "list", "--database-url", url).wants(t, terminal.ExitDatabase, "penstock migrate")
 	invoke(t, "outbox", "list", "--database-url", url, "--profile", "odd").wants(t, terminal.ExitUsage, "portable")
 
-	clitest.Write(t, "penstock.yaml", "database_url: \""+url+"\"\nprofile: portable\nsubscriptions:\n  - {name: a, outbox: orders, sink: discard}\n")
-	clitest.Same(t, "the file's", must(t, "outbox", "list"), "orders\n")
-	clitest.Write(t, "auto.yaml", "database_url: \""+url+"\"\nprofile: auto\nsubscriptions:\n  - {name: a, outbox: orders, sink: discard}\n")
+	write(t, "penstock.yaml", "database_url: \""+url+"\"\nprofile: portable\nsubscriptions:\n  - {name: a, outbox: orders, sink: discard}\n")
+	same(t, "the file's", must(t, "outbox", "list"), "orders\n")
+	write(t, "auto.yaml", "database_url: \""+url+"\"\nprofile: auto\nsubscriptions:\n  - {name: a, outbox: orders, sink: discard}\n")
 	invoke(t, "outbox", "list", "--config", "auto.yaml").wants(t, terminal.ExitDatabase, "penstock migrate") // PostgreSQL's own
 	t.Setenv("PENSTOCK_DATABASE_URL", url)
-	clitest.Same(t, "with the variable", must(t, "outbox", "list"), "orders\n")
+	same(t, "with the variable", must(t, "outbox", "list"), "orders\n")
 	invoke(t, "outbox", "list", "--profile", "postgres").wants(t, terminal.ExitDatabase, "penstock migrate")
 }
 
@@ -62,10 +61,10 @@ func TestProfileOfTheServer(t *testing.T) {
 	for _, verb := range [][]string{{"migrate"}, {"outbox", "list"}, {"status"}, {"queue", "create", "mails"}} {
 		invoke(t, append(verb, "--database-url", url)...).wants2(t, terminal.ExitFailure, "YugabyteDB", "--profile portable")
 	}
-	clitest.Same(t, "auto", must(t, "outbox", "list", "--database-url", url, "--profile", "auto"), "made\n")
+	same(t, "auto", must(t, "outbox", "list", "--database-url", url, "--profile", "auto"), "made\n")
 	invoke(t, "outbox", "create", "orders", "--database-url", url, "--profile", "auto").wants(t, terminal.ExitFailure, `"hash"`) // its DDL, which PostgreSQL does not read
-	clitest.Write(t, "penstock.yaml", "database_url: \""+url+"\"\nprofile: auto\nsubscriptions:\n  - {name: a, outbox: orders, sink: discard}\n")
-	clitest.Same(t, "auto in the file", must(t, "outbox", "list"), "made\n")
+	write(t, "penstock.yaml", "database_url: \""+url+"\"\nprofile: auto\nsubscriptions:\n  - {name: a, outbox: orders, sink: discard}\n")
+	same(t, "auto in the file", must(t, "outbox", "list"), "made\n")
 	must(t, "status")
-	clitest.Contains(t, must(t, "explain", "jobs"), "jobs claim: reads what it returns") // EXPLAIN has no DIST and no DEBUG here
+	contains(t, must(t, "explain", "jobs"), "jobs claim: reads what it returns") // EXPLAIN has no DIST and no DEBUG here
 }

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/terminal"
 )
@@ -22,9 +21,9 @@ func TestQueueDone(t *testing.T) {
 			d.cli("queue", "done", "mails").wants(t, terminal.ExitUsage, "PostgreSQL does")
 			return
 		}
-		clitest.Contains(t, d.must("queue", "done", "mails"), "keeps no jobs that are done: penstock queue set mails --keep-done 24h")
-		clitest.Contains(t, d.must("queue", "set", "mails", "--keep-done", "24h", "--keep-done-bytes", "2MiB"), "done jobs kept for 1d, 2.0 MiB at most")
-		clitest.Contains(t, d.must("queue", "done", "mails"), "0 jobs of mails are kept.")
+		contains(t, d.must("queue", "done", "mails"), "keeps no jobs that are done: penstock queue set mails --keep-done 24h")
+		contains(t, d.must("queue", "set", "mails", "--keep-done", "24h", "--keep-done-bytes", "2MiB"), "done jobs kept for 1d, 2.0 MiB at most")
+		contains(t, d.must("queue", "done", "mails"), "0 jobs of mails are kept.")
 		d.jobs("mails", "a", "b")
 		q := d.queues().DriverQueue("mails")
 		jobs, err := q.Claim(t.Context(), driver.Claim{Jobs: 2, Lease: time.Minute, Worker: "ann"})
@@ -37,11 +36,11 @@ func TestQueueDone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		clitest.Contains(t, d.must("queue", "done", "mails"), "ann", "WORKER", "17")
-		clitest.Contains(t, d.must("queue", "done", "mails", "--id", fmt.Sprint(jobs[1].ID), "--json"), fmt.Sprintf(`{"id":%d,`, jobs[1].ID), `"worker":"ann"`, `"report":17`)
-		clitest.Contains(t, d.must("queue", "done", "mails", "--id", "4711"), "0 jobs of mails are kept that match.")
-		clitest.Contains(t, d.must("queue", "done", "mails", "--kind", "welcome"), "0 jobs of mails are kept that match.")
-		clitest.Contains(t, d.must("status"), " done")
+		contains(t, d.must("queue", "done", "mails"), "ann", "WORKER", "17")
+		contains(t, d.must("queue", "done", "mails", "--id", fmt.Sprint(jobs[1].ID), "--json"), fmt.Sprintf(`{"id":%d,`, jobs[1].ID), `"worker":"ann"`, `"report":17`)
+		contains(t, d.must("queue", "done", "mails", "--id", "4711"), "0 jobs of mails are kept that match.")
+		contains(t, d.must("queue", "done", "mails", "--kind", "welcome"), "0 jobs of mails are kept that match.")
+		contains(t, d.must("status"), " done")
 		d.cli("queue", "done", "nothing").wants(t, terminal.ExitFailure, `queue "nothing": no such queue`)
 		d.cli("queue", "done", "mails", "--limit", "0").wants(t, terminal.ExitUsage, "--limit is 0")
 	})

@@ -12,7 +12,6 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/sqlitetest"
@@ -68,7 +67,7 @@ func TestQueueLifecycle(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, d *desk) {
 		for _, name := range []string{"mails", `we"ird; drop table x`, "größe"} {
-			clitest.Same(t, name, d.must("queue", "create", name), "Queue "+name+" is ready.\n")
+			same(t, name, d.must("queue", "create", name), "Queue "+name+" is ready.\n")
 		}
 		d.must("queue", "create", "stack", "--order", "lifo", "--max-attempts", "3", "--max-running", "2", "--dedup-window", "10m")
 		d.cli("queue", "create", "mails").wants(t, terminal.ExitFailure, `creating queue "mails": the queue exists already: use it, or choose another name`)
@@ -85,19 +84,19 @@ func TestQueueLifecycle(t *testing.T) {
 		if err := json.Unmarshal([]byte(d.must("queue", "list", "--json")), &names); err != nil {
 			t.Fatal(err)
 		}
-		clitest.Same(t, "list", strings.Join(names, ", "), `größe, mails, stack, we"ird; drop table x`)
-		clitest.Same(t, "list", d.must("queue", "list"), strings.Join(names, "\n")+"\n")
+		same(t, "list", strings.Join(names, ", "), `größe, mails, stack, we"ird; drop table x`)
+		same(t, "list", d.must("queue", "list"), strings.Join(names, "\n")+"\n")
 		stack := d.queue("stack")
-		clitest.Same(t, "created as", fmt.Sprint(stack.Order, *stack.MaxAttempts, *stack.MaxRunning, *stack.DedupWindow), "lifo3 2 10m0s")
+		same(t, "created as", fmt.Sprint(stack.Order, *stack.MaxAttempts, *stack.MaxRunning, *stack.DedupWindow), "lifo3 2 10m0s")
 
 		d.jobs("mails", "a", "b")
 		d.cli("queue", "drop", "mails").wants(t, terminal.ExitUsage, "nothing was dropped: there is no terminal to ask on")
 		d.asked("y\n", "queue", "drop", "mails").wants2(t, terminal.ExitFailure, "This deletes queue mails with everything in it: 2 jobs, 0 dead letters.", "that is not its name")
-		clitest.Same(t, "still there", fmt.Sprint(d.queue("mails").Ready), "2")
+		same(t, "still there", fmt.Sprint(d.queue("mails").Ready), "2")
 		if o := d.asked("mails\n", "queue", "drop", "mails"); o.code != terminal.ExitOK || o.stdout != "Queue mails is gone (2 jobs, 0 dead letters).\n" {
 			t.Errorf("%+v", o)
 		}
-		clitest.Same(t, "json", d.must("queue", "create", "mails", "--json")+d.must("queue", "drop", "mails", "--yes", "--json"), `{"queue":"mails"}`+"\n"+`{"dead_letters":0,"jobs":0,"queue":"mails"}`+"\n")
+		same(t, "json", d.must("queue", "create", "mails", "--json")+d.must("queue", "drop", "mails", "--yes", "--json"), `{"queue":"mails"}`+"\n"+`{"dead_letters":0,"jobs":0,"queue":"mails"}`+"\n")
 		d.cli("queue", "drop", "mails", "--yes").wants(t, terminal.ExitFailure, `queue "mails": no such queue: penstock queue list`)
 	})
 }
@@ -108,21 +107,21 @@ func (o outcome) wants2(t *testing.T, code int, parts ...string) {
 	if o.code != code {
 		t.Errorf("exit code %d, want %d: %s", o.code, code, o.stderr)
 	}
-	clitest.Contains(t, o.stderr, parts...)
+	contains(t, o.stderr, parts...)
 }
 
 func TestQueueSetAndPause(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, d *desk) {
 		d.must("queue", "create", "mails")
-		clitest.Same(t, "attempts", d.must("queue", "set", "mails", "--max-attempts", "5"), "Queue mails: 5 attempts, any number at a time, deduplication for 1h.\n")
-		clitest.Same(t, "others stay", d.must("queue", "set", "mails", "--max-running", "3", "--dedup-window", "2d"), "Queue mails: 5 attempts, 3 at a time, deduplication for 2d.\n")
-		clitest.Same(t, "no limit", d.must("queue", "set", "mails", "--max-running", "unlimited", "--json"),
+		same(t, "attempts", d.must("queue", "set", "mails", "--max-attempts", "5"), "Queue mails: 5 attempts, any number at a time, deduplication for 1h.\n")
+		same(t, "others stay", d.must("queue", "set", "mails", "--max-running", "3", "--dedup-window", "2d"), "Queue mails: 5 attempts, 3 at a time, deduplication for 2d.\n")
+		same(t, "no limit", d.must("queue", "set", "mails", "--max-running", "unlimited", "--json"),
 			`{"queue":"mails","paused":false,"max_attempts":5,"max_running":0,"dedup_window_ns":172800000000000}`+"\n")
 
-		clitest.Same(t, "pause", d.must("queue", "pause", "mails"), "Queue mails: paused, 5 attempts, any number at a time, deduplication for 2d.\n")
+		same(t, "pause", d.must("queue", "pause", "mails"), "Queue mails: paused, 5 attempts, any number at a time, deduplication for 2d.\n")
 		d.jobs("mails", "a")
-		clitest.Contains(t, d.must("status", "mails"), "mails: it is paused, no job begins: penstock queue resume mails\n")
+		contains(t, d.must("status", "mails"), "mails: it is paused, no job begins: penstock queue resume mails\n")
 		claim := driver.Claim{Jobs: 1, Lease: time.Minute}
 		if jobs, err := d.queues().DriverQueue("mails").Claim(t.Context(), claim); err != nil || len(jobs) > 0 {
 			t.Errorf("%v, %v was claimed from a queue that is paused", jobs, err)
@@ -174,13 +173,13 @@ func TestSettingUpAQueueCountsNothing(t *testing.T) {
 		} {
 			out := d.must(append([]string{"queue"}, strings.Fields(set.verb)...)...)
 			if readable {
-				clitest.Contains(t, out, set.all)
+				contains(t, out, set.all)
 			} else {
-				clitest.Same(t, set.verb, out, "Queue mails: "+set.this+".\n")
+				same(t, set.verb, out, "Queue mails: "+set.this+".\n")
 			}
 		}
 		if out := d.must("queue", "resume", "mails"); !readable {
-			clitest.Same(t, "resume", out, "Queue mails: not paused.\n")
+			same(t, "resume", out, "Queue mails: not paused.\n")
 		}
 		if readable {
 			d.must("queue", "create", "mails", "--if-missing")
@@ -203,7 +202,7 @@ func TestStatusShowsQueues(t *testing.T) {
 			t.Fatal(err)
 		}
 		table := d.must("status")
-		clitest.Contains(t, table, "OUTBOX", "orders", "QUEUE", "1 of 10", "mails: 1 dead letter to retry or to discard: penstock dead list mails\n")
+		contains(t, table, "OUTBOX", "orders", "QUEUE", "1 of 10", "mails: 1 dead letter to retry or to discard: penstock dead list mails\n")
 		for _, one := range []struct{ name, other string }{{"mails", "orders"}, {"orders", "mails"}} {
 			if shown := d.must("status", one.name); strings.Contains(shown, one.other) {
 				t.Errorf("status %s shows %s: %s", one.name, one.other, shown)

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 )
@@ -63,7 +62,7 @@ func TestNotEveryStoreForwards(t *testing.T) {
 
 func TestRelayFlagsThatAreRefused(t *testing.T) {
 	t.Chdir(t.TempDir())
-	clitest.Write(t, "penstock.yaml", "database_url: sqlite:x.db\nsubscriptions:\n  - {name: a, outbox: o, sink: discard}\n")
+	write(t, "penstock.yaml", "database_url: sqlite:x.db\nsubscriptions:\n  - {name: a, outbox: o, sink: discard}\n")
 	for args, want := range map[string]string{
 		"--topic a>b":                           "wildcard inside a word",
 		"--topic >.a":                           "with > before the end",

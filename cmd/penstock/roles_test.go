@@ -13,7 +13,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/postgrestest"
@@ -63,14 +62,14 @@ func TestRelayRoleNeedsNothingOfQueues(t *testing.T) {
 	if err := json.Unmarshal([]byte(as("status", "--json").stdout), &status); err != nil || status["outboxes"] == nil || status["queues"] != nil {
 		t.Errorf("got %v, %v", status, err)
 	}
-	clitest.Contains(t, as("dead", "list", "orders").stdout, "refused")
+	contains(t, as("dead", "list", "orders").stdout, "refused")
 	as("queue", "list").wants(t, terminal.ExitDatabase, "penstock queue grant QUEUE ROLE --operate")
 	as("status", "mails").wants(t, terminal.ExitDatabase, // there is a queue of that name
 		`nothing that this role may see is called "mails", and queues it may not read: the owner of the schema can grant it: penstock queue grant mails ROLE --operate`)
 	as("dead", "list", "mails").wants(t, terminal.ExitDatabase, "permission denied for function _mails.count (SQLSTATE 42501): the owner of the schema can grant it: penstock queue grant mails ROLE --operate")
 	as("relay", "--outbox", "orders", "--sink", "queue:missing", "--log-level", "error").wants(t, terminal.ExitFailure, `queue "missing": no such queue: penstock queue list`)
 	o = as("status", "orders")
-	clitest.Same(t, "of what it asked for all is shown", o.stderr, "")
+	same(t, "of what it asked for all is shown", o.stderr, "")
 }
 
 // TestEachRoleSeesItsPart lets roles with one part each look at everything, and try the operations
@@ -105,9 +104,9 @@ func TestEachRoleSeesItsPart(t *testing.T) {
 	producer := as("produce", "outbox grant orders ROLE --publish")
 	relay := as("relay", "outbox grant ROLE --relay")
 
-	clitest.Contains(t, operator(terminal.ExitOK, "penstock: outboxes and inboxes are not shown: this role may not read them\n", "status").stdout, "mails")
+	contains(t, operator(terminal.ExitOK, "penstock: outboxes and inboxes are not shown: this role may not read them\n", "status").stdout, "mails")
 	o := operator(terminal.ExitOK, "", "status", "mails")
-	if clitest.Contains(t, o.stdout, "mails"); o.stderr != "" || strings.Contains(o.stdout, "others") {
+	if contains(t, o.stdout, "mails"); o.stderr != "" || strings.Contains(o.stdout, "others") {
 		t.Errorf("%+v", o)
 	}
 	var seen map[string]json.RawMessage
@@ -116,7 +115,7 @@ func TestEachRoleSeesItsPart(t *testing.T) {
 	}
 	operator(terminal.ExitDatabase, `queue "others": this role may not see it: the owner of the schema can grant it: penstock queue grant others ROLE --operate`, "status", "others")
 	operator(terminal.ExitDatabase, `nothing that this role may see is called "orders", and outboxes it may not read: the owner of the schema can grant it: penstock outbox grant ROLE --relay`, "status", "orders")
-	clitest.Contains(t, watcher(terminal.ExitOK, "penstock: outboxes and queues are not shown", "status").stdout, "billing")
+	contains(t, watcher(terminal.ExitOK, "penstock: outboxes and queues are not shown", "status").stdout, "billing")
 	if o := relay(terminal.ExitOK, "penstock: queues and inboxes are not shown", "status"); !strings.Contains(o.stdout, "orders") {
 		t.Errorf("%+v", o)
 	}
@@ -231,9 +230,9 @@ func TestPrivilegesAreEnough(t *testing.T) {
 				}
 			}
 			for _, next := range c.lacks {
-				clitest.Contains(t, lacks.String(), strings.ReplaceAll(next, "to ROLE", `to "`+role+`"`))
+				contains(t, lacks.String(), strings.ReplaceAll(next, "to ROLE", `to "`+role+`"`))
 			}
-			clitest.Contains(t, says.String(), c.says...)
+			contains(t, says.String(), c.says...)
 			store, err := postgres.Open(t.Context(), u.String(), postgres.Options{})
 			if err != nil {
 				t.Fatal(err)
@@ -254,7 +253,7 @@ func TestPartsOfPlainTables(t *testing.T) {
 		flags = append(flags, "--schema", schema, "--database-url", of.String())
 		o := invoke(t, append([]string{"status"}, flags...)...)
 		o.wants(t, terminal.ExitOK, "queues are not shown: this role may not read them")
-		clitest.Contains(t, o.stdout, "orders", "billing")
+		contains(t, o.stdout, "orders", "billing")
 		invoke(t, append([]string{"status", "mails"}, flags...)...).wants(t, terminal.ExitDatabase, grant)
 		var report struct{ Findings []doctor.Finding }
 		if err := json.Unmarshal([]byte(invoke(t, append([]string{"doctor", "--measure", "1ms", "--json"}, flags...)...).stdout), &report); err != nil {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/penstock/penstock/admin"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/driver"
 )
 
@@ -45,7 +44,7 @@ func TestStatusJSONHasEveryField(t *testing.T) {
 		if s["holder"] != "web-1/42" || s["backlog"] != float64(2) {
 			t.Errorf("got %v", s)
 		}
-		clitest.Contains(t, d.must("status"), "the sink has taken nothing for 1h", "no route to host")
+		contains(t, d.must("status"), "the sink has taken nothing for 1h", "no route to host")
 		if text := d.must("status"); !regexp.MustCompile(`web-1/42 +\d+ +\d+s\n`).MatchString(text) {
 			t.Errorf("holder, epoch and since are not at the end of %q", text)
 		}

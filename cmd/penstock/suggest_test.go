@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/redact"
@@ -25,14 +24,14 @@ func TestSuggestedCommandsMeanTheSameDatabase(t *testing.T) {
 	const secret = "postgres://app:secret@localhost/shop"
 	variable := secret
 	a := &cli.App{DatabaseURL: secret, Schema: "odd one", Getenv: func(string) string { return variable }}
-	clitest.Same(t, "a verb", a.Suggest("run penstock migrate"), "run penstock migrate --database-url \"$PENSTOCK_DATABASE_URL\" --schema 'odd one'")
-	clitest.Same(t, "a verb of two words", a.Suggest("penstock outbox create NAME makes one"), "penstock outbox create --database-url \"$PENSTOCK_DATABASE_URL\" --schema 'odd one' NAME makes one")
-	clitest.Same(t, "what another role runs", a.Suggest("penstock queue grant mails ROLE --work"), "penstock queue grant --schema 'odd one' mails ROLE --work")
-	clitest.Same(t, "no verb", a.Suggest("a newer penstock"), "a newer penstock")
+	same(t, "a verb", a.Suggest("run penstock migrate"), "run penstock migrate --database-url \"$PENSTOCK_DATABASE_URL\" --schema 'odd one'")
+	same(t, "a verb of two words", a.Suggest("penstock outbox create NAME makes one"), "penstock outbox create --database-url \"$PENSTOCK_DATABASE_URL\" --schema 'odd one' NAME makes one")
+	same(t, "what another role runs", a.Suggest("penstock queue grant mails ROLE --work"), "penstock queue grant --schema 'odd one' mails ROLE --work")
+	same(t, "no verb", a.Suggest("a newer penstock"), "a newer penstock")
 	for _, variable = range []string{"", "postgres://app:secret@localhost/other"} {
-		clitest.Same(t, "the variable names another database", a.Suggest("run penstock migrate"), "run penstock migrate --database-url postgres://app:PASSWORD@localhost/shop --schema 'odd one'")
+		same(t, "the variable names another database", a.Suggest("run penstock migrate"), "run penstock migrate --database-url postgres://app:PASSWORD@localhost/shop --schema 'odd one'")
 	}
-	clitest.Same(t, "nothing given", (&cli.App{}).Suggest("run penstock migrate"), "run penstock migrate")
+	same(t, "nothing given", (&cli.App{}).Suggest("run penstock migrate"), "run penstock migrate")
 
 	url := postgrestest.Database(t)
 	t.Chdir(t.TempDir())
@@ -44,7 +43,7 @@ func TestSuggestedCommandsMeanTheSameDatabase(t *testing.T) {
 		}
 		o.wants(t, terminal.ExitDatabase, "penstock migrate --database-url "+shell.Word(url)+" --schema nope")
 	}
-	clitest.Contains(t, must(t, "status", "--database-url", url, "--schema", "nope2", "--help"), "penstock status orders --watch")
+	contains(t, must(t, "status", "--database-url", url, "--schema", "nope2", "--help"), "penstock status orders --watch")
 }
 
 // A pasted next step must not act on the database of the variable if another one was given.
@@ -60,13 +59,13 @@ func TestNextStepsDoNotTakeAnotherDatabase(t *testing.T) {
 	for _, verb := range []string{"status --schema a", "migrate --schema a", "status --schema a", "inbox status --schema a"} {
 		o := invoke(t, append(strings.Fields(verb), flag, url.String())...)
 		said := o.stdout + o.stderr
-		clitest.Contains(t, said, flag+" '"+strings.Replace(url.String(), "hunter2", "PASSWORD", 1)+"'")
+		contains(t, said, flag+" '"+strings.Replace(url.String(), "hunter2", "PASSWORD", 1)+"'")
 		if strings.Contains(said, "PENSTOCK_DATABASE_URL") || strings.Contains(said, "hunter2") {
 			t.Errorf("%s names the variable's database, or the password:\n%s", verb, said)
 		}
 	}
 	t.Setenv("PENSTOCK_DATABASE_URL", url.String())
-	clitest.Contains(t, must(t, "migrate", "--schema", "b", flag, url.String()), "outbox create "+flag+` "$PENSTOCK_DATABASE_URL"`)
+	contains(t, must(t, "migrate", "--schema", "b", flag, url.String()), "outbox create "+flag+` "$PENSTOCK_DATABASE_URL"`)
 }
 
 // The next step that show prints runs when it is pasted, wherever the thing was found. A URL with a password is in the variable then.
@@ -118,7 +117,7 @@ func nextCommandsRun(t *testing.T, url string) {
 		}
 		must(t, strings.Fields(os.ExpandEnv(strings.NewReplacer("'", "", `"`, "").Replace(next)))...)
 	}
-	clitest.Contains(t, must(t, given("schedule", "list", "mails")...), "penstock schedule set --database-url ")
+	contains(t, must(t, given("schedule", "list", "mails")...), "penstock schedule set --database-url ")
 }
 
 func TestOutboxDropTellsWhatIsLost(t *testing.T) {
@@ -133,9 +132,9 @@ func TestOutboxDropTellsWhatIsLost(t *testing.T) {
 		lost := "audit had 0 messages to deliver and 0 dead letters; billing had 2 messages to deliver and 3 dead letters"
 		d.asked("nothing\n", "outbox", "drop", "orders").wants2(t, terminal.ExitFailure, "with every message in it, delivered or not: "+lost+".\nType its name", "nothing was dropped")
 		o := d.asked("orders\n", "outbox", "drop", "orders", "--json")
-		clitest.Same(t, "json", o.stdout, `{"backlog":2,"dead_letters":3,"outbox":"orders","parked":0}`+"\n")
+		same(t, "json", o.stdout, `{"backlog":2,"dead_letters":3,"outbox":"orders","parked":0}`+"\n")
 		d.outbox("orders", numbered(1)...)
-		clitest.Same(t, "without a subscription", d.must("outbox", "drop", "orders", "--yes"), "Outbox orders is gone (it had no subscription, so nothing was delivered).\n")
+		same(t, "without a subscription", d.must("outbox", "drop", "orders", "--yes"), "Outbox orders is gone (it had no subscription, so nothing was delivered).\n")
 	})
 }
 
@@ -148,12 +147,12 @@ func TestJSONLogsNameTheUnitOfDurations(t *testing.T) {
 			t.Fatal(err)
 		}
 		log.Info("waiting", "in", 1500*time.Millisecond, "n", 3)
-		clitest.Contains(t, logged.String(), want, "waiting", "3")
+		contains(t, logged.String(), want, "waiting", "3")
 	}
 }
 
 func TestErrorsOfConnectingSayOneThing(t *testing.T) {
 	const whom, refused, wrong = "failed to connect to `user=app database=shop`:", "127.0.0.1:5432 (localhost): tls error: server refused TLS connection", "127.0.0.1:5432 (localhost): failed SASL auth: FATAL: password authentication failed for user \"app\" (SQLSTATE 28P01)"
-	clitest.Same(t, "a wrong password", terminal.OneLine(whom+"\n\t"+refused+"\n\t"+wrong), whom+" "+wrong)
-	clitest.Same(t, "a server without TLS", terminal.OneLine(whom+"\n\t"+refused), whom+" "+refused)
+	same(t, "a wrong password", terminal.OneLine(whom+"\n\t"+refused+"\n\t"+wrong), whom+" "+wrong)
+	same(t, "a server without TLS", terminal.OneLine(whom+"\n\t"+refused), whom+" "+refused)
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/internal/terminal"
 )
 
@@ -30,7 +29,7 @@ func TestTailChooses(t *testing.T) {
 			"--topic order.paid --limit 2":            "a1 a3",
 			"--topic invoice.paid --key 42 --limit 1": "",
 		} {
-			clitest.Same(t, args, tailed(t, d, strings.Fields(args)...), want)
+			same(t, args, tailed(t, d, strings.Fields(args)...), want)
 		}
 	})
 }
@@ -47,8 +46,8 @@ func TestTailFindsWhatIsRare(t *testing.T) {
 		msgs = append(msgs, m)
 	}
 	d.outbox("orders", msgs...)
-	clitest.Same(t, "two of three", tailed(t, d, "--topic", "rare", "-n", "2"), "m399 m799")
-	clitest.Same(t, "all", tailed(t, d, "--topic", "rare"), "m399 m799 m1199")
+	same(t, "two of three", tailed(t, d, "--topic", "rare", "-n", "2"), "m399 m799")
+	same(t, "all", tailed(t, d, "--topic", "rare"), "m399 m799 m1199")
 }
 
 func TestTailRefuses(t *testing.T) {

@@ -15,7 +15,6 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/cmd/penstock/internal/ingest"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/postgrestest"
@@ -40,7 +39,7 @@ func TestOptionsThroughEveryWay(t *testing.T) {
 	file := func(line map[string]any) string {
 		text, _ := json.Marshal(line)
 		name := filepath.Join(t.TempDir(), "lines.jsonl")
-		clitest.Write(t, name, string(text)+"\n")
+		write(t, name, string(text)+"\n")
 		return name
 	}
 	deadline := time.Now().Add(24 * time.Hour).UTC().Truncate(time.Second)

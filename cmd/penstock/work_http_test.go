@@ -14,7 +14,6 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/internal/terminal"
 )
 
@@ -55,12 +54,12 @@ func TestAnswerIsTheVerdict(t *testing.T) {
 	if o.code != terminal.ExitOK || !strings.Contains(o.stderr, "done=2 failed=3 dead=2 lost=0") || strings.Contains(o.stderr, "tell-nobody") || strings.Contains(o.stderr, secret) {
 		t.Errorf("exit code %d: %s", o.code, o.stderr)
 	}
-	clitest.Same(t, "the request", seen["200"], fmt.Sprintf("mails-%d k", ids[0].ID))
+	same(t, "the request", seen["200"], fmt.Sprintf("mails-%d k", ids[0].ID))
 	dead := d.deadErrors("mails")
 	if len(dead) != 2 || !strings.Contains(dead["400"], "400") || !strings.Contains(dead["410"], "410") {
 		t.Errorf("the dead letters are %q, want 400 and 410", dead)
 	}
-	clitest.Same(t, "tried again later, the rest done", fmt.Sprint(d.queue("mails").Delayed), "3")
+	same(t, "tried again later, the rest done", fmt.Sprint(d.queue("mails").Delayed), "3")
 }
 
 // An endpoint that has too many requests, and says for how long, gets none of the job's group for that time. No attempt is spent.

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 )
@@ -113,7 +112,7 @@ func TestSecondSignalKillsTheCommand(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, w.read.String())
 	}
 	line.down()
-	clitest.Contains(t, must(t, "status", "--json", "--database-url", url), `"ready":1,"running":0`)
+	contains(t, must(t, "status", "--json", "--database-url", url), `"ready":1,"running":0`)
 }
 
 func TestDrainTimeoutKillsTheCommand(t *testing.T) {
@@ -128,7 +127,7 @@ func TestDrainTimeoutKillsTheCommand(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, w.read.String())
 	}
 	line.down()
-	clitest.Contains(t, must(t, "status", "--json", "--database-url", url), `"ready":1,"running":0`)
+	contains(t, must(t, "status", "--json", "--database-url", url), `"ready":1,"running":0`)
 }
 
 func TestCommandDiesWithItsWorker(t *testing.T) {

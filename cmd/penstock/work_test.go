@@ -17,7 +17,6 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/terminal"
@@ -68,9 +67,9 @@ func TestExitCodeIsTheVerdict(t *testing.T) {
 		if o.code != terminal.ExitOK || !strings.Contains(o.stderr, "done=2 failed=3 dead=2 lost=0") {
 			t.Errorf("exit code %d: %s", o.code, o.stderr)
 		}
-		clitest.Same(t, "dead", fmt.Sprint(d.deadErrors("scripts")), "map[echo used wrongly >&2; exit 64:exit status 64: used wrongly exit 65:exit status 65]")
+		same(t, "dead", fmt.Sprint(d.deadErrors("scripts")), "map[echo used wrongly >&2; exit 64:exit status 64: used wrongly exit 65:exit status 65]")
 		q := d.queue("scripts")
-		clitest.Same(t, "tried again later, the rest done", fmt.Sprint(q.Delayed, jobsIn(q)), "3 3")
+		same(t, "tried again later, the rest done", fmt.Sprint(q.Delayed, jobsIn(q)), "3 3")
 	})
 }
 
@@ -84,11 +83,11 @@ func TestLastAttemptMakesADeadLetterWithTheLastLines(t *testing.T) {
 			t.Errorf("what is to be discarded is shown: %s", o.stderr)
 		}
 		dead := d.deadErrors("scripts")
-		clitest.Same(t, "exit 75", dead["exit 75"], "exit status 75")
-		clitest.Same(t, "killed", dead["kill -9 $$"], "signal: killed")
-		clitest.Contains(t, dead["no-such-command"], "exit status 127: ", "no-such-command")
+		same(t, "exit 75", dead["exit 75"], "exit status 75")
+		same(t, "killed", dead["kill -9 $$"], "signal: killed")
+		contains(t, dead["no-such-command"], "exit status 127: ", "no-such-command")
 		text := dead[long]
-		clitest.Contains(t, text, "exit status 3: line ", "line 998\nline 999")
+		contains(t, text, "exit status 3: line ", "line 998\nline 999")
 		if len(text) > 2<<10+100 || strings.Contains(text, "line 1\n") {
 			t.Errorf("%d bytes are kept: %s", len(text), text)
 		}
@@ -110,7 +109,7 @@ func TestCommandGetsPayloadAndVariables(t *testing.T) {
 		"--exec", `cat; for v in QUEUE ID KEY GROUP ATTEMPT HEADER_CONTENT_TYPE HEADER___ HEADER_OLD; do eval "echo $v=\"\$PENSTOCK_JOB_$v\""; done; echo "$TRACEPARENT,$SHOP"`)
 	want := fmt.Sprintf("a\x00b\nQUEUE=mails\nID=%d\nKEY=k 1\nGROUP=acme\nATTEMPT=1\nHEADER_CONTENT_TYPE=t/x\nHEADER___=v\nw\nHEADER_OLD=\n00-ab,ours\n", ids[0].ID) +
 		fmt.Sprintf("QUEUE=mails\nID=%d\nKEY=\nGROUP=acme\nATTEMPT=1\nHEADER_CONTENT_TYPE=\nHEADER___=\nHEADER_OLD=\n,ours\n", ids[1].ID)
-	clitest.Same(t, "what the commands saw", o.stdout, want)
+	same(t, "what the commands saw", o.stdout, want)
 }
 
 // A report that a command writes to its file is kept with its job, visible while it runs, and there for the next attempt. An invalid report is logged and does no
@@ -135,7 +134,7 @@ func TestCommandReports(t *testing.T) {
 		}
 		return nothingToDo(q) && q.Delayed == 0
 	}, "--exec", `sh -c "$(cat)"`, "--concurrency", "2")
-	clitest.Contains(t, o.stderr, "a report cannot be used")
+	contains(t, o.stderr, "a report cannot be used")
 	var reports []string
 	for line := range strings.Lines(d.must("queue", "done", "films", "--json")) {
 		var j admin.DoneJob
@@ -145,7 +144,7 @@ func TestCommandReports(t *testing.T) {
 		reports = append(reports, fmt.Sprint(j.ID, " ", string(j.Report)))
 	}
 	slices.Sort(reports)
-	clitest.Same(t, "what is kept", strings.Join(reports, "\n"), "1 {\"frames\":17}\n2 \"half a\\nfilm\"\n3 \n4 \n5 \n6 \n7 {\"part\":2}\n8 \"end\"")
+	same(t, "what is kept", strings.Join(reports, "\n"), "1 {\"frames\":17}\n2 \"half a\\nfilm\"\n3 \n4 \n5 \n6 \n7 {\"part\":2}\n8 \"end\"")
 	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "penstock-reports-*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
@@ -164,14 +163,14 @@ func TestWorkOnSeveralGroups(t *testing.T) {
 			return strings.Join(done, " ")
 		}
 		o := d.work("mails", func(q *admin.QueueStatus) bool { return jobsIn(q) == 2 }, append(echo, "--group", "a", "-g", "b")...)
-		clitest.Same(t, "the two", lines(o), "a. b. b.")
-		clitest.Contains(t, o.stderr, `groups="[a b]"`)
+		same(t, "the two", lines(o), "a. b. b.")
+		contains(t, o.stderr, `groups="[a b]"`)
 		o = d.work("mails", func(q *admin.QueueStatus) bool { return jobsIn(q) == 0 }, append(echo, "--all-groups")...)
-		clitest.Same(t, "the others", lines(o), ". c.")
+		same(t, "the others", lines(o), ". c.")
 		d.must("enqueue", "mails", "x", "--group", "a")
 		d.must("enqueue", "mails", "x")
 		o = d.work("mails", func(q *admin.QueueStatus) bool { return jobsIn(q) == 1 }, echo...)
-		clitest.Same(t, "without a group", lines(o), ".")
+		same(t, "without a group", lines(o), ".")
 		d.cli("work", "mails", "--exec", "true", "--all-groups", "--group", "a").wants(t, terminal.ExitUsage, "--all-groups is given with --group")
 	})
 }
@@ -186,8 +185,8 @@ func TestWorkOnSomeKinds(t *testing.T) {
 		d.must("enqueue", "mails", "x")
 		o := d.work("mails", func(q *admin.QueueStatus) bool { return jobsIn(q) == 1 && q.Delayed == 1 },
 			"--exec", `echo "$PENSTOCK_JOB_KIND."`, "--kind", "a", "--kind", "", "--kind", "c", "--concurrency", "1")
-		clitest.Same(t, "the kinds", o.stdout, "a.\nc.\n.\n")
-		clitest.Contains(t, o.stderr, "has no handler in this worker", "kind=b", `kinds="[a  c]"`)
+		same(t, "the kinds", o.stdout, "a.\nc.\n.\n")
+		contains(t, o.stderr, "has no handler in this worker", "kind=b", `kinds="[a  c]"`)
 		d.cli("work", "mails", "--exec", "true", "--kind", "a\nb").wants(t, terminal.ExitUsage, "--kind is not possible")
 		d.cli("work", "mails", "--exec", "true", "--kind", "a", "--kind", "a").wants(t, terminal.ExitUsage, "kinds has \"a\" twice")
 	})
@@ -198,7 +197,7 @@ func TestCommandNeedNotReadItsPayload(t *testing.T) {
 	d.must("queue", "create", "mails")
 	d.jobs("mails", strings.Repeat("x", 4<<20))
 	o := d.work("mails", func(q *admin.QueueStatus) bool { return jobsIn(q) == 0 }, "--exec", "true")
-	clitest.Contains(t, o.stderr, "done=1 failed=0")
+	contains(t, o.stderr, "done=1 failed=0")
 }
 
 // lifeline is a pipe that a command and its children hold open while they live.
@@ -254,7 +253,7 @@ func TestTimeoutKillsTheCommandAndItsChildren(t *testing.T) {
 	go func() { line.up(); line.down(); close(down) }()
 	d.work("mails", func(q *admin.QueueStatus) bool { return q.DeadLetters == 1 }, "--timeout", "50ms", "--exec", line.command())
 	<-down
-	clitest.Same(t, "dead letter", d.deadErrors("mails")[""], "killed after 50ms")
+	same(t, "dead letter", d.deadErrors("mails")[""], "killed after 50ms")
 }
 
 func TestCommandOfALostLeaseIsKilled(t *testing.T) {
@@ -277,12 +276,12 @@ func TestCommandOfALostLeaseIsKilled(t *testing.T) {
 			return false
 		}
 	}, "--lease", "6s", "--exec", line.command())
-	clitest.Same(t, "exit code", fmt.Sprint(o.code), "0")
-	clitest.Contains(t, o.stderr, "done=0 failed=0 dead=0 lost=1", "a job was removed while it ran, as job cancel does")
+	same(t, "exit code", fmt.Sprint(o.code), "0")
+	contains(t, o.stderr, "done=0 failed=0 dead=0 lost=1", "a job was removed while it ran, as job cancel does")
 	if strings.Contains(o.stderr, "elsewhere") {
 		t.Errorf("a cancelled job runs nowhere: %s", o.stderr)
 	}
-	clitest.Same(t, "left", fmt.Sprint(jobsIn(d.queue("mails"))), "0")
+	same(t, "left", fmt.Sprint(jobsIn(d.queue("mails"))), "0")
 }
 
 func TestDrainLetsCommandsEnd(t *testing.T) {
@@ -303,9 +302,9 @@ func TestDrainLetsCommandsEnd(t *testing.T) {
 		}
 	}()
 	o := d.runIn(ctx, false, "", "work", "mails", "--concurrency", "1", "--exec", fmt.Sprintf("exec 3>%s; echo up >&3; read x < %s; echo ended", line.path, release))
-	clitest.Same(t, "output", o.stdout, "ended\n")
-	clitest.Same(t, "exit code", fmt.Sprint(o.code), "0")
-	clitest.Same(t, "left", fmt.Sprint(d.queue("mails").Ready), "1")
+	same(t, "output", o.stdout, "ended\n")
+	same(t, "exit code", fmt.Sprint(o.code), "0")
+	same(t, "left", fmt.Sprint(d.queue("mails").Ready), "1")
 }
 
 // TestHurryKillsAndGivesBack runs a job that never ends.
@@ -325,7 +324,7 @@ func TestHurryKillsAndGivesBack(t *testing.T) {
 			return func() {}
 		}
 		code := runWith(t.Context(), a, []string{"work", "mails", "--concurrency", "1", "--exec", line.command()})
-		clitest.Contains(t, log.String(), "done=0 failed=0 dead=0 lost=0")
+		contains(t, log.String(), "done=0 failed=0 dead=0 lost=0")
 		if code != terminal.ExitInterrupted {
 			t.Errorf("it ended with %d: %s", code, log.String())
 		}
@@ -338,7 +337,7 @@ func TestHurryKillsAndGivesBack(t *testing.T) {
 		if _, ok := d.queues().DriverQueue("mails").(driver.Releaser); ok {
 			attempt = 1 // as if it had not been claimed
 		}
-		clitest.Same(t, "attempt", fmt.Sprint(jobs[0].Attempt), fmt.Sprint(attempt))
+		same(t, "attempt", fmt.Sprint(jobs[0].Attempt), fmt.Sprint(attempt))
 	})
 }
 

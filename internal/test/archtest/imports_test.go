@@ -84,12 +84,11 @@ var rooms = []row{
 	{room: program + "config", may: []string{self, ".", "admin", "driver", "internal/*", "internal/drivers", "relay", "store/*", "sink/*"}, tests: helpers},
 	{room: program + "run", may: with(wiring, program+"config", program+"ingest", program+"about"), tests: helpers},
 	{room: program + "demo", may: wiring, tests: helpers},
-	{room: program + "cli/clitest", named: true, may: with(wiring, program+"cli", "internal/test")},
-	{room: program + "cli", named: true, may: with(wiring, "internal/terminal", program+"*"), tests: with(helpers, program+"cli/clitest")},
+	{room: program + "cli", named: true, may: with(wiring, "internal/terminal", program+"*"), tests: helpers},
 	{room: program + "check", may: []string{".", "internal/*", "internal/terminal"}, tests: helpers},
 	{room: program + "*", may: []string{".", "admin", "driver", "internal/*", program + "*"}, tests: helpers},
 	{room: "cmd/penstock/systemtest", may: with(wiring, program+"demo", "internal/natsserver"), tests: helpers},
-	{room: "cmd/penstock", may: with(wiring, "internal/terminal", program+"*", program+"cli"), tests: with(helpers, program+"cli/clitest")},
+	{room: "cmd/penstock", may: with(wiring, "internal/terminal", program+"*", program+"cli"), tests: helpers},
 
 	// Measurements and proofs: a module that imports the other, and that the other does not import.
 	{room: lab, named: true, may: with(wiring, "internal/test", "internal/terminal", "internal/natsserver")},

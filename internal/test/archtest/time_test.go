@@ -79,7 +79,7 @@ func packagesForTests(t *testing.T) map[string]map[string]string {
 	return packages
 }
 
-var onlyForTests = []string{"store/*test", "sink/*test", "internal/test/postgrestest", "internal/test*", "internal/test/tcpproxy", "cmd/penstock/internal/cli/clitest", "penstocktest", "clients/conformance"}
+var onlyForTests = []string{"store/*test", "sink/*test", "internal/test/postgrestest", "internal/test*", "internal/test/tcpproxy", "penstocktest", "clients/conformance"}
 
 type finding struct {
 	file, function string

@@ -28,6 +28,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
+	"github.com/penstock/penstock/cmd/penstock/internal/run"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/terminal"
@@ -41,9 +42,10 @@ type App struct {
 	Stderr *terminal.Scrubber
 	Getenv func(string) string
 
-	// Parts that tests replace: the function that opens a store's URL, whether a user can be asked,
-	// and the effect of SIGINT and SIGTERM.
+	// Parts that tests replace: the functions that open a store's URL and run what a configuration describes, whether a user can be
+	// asked, and the effect of SIGINT and SIGTERM.
 	Open        func(ctx context.Context, url, schema string, log *slog.Logger) (driver.Store, error)
+	Parts       func(ctx context.Context, cfg *config.Config, o run.Options) error
 	Interactive bool
 	OnSignals   func(first, second func()) (stop func())
 	answers     *bufio.Reader // of stdin; nil until something was asked

@@ -15,6 +15,9 @@ var errHurried = errors.New("hurried")
 // Run runs the parts that cfg describes. The first signal, or the end of ctx, drains it; the second signal ends it at
 // once.
 func (a *App) Run(ctx context.Context, cfg *config.Config, o run.Options) error {
+	if a.Parts != nil {
+		return a.Parts(ctx, cfg, o)
+	}
 	o.Stdout, o.Stderr = a.Stdout, a.Stderr
 	if results, ok := o.Stdout.(*terminal.Results); ok {
 		o.Stdout = results.W // the commands themselves get a file

@@ -1,12 +1,15 @@
-package cli_test
+package main
 
 import (
+	"io"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // A group that is held, full or over its rate waits for that, and not for a worker.
@@ -50,5 +53,40 @@ func TestGroupsThatWaitAreNotUntaken(t *testing.T) {
 		if s := cli.Stand(&q, time.Minute, []admin.Worker{{Queue: "other", Name: "w0"}, {Queue: "q", Name: name, Groups: groups}}); s.Worker != name {
 			t.Errorf("worker %q of the groups %q: %+v", name, groups, s)
 		}
+	}
+}
+
+// Each question gets its own answer, though the first one read ahead.
+func TestAnswersToSeveralQuestions(t *testing.T) {
+	a := &cli.App{Stdin: strings.NewReader("n\ny\n"), Stderr: terminal.NewScrubber(io.Discard), Interactive: true}
+	for _, want := range []bool{false, true} {
+		if got, err := a.Agrees(t.Context(), cli.Consent{}, "Sure?"); err != nil || got != want {
+			t.Errorf("got %v, %v; want %v", got, err, want)
+		}
+	}
+	if _, err := a.Agrees(t.Context(), cli.Consent{Undone: "nothing was done"}, "Sure?"); err == nil || !strings.Contains(err.Error(), "nothing was done: no answer") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestSpans(t *testing.T) {
+	for s, want := range map[string]time.Duration{
+		"0": 0, "90s": 90 * time.Second, "1h30m": 90 * time.Minute, "7d": 168 * time.Hour, "1d12h": 36 * time.Hour, "65535d": 65535 * 24 * time.Hour, "250ms": 250 * time.Millisecond,
+	} {
+		if d, err := cli.ParseSpan(s); err != nil || d != want {
+			t.Errorf("%s: %v, %v", s, d, err)
+		}
+	}
+	for _, s := range []string{"", "7", "d", "-1h", "-1d", "+1d", "1d-1h", "1d+1h", "1.5d", "1h1d", "99999d", "65536d", "65535d2540400h", "x"} {
+		if d, err := cli.ParseSpan(s); err == nil {
+			t.Errorf("%q is taken for %v", s, d)
+		}
+	}
+	for _, s := range []string{"1d12h", "90ms", "7d", "1h1m1s", "0s"} {
+		d, err := cli.ParseSpan(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, s, cli.SpanText(d), s)
 	}
 }

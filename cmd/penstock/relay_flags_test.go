@@ -1,36 +1,34 @@
-package relay
+package main
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"fmt"
-	"io"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
+	parts "github.com/penstock/penstock/cmd/penstock/internal/run"
 	"github.com/penstock/penstock/driver"
-	"github.com/penstock/penstock/internal/terminal"
 )
 
-// parsed parses the flags of relay and returns the configuration to run.
-func parsed(t *testing.T, args ...string) ([]config.Subscription, error) {
+// parsed are the subscriptions that penstock relay runs with these flags.
+func parsed(t *testing.T, args ...string) (all []config.Subscription, err error) {
 	t.Helper()
-	a := &cli.App{Stdout: io.Discard, Stderr: terminal.NewScrubber(io.Discard), Getenv: func(string) string { return "" }, DatabaseURL: "postgres://127.0.0.1:1/nowhere"}
-	var f relayFlags
-	flags := pflag.NewFlagSet("relay", pflag.ContinueOnError)
-	f.add(flags)
-	if err := flags.Parse(args); err != nil {
-		return nil, err
+	var stdout, stderr bytes.Buffer
+	d := &desk{t: t, open: func() driver.Store { return bare{} }}
+	a := d.app(strings.NewReader(""), &stdout, &stderr)
+	a.Parts = func(_ context.Context, cfg *config.Config, _ parts.Options) error {
+		all = cfg.Subscriptions
+		return nil
 	}
-	f.given(flags)
-	cfg, err := configured(a, &f)
-	if err != nil {
-		return nil, err
+	if code := runWith(t.Context(), a, append([]string{"relay", "--database-url", "postgres://127.0.0.1:1/nowhere"}, args...)); code != 0 {
+		return nil, errors.New(stderr.String())
 	}
-	return cfg.Subscriptions, nil
+	return all, nil
 }
 
 func TestRelayFlags(t *testing.T) {
@@ -88,7 +86,7 @@ func TestAdoptFlags(t *testing.T) {
 
 func TestConfiguredJobs(t *testing.T) {
 	t.Chdir(t.TempDir())
-	clitest.Write(t, "penstock.yaml", `
+	write(t, "penstock.yaml", `
 database_url: sqlite:x.db
 relay: {max_attempts: 7, lease: 5s}
 subscriptions:
