@@ -10,14 +10,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/schema"
 	"github.com/penstock/penstock/internal/tables"
 )
 
-// version of the tables that this program makes.
+// version of the tables that this program makes. Those of lower ones are of development only.
 const version = 8
 
 // collided are the errors of statements that make the same thing at the same time: 1213 and 1205 while another one has it
@@ -31,7 +30,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if have >= version {
+	if have > 0 {
 		return s.check(ctx, have)
 	}
 	engine, err := s.engine(ctx)
@@ -39,12 +38,6 @@ func (s *Store) Migrate(ctx context.Context) error {
 		return err
 	}
 	if err := s.define(ctx, "create database if not exists "+quoted(s.opts.Schema)); err != nil {
-		return err
-	}
-	if err := s.alter(ctx); err != nil {
-		return err
-	}
-	if err := s.alterChecks(ctx); err != nil {
 		return err
 	}
 	for _, statement := range strings.Split(s.sql(uncommented("schema.sql"), "", words{"version": version, "engine": engine}), ";\n\n") {
@@ -68,71 +61,12 @@ func (s *Store) engine(ctx context.Context) (clause string, err error) {
 	return "engine = " + quoted(name), s.explain(err)
 }
 
-var alterations = []tables.Alteration{
-	{Table: "leases", Column: "second", Statements: []string{"alter table {schema}.leases drop primary key, drop key leases_job, drop key leases_until, add primary key (queue_id, seq), add key leases_lease (lease), add column second bigint not null default 0, add key leases_second (queue_id, second, until)"}},
-	{Table: "queues", Column: "turns", Statements: []string{"alter table {schema}.queues add column turns bigint not null default 0"}},
-	{Table: "queues", Column: "policies", Statements: []string{"alter table {schema}.queues add column policies tinyint not null default 0"}},
-	{Table: "subscriptions", Column: "keeps_settled", Statements: []string{"alter table {schema}.subscriptions change marks keeps_settled boolean not null"}},
-	{Table: "entries", Column: "row_id", Statements: []string{"alter table {schema}.entries add column row_id varbinary(2800), add key entries_replay (subscription_id, state, due), add key entries_row (subscription_id, row_id(700))"}},
-	{Table: "key_heads", Column: "behind", Statements: []string{"alter table {schema}.key_heads add column behind mediumblob"}},
-	{Table: "schedules", Column: "last_job", Statements: []string{"alter table {schema}.schedules add column paused boolean not null default false, add column skip_overlap boolean not null default false, add column last_job bigint not null default 0"}},
-}
-
-func (s *Store) alter(ctx context.Context) error {
-	const lacks = "select exists (select 1 from information_schema.tables t where t.table_schema = ? and t.table_name = ? and not exists (select 1 from information_schema.columns c where c.table_schema = t.table_schema and c.table_name = t.table_name and c.column_name = ?))"
-	return s.explain(tables.Alter(ctx, alterations, func(a tables.Alteration) (old bool, err error) {
-		return old, s.ddl.QueryRowContext(ctx, lacks, s.opts.Schema, a.Table, a.Column).Scan(&old)
-	}, func(statement string) error {
-		_, err := s.ddl.ExecContext(ctx, s.sql(statement, "", nil))
-		return err
-	}, func(err error) bool { return slices.Contains(altered, number(err)) }))
-}
-
-// alterChecks gives the tables of outboxes and queues a check of headers that also works in MySQL: the one before version 5 refused all headers there. In MariaDB both
-// mean the same, and changing one copies the table.
-func (s *Store) alterChecks(ctx context.Context) error {
-	rows, err := s.ddl.QueryContext(ctx, `select t.table_name, t.constraint_name from information_schema.table_constraints t join information_schema.check_constraints c
-		on c.constraint_schema = t.constraint_schema and c.constraint_name = t.constraint_name
-		where t.constraint_schema = ? and t.constraint_type = 'CHECK' and c.check_clause like '%json_valid(`+"`headers`"+`)%' and version() not like '%MariaDB%'`, s.opts.Schema)
-	if err != nil {
-		return s.explain(err)
-	}
-	defer rows.Close()
-	var statements []string
-	for rows.Next() {
-		var table, check string
-		if err := rows.Scan(&table, &check); err != nil {
-			return err
-		}
-		statements = append(statements, s.sql("alter table {schema}."+quoted(table)+" drop check "+quoted(check)+", add constraint headers_{unique} {valid_headers}", "", words{"unique": unique(table)}))
-	}
-	if err := rows.Err(); err != nil {
-		return s.explain(err)
-	}
-	for _, statement := range statements {
-		if err := s.define(ctx, statement); err != nil && !slices.Contains(altered, number(err)) {
-			return err
-		}
-	}
-	return nil
-}
-
-// altered are the errors of statements that change a table which another statement has changed meanwhile. The column exists, or the column, the
-// key or the check does not exist any more.
-var altered = append([]uint16{noSuchColumn, 1060, 1091, 3821}, collided...)
-
-// define runs a statement that defines something, until no other session does the same.
+// define runs a statement that defines something, unless that exists, until no other session does the same.
 func (s *Store) define(ctx context.Context, statement string) error {
-	deadline := time.Now().Add(time.Minute)
-	for {
+	return s.explain(tables.Define(ctx, func() error {
 		_, err := s.ddl.ExecContext(ctx, statement)
-		if !slices.Contains(collided, number(err)) || time.Now().After(deadline) {
-			return s.explain(err)
-		}
-		if err := tables.Pause(ctx); err != nil {
-			return err
-		}
-	}
+		return err
+	}, func(err error) bool { return slices.Contains(collided, number(err)) }))
 }
 
 // SchemaVersion returns the version of the tables in the database, or 0 if there are none.
@@ -193,7 +127,7 @@ func (s *Store) lacks(ctx context.Context) (string, error) {
 }
 
 func (s *Store) of() schema.Of {
-	return schema.Of{Where: "the database " + s.opts.Schema, Want: version, Migrate: "penstock migrate", Fresh: schema.Drop}
+	return schema.Of{Where: "the database " + s.opts.Schema, Want: version, Oldest: version, Migrate: "penstock migrate", Fresh: schema.Drop}
 }
 
 // CheckSchema compares the tables with this program's. If they differ, the error is a *penstock.SchemaError.

@@ -116,16 +116,13 @@ create table if not exists {schema}.leases (
   `key` varbinary(1024) not null,
   attempt int not null,
   until datetime(6) not null,
+  second bigint not null,
   worker varbinary(256) not null,
   primary key (queue_id, seq),
   key leases_lease (lease),
-  second bigint not null,
   key leases_second (queue_id, second, until),
   key leases_key (queue_id, `key`, seq)
 ) {engine};
-
--- Leases from before version 4 had no second.
-update {schema}.leases set second = to_seconds(until) where second = 0;
 
 -- Jobs that have begun and are to run again, from due on; those that run have their row still.
 create table if not exists {schema}.tries (

@@ -101,12 +101,6 @@ create table if not exists {schema}.entries (
   primary key (subscription_id, seq)
 );
 
--- Those of versions before 7.
-drop index if exists {schema}.entries_state, {schema}.entries_line, {schema}.entries_parked_key, {schema}.entries_due, {schema}.entries_replay, {schema}.entries_hold, {schema}.dedup_at;
-
--- That of versions before 9.
-drop index if exists {schema}.leases_key;
-
 create index if not exists entries_by_state on {schema}.entries ((subscription_id * 4 + state), ts);
 
 create index if not exists entries_by_parked_key on {schema}.entries ((subscription_id - 0), parked_key, ts, seq) where parked_key is not null;

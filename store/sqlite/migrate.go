@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,7 +16,6 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/schema"
 	"github.com/penstock/penstock/internal/shell"
-	"github.com/penstock/penstock/internal/tables"
 )
 
 // versionTable is goose's memory; named so that it does not meet the one of an
@@ -25,7 +23,7 @@ import (
 const versionTable = "penstock_schema"
 
 // firstVersion is that of the file that makes the tables. Files of lower ones are of development only.
-const firstVersion = 8
+const firstVersion = 20
 
 // Migrate implements driver.Store. It creates the file if there is none, and
 // switches it to WAL.
@@ -88,8 +86,7 @@ func (s *Store) migrate(ctx context.Context) error {
 		if before == 0 && made > 0 {
 			return s.of(newest).Broken(0, "its version in "+versionTable)
 		}
-		provider, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithTableName(versionTable), goose.WithDisableGlobalRegistry(true),
-			goose.WithGoMigrations(goose.NewGoMigration(14, &goose.GoFunc{RunTx: schedulesAsJSON}, nil), goose.NewGoMigration(17, &goose.GoFunc{RunTx: copiesAsEntries}, nil)))
+		provider, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithTableName(versionTable), goose.WithDisableGlobalRegistry(true))
 		if err != nil {
 			return err
 		}
@@ -99,66 +96,6 @@ func (s *Store) migrate(ctx context.Context) error {
 			return failed
 		}
 	}
-}
-
-// schedulesAsJSON writes the jobs of schedules in one column. SQL has no base64, which their payloads need.
-func schedulesAsJSON(ctx context.Context, tx *sql.Tx) error {
-	rows, err := tx.QueryContext(ctx, `select rowid, group_key, priority, key, dedup_key, coalesce(headers, ''), payload from penstock_schedules`)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rows.Close() }()
-	jobs := map[int64]penstock.NewJob{}
-	for rows.Next() {
-		var id int64
-		var j penstock.NewJob
-		var head string
-		if err := rows.Scan(&id, &j.Group, &j.Priority, &j.Key, &j.DedupKey, &head, (*payload)(&j.Payload)); err != nil {
-			return err
-		}
-		j.Headers = tables.Headers([]byte(head))
-		jobs[id] = j
-	}
-	if err := rows.Err(); err != nil {
-		return err
-	}
-	for id, j := range jobs {
-		text, err := json.Marshal(j)
-		if err != nil {
-			return err
-		}
-		if _, err := tx.ExecContext(ctx, `update penstock_schedules set job = cast(? as text) where rowid = ?`, text, id); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// copiesAsEntries puts copies of parked messages and dead letters back into their outboxes, with a row about each in the entries. It also makes a
-// row for each message that a replay still has to deliver.
-func copiesAsEntries(ctx context.Context, tx *sql.Tx) error {
-	boxes, err := tx.QueryContext(ctx, `select name from penstock_outboxes`)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = boxes.Close() }()
-	var names []string
-	for boxes.Next() {
-		var name string
-		if err := boxes.Scan(&name); err != nil {
-			return err
-		}
-		names = append(names, name)
-	}
-	if err := boxes.Err(); err != nil {
-		return err
-	}
-	for _, name := range names {
-		if _, err := tx.ExecContext(ctx, on(Table(name), statement("copies_back")), sql.Named("outbox", name), sql.Named("now", time.Now().UnixMicro())); err != nil {
-			return fmt.Errorf("outbox %q: %w", name, err)
-		}
-	}
-	return nil
 }
 
 // createFile makes the first connection, whose pragmas make the file. Switching

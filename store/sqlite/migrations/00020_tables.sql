@@ -14,10 +14,9 @@ create table penstock_outboxes (
   id              integer primary key autoincrement,
   name            text    not null unique,
   uid             text    not null, -- first part of derived message ids; new for each outbox, also of an old name
-  retention_age   integer not null default 0, -- nanoseconds
-  retention_bytes integer not null default 0,
-  created_at      integer not null,
-  plain_ids       integer not null default 0
+  keep_age        integer not null default 0, -- nanoseconds
+  keep_bytes      integer not null default 0,
+  buckets         integer not null default 1
 );
 
 -- One row per reader: its cursor, its lease and what status shows. It is
@@ -26,7 +25,7 @@ create table penstock_subscriptions (
   id           integer primary key autoincrement, -- never comes again, so a stale reader cannot mistake a new row for its own
   outbox_id    integer not null,
   name         text    not null,
-  position     integer not null,            -- the last seq that is settled
+  position     integer not null default 0,  -- the last seq that is settled; it begins with the first message
   settles      integer not null default 0,  -- attempt of the last Settle that took effect: one whose answer was lost is not carried out twice
   ahead        text    not null default '[]', -- what a slow sink has settled behind messages that are not, by seq: [[first, last], ...]
   settled      integer not null default 0,  -- messages settled since the row was made
@@ -37,77 +36,31 @@ create table penstock_subscriptions (
   epoch        integer not null default 0,
   lease_until  integer not null default 0,
   sink_epoch   integer not null default 0,  -- the holder of that epoch said what follows
-  sink_down    integer not null default 0,  -- since when the sink takes nothing; 0: it takes messages
+  sink_down    integer,                     -- since when the sink takes nothing; null: it takes messages
   sink_error   text    not null default '', -- and why
+  keeps_settled integer not null default 0, -- another subscription reads the messages too, or they are retained
   unique (outbox_id, name)
 );
 
--- One row per parked key: the parked messages of one key, or one message that is
--- parked by itself. It is there while it has messages or is held.
-create table penstock_parked_keys (
-  id              integer primary key autoincrement, -- what is in flight is remembered by it
-  subscription_id integer not null,
-  key             text    not null, -- '' of a message that is parked by itself
-  alone           integer not null, -- its seq; 0 of a key
-  head            integer,          -- the lowest seq; null without messages
-  due             integer,          -- when the head comes again; null while it is held
-  unique (subscription_id, key, alone)
-);
-create index penstock_parked_keys_due on penstock_parked_keys (subscription_id, due) where due is not null;
-
--- Copies of parked messages, because the outbox does not wait for them.
-create table penstock_parked (
-  number     integer primary key,
-  key_id     integer not null,
-  seq        integer not null,
-  id         text,
-  key        text,
-  topic      text    not null,
-  headers    text,
-  payload    blob    not null,
-  created_at integer not null,
-  history    text,             -- attempts and failures as JSON; null of a message that was never refused
-  unique (key_id, seq)
-);
-
--- Messages that were given up. One that is sent back is parked.
-create table penstock_dead_letters (
+-- A message that is parked, dead or to be delivered again has a row here, and stays in its outbox: as on other plain tables.
+create table penstock_entries (
   subscription_id integer not null,
   seq        integer not null,
-  id         text,
-  key        text,
-  topic      text    not null,
-  headers    text,
-  payload    blob    not null,
-  created_at integer not null,
-  history    text    not null,
-  at         integer not null,
+  state      integer not null,           -- 1 parked, 2 dead letter, 3 to be delivered again; "state > 1" in lookups finds the index
+  parked_key text,                       -- the key of a message that is parked in order
+  head       integer not null default 0, -- nothing of its parked key is before it, or it is parked by itself
+  due        integer,                    -- counts for heads
+  hold       text,                       -- the key that waits for this dead letter, also while it is sent again
+  attempts   integer not null default 0,
+  since      integer,
+  failures   text,
+  died_at    integer,
   primary key (subscription_id, seq)
-);
-
--- Keys that wait for a person: until the message is discarded, or sent back and
--- delivered.
-create table penstock_holds (
-  subscription_id integer not null,
-  seq             integer not null,
-  key             text    not null,
-  primary key (subscription_id, seq)
-);
-create index penstock_holds_key on penstock_holds (subscription_id, key, seq);
-
--- Ranges of messages to deliver again; a row goes when all of them are delivered.
-create table penstock_replays (
-  id              integer primary key autoincrement,
-  subscription_id integer not null,
-  position        integer not null, -- the last seq that is settled once more
-  last            integer not null, -- the seq it ends with
-  created_from    integer not null, -- bounds of created_at: this or later,
-  created_to      integer not null, -- and before this
-  ahead           text    not null default '[]', -- as of a subscription
-  covered         integer not null default 9223372036854775807, -- the messages settled when it was asked for: up to this seq,
-  besides         text    not null default '[]'                 -- and these
-);
-create index penstock_replays_subscription on penstock_replays (subscription_id, id);
+) without rowid;
+create index penstock_entries_by_state on penstock_entries (subscription_id, state, seq) where state > 1;
+create index penstock_entries_by_key on penstock_entries (subscription_id, parked_key, head, seq) where parked_key is not null;
+create index penstock_entries_by_due on penstock_entries (subscription_id, due, seq) where head;
+create index penstock_entries_by_hold on penstock_entries (subscription_id, hold) where hold is not null;
 
 -- Queues: see DESIGN.md, "Queues". The jobs of one are in a separate table, see
 -- sql/create_queue.sql; the tables below hold small rows about them, by queue_id and seq. A job
@@ -123,7 +76,7 @@ create table penstock_queues (
   max_attempts integer not null default 25,
   max_running  integer not null default 0,
   dedup_window integer not null default 3600000000000, -- nanoseconds
-  created_at   integer not null
+  policies     integer not null default 0 -- which it has: 1 is of groups, 2 is its rate
 );
 
 -- Jobs that may run now, in the order in which they will: rank is seq, of a
@@ -189,8 +142,8 @@ create table penstock_histories (
 -- Jobs that were given up.
 create table penstock_dead_jobs (
   queue_id   integer not null,
-  id         integer not null,
-  group_key   text    not null,
+  seq        integer not null,
+  group_key  text    not null,
   priority   integer not null,
   key        text,
   headers    text,
@@ -198,7 +151,7 @@ create table penstock_dead_jobs (
   created_at integer not null,
   history    text    not null,
   at         integer not null,
-  primary key (queue_id, id)
+  primary key (queue_id, seq)
 );
 
 -- Which job came first with a dedup key.
@@ -211,21 +164,44 @@ create table penstock_dedup (
 ) without rowid;
 create index penstock_dedup_at on penstock_dedup (queue_id, at);
 
--- Periodic jobs, with all that a job has.
+-- Periodic jobs. job is JSON.
 create table penstock_schedules (
-  queue_id  integer not null,
-  name      text    not null,
-  cron      text    not null,
-  next      integer not null,
-  group_key  text    not null,
-  priority  integer not null,
-  key       text    not null,
-  dedup_key text    not null,
-  headers   text,
-  payload   blob    not null,
+  queue_id     integer not null,
+  name         text    not null,
+  cron         text    not null,
+  next         integer not null,
+  job          text    not null default '',
+  paused       integer not null default 0,
+  skip_overlap integer not null default 0,
+  last_job     integer not null default 0, -- 0: it has made none
   primary key (queue_id, name)
 );
 create index penstock_schedules_next on penstock_schedules (queue_id, next);
+
+-- The policies of groups, that of all groups that have no other, '*', and the rate of a queue as a whole. policy is a penstock.GroupPolicy, empty of a group that is only
+-- held. By its rate jobs start a pace apart; one may come early by slack, less one pace, and none waits longer than per. These are nanoseconds, and held_until is microseconds.
+create table penstock_group_policies (
+  queue_id    integer not null,
+  whole       integer not null,
+  group_key   text    not null,
+  policy      text    not null,
+  max_running integer not null,
+  weight      integer not null,
+  pace        integer not null,
+  slack       integer not null,
+  per         integer not null,
+  held_until  integer not null,
+  reason      text    not null,
+  primary key (queue_id, group_key, whole)
+) without rowid;
+-- When the next job of a group, or of a queue as a whole, may start by its rate, in nanoseconds.
+create table penstock_group_starts (
+  queue_id  integer not null,
+  whole     integer not null,
+  group_key text    not null,
+  next      integer not null,
+  primary key (queue_id, group_key, whole)
+) without rowid;
 
 -- A job becomes the first of a key that is not busy: it takes the place of the
 -- one that was.
@@ -316,6 +292,7 @@ create table penstock_heads (
   key      text    not null,
   id       text    not null,
   at       integer not null,
+  behind   text, -- the last messages of the parts of the key before its head, which gaps end, as JSON
   primary key (inbox_id, key)
 ) without rowid;
 create index penstock_heads_at on penstock_heads (inbox_id, at);

@@ -1,0 +1,21 @@
+package tables
+
+import (
+	"context"
+	"time"
+)
+
+// Define runs a statement that defines something, again for a minute while it collides with another session that defines the same.
+func Define(ctx context.Context, run func() error, collided func(error) bool) error {
+	for deadline := time.Now().Add(time.Minute); ; {
+		err := run()
+		if !collided(err) || time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}

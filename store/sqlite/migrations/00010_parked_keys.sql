@@ -1,2 +1,0 @@
--- +goose Up
-alter table penstock_parked_keys rename column alone to seq;
