@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/pgerror"
 )
 
 // leaseLock is the first half of the advisory lock under which a lease changes hands;
@@ -30,8 +31,12 @@ type state struct {
 	sink      sink
 }
 
+// state is that of no holder if there is none yet.
 func (t *Table) state(ctx context.Context, q querier, id int64) (s state, err error) {
 	err = q.QueryRow(ctx, t.own("head"), id).Scan(&s.epoch, &s.workers, &s.holder, &s.until, &s.since, &s.settled, &s.orderedBy, (*[]string)(&s.low), &s.held, &s.sink.down, &s.sink.why)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = nil
+	}
 	return s, err
 }
 
@@ -72,7 +77,7 @@ func (t *Table) acquire(ctx context.Context, req driver.Subscribe, m *mapping) (
 			return err
 		}
 		before, err := t.state(ctx, tx, l.id)
-		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		if err != nil {
 			return err
 		}
 		together := l.workers && before.workers
@@ -82,26 +87,12 @@ func (t *Table) acquire(ctx context.Context, req driver.Subscribe, m *mapping) (
 		if slices.Equal(before.orderedBy, m.orderedBy()) {
 			l.low = before.low
 		}
-		if l.epoch = before.epoch; !together {
-			l.epoch++
-		}
-		if !together { // the first worker continues the count of those before
-			if l.settled = before.settled; before.workers {
-				if l.settled, err = t.settledByWorkers(ctx, tx, l.id, before.epoch); err != nil {
-					return err
-				}
-			}
+		if l.epoch = before.epoch; !together { // the first worker continues the count of those before
+			l.epoch, l.settled = before.epoch+1, before.settled
 		}
 		return tx.QueryRow(ctx, t.own("log"), l.args(m, l.length)...).Scan(&l.since, &l.n)
 	})
 	return l, t.explain(err)
-}
-
-// settledByWorkers adds up the rows that the workers of an epoch have settled.
-func (t *Table) settledByWorkers(ctx context.Context, q querier, id, epoch int64) (n int64, err error) {
-	err = q.QueryRow(ctx, `select coalesce(sum(settled), 0)::bigint from (
-		select distinct on (holder, since) settled from `+t.ownName("_adopt_log")+` where subscription = $1 and epoch = $2 order by holder, since, n desc) s`, id, epoch).Scan(&n)
-	return n, err
 }
 
 // args are the parameters of log.sql; a length of 0 gives the lease back.
@@ -121,4 +112,90 @@ func (l *lease) args(m *mapping, length time.Duration) []any {
 // column is the transaction's id.
 func (l *lease) fence(t *Table, b *pgx.Batch) *pgx.QueuedQuery {
 	return b.Queue("select "+t.ownName("_adopt_fence")+"($1, $2), pg_current_xact_id()", l.id, l.epoch)
+}
+
+// Renew implements driver.Source: it writes the log, which has the lease. It does not wait for a
+// settling transaction, which may wait for another session's row lock.
+func (s *Source) Renew(ctx context.Context) error {
+	if s.isClosed() {
+		return penstock.ErrClosed
+	}
+	return s.log(ctx, s.lease.length)
+}
+
+// log writes the low-water mark and the lease, if the lease is still this source's.
+func (s *Source) log(ctx context.Context, length time.Duration) error {
+	l := *s.lease
+	l.low = s.low()
+	s.mu.Lock()
+	l.settled, l.sink = s.settled, s.sink
+	s.mu.Unlock()
+	err := s.write(ctx, &l, length)
+	if pgerror.State(err) == pgerror.NoSuchCharacter { // the sink's error is its own
+		l.sink.why = pgerror.ASCII(l.sink.why)
+		err = s.write(ctx, &l, length)
+	}
+	return s.t.explain(err)
+}
+
+func (s *Source) write(ctx context.Context, l *lease, length time.Duration) error {
+	var b pgx.Batch
+	l.fence(s.t, &b)
+	b.Queue(s.t.own("log"), l.args(s.m, length)...)
+	b.Queue(s.t.own("forget_log"), l.id)
+	return s.t.pool.SendBatch(ctx, &b).Close()
+}
+
+// low is where a reader that comes after this one has to begin: a margin behind the
+// head, and before all that has no verdict.
+func (s *Source) low() place {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.decided(s.track.low(time.Now())).place
+}
+
+// sink is how the sink is, as the relay says.
+type sink struct {
+	down *time.Time // nil: it takes messages
+	why  string
+}
+
+// ReportSink implements driver.SinkReporter. It goes into the log, with each row from now on; should a
+// Renew that had begun before write the last one, until the next.
+func (s *Source) ReportSink(ctx context.Context, down time.Time, why string) error {
+	if s.isClosed() {
+		return penstock.ErrClosed
+	}
+	said := sink{why: why}
+	if !down.IsZero() {
+		said.down = &down
+	}
+	s.mu.Lock()
+	s.sink = said
+	s.mu.Unlock()
+	return s.log(ctx, s.lease.length)
+}
+
+// All numbers of a subscription's messages differ, because an operator names a dead letter by its number. A later reader returns higher
+// numbers, because parked keys are in their order. A number is made of the epoch, of a value of the log's sequence, which no other reader
+// has drawn, and of a count. A single reader counts on, alone in its epoch. Workers share theirs, so they draw another value for every block.
+const (
+	seqEpoch = 40 // bits below the epoch
+	seqBlock = 12 // bits of a block
+)
+
+// block is the number before the first one of the block of a value that was drawn.
+func (l *lease) block(drawn int64) int64 { return l.epoch<<seqEpoch + drawn<<seqBlock }
+
+func (s *Source) nextSeq(ctx context.Context) (int64, error) {
+	next := s.seq + 1
+	if s.lease.workers && next%(1<<seqBlock) == 0 {
+		var drawn int64
+		if err := s.t.pool.QueryRow(ctx, "select nextval($1)", s.t.ownName("_adopt_n")).Scan(&drawn); err != nil {
+			return 0, err
+		}
+		next = s.lease.block(drawn) + 1
+	}
+	s.seq = next
+	return next, nil
 }

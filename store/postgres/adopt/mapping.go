@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock/internal/adopted"
 	"github.com/penstock/penstock/internal/pg"
@@ -22,11 +25,10 @@ type mapping struct {
 	config Config
 	adopted.Relation
 	archive string
-	oid     uint32
-	key     []*column // the columns that identify a row: unique
-	order   []*column // the total order
-	random  bool      // ids come in no order, and nothing else gives one
-	rls     bool
+	relation
+	key    []*column // the columns that identify a row: unique
+	order  []*column // the total order
+	random bool      // ids come in no order, and nothing else gives one
 
 	payload, headers, tracing, createdAt *column
 	parts                                adopted.Parts
@@ -49,7 +51,7 @@ func findRelation(ctx context.Context, q querier, of string, id pgx.Identifier) 
 	case errors.Is(err, pgx.ErrNoRows):
 		return r, adopted.Field(of, fmt.Sprintf("is %s, which this role does not see in this database", id.Sanitize()), "check the schema and the case of the name, and that the role may use the schema")
 	case err != nil:
-		return r, explain(err)
+		return r, err
 	case r.kind != "r" && r.kind != "p":
 		return r, adopted.Field(of, fmt.Sprintf("is %s, which is not a table", r.source), "name the table itself: a view's rows cannot be settled")
 	}
@@ -70,41 +72,29 @@ func readColumns(ctx context.Context, q querier, oid uint32) ([]column, error) {
 		}
 		return c, err
 	})
-	return all, explain(err)
+	return all, err
 }
 
 // newMapping compares the config with the table. Errors are *penstock.FieldError where
 // the config does not fit.
-func newMapping(ctx context.Context, q querier, c *Config) (*mapping, error) {
+func newMapping(ctx context.Context, q querier, c Config) (*mapping, error) {
 	rel, err := findRelation(ctx, q, "table", c.TableIdentifier())
 	if err != nil {
 		return nil, err
 	}
-	m := &mapping{Relation: adopted.Relation{Source: rel.source}, oid: rel.oid, rls: rel.rls}
+	m := &mapping{config: c, Relation: adopted.Relation{Source: rel.source}, relation: rel}
 	if m.Columns, err = readColumns(ctx, q, rel.oid); err != nil {
 		return nil, err
 	}
-	if misfits := c.Misfits(&m.Relation, adopted.PostgresKinds); len(misfits) > 0 {
+	if misfits := m.config.Misfits(&m.Relation, adopted.PostgresKinds); len(misfits) > 0 {
 		return nil, misfits[0]
 	}
-	if err := m.choose(c); err != nil {
-		return nil, err
-	}
-	if err := m.checkStatus(ctx, q, c); err != nil {
-		return nil, err
-	}
-	if (c.Delivered == Delete || c.Delivered == Archive) && !rel.delete {
-		return nil, m.Forbids("delete")
-	}
-	if err := m.findKey(ctx, q, c); err != nil {
-		return nil, err
-	}
-	if c.Delivered == Archive {
-		if err := m.checkArchive(ctx, q, c); err != nil {
+	for _, check := range []func(context.Context, querier) error{m.choose, m.checkStatus, m.findKey, m.checkArchive, m.sampleIDs} {
+		if err := check(ctx, q); err != nil {
 			return nil, err
 		}
 	}
-	if m.parts, err = c.Parts(&m.Relation); err != nil {
+	if m.parts, err = m.config.Parts(&m.Relation); err != nil {
 		return nil, err
 	}
 	m.bind()
@@ -113,8 +103,8 @@ func newMapping(ctx context.Context, q querier, c *Config) (*mapping, error) {
 }
 
 // choose finds the columns of the order, and those of the message.
-func (m *mapping) choose(c *Config) error {
-	cols := &c.Columns
+func (m *mapping) choose(context.Context, querier) error {
+	c, cols := &m.config, &m.config.Columns
 	m.payload, m.headers, m.tracing, m.createdAt = m.Find(cols.Payload), m.Find(cols.Headers), m.Find(cols.Tracing), m.Find(cols.CreatedAt)
 	for _, name := range c.OrderColumns() {
 		found := m.Find(name)
@@ -129,15 +119,19 @@ func (m *mapping) choose(c *Config) error {
 	if id := m.Find(cols.ID); !id.NotNull {
 		return adopted.Field("columns.id", fmt.Sprintf("is the column %q, which may be NULL", cols.ID), "alter table %s alter column %s set not null", m.Source, quoted(id))
 	}
+	if (c.Delivered == Delete || c.Delivered == Archive) && !m.delete {
+		return m.Forbids("delete")
+	}
 	return nil
 }
 
 // findKey chooses the unique index that identifies a row.
-func (m *mapping) findKey(ctx context.Context, q querier, c *Config) error {
+func (m *mapping) findKey(ctx context.Context, q querier) error {
+	c := &m.config
 	rows, _ := q.Query(ctx, pg.Statement(sqlFiles, "unique"), m.oid)
 	indexes, err := pgx.CollectRows(rows, pgx.RowTo[[]string])
 	if err != nil {
-		return explain(err)
+		return err
 	}
 	var best []string
 	for _, names := range indexes {
@@ -161,7 +155,11 @@ func (m *mapping) findKey(ctx context.Context, q querier, c *Config) error {
 }
 
 // checkArchive makes sure that the archive takes the rows.
-func (m *mapping) checkArchive(ctx context.Context, q querier, c *Config) error {
+func (m *mapping) checkArchive(ctx context.Context, q querier) error {
+	c := &m.config
+	if c.Delivered != Archive {
+		return nil
+	}
 	rel, err := findRelation(ctx, q, "archive", c.ArchiveIdentifier())
 	if err != nil {
 		return err
@@ -209,9 +207,9 @@ func (m *mapping) bind() {
 
 // sampleIDs decides whether the ids come in an order at all, if nothing else gives one. A uuid of
 // version 7 begins with the time, and one of version 4 is random.
-func (m *mapping) sampleIDs(ctx context.Context, q querier, c *Config) error {
-	id := m.Find(c.Columns.ID)
-	if m.random = false; !c.OrderByID() || id.Kind == adopted.Number {
+func (m *mapping) sampleIDs(ctx context.Context, q querier) error {
+	id := m.Find(m.config.Columns.ID)
+	if !m.config.OrderByID() || id.Kind == adopted.Number {
 		return nil
 	}
 	m.random = true
@@ -221,5 +219,53 @@ func (m *mapping) sampleIDs(ctx context.Context, q querier, c *Config) error {
 	var timed, all int
 	err := q.QueryRow(ctx, fmt.Sprintf("select count(*) filter (where substr(i, 15, 1) = '7'), count(*) from (select %s::text as i from %s limit 100) s", quoted(id), m.Source)).Scan(&timed, &all)
 	m.random = all == 0 || timed < all
-	return explain(err)
+	return err
+}
+
+// checkStatus makes sure that the values are of the status column's type, and that a
+// delivered row is not a pending one.
+func (m *mapping) checkStatus(ctx context.Context, q querier) error {
+	c := &m.config
+	if c.Delivered != SetStatus {
+		return nil
+	}
+	status := m.Find(c.Columns.Status)
+	typed := func(v Value) string { return pg.Literal(string(v)) + "::" + status.Type }
+	for i, v := range append([]Value{c.Status.Delivered}, c.Status.Pending...) {
+		of := "status.delivered"
+		if i > 0 {
+			of = fmt.Sprintf("status.pending[%d]", i-1)
+		}
+		// Texts may differ where values do not: 0 and 00, f and false.
+		var same bool
+		err := q.QueryRow(ctx, "select "+typed(v)+" = "+typed(c.Status.Delivered)).Scan(&same)
+		var wrong *pgconn.PgError
+		switch {
+		case errors.As(err, &wrong) && strings.HasPrefix(wrong.Code, "22"):
+			return m.wrongStatus(ctx, q, of, v, status)
+		case err != nil:
+			return err
+		case status.Limit > 0 && utf8.RuneCountInString(string(v)) > status.Limit:
+			return adopted.Field(of, fmt.Sprintf("is %q, and the column %q takes %d characters", v, status.Name, status.Limit), "use a shorter value")
+		case same && i > 0:
+			return adopted.Field("status.delivered", fmt.Sprintf("is %q, as pending rows have it", c.Status.Delivered), "choose a value that is not in status.pending")
+		}
+	}
+	return nil
+}
+
+// wrongStatus says which values there are.
+func (m *mapping) wrongStatus(ctx context.Context, q querier, of string, v Value, status *column) error {
+	hint := "write a whole number"
+	switch status.Kind {
+	case adopted.Bool:
+		hint = "write true or false: status.pending has what rows are before they are delivered, status.delivered what they are then"
+	case adopted.Enum:
+		var labels []string
+		if err := q.QueryRow(ctx, "select enum_range(null::"+status.Type+")::text[]").Scan(&labels); err != nil {
+			return err
+		}
+		hint = "write one of " + strings.Join(labels, ", ")
+	}
+	return adopted.Field(of, fmt.Sprintf("is %q, which the column %q of type %s cannot be", v, status.Name, status.Type), "%s", hint)
 }

@@ -2,14 +2,12 @@ package adopt
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/internal/pg"
 )
@@ -17,15 +15,6 @@ import (
 // The operators' methods are those of driver.Operator, for the table's one subscription; the names in
 // queries are not looked at. A subscription that no relay has run yet is
 // penstock.ErrNoSubscription.
-
-// subscription finds the subscription's id.
-func (t *Table) subscription(ctx context.Context) (id int64, err error) {
-	if err := t.migrated(ctx); err != nil {
-		return 0, err
-	}
-	f, err := t.find(ctx, t.pool)
-	return f.id, t.explain(err)
-}
 
 // deadLetter is a dead letter with its names in Penstock's table.
 type deadLetter struct {
@@ -79,13 +68,13 @@ func (t *Table) DeadLetters(ctx context.Context, q admin.DeadLetterQuery) ([]adm
 	}
 	m, err := t.compare(ctx)
 	if err != nil {
-		return nil, t.explain(err)
+		return nil, err
 	}
 	found, err := t.deadLetters(ctx, t.pool, id, q, "")
 	if err != nil {
 		return nil, t.explain(err)
 	}
-	s := &Source{t: t, m: m, st: newStatements(m, &m.config, t.schema)}
+	s := &Source{t: t, m: m, st: newStatements(m, t.schema)}
 	all := make([]admin.DeadLetter, 0, len(found))
 	for from := 0; from < len(found); from += lettersAtOnce {
 		page := found[from:min(from+lettersAtOnce, len(found))]
@@ -110,9 +99,8 @@ func (t *Table) DeadLetters(ctx context.Context, q admin.DeadLetterQuery) ([]adm
 // RetryDeadLetters sends dead letters again, OutOfOrder and with the next attempt. It
 // returns how many there were.
 func (t *Table) RetryDeadLetters(ctx context.Context, q admin.DeadLetterQuery) (n int, err error) {
-	return t.change(ctx, q, func(ctx context.Context, tx pgx.Tx, id int64, ids, _ []string) error {
-		_, err := tx.Exec(ctx, "update "+t.ownName("_adopt_row")+" set retry = true where subscription = $1 and row_id = any ($2)", id, ids)
-		return err
+	return t.change(ctx, q, func(b *pgx.Batch, id int64, ids, _ []string) {
+		b.Queue("update "+t.ownName("_adopt_row")+" set retry = true where subscription = $1 and row_id = any ($2)", id, ids)
 	})
 }
 
@@ -121,43 +109,47 @@ func (t *Table) RetryDeadLetters(ctx context.Context, q admin.DeadLetterQuery) (
 func (t *Table) DiscardDeadLetters(ctx context.Context, q admin.DeadLetterQuery) (int, error) {
 	m, err := t.compare(ctx)
 	if err != nil {
-		return 0, t.explain(err)
+		return 0, err
 	}
-	st := newStatements(m, &m.config, t.schema)
-	return t.change(ctx, q, func(ctx context.Context, tx pgx.Tx, id int64, ids, parkedKeys []string) error {
-		var b pgx.Batch
+	st := newStatements(m, t.schema)
+	return t.change(ctx, q, func(b *pgx.Batch, id int64, ids, parkedKeys []string) {
 		b.Queue(st.discard, m.keyArrays(ids)...)
 		b.Queue(t.own("back"), id, ids)
 		b.Queue("select "+t.ownName("_adopt_release")+"($1, $2)", id, parkedKeys)
-		return tx.SendBatch(ctx, &b).Close()
 	})
 }
 
-// change does something to chosen dead letters while no settling transaction is under way.
-func (t *Table) change(ctx context.Context, q admin.DeadLetterQuery, f func(ctx context.Context, tx pgx.Tx, id int64, ids, parkedKeys []string) error) (n int, err error) {
-	id, err := t.subscription(ctx)
-	if err != nil {
-		return 0, err
-	}
-	err = pgx.BeginFunc(ctx, t.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "select "+t.ownName("_adopt_lock")+"($1)", id); err != nil {
-			return err
-		}
+// change does something to chosen dead letters.
+func (t *Table) change(ctx context.Context, q admin.DeadLetterQuery, f func(b *pgx.Batch, id int64, ids, parkedKeys []string)) (n int, err error) {
+	err = t.alone(ctx, func(tx pgx.Tx, id int64) error {
 		found, err := t.deadLetters(ctx, tx, id, q, " for update")
 		if err != nil || len(found) == 0 {
 			return err
 		}
-		n = len(found)
 		var ids, parkedKeys []string
 		for _, l := range found {
 			ids, parkedKeys = append(ids, l.id), append(parkedKeys, l.parkedKey)
 		}
-		return f(ctx, tx, id, ids, parkedKeys)
+		n = len(found)
+		var b pgx.Batch
+		f(&b, id, ids, parkedKeys)
+		return tx.SendBatch(ctx, &b).Close()
 	})
+	return n, err
+}
+
+// alone changes the subscription while no settling transaction is under way.
+func (t *Table) alone(ctx context.Context, f func(tx pgx.Tx, id int64) error) error {
+	id, err := t.subscription(ctx)
 	if err != nil {
-		return 0, t.explain(err)
+		return err
 	}
-	return n, nil
+	return t.explain(pgx.BeginFunc(ctx, t.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "select "+t.ownName("_adopt_lock")+"($1)", id); err != nil {
+			return err
+		}
+		return f(tx, id)
+	}))
 }
 
 // ParkedKeys describes up to limit parked keys of parked rows, those due soonest first, held
@@ -191,19 +183,12 @@ func (t *Table) ParkedKeys(ctx context.Context, limit int) ([]admin.ParkedKey, e
 // RetryParked has parked rows tried at once that wait for another attempt: those of the keys, or all without
 // one. It returns how many there are.
 func (t *Table) RetryParked(ctx context.Context, keys ...string) (n int, err error) {
-	id, err := t.subscription(ctx)
-	if err != nil {
-		return 0, err
-	}
-	err = pgx.BeginFunc(ctx, t.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "select "+t.ownName("_adopt_lock")+"($1)", id); err != nil {
-			return err
-		}
+	err = t.alone(ctx, func(tx pgx.Tx, id int64) error {
 		tag, err := tx.Exec(ctx, t.own("retry_parked"), id, orNull(keys, len(keys) == 0))
 		n = int(tag.RowsAffected())
 		return err
 	})
-	return n, t.explain(err)
+	return n, err
 }
 
 // maxBacklog is how far Status counts; a larger backlog is reported as this.
@@ -215,28 +200,22 @@ func (t *Table) Status(ctx context.Context) (admin.SubscriptionStatus, error) {
 	status := admin.SubscriptionStatus{Subscription: t.name}
 	m, err := t.compare(ctx)
 	if err != nil {
-		return status, t.explain(err)
+		return status, err
 	}
-	st := newStatements(m, &m.config, t.schema)
 	var oldest int64
 	if err := pgx.BeginFunc(ctx, t.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "select set_config('enable_seqscan', 'on', true), set_config('enable_bitmapscan', 'on', true)"); err != nil {
 			return err
 		}
-		return tx.QueryRow(ctx, st.backlog, maxBacklog).Scan(&status.Backlog, &oldest)
+		return tx.QueryRow(ctx, newStatements(m, t.schema).backlog, maxBacklog).Scan(&status.Backlog, &oldest)
 	}); err != nil {
 		return status, t.explain(err)
 	}
 	f, err := t.find(ctx, t.pool)
-	if errors.Is(err, penstock.ErrNoSubscription) {
-		status.OldestAge = time.Duration(max(0, oldest)) * time.Microsecond
-		return status, nil
+	if status.Subscription = f.name; f.id != 0 {
+		err = t.remembered(ctx, f.id, &status)
 	}
 	if err != nil {
-		return status, t.explain(err)
-	}
-	status.Subscription = f.name
-	if err := t.remembered(ctx, f.id, &status); err != nil {
 		return status, t.explain(err)
 	}
 	if status.Backlog < maxBacklog {
@@ -255,26 +234,9 @@ func (t *Table) remembered(ctx context.Context, id int64, status *admin.Subscrip
 		return err
 	}
 	status.ParkedAge = time.Duration(parked * float64(time.Second))
-	return t.holder(ctx, id, status)
-}
-
-// holder fills in who has the lease.
-func (t *Table) holder(ctx context.Context, id int64, status *admin.SubscriptionStatus) error {
 	head, err := t.state(ctx, t.pool, id)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil
-	}
-	if err != nil {
+	if status.Epoch, status.Settled = head.epoch, head.settled; err != nil || !head.held {
 		return err
-	}
-	status.Epoch, status.Settled = head.epoch, head.settled
-	if head.workers {
-		if status.Settled, err = t.settledByWorkers(ctx, t.pool, id, head.epoch); err != nil {
-			return err
-		}
-	}
-	if !head.held {
-		return nil
 	}
 	status.Holder, status.HolderSince, status.LeaseUntil = head.holder, head.since.UTC(), head.until.UTC()
 	if head.workers {
@@ -295,17 +257,11 @@ func (t *Table) holder(ctx context.Context, id int64, status *admin.Subscription
 // Drop removes the subscription with its low-water mark, parked rows and dead letters.
 // The table and its rows stay as they are. Its relay gets penstock.ErrFenced.
 func (t *Table) Drop(ctx context.Context) error {
-	id, err := t.subscription(ctx)
-	if err != nil {
-		return err
-	}
-	return t.explain(pgx.BeginFunc(ctx, t.pool, func(tx pgx.Tx) error {
+	return t.alone(ctx, func(tx pgx.Tx, id int64) error {
 		var b pgx.Batch
-		b.Queue("select "+t.ownName("_adopt_lock")+"($1)", id)
-		for _, name := range []string{"_adopt_row", "_adopt_log"} {
-			b.Queue("delete from "+t.ownName(name)+" where subscription = $1", id)
+		for _, table := range []string{"_adopt_row where subscription", "_adopt_log where subscription", "_adopt_subscription where id"} {
+			b.Queue(fmt.Sprintf("delete from %s.%s = $1", pgx.Identifier{t.schema}.Sanitize(), table), id)
 		}
-		b.Queue("delete from "+t.ownName("_adopt_subscription")+" where id = $1", id)
 		return tx.SendBatch(ctx, &b).Close()
-	}))
+	})
 }

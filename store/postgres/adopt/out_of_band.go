@@ -119,15 +119,16 @@ func (s *Source) dueRows(ctx context.Context, q querier, limit driver.Limit, loc
 		return heads, err
 	}
 	var parkedKeys []string
+	var seqs []int64
 	for i := range heads {
 		if r := &heads[i]; r.Attempt == 0 && !r.outOfOrder && r.parkedKey[0] == 'k' && !s.isInFlight(r.id) {
-			parkedKeys = append(parkedKeys, r.parkedKey)
+			parkedKeys, seqs = append(parkedKeys, r.parkedKey), append(seqs, r.seq)
 		}
 	}
 	if len(parkedKeys) == 0 || locked {
 		return heads, nil
 	}
-	followers, err := scanOutOfBand(q.Query(ctx, s.t.own("followers"), s.lease.id, parkedKeys, max(1, limit.Messages/len(parkedKeys))))
+	followers, err := scanOutOfBand(q.Query(ctx, s.t.own("followers"), s.lease.id, parkedKeys, seqs, max(1, limit.Messages/len(parkedKeys))))
 	if err != nil {
 		return nil, err
 	}
@@ -137,15 +138,9 @@ func (s *Source) dueRows(ctx context.Context, q querier, limit driver.Limit, loc
 	}
 	all := make([]outOfBandRow, 0, len(heads)+len(followers))
 	for _, h := range heads {
-		rows := byKey[h.parkedKey]
-		if all = append(all, h); h.Attempt > 0 || len(rows) == 0 || rows[0].id != h.id {
-			continue
-		}
-		for _, r := range rows[1:] {
-			if r.Attempt > 0 { // it comes by itself
-				break
-			}
-			all = append(all, r)
+		if all = append(all, h); !h.outOfOrder {
+			all = append(all, byKey[h.parkedKey]...)
+			delete(byKey, h.parkedKey)
 		}
 	}
 	return all, nil

@@ -171,12 +171,12 @@ func (s *Source) queue(b *pgx.Batch, w *work) {
 	}
 }
 
-// send does the work in one transaction, whose number it returns.
-func (s *Source) send(ctx context.Context, w *work) (xid uint64, err error) {
+// send does the work in a transaction, whose number it returns.
+func (s *Source) send(ctx context.Context, q querier, w *work) (xid uint64, err error) {
 	var b pgx.Batch
 	s.lease.fence(s.t, &b).QueryRow(func(row pgx.Row) error { return row.Scan(nil, &xid) })
 	s.queue(&b, w)
-	err = s.t.pool.SendBatch(ctx, &b).Close()
+	err = q.SendBatch(ctx, &b).Close()
 	return xid, err
 }
 
@@ -194,10 +194,8 @@ func (w *work) spellErrors() {
 // savepoint: the claim outlives a text that the database cannot hold.
 func (s *Source) sendIn(ctx context.Context, tx pgx.Tx, w *work) error {
 	send := func(tx pgx.Tx) error {
-		var b pgx.Batch
-		s.lease.fence(s.t, &b)
-		s.queue(&b, w)
-		return tx.SendBatch(ctx, &b).Close()
+		_, err := s.send(ctx, tx, w)
+		return err
 	}
 	if len(w.parked.ids) == 0 {
 		return send(tx)
@@ -213,10 +211,10 @@ func (s *Source) sendIn(ctx context.Context, tx pgx.Tx, w *work) error {
 // commit makes the work durable, unless the lease is lost, and forgets the batches that it covers. The
 // caller has s.writing.
 func (s *Source) commit(ctx context.Context, w *work, done []*pending) error {
-	xid, err := s.send(ctx, w)
+	xid, err := s.send(ctx, s.t.pool, w)
 	if pgerror.State(err) == pgerror.NoSuchCharacter {
 		w.spellErrors()
-		xid, err = s.send(ctx, w)
+		xid, err = s.send(ctx, s.t.pool, w)
 	}
 	if err != nil {
 		return s.t.explain(err)

@@ -6,13 +6,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/adopted"
 	"github.com/penstock/penstock/internal/pg"
-	"github.com/penstock/penstock/internal/pgerror"
 )
 
 // Source is the table's subscription under a lease: one ordered reader, which holds no lock on any
@@ -47,8 +44,8 @@ type Source struct {
 	sweep chan struct{} // notified: now
 
 	// Of Fetch only:
-	seqs    seqs
-	full    bool // the last read was a full page
+	seq     int64 // of the last message
+	full    bool  // the last read was a full page
 	owed    *position
 	average int   // bytes of a message
 	page    []row // memory for the next
@@ -69,9 +66,10 @@ type pending struct {
 
 	// Of a worker:
 	claim  *claim
-	commit bool             // it has no message, and something to commit
-	left   []string         // rows that are locked with it and not in it
-	known  []driver.Verdict // those there are, while others are missing
+	commit bool     // it has no message, and something to commit
+	left   []string // rows that are locked with it and not in it
+	noted  bool     // there are verdicts, nil: all are delivered
+	known  []driver.Verdict
 	since  time.Time
 }
 
@@ -128,9 +126,9 @@ func (t *Table) Subscribe(ctx context.Context, req driver.Subscribe) (driver.Sou
 	}
 	m, err := t.compare(ctx)
 	if err != nil {
-		return nil, t.explain(err)
+		return nil, err
 	}
-	s := &Source{t: t, m: m, st: newStatements(m, &m.config, t.schema), pending: map[uint64]*pending{}, inFlight: map[string]bool{},
+	s := &Source{t: t, m: m, st: newStatements(m, t.schema), pending: map[uint64]*pending{}, inFlight: map[string]bool{},
 		late: late{known: map[string]bool{}}, sweep: make(chan struct{}, 1), average: averageAtFirst}
 	if err := t.prove(ctx, &s.st); err != nil {
 		return nil, t.explain(err)
@@ -143,7 +141,7 @@ func (t *Table) Subscribe(ctx context.Context, req driver.Subscribe) (driver.Sou
 	if err != nil {
 		return nil, err
 	}
-	s.lease, s.settled, s.track, s.seqs = l, l.settled, newTrack(l.low, m.config.Margin, time.Now()), l.seqs()
+	s.lease, s.settled, s.track, s.seq = l, l.settled, newTrack(l.low, m.config.Margin, time.Now()), l.block(l.n)
 	s.outOfBand.any = true
 	if m.rls {
 		t.log.Warn("row level security applies to this role: rows that its policies hide are not delivered", "hint", "give the role BYPASSRLS")
@@ -241,46 +239,6 @@ func (s *Source) head() position {
 
 // averageAtFirst is the size of a message until one was read.
 const averageAtFirst = 8 << 10
-
-// Renew implements driver.Source: it writes the log, which has the lease. It does not wait for a
-// settling transaction, which may wait for another session's row lock.
-func (s *Source) Renew(ctx context.Context) error {
-	if s.isClosed() {
-		return penstock.ErrClosed
-	}
-	return s.log(ctx, s.lease.length)
-}
-
-// log writes the low-water mark and the lease, if the lease is still this source's.
-func (s *Source) log(ctx context.Context, length time.Duration) error {
-	l := *s.lease
-	l.low = s.low()
-	s.mu.Lock()
-	l.settled, l.sink = s.settled, s.sink
-	s.mu.Unlock()
-	err := s.write(ctx, &l, length)
-	if pgerror.State(err) == pgerror.NoSuchCharacter { // the sink's error is its own
-		l.sink.why = pgerror.ASCII(l.sink.why)
-		err = s.write(ctx, &l, length)
-	}
-	return s.t.explain(err)
-}
-
-func (s *Source) write(ctx context.Context, l *lease, length time.Duration) error {
-	var b pgx.Batch
-	l.fence(s.t, &b)
-	b.Queue(s.t.own("log"), l.args(s.m, length)...)
-	b.Queue(s.t.own("forget_log"), l.id)
-	return s.t.pool.SendBatch(ctx, &b).Close()
-}
-
-// low is where a reader that comes after this one has to begin: a margin behind the
-// head, and before all that has no verdict.
-func (s *Source) low() place {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.decided(s.track.low(time.Now())).place
-}
 
 // Close implements driver.Source.
 func (s *Source) Close(ctx context.Context) error {

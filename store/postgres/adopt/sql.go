@@ -2,11 +2,14 @@ package adopt
 
 import (
 	"cmp"
+	"context"
 	"embed"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock/penstock/internal/pg"
 )
@@ -55,7 +58,8 @@ func asText(c *column) string { return own(c) + "::text" }
 
 // pending is the condition under which a row must be delivered, in the words in which a partial
 // index has it.
-func (m *mapping) pending(c *Config) string {
+func (m *mapping) pending() string {
+	c := &m.config
 	mark := ""
 	if at := m.Find(c.Marks()); at != nil {
 		mark = own(at)
@@ -64,7 +68,8 @@ func (m *mapping) pending(c *Config) string {
 }
 
 // delivered are the assignments that mark a row; clear also takes back its error.
-func (m *mapping) delivered(c *Config, clear bool) string {
+func (m *mapping) delivered(clear bool) string {
+	c := &m.config
 	var set string
 	switch c.Delivered {
 	case Mark:
@@ -106,7 +111,7 @@ func (m *mapping) rowID() string {
 	return "json_build_array(" + list(m.key, ", ", func(_ int, c *column) string { return asText(c) }) + ")::text"
 }
 
-func newStatements(m *mapping, c *Config, schema string) statements {
+func newStatements(m *mapping, schema string) statements {
 	order := list(m.order, ", ", func(_ int, c *column) string { return own(c) })
 	scanOrder := order
 	if m.random { // of all facts in the system columns, this is nearest to the order of commits
@@ -115,14 +120,14 @@ func newStatements(m *mapping, c *Config, schema string) statements {
 	n := len(m.key)
 	args := []string{
 		"{table}", m.Source, "{archive}", m.archive, "{schema}", pgx.Identifier{schema}.Sanitize(),
-		"{pending}", m.pending(c), "{order}", order, "{scanorder}", scanOrder, "{rowid}", m.rowID(),
+		"{pending}", m.pending(), "{order}", order, "{scanorder}", scanOrder, "{rowid}", m.rowID(),
 		"{wide}", m.whole.sql(), "{nulls}", m.whole.nulls(), "{narrow}", m.placing.sql(),
 		"{isnull}", list(m.nullable(), " or ", func(_ int, c *column) string { return own(c) + " is null" }),
 		"{arrays}", list(m.key, ", ", func(i int, c *column) string { return "$" + strconv.Itoa(i+1) + "::" + c.Type + "[]" }),
 		"{errors}", "$" + strconv.Itoa(n+1) + "::text[], $" + strconv.Itoa(n+2) + "::int[]",
 		"{xs}", list(m.key, ", ", func(i int, _ *column) string { return "k" + strconv.Itoa(i) }),
 		"{same}", list(m.key, " and ", func(i int, c *column) string { return own(c) + " = x.k" + strconv.Itoa(i) }),
-		"{failed}", m.failedSet(c),
+		"{failed}", m.failedSet(),
 	}
 	all := m.stored()
 	args = append(args, "{all}", list(all, ", ", func(_ int, c *column) string { return own(c) }),
@@ -156,19 +161,19 @@ func newStatements(m *mapping, c *Config, schema string) statements {
 	if len(m.nullable()) > 0 {
 		s.unplaced = fill("unplaced")
 	}
-	switch c.Delivered {
+	switch m.config.Delivered {
 	case Delete:
 		s.settle = fill("settle_delete")
 	case Archive:
 		s.settle = fill("settle_archive")
 	default:
-		s.settle = fill("settle_mark", "{delivered}", m.delivered(c, true))
-		s.discard = fill("settle_mark", "{delivered}", m.delivered(c, false))
+		s.settle = fill("settle_mark", "{delivered}", m.delivered(true))
+		s.discard = fill("settle_mark", "{delivered}", m.delivered(false))
 	}
 	if s.discard == "" {
 		s.discard = s.settle
 	}
-	if m.failedSet(c) != "" {
+	if m.failedSet() != "" {
 		s.failed = fill("failed")
 	}
 	return s
@@ -186,16 +191,16 @@ func (m *mapping) writtenAt() string {
 	}
 }
 
-func (m *mapping) failedSet(c *Config) string {
+func (m *mapping) failedSet() string {
 	var set []string
-	if e := m.Find(c.Columns.Error); e != nil {
+	if e := m.Find(m.config.Columns.Error); e != nil {
 		value := "x.error"
 		if e.Limit > 0 {
 			value = "left(x.error, " + strconv.Itoa(e.Limit) + ")"
 		}
 		set = append(set, quoted(e)+" = "+value)
 	}
-	if a := m.Find(c.Columns.Attempts); a != nil {
+	if a := m.Find(m.config.Columns.Attempts); a != nil {
 		set = append(set, quoted(a)+" = x.attempts")
 	}
 	return strings.Join(set, ", ")
@@ -219,4 +224,21 @@ func (m *mapping) stored() (columns []*column) {
 		}
 	}
 	return columns
+}
+
+// prove makes the server check every statement of the mapping, before a subscription is made for
+// it. A subscription whose mapping does not work would block the table for a corrected one.
+func (t *Table) prove(ctx context.Context, st *statements) error {
+	return t.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
+		for _, sql := range slices.Concat(st.read[:], st.list[:], st.claim[:], st.narrow[:],
+			[]string{st.find, st.findLocked, st.unplaced, st.scan, st.load, st.loadLocked, st.settle, st.discard, st.failed, st.backlog}) {
+			if sql == "" {
+				continue
+			}
+			if _, err := conn.Conn().PgConn().Prepare(ctx, "", sql, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }

@@ -1,9 +1,7 @@
 package adopt
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -21,8 +19,8 @@ type found struct {
 }
 
 // find looks the subscription up: by its name or, because the default name is the table's, by any
-// spelling of that. "t" and "public.t" are one subscription, called as it was first. It is
-// penstock.ErrNoSubscription if there is none.
+// spelling of that. "t" and "public.t" are one subscription, called as it was first. If there is none, its id is 0 and its
+// name the one that it will get.
 func (t *Table) find(ctx context.Context, q querier) (found, error) {
 	var table *string
 	if t.config.Table != "" {
@@ -30,36 +28,31 @@ func (t *Table) find(ctx context.Context, q querier) (found, error) {
 		table = &quoted
 	}
 	rows, _ := q.Query(ctx, t.own("find"), t.name, table)
-	var all []found
+	there := found{name: t.name}
 	var f found
 	var schema, relation *string
-	if _, err := pgx.ForEachRow(rows, []any{&f.id, &f.name, &f.source, &schema, &relation}, func() error {
-		if f.name == t.name || relation != nil && spells(f.name, *schema, *relation) && spells(t.name, *schema, *relation) {
-			all = append(all, f)
+	_, err := pgx.ForEachRow(rows, []any{&f.id, &f.name, &f.source, &schema, &relation}, func() error {
+		if there.id == 0 && (f.name == t.name || relation != nil && spells(f.name, *schema, *relation) && spells(t.name, *schema, *relation)) {
+			there = f
 		}
 		return nil
-	}); err != nil {
-		return found{}, err
+	})
+	return there, err
+}
+
+// subscription is the id of a subscription that has to be there.
+func (t *Table) subscription(ctx context.Context) (id int64, err error) {
+	f, err := t.find(ctx, t.pool)
+	if err == nil && f.id == 0 {
+		err = penstock.WithHint(fmt.Errorf("%w: %q has not run yet", penstock.ErrNoSubscription, t.name), "start its relay")
 	}
-	if len(all) == 0 {
-		return found{}, penstock.WithHint(fmt.Errorf("%w: %q has not run yet", penstock.ErrNoSubscription, t.name), "start its relay")
-	}
-	return all[0], nil
+	return f.id, t.explain(err)
 }
 
 // spells reports whether name is a way to write that table.
 func spells(name, schema, table string) bool {
 	id, err := adopted.SplitTable("table", name)
 	return err == nil && id[len(id)-1] == table && (len(id) == 1 || id[0] == schema)
-}
-
-// called is the name that the subscription has or will get.
-func (t *Table) called(ctx context.Context, q querier) (string, error) {
-	f, err := t.find(ctx, q)
-	if errors.Is(err, penstock.ErrNoSubscription) {
-		err = nil
-	}
-	return cmp.Or(f.name, t.name), err
 }
 
 // Subscription is Penstock's knowledge of one without its configuration.
@@ -73,9 +66,6 @@ func Subscriptions(ctx context.Context, o Options) ([]Subscription, error) {
 		return nil, err
 	}
 	defer t.pool.Close()
-	if err := t.migrated(ctx); err != nil {
-		return nil, err
-	}
 	rows, _ := t.pool.Query(ctx, t.own("subscriptions"))
 	there, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (f found, err error) {
 		return f, row.Scan(&f.id, &f.name, &f.source)

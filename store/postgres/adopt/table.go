@@ -1,15 +1,14 @@
 package adopt
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
 	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock/penstock"
@@ -105,6 +104,33 @@ func (t *Table) Close() error {
 type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+}
+
+// fenced is the SQLSTATE of _adopt_fence.
+const fenced = "PS001"
+
+// hints by SQLSTATE, where they are about the adopted table.
+var hints = map[string]string{
+	"42501": "grant the role what it lacks on the adopted table; on Penstock's own tables its owner can: select penstock.grant_adopt('role')",
+	"55P03": "another transaction holds locks on rows of the adopted table, or on the table: pg_locks and pg_blocking_pids tell which; it is tried again",
+	"42P01": gone, "3F000": gone, "42883": gone,
+	"42703": "a column of the adopted table was dropped or renamed: correct the mapping and start again",
+}
+
+const gone = "the adopted table was dropped or renamed: correct the configuration and start again"
+
+// explain adds the operator's next step to the message of the server or the network.
+func explain(err error) error {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		switch {
+		case pg.Code == fenced:
+			return penstock.ErrFenced
+		case hints[pg.Code] == gone && strings.Contains(pg.Message, "_adopt_"):
+			return penstock.WithHint(penstock.ErrNotMigrated, "run: penstock migrate, or in Go call Migrate")
+		}
+	}
+	return pgerror.Explain(err, hints)
 }
 
 // explain adds the next step to an error, and after one that is not the server's lets
@@ -131,49 +157,33 @@ func (t *Table) Check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return t.conflict(ctx, t.pool, m)
+	f, err := t.find(ctx, t.pool)
+	if err == nil {
+		err = t.conflict(ctx, t.pool, m, f.name)
+	}
+	return t.explain(err)
 }
 
+// compare looks at Penstock's tables before: a database that is not migrated is the error then.
 func (t *Table) compare(ctx context.Context) (*mapping, error) {
-	if err := t.migrated(ctx); err != nil {
-		return nil, err
+	if _, err := t.find(ctx, t.pool); err != nil {
+		return nil, t.explain(err)
 	}
-	c := t.config
-	m, err := newMapping(ctx, t.pool, &c)
-	if err != nil {
-		return nil, err
-	}
-	m.config = c
-	return m, m.sampleIDs(ctx, t.pool, &c)
+	m, err := newMapping(ctx, t.pool, t.config)
+	return m, t.explain(err)
 }
 
-// migrated reports a schema that this program does not know.
-func (t *Table) migrated(ctx context.Context) error {
-	var known bool
-	err := t.pool.QueryRow(ctx, "select exists (select from pg_attribute where attrelid = to_regclass($1) and attname = 'sink_down')", t.ownName("_adopt_log")).Scan(&known)
-	if err != nil {
-		return t.explain(err)
-	}
-	if !known {
-		return penstock.WithHint(fmt.Errorf("%w: schema %q does not know of adopted tables as this version does", penstock.ErrNotMigrated, t.schema), "run: penstock migrate, or in Go call Migrate")
-	}
-	return nil
-}
-
-func (t *Table) conflict(ctx context.Context, q querier, m *mapping) error {
-	own, err := t.called(ctx, q)
-	if err != nil {
-		return t.explain(err)
-	}
-	var name, mark string
-	err = q.QueryRow(ctx, t.own("conflict"), own, m.Source, m.config.Marks()).Scan(&name, &mark)
+// conflict is an error if another subscription than name would settle the same rows.
+func (t *Table) conflict(ctx context.Context, q querier, m *mapping, name string) error {
+	var other, mark string
+	err := q.QueryRow(ctx, t.own("conflict"), name, m.Source, m.config.Marks()).Scan(&other, &mark)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return nil
 	case err != nil:
-		return t.explain(err)
+		return err
 	}
-	return m.config.Shares(m.Source, name, mark)
+	return m.config.Shares(m.Source, other, mark)
 }
 
 // register makes the subscription known and returns its id.
@@ -182,14 +192,14 @@ func (t *Table) register(ctx context.Context, tx pgx.Tx, m *mapping) (id int64, 
 	if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock($1, 0)", leaseLock); err != nil {
 		return 0, err
 	}
-	if err := t.conflict(ctx, tx, m); err != nil {
-		return 0, err
-	}
 	f, err := t.find(ctx, tx)
-	if err != nil && !errors.Is(err, penstock.ErrNoSubscription) {
+	if err == nil {
+		err = t.conflict(ctx, tx, m, f.name)
+	}
+	if err != nil {
 		return 0, err
 	}
-	if err == nil && f.source != m.Source {
+	if f.id != 0 && f.source != m.Source {
 		var outOfBand bool
 		if err := tx.QueryRow(ctx, "select exists (select from "+t.ownName("_adopt_row")+" where subscription = $1)", f.id).Scan(&outOfBand); err != nil {
 			return 0, err
@@ -198,6 +208,6 @@ func (t *Table) register(ctx context.Context, tx pgx.Tx, m *mapping) (id int64, 
 			return 0, adopted.Moves(f.name, f.source, m.Source)
 		}
 	}
-	err = tx.QueryRow(ctx, t.own("register"), cmp.Or(f.name, t.name), m.Source, m.config.Marks()).Scan(&id)
+	err = tx.QueryRow(ctx, t.own("register"), f.name, m.Source, m.config.Marks()).Scan(&id)
 	return id, err
 }

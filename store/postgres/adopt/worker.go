@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
@@ -19,9 +18,11 @@ import (
 type Worker struct {
 	*Source
 
+	fetching sync.Mutex // no claim is begun while others are given up
+	rewound  bool       // guarded by fetching
+
 	claims  sync.Mutex // guards the fields below
 	open    int
-	rewound bool
 	careful bool // claims have grown old: one row at a time until one is settled
 	size    int  // of the next claim, at most
 }
@@ -33,17 +34,16 @@ func newWorker(s *Source) *Worker { return &Worker{Source: s, size: firstClaims}
 // claim is an open transaction and the rows that it has locked.
 type claim struct {
 	mu    sync.Mutex
-	conn  *pgxpool.Conn // nil once it is over
-	tx    pgx.Tx
+	tx    pgx.Tx // nil once it is over
 	timer *time.Timer
 }
 
 // end finishes the claim's transaction, once: by rollback, if f does not commit it.
-func (c *claim) end(f func(tx pgx.Tx) error) (err error, over bool) {
+func (c *claim) end(f func(tx pgx.Tx) error) (over bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.conn == nil {
-		return nil, true
+	if c.tx == nil {
+		return true, nil
 	}
 	if c.timer != nil {
 		c.timer.Stop()
@@ -54,101 +54,83 @@ func (c *claim) end(f func(tx pgx.Tx) error) (err error, over bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	_ = c.tx.Rollback(ctx) // after a commit it does nothing
-	c.conn.Release()
-	c.conn = nil
-	return err, false
+	c.tx = nil
+	return false, err
 }
 
 // watch calls f when the claim has been open for that long.
 func (c *claim) watch(timeout time.Duration, f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.conn != nil {
+	if c.tx != nil {
 		c.timer = time.AfterFunc(timeout, f)
 	}
 }
 
 // Fetch implements driver.Source. It claims the next rows that no worker has. After a claim has
 // grown old all are given up, and the batch says so.
-func (w *Worker) Fetch(ctx context.Context, limit driver.Limit) (driver.Batch, error) {
+func (w *Worker) Fetch(ctx context.Context, limit driver.Limit) (batch driver.Batch, err error) {
 	if err := limit.Validate(); err != nil {
 		return driver.Batch{}, err
 	}
 	if w.isClosed() {
 		return driver.Batch{}, penstock.ErrClosed
 	}
-	free, size, rewound := w.reserve()
+	w.fetching.Lock()
+	defer w.fetching.Unlock()
+	defer func() {
+		if err == nil {
+			batch.Rewound, w.rewound = w.rewound, false
+		}
+	}()
+	size, free := w.reserve()
 	if !free {
-		return driver.Batch{Rewound: w.rewind(rewound)}, nil
+		return driver.Batch{}, nil
 	}
 	limit.Messages = min(limit.Messages, w.m.config.Batch, size)
 	w.land()
-	c, err := w.begin(ctx)
+	tx, err := w.t.pool.Begin(ctx)
 	if err != nil {
 		w.release()
 		return driver.Batch{}, w.t.explain(err)
 	}
-	guarded := w.guarded(c.tx)
-	p, more, err := w.claimRows(ctx, c.tx, limit)
+	c, guarded := &claim{tx: tx}, w.guarded(tx)
+	p, more, err := w.claimRows(ctx, tx, limit)
 	if unreadable(err) && !guarded {
 		w.guardUntil = time.Now().Add(guardFor)
 		p, more, err = &pending{}, true, nil // by the next claim
 	}
 	if err != nil || len(p.messages) == 0 {
 		if err == nil && p.commit {
-			err, _ = c.end(func(tx pgx.Tx) error { return tx.Commit(ctx) })
+			err = tx.Commit(ctx)
 		}
 		_, _ = c.end(nil)
 		w.release()
-		if err != nil {
-			return driver.Batch{}, w.t.explain(err)
-		}
-		return driver.Batch{More: more, Rewound: w.rewind(rewound)}, nil
+		return driver.Batch{More: more && err == nil}, w.t.explain(err)
 	}
 	p.claim, p.since = c, time.Now()
-	batch := w.register(p, more)
+	batch = w.register(p, more)
 	c.watch(w.m.config.ClaimTimeout, w.giveUp)
-	w.claims.Lock()
-	again := w.rewound && !rewound
-	w.claims.Unlock()
-	if again { // another claim has grown old meanwhile; this one may have been given up with it
-		if _, over := c.end(nil); !over {
-			w.release()
-			w.returned(p)
-		}
-		return driver.Batch{Rewound: w.rewind(true)}, nil
-	}
-	batch.Rewound = w.rewind(rewound)
 	return batch, nil
-}
-
-// rewind takes the position that a Fetch has seen.
-func (w *Worker) rewind(seen bool) bool {
-	if seen {
-		w.claims.Lock()
-		w.rewound = false
-		w.claims.Unlock()
-	}
-	return seen
 }
 
 // reserve takes one of the claims that the workers of this process may hold at once. The claim has
 // size rows at most.
-func (w *Worker) reserve() (free bool, size int, rewound bool) {
+func (w *Worker) reserve() (size int, free bool) {
 	w.claims.Lock()
 	defer w.claims.Unlock()
 	if size = w.size; w.careful {
 		size = 1
 	}
 	if w.careful && w.open > 0 {
-		return false, size, w.rewound
+		return size, false
 	}
 	if w.t.claims.Add(1) > int64(w.m.config.Workers) {
 		w.t.claims.Add(-1)
-		return false, size, w.rewound
+		return size, false
 	}
 	w.open++
-	return true, size, w.rewound
+	return size, true
 }
 
 func (w *Worker) release() {
@@ -156,19 +138,6 @@ func (w *Worker) release() {
 	w.open--
 	w.claims.Unlock()
 	w.t.claims.Add(-1)
-}
-
-func (w *Worker) begin(ctx context.Context) (*claim, error) {
-	conn, err := w.t.pool.Acquire(ctx)
-	if err != nil {
-		return nil, err
-	}
-	tx, err := conn.Begin(ctx)
-	if err != nil {
-		conn.Release()
-		return nil, err
-	}
-	return &claim{conn: conn, tx: tx}, nil
 }
 
 // claimRows takes rows that were out of band and are due, rows that were found late, or the next rows.
@@ -186,6 +155,7 @@ func (w *Worker) claimRows(ctx context.Context, tx pgx.Tx, limit driver.Limit) (
 			return nil, false, err
 		}
 	}
+	var cut int
 	ids := w.late.take(w.fitting(limit))
 	if len(ids) > 0 || w.scanning {
 		rows, err = w.loadInOrder(ctx, tx, ids)
@@ -193,29 +163,19 @@ func (w *Worker) claimRows(ctx context.Context, tx pgx.Tx, limit driver.Limit) (
 		rows, err = w.claimNext(ctx, tx, limit)
 	}
 	if err == nil {
-		_, err = w.fill(ctx, p, rows, limit)
+		cut, err = w.fill(ctx, p, rows, limit)
 	}
 	if err != nil {
 		w.late.add(inFront, ids)
 		return nil, false, err
 	}
-	p.keyOrder = nil // no worker waits for another
-	w.leftOver(p, rows)
-	return p, len(ids) > 0 || !w.scanning && w.full, nil
-}
-
-// leftOver remembers rows that were claimed and had no room in the batch: they stay
-// locked until it is settled, and are looked for then.
-func (w *Worker) leftOver(p *pending, rows []row) {
-	taken := make(map[string]bool, len(p.rows))
-	for i := range p.rows {
-		taken[p.rows[i].id] = true
-	}
-	for _, r := range rows {
-		if !taken[r.id] && !r.passed {
+	p.keyOrder = nil               // no worker waits for another
+	for _, r := range rows[cut:] { // they stay locked until the batch is settled, and are looked for then
+		if !r.passed {
 			p.left = append(p.left, r.id)
 		}
 	}
+	return p, len(ids) > 0 || !w.scanning && w.full, nil
 }
 
 func (w *Worker) claimNext(ctx context.Context, tx pgx.Tx, limit driver.Limit) (page []row, err error) {

@@ -3,6 +3,7 @@ package adopt
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -37,6 +38,7 @@ func (w *Worker) Settle(ctx context.Context, _ uint64, settled ...driver.Settled
 
 // note keeps verdicts until the claim has them all, and reports whether it has.
 func (p *pending) note(verdicts []driver.Verdict) bool {
+	p.noted = true
 	if verdicts == nil || len(verdicts) != len(p.rows) {
 		p.known = verdicts
 		return true
@@ -55,99 +57,87 @@ func (p *pending) note(verdicts []driver.Verdict) bool {
 }
 
 func (w *Worker) settleClaim(ctx context.Context, p *pending, verdicts []driver.Verdict) error {
-	done, over, err := w.endClaim(ctx, p, verdicts)
+	over, err := w.endClaim(ctx, p, true, verdicts)
 	switch {
 	case over: // it was given up
 		return nil
 	case err != nil:
-		w.release()
-		w.returned(p)
 		w.giveUp()
 		return w.t.explain(err)
 	}
-	w.settledNow(done, []*pending{p})
-	w.release()
 	w.claims.Lock()
 	w.careful = false
 	w.resize(len(p.rows), time.Since(p.since))
 	w.claims.Unlock()
-	w.late.add(atTheEnd, p.left)
 	return nil
 }
 
-// endClaim writes the verdicts that there are in the claim's transaction, and ends it.
-func (w *Worker) endClaim(ctx context.Context, p *pending, verdicts []driver.Verdict) (done *work, over bool, err error) {
-	done = &work{}
-	for i := range p.rows {
-		p.rows[i].outOfOrder = true
-	}
-	if err := done.addBatch(p, verdicts); err != nil {
-		return nil, false, err
-	}
-	err, over = p.claim.end(func(tx pgx.Tx) error {
-		if err := w.sendIn(ctx, tx, done); err != nil {
+// endClaim writes the verdicts in the claim's transaction, if there are any, and ends it. Rows without a verdict are free again.
+func (w *Worker) endClaim(ctx context.Context, p *pending, some bool, verdicts []driver.Verdict) (over bool, err error) {
+	var done work
+	over, err = p.claim.end(func(tx pgx.Tx) error {
+		if !some {
+			return nil
+		}
+		for i := range p.rows {
+			p.rows[i].outOfOrder = true
+		}
+		if err := done.addBatch(p, verdicts); err != nil {
+			return err
+		}
+		if err := w.sendIn(ctx, tx, &done); err != nil {
 			return err
 		}
 		return tx.Commit(ctx)
 	})
-	return done, over, err
+	if over {
+		return true, nil
+	}
+	if err == nil {
+		w.settledNow(&done, []*pending{p})
+	}
+	w.release()
+	w.returned(p)
+	return false, err
 }
 
 // giveUp ends all claims, because one has grown old or failed: the relay has to forget them all.
 // Rows with a verdict are settled.
 func (w *Worker) giveUp() {
+	w.fetching.Lock()
+	defer w.fetching.Unlock()
+	w.rewound = true
 	w.claims.Lock()
-	w.rewound, w.careful = true, true
+	w.careful = true
 	w.claims.Unlock()
 	if n := w.endAll(); n > 0 {
 		w.t.log.Warn("claims were given up; their rows are claimed again", "claims", n, "claim_timeout", w.m.config.ClaimTimeout)
 	}
 }
 
-// endAll ends all claims and returns how many there were.
+// endAll ends all claims, with the verdicts that there are, and returns how many there were.
 func (w *Worker) endAll() (ended int) {
 	w.mu.Lock()
-	var all []*pending
-	for _, p := range w.pending {
-		all = append(all, p)
-	}
+	all := slices.Collect(maps.Values(w.pending))
 	w.mu.Unlock()
 	for _, p := range all {
 		w.mu.Lock()
-		known := p.known
+		some, known := p.noted, p.known
 		w.mu.Unlock()
-		var over bool
-		if known == nil {
-			_, over = p.claim.end(nil)
-		} else {
-			over = w.endPart(p, known)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		over, err := w.endClaim(ctx, p, some, known)
+		cancel()
+		if err != nil {
+			w.t.log.Warn("the verdicts on a part of a claim could not be written; its rows are delivered again", "err", w.t.explain(err))
 		}
-		if over {
-			continue
+		if !over {
+			ended++
 		}
-		ended++
-		w.release()
-		w.returned(p)
 	}
 	return ended
 }
 
-// endPart ends a claim that has only some of its verdicts.
-func (w *Worker) endPart(p *pending, known []driver.Verdict) (over bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	done, over, err := w.endClaim(ctx, p, known)
-	switch {
-	case over:
-	case err != nil:
-		w.t.log.Warn("the verdicts on a part of a claim could not be written; its rows are delivered again", "err", w.t.explain(err))
-	default:
-		w.settledNow(done, []*pending{p})
-	}
-	return over
-}
-
-// returned notes that the rows of a claim are free again.
+// returned notes that the rows of a claim that has ended are free again.
 func (w *Worker) returned(p *pending) {
 	ids := p.left
 	w.mu.Lock()

@@ -1,7 +1,12 @@
--- The subscription's state: the newest row of its log, and whether the lease of anybody
--- of that epoch still runs.
+-- The subscription's state: the newest row of its log. Of workers it has the rows that all of the epoch have settled, and
+-- says whether the lease of any of them still runs.
 --   $1 subscription
-select h.epoch, h.workers, h.holder, h.lease_until, h.since, h.settled, h.ordered_by, h.low,
+select h.epoch, h.workers, h.holder, h.lease_until, h.since,
+       case when h.workers then (
+            select coalesce(sum(w.settled), 0)::bigint
+              from (select distinct on (l.holder, l.since) l.settled from {schema}._adopt_log l
+                     where l.subscription = h.subscription and l.epoch = h.epoch order by l.holder, l.since, l.n desc) w)
+       else h.settled end, h.ordered_by, h.low,
        case when h.workers then exists (
             select from {schema}._adopt_log l
              where l.subscription = h.subscription and l.epoch = h.epoch and l.lease_until > clock_timestamp()
