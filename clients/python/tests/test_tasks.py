@@ -178,7 +178,7 @@ def test_awork(url: str, db: psycopg.Connection, queue: str) -> None:
     @app.task
     def plain() -> None: ...
 
-    with pytest.raises(TypeError, match=r"the task plain is no coroutine.*: use work"):
+    with pytest.raises(TypeError, match=r"the task plain is not a coroutine.*: use work"):
         asyncio.run(app.awork(url))
 
 

@@ -40,7 +40,7 @@ const marks = Symbol.for('penstock.handler')
 
 const mark = (mark: Marked): Method<any> => (_, key, descriptor) => {
   const method: { [marks]?: Marked[] } | undefined = descriptor?.value
-  if (!method) throw new TypeError(`${String(key)} is no method`)
+  if (!method) throw new TypeError(`${String(key)} is not a method`)
   ;(method[marks] ??= []).push(mark)
 }
 const isTask = (of: Task<any, any> | QueueAndKind): of is Task<any, any> => 'handle' in of

@@ -349,5 +349,5 @@ def handler_of(task: AnyTask[Any], threads: bool) -> Callable[..., Any]:
             raise TypeError(f"the task {task.name} is a coroutine with a transaction, which a worker with threads cannot run: use awork")
         return task._run
     if not task.is_async:
-        raise TypeError(f"the task {task.name} is no coroutine, and would block the event loop: use work, which runs both")
+        raise TypeError(f"the task {task.name} is not a coroutine, and would block the event loop: use work, which runs both")
     return task._arun

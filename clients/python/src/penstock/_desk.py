@@ -491,7 +491,7 @@ def reason_of(how: object) -> str:
             return f"{how.reason or name}"
         if isinstance(how, BaseException):
             return f"{name}: {how}".removesuffix(": ") + place_of(how)
-        return f"the handler returned {how!r}, which is no outcome"
+        return f"the handler returned {how!r}, which is not an outcome"
     except BaseException as e:
         return f"{name}, whose text raises {type(e).__name__}"
 

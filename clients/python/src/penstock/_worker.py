@@ -282,7 +282,7 @@ def in_transaction(db: Database, queue: str, handlers: TxHandlers, options: Opti
             with transaction(conn):
                 how = handler(conn, job)
                 if how is not None:
-                    raise how if isinstance(how, Outcome) else TypeError(f"the handler returned {how!r}, which is no outcome")
+                    raise how if isinstance(how, Outcome) else TypeError(f"the handler returned {how!r}, which is not an outcome")
                 run(conn, sql.ack_one(queue, job.lease))
             return SETTLED
         except BaseException as e:

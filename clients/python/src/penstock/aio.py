@@ -219,7 +219,7 @@ class NotAsyncError(TypeError):
 def awaitable(made: Any) -> Awaitable[object]:
     if inspect.isawaitable(made):
         return made
-    raise NotAsyncError("the handler is no async function, which a worker with asyncio awaits: use penstock.work, or work_tx of penstock")
+    raise NotAsyncError("the handler is not an async function, which a worker with asyncio needs: use penstock.work, or work_tx of penstock")
 
 
 class Worker:
@@ -444,7 +444,7 @@ def in_transaction(db: Database, queue: str, handlers: TxHandlers, options: Opti
             async with transaction_async(conn):
                 how = await awaitable(handler(conn, job))
                 if how is not None:
-                    raise how if isinstance(how, Outcome) else TypeError(f"the handler returned {how!r}, which is no outcome")
+                    raise how if isinstance(how, Outcome) else TypeError(f"the handler returned {how!r}, which is not an outcome")
                 await run_async(conn, sql.ack_one(queue, job.lease))
         except BaseException as e:
             if isinstance(e, Outcome):

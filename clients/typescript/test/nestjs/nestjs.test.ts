@@ -184,7 +184,7 @@ test('handlers that make no sense fail the start', async () => {
     one() {}
   }
   await expect(started(withWorkers([Requested]))).rejects.toThrow('Requested.one')
-  expect(() => PenstockHandler(task)({}, 'x', {} as never)).toThrow('x is no method')
+  expect(() => PenstockHandler(task)({}, 'x', {} as never)).toThrow('x is not a method')
   class Typed {
     // @ts-expect-error the task's payload is a string
     @PenstockHandler(task)
