@@ -141,7 +141,8 @@ func (t *remoteTx) Enqueue(ctx context.Context, queue string, jobs ...penstock.N
 		if !carried(j.Payload, texts) || j.NotBefore.Year() < 0 || j.NotBefore.Year() > 9999 { // JSON has no such time
 			return nil, j.Validate()
 		}
-		wire[i] = conformance.NewJob{Payload: append([]byte{}, j.Payload...), Kind: j.Kind, Key: j.Key, GroupKey: j.Group, Priority: j.Priority, DedupKey: j.DedupKey, Headers: j.Headers}
+		wire[i] = conformance.NewJob{Payload: append([]byte{}, j.Payload...), Kind: j.Kind, Key: j.Key, GroupKey: j.Group, Priority: j.Priority, DedupKey: j.DedupKey, Headers: j.Headers,
+			UniqueKey: j.UniqueKey, OnConflict: j.OnConflict, Holds: conformance.ID(j.Holds), WaitsFor: conformance.IDs(j.WaitsFor), OnDead: j.OnDead}
 		if !j.NotBefore.IsZero() {
 			at := j.NotBefore.UTC().Truncate(time.Microsecond)
 			wire[i].NotBefore = &at
@@ -162,6 +163,14 @@ func (t *remoteTx) Enqueue(ctx context.Context, queue string, jobs ...penstock.N
 		all[i] = penstock.Enqueued{ID: int64(m.ID), Deduplicated: m.Deduplicated}
 	}
 	return all, nil
+}
+
+func (t *remoteTx) barrier(ctx context.Context, queue string) (b conformance.ID, err error) {
+	return b, t.failed(t.c.call(ctx, "barrier", args{"tx": t.tx, "queue": queue}, &b), penstock.ErrNoQueue)
+}
+
+func (t *remoteTx) seal(ctx context.Context, queue string, b int64) error {
+	return t.failed(t.c.call(ctx, "seal", args{"tx": t.tx, "queue": queue, "barrier": conformance.ID(b)}, nil), penstock.ErrNoQueue)
 }
 
 func (t *remoteTx) execute(ctx context.Context, sql string) (rows [][]*string, err error) {
@@ -209,16 +218,31 @@ func (q remoteQueue) call(ctx context.Context, op string, with args, result any)
 }
 
 func (q remoteQueue) Enqueue(ctx context.Context, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
-	t, err := q.c.begin(ctx)
+	return committed(ctx, q.c, func(t *remoteTx) ([]penstock.Enqueued, error) { return t.Enqueue(ctx, q.name, jobs...) })
+}
+
+// committed makes calls in a transaction, and commits it.
+func committed[T any](ctx context.Context, c *client, calls func(t *remoteTx) (T, error)) (result T, err error) {
+	t, err := c.begin(ctx)
 	if err != nil {
-		return nil, err
+		return result, err
 	}
 	defer func() { _ = t.Rollback(context.WithoutCancel(ctx)) }()
-	made, err := t.Enqueue(ctx, q.name, jobs...)
-	if err != nil {
-		return nil, err
+	if result, err = calls(t); err != nil {
+		return result, err
 	}
-	return made, t.Commit(ctx)
+	return result, t.Commit(ctx)
+}
+
+// Barrier and Seal implement driver.BarrierQueue.
+func (q remoteQueue) Barrier(ctx context.Context) (int64, error) {
+	b, err := committed(ctx, q.c, func(t *remoteTx) (conformance.ID, error) { return t.barrier(ctx, q.name) })
+	return int64(b), err
+}
+
+func (q remoteQueue) Seal(ctx context.Context, b int64) error {
+	_, err := committed(ctx, q.c, func(t *remoteTx) (any, error) { return nil, t.seal(ctx, q.name, b) })
+	return err
 }
 
 func (q remoteQueue) Claim(ctx context.Context, c driver.Claim) ([]penstock.Job, error) {
@@ -327,15 +351,8 @@ func (s *remoteStore) Publish(ctx context.Context, outbox string, msgs ...pensto
 	if s.closed.Load() {
 		return penstock.ErrClosed
 	}
-	t, err := s.c.begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = t.Rollback(context.WithoutCancel(ctx)) }()
-	if err := t.Publish(ctx, outbox, msgs...); err != nil {
-		return err
-	}
-	return t.Commit(ctx)
+	_, err := committed(ctx, s.c, func(t *remoteTx) (any, error) { return nil, t.Publish(ctx, outbox, msgs...) })
+	return err
 }
 
 func (s *remoteStore) DriverQueue(name string) driver.Queue {

@@ -146,7 +146,7 @@ func eachAlone(t *testing.T, run func(g *goal, l *language)) {
 }
 
 // tested are the languages of each test: all in the long form, otherwise all but Go. Go's client is the store, which
-// passes its own suites. Its program still meets the others in TestRescue and TestKeysAcrossLanguages.
+// passes its own suites. Its program still meets the others in TestRescue and TestKeysAndBarriersAcrossLanguages.
 func tested() []*language {
 	if testseed.Long() {
 		return languages
@@ -197,9 +197,9 @@ func TestQueues(t *testing.T) {
 					l.count(t)
 					return queueInstance(t, p, order)
 				},
-				Features: queuetest.Features{ConcurrentWriters: true, Release: true, Options: true, Unique: true},
+				Features: queuetest.Features{ConcurrentWriters: true, Release: true, Options: true, Unique: true, Barriers: true},
 				Only:     queuetest.ByAClient,
-				Groups:   []string{"Claim", "Tx", "Key", "Lease", "Retry", "Delay", "Dedup", "Input", "Content", "Kind", "Report", "Work"},
+				Groups:   []string{"Claim", "Tx", "Key", "Lease", "Retry", "Delay", "Dedup", "Input", "Content", "Kind", "Report", "Barrier", "Work"},
 			})
 		})
 	}

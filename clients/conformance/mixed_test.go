@@ -150,8 +150,9 @@ func TestRescue(t *testing.T) {
 }
 
 // All languages enqueue jobs of the same keys, and all work. Only one job of a key runs at a time. Each producer's jobs run in the
-// order of ids. A job with a higher id can be committed, and run, before another producer's commit.
-func TestKeysAcrossLanguages(t *testing.T) {
+// order of ids. A job with a higher id can be committed, and run, before another producer's commit. One language makes a barrier that all
+// these jobs hold, another one enqueues a job that waits for it, and the last one seals it. That job runs once, when all others have ended.
+func TestKeysAndBarriersAcrossLanguages(t *testing.T) {
 	t.Parallel()
 	testserver.PostgresURL(t)
 	url := postgrestest.Database(t)
@@ -173,6 +174,11 @@ func TestKeysAcrossLanguages(t *testing.T) {
 		g.ctx = ctx
 	}
 	const each, keys = 24, 5
+	lines := func(i int) remoteQueue { return all[i%len(all)].store.DriverQueue(queue).(remoteQueue) }
+	b, err := lines(0).Barrier(ctx)
+	must(t, err)
+	_, err = lines(1).Enqueue(ctx, penstock.NewJob{WaitsFor: []int64{b}, Payload: []byte("waits")})
+	must(t, err)
 	var mu sync.Mutex
 	running, last, done := map[string]string{}, map[string]int64{}, map[int64]string{}
 	var stops []func() error
@@ -180,6 +186,9 @@ func TestKeysAcrossLanguages(t *testing.T) {
 		language := g.store.c.hello.Language
 		stops = append(stops, g.working(g.store.Queue(queue), func(_ context.Context, j penstock.Job) error {
 			mu.Lock()
+			if string(j.Payload) == "waits" && len(done) < each*len(all) {
+				t.Errorf("%s runs the job that waits after %d others", language, len(done))
+			}
 			from := j.Key + " of " + string(j.Payload)
 			if other := running[j.Key]; other != "" || j.ID < last[from] || done[j.ID] != "" {
 				t.Errorf("%s runs job %d of the key %s together with %q, after job %d; it was done by %q", language, j.ID, from, other, last[from], done[j.ID])
@@ -198,7 +207,7 @@ func TestKeysAcrossLanguages(t *testing.T) {
 	for _, g := range all {
 		producers.Go(func() {
 			for i := range each {
-				if _, err := g.store.Queue(queue).Enqueue(g.ctx, penstock.NewJob{Key: fmt.Sprint("k", i%keys), Payload: []byte(g.store.c.hello.Language)}); err != nil {
+				if _, err := g.store.Queue(queue).Enqueue(g.ctx, penstock.NewJob{Key: fmt.Sprint("k", i%keys), Holds: b, Payload: []byte(g.store.c.hello.Language)}); err != nil {
 					t.Errorf("%s: %v", g.store.c.hello.Language, err)
 					return
 				}
@@ -206,6 +215,7 @@ func TestKeysAcrossLanguages(t *testing.T) {
 		})
 	}
 	producers.Wait()
+	must(t, lines(2).Seal(ctx, b))
 	g := all[0]
 	g.eventually("all jobs are done", func() bool { s := g.status(); return t.Failed() || s.Ready+s.Running+s.Delayed+s.Waiting == 0 })
 	for i, stop := range stops {
@@ -213,8 +223,8 @@ func TestKeysAcrossLanguages(t *testing.T) {
 			t.Errorf("%s: %v", all[i].store.c.hello.Language, err)
 		}
 	}
-	if len(done) != each*len(all) {
-		t.Errorf("%d jobs were done, want %d", len(done), each*len(all))
+	if len(done) != each*len(all)+1 {
+		t.Errorf("%d jobs were done, want %d", len(done), each*len(all)+1)
 	}
 	by := map[string]int{}
 	for _, language := range done {

@@ -64,6 +64,12 @@ type NewJob struct {
 	NotBefore *time.Time        `json:"not_before,omitempty"`
 	DedupKey  string            `json:"dedup_key,omitempty"`
 	Headers   map[string]string `json:"headers,omitempty"`
+
+	UniqueKey  string              `json:"unique_key,omitempty"`
+	OnConflict penstock.OnConflict `json:"on_conflict,omitempty"`
+	Holds      ID                  `json:"holds,omitempty"`
+	WaitsFor   []ID                `json:"waits_for,omitempty"`
+	OnDead     penstock.OnDead     `json:"on_dead,omitempty"`
 }
 
 // Enqueued is the result of enqueueing a job.
@@ -156,6 +162,7 @@ type Hello struct {
 var arguments = []struct{ field, argument string }{
 	{"payload", "payload"}, {"id", "id"}, {"key", "key"}, {"topic", "topic"}, {"headers", "headers"},
 	{"group", "group_key"}, {"dedup key", "dedup_key"}, {"priority", "priority"}, {"not before", "not_before"},
+	{"unique key", "unique_key"}, {"on conflict", "on_conflict"}, {"holds", "holds"}, {"waits for", "waits_for"}, {"on dead", "on_dead"},
 }
 
 // ArgumentOf is the protocol's argument for the field of a penstock.FieldError. FieldOf is the

@@ -57,6 +57,7 @@ type request struct {
 	Acks       []conformance.ID      `json:"acks"`
 	Leases     []conformance.ID      `json:"leases"`
 	Lease      conformance.ID        `json:"lease"`
+	Barrier    conformance.ID        `json:"barrier"`
 	Error      string                `json:"error"`
 	Batch      int                   `json:"batch"`
 	Parallel   int                   `json:"concurrency"`
@@ -230,6 +231,11 @@ func (p *program) inTx(ctx context.Context, t tx, r *request) (any, error) {
 			all[i] = enqueued(m)
 		}
 		return all, err
+	case "barrier":
+		b, err := t.barrier(ctx, r.Queue)
+		return conformance.ID(b), err
+	case "seal":
+		return nil, t.seal(ctx, r.Queue, int64(r.Barrier))
 	case "inbox_first":
 		return t.first(ctx, r.Consumer, r.MessageID)
 	}
@@ -291,7 +297,8 @@ func message(m conformance.Message) penstock.Message {
 }
 
 func newJob(j conformance.NewJob) penstock.NewJob {
-	n := penstock.NewJob{Payload: j.Payload, Kind: j.Kind, Key: j.Key, Group: j.GroupKey, Priority: j.Priority, DedupKey: j.DedupKey, Headers: j.Headers}
+	n := penstock.NewJob{Payload: j.Payload, Kind: j.Kind, Key: j.Key, Group: j.GroupKey, Priority: j.Priority, DedupKey: j.DedupKey, Headers: j.Headers,
+		UniqueKey: j.UniqueKey, OnConflict: j.OnConflict, Holds: int64(j.Holds), WaitsFor: conformance.Numbers(j.WaitsFor), OnDead: j.OnDead}
 	if j.NotBefore != nil {
 		n.NotBefore = *j.NotBefore
 	}

@@ -17,6 +17,8 @@ import (
 type tx interface {
 	publish(ctx context.Context, outbox string, msgs ...penstock.Message) error
 	enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error)
+	barrier(ctx context.Context, queue string) (int64, error)
+	seal(ctx context.Context, queue string, barrier int64) error
 	first(ctx context.Context, consumer, id string) (bool, error)
 	reporter(queue string) driver.Reporter
 	execute(ctx context.Context, sql string) ([][]*string, error)
@@ -54,6 +56,14 @@ func (t pgxTx) publish(ctx context.Context, outbox string, msgs ...penstock.Mess
 
 func (t pgxTx) enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
 	return t.store.Queue(queue).EnqueueTx(ctx, t.Tx, jobs...)
+}
+
+func (t pgxTx) barrier(ctx context.Context, queue string) (int64, error) {
+	return t.store.Queue(queue).BarrierTx(ctx, t.Tx)
+}
+
+func (t pgxTx) seal(ctx context.Context, queue string, barrier int64) error {
+	return t.store.Queue(queue).SealTx(ctx, t.Tx, barrier)
 }
 
 func (t pgxTx) first(ctx context.Context, consumer, id string) (bool, error) {
@@ -100,6 +110,14 @@ func (t sqlTx) publish(ctx context.Context, outbox string, msgs ...penstock.Mess
 
 func (t sqlTx) enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
 	return t.store.Queue(queue).EnqueueSQL(ctx, t.Tx, jobs...)
+}
+
+func (t sqlTx) barrier(ctx context.Context, queue string) (int64, error) {
+	return t.store.Queue(queue).BarrierSQL(ctx, t.Tx)
+}
+
+func (t sqlTx) seal(ctx context.Context, queue string, barrier int64) error {
+	return t.store.Queue(queue).SealSQL(ctx, t.Tx, barrier)
 }
 
 func (t sqlTx) first(ctx context.Context, consumer, id string) (bool, error) {

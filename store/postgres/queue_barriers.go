@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 
 	"github.com/jackc/pgx/v5"
 
@@ -34,9 +35,36 @@ func (q *Queue) SealTx(ctx context.Context, tx pgx.Tx, barrier int64) error {
 	return queueError(err, q.name)
 }
 
-// barrierOn seals a barrier, or makes one.
-func (q *Queue) barrierOn(ctx context.Context, on querier, barrier *int64) (n int64, err error) {
-	rows, err := on.Query(ctx, "select "+q.store.table("_"+q.name+".barrier")+"($1, null)", barrier)
+// BarrierSQL is BarrierTx for database/sql, with any PostgreSQL driver.
+func (q *Queue) BarrierSQL(ctx context.Context, tx SQLTx) (int64, error) {
+	return q.barrierSQL(ctx, tx, nil)
+}
+
+// SealSQL is SealTx for database/sql.
+func (q *Queue) SealSQL(ctx context.Context, tx SQLTx, barrier int64) error {
+	_, err := q.barrierSQL(ctx, tx, &barrier)
+	return err
+}
+
+func (q *Queue) barrierSQL(ctx context.Context, tx SQLTx, barrier *int64) (n int64, err error) {
+	rows, err := tx.QueryContext(ctx, q.barrierCall(), barrier)
+	if err != nil {
+		return 0, queueError(err, q.name)
+	}
+	defer func() { _ = rows.Close() }()
+	if rows.Next() {
+		err = rows.Scan(&n)
+	}
+	return n, queueError(errors.Join(err, rows.Err()), q.name)
+}
+
+// barrierCall seals a barrier, or makes one.
+func (q *Queue) barrierCall() string {
+	return "select " + q.store.table("_"+q.name+".barrier") + "($1, null)"
+}
+
+func (q *Queue) barrierOn(ctx context.Context, on querier, barrier *int64) (int64, error) {
+	rows, err := on.Query(ctx, q.barrierCall(), barrier)
 	if err != nil {
 		return 0, err
 	}

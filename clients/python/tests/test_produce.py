@@ -135,6 +135,9 @@ def test_bad_options(begin: Begin, queue: str) -> None:
         ("max_attempts", penstock.NewJob(max_attempts=2, headers={"penstock-max-attempts": "3"})),
         ("timeout", penstock.NewJob(timeout=timedelta(0))),
         ("deadline", penstock.NewJob(deadline=datetime(2100, 1, 1))),
+        ("holds", penstock.NewJob(holds=0)),
+        ("waits_for", penstock.NewJob(waits_for=list(range(1, 102)))),
+        ("on_dead", penstock.NewJob(waits_for=[1], on_dead="die")),
     ]
     for field, job in bad:
         with begin() as tx, pytest.raises(penstock.FieldError) as caught:

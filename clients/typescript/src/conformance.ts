@@ -102,7 +102,10 @@ const found = <T>(map: Map<string, T>, key: string): T => {
 }
 const payloadOf = (p: any) => Buffer.from(p.payload ?? '', 'base64')
 const messageOf = (m: any): Message => ({ ...m, payload: payloadOf(m) })
-const newJobOf = ({ group_key, not_before, dedup_key, ...j }: any): NewJob => ({ ...j, payload: payloadOf(j), groupKey: group_key, notBefore: not_before, dedupKey: dedup_key })
+const newJobOf = ({ group_key, not_before, dedup_key, unique_key, on_conflict, holds, waits_for, on_dead, ...j }: any): NewJob => ({
+  ...j, payload: payloadOf(j), groupKey: group_key, notBefore: not_before, dedupKey: dedup_key, uniqueKey: unique_key, onConflict: on_conflict,
+  holds: holds && BigInt(holds), waitsFor: waits_for?.map(BigInt), onDead: on_dead,
+})
 const leasesOf = (leases: string[] | null | undefined) => (leases ?? []).map(BigInt)
 const toJSON = (j: Job) => ({
   id: `${j.id}`, kind: j.kind, key: j.key, group_key: j.groupKey, priority: j.priority, attempt: j.attempt, created_at: j.createdAt.toISOString(), headers: j.headers,
@@ -178,6 +181,15 @@ const ops: Record<string, (r: any) => unknown> = {
   async enqueue_many({ tx, queue, jobs }) {
     const t = found(transactions, tx)
     return (await t.penstock.enqueueMany(t.tx as Queryable, queue, jobs.map(newJobOf))).map(({ id, deduplicated }) => ({ id: `${id}`, deduplicated }))
+  },
+  async barrier({ tx, queue }) {
+    const t = found(transactions, tx)
+    return `${await t.penstock.barrier(t.tx as Queryable, queue)}`
+  },
+  async seal({ tx, queue, barrier }) {
+    const t = found(transactions, tx)
+    await t.penstock.seal(t.tx as Queryable, queue, BigInt(barrier))
+    return null
   },
   inbox_first({ tx, consumer, message_id }) {
     const t = found(transactions, tx)

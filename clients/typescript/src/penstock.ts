@@ -45,6 +45,19 @@ export class Penstock {
     return enqueuedOf(row!)
   }
 
+  /**
+   * Makes a barrier for jobs of a queue with tx, and returns its number, for holds and waitsFor. It opens, once, when it is sealed and each job
+   * that holds it has ended.
+   */
+  async barrier(tx: Queryable, queue: string): Promise<bigint> {
+    return BigInt((await explained(executor(tx)(`select ${this.#schema}.barrier($1::text)::text`, [queue])))[0]![0]!)
+  }
+
+  /** Seals a barrier with tx: it opens when each job that holds it has ended, at once if none does. A job that holds it may still add others. */
+  async seal(tx: Queryable, queue: string, barrier: bigint): Promise<void> {
+    await explained(executor(tx)(`select ${this.#schema}.seal($1::text, $2::text::bigint)::text`, [queue, String(barrier)]))
+  }
+
   /** The inbox of a consumer: it remembers which messages were received. */
   inbox(consumer: string) {
     const schema = this.#schema

@@ -52,6 +52,12 @@ export interface NewJob {
   timeout?: number | null
   /** From then on no attempt begins, and the job ends as expired. */
   deadline?: Date | string | null
+  /** The barrier that it holds: see Penstock.barrier. */
+  holds?: bigint | null
+  /** The barriers, up to 100, that it waits for: it runs once all are open. */
+  waitsFor?: readonly bigint[] | null
+  /** What it does while a job that holds one of these is dead: 'wait', the default, 'run', or 'cancel', which makes it a dead letter too. */
+  onDead?: 'wait' | 'run' | 'cancel' | null
 }
 
 const maxPayload = 64 << 20
@@ -143,11 +149,17 @@ function secondsOf(field: string, ms: number | null | undefined): string | null 
   return String(Math.round(ms) / 1000)
 }
 
+function barriersOf(field: string, barriers: readonly bigint[]): string | null {
+  if (barriers.length > 100 || barriers.some(b => typeof b !== 'bigint' || b < 1n || b >= 10n ** 18n)) throw new FieldError(field, `is ${barriers}, expected up to 100 numbers that barrier has returned`)
+  return barriers.join() || null
+}
+
 /** headersWithOptions are a job's headers, some of which carry its kind and its options. */
 function headersWithOptions(j: NewJob): NewJob['headers'] {
   const headers = headersWithKind(j)
   if (j.maxAttempts != null && !(Number.isInteger(j.maxAttempts) && j.maxAttempts >= 1 && j.maxAttempts <= 999_999_999)) throw new FieldError('maxAttempts', `is ${j.maxAttempts}, expected 1 to 999999999`)
   if (!['ignore', 'replace', 'debounce'].includes(j.onConflict ?? 'ignore')) throw new FieldError('onConflict', `is ${JSON.stringify(j.onConflict)}, expected ignore, replace or debounce`)
+  if (!['wait', 'run', 'cancel'].includes(j.onDead ?? 'wait')) throw new FieldError('onDead', `is ${JSON.stringify(j.onDead)}, expected wait, run or cancel`)
   const deadline = timeOf(j.deadline, 'deadline')
   const given: [string, string, string | null][] = [
     ['uniqueKey', headerUniqueKey, orNull('uniqueKey', j.uniqueKey, 1024)],
@@ -156,6 +168,9 @@ function headersWithOptions(j: NewJob): NewJob['headers'] {
     ['maxAttempts', 'penstock-max-attempts', j.maxAttempts == null ? null : String(j.maxAttempts)],
     ['timeout', headerTimeout, secondsOf('timeout', j.timeout)],
     ['deadline', 'penstock-deadline', deadline === null ? null : new Date(deadline).toISOString()],
+    ['holds', 'penstock-holds', j.holds == null ? null : barriersOf('holds', [j.holds])],
+    ['waitsFor', 'penstock-waits-for', barriersOf('waitsFor', j.waitsFor ?? [])],
+    ['onDead', 'penstock-on-dead', j.onDead ?? null],
   ]
   const all: Record<string, string> = { ...headers }
   let any = false
@@ -179,7 +194,7 @@ export function messageRow(m: Message): Value[] {
   return row
 }
 
-const jobFields = new Set([...'payload kind key groupKey priority notBefore dedupKey headers uniqueKey onConflict debounceMax maxAttempts timeout deadline'.split(' '),
+const jobFields = new Set([...'payload kind key groupKey priority notBefore dedupKey headers uniqueKey onConflict debounceMax maxAttempts timeout deadline holds waitsFor onDead'.split(' '),
   ...'id attempt createdAt report lease leaseUntil'.split(' ')]) // those of a claimed job, which may be enqueued again
 /** What other queues call the fields of a job. */
 const elsewhere: Record<string, string> = { delay: 'notBefore, a Date', runAt: 'notBefore', startAfter: 'notBefore', attempts: 'maxAttempts', jobId: 'uniqueKey', singletonKey: 'uniqueKey', group: 'groupKey', name: 'kind', data: 'payload' }

@@ -70,6 +70,7 @@ describe.each(all)('$name', ({ db, begin }) => {
       ['uniqueKey', { uniqueKey: 'u', key: 'k' }], ['onConflict', { uniqueKey: 'u', onConflict: 'merge' }], ['onConflict', { onConflict: 'replace' }],
       ['debounceMax', { uniqueKey: 'u', debounceMax: 1000 }], ['maxAttempts', { maxAttempts: 0 }], ['maxAttempts', { maxAttempts: 2, headers: { 'penstock-max-attempts': '3' } }],
       ['timeout', { timeout: 0 }], ['deadline', { deadline: 'tomorrow' }],
+      ['holds', { holds: 0n }], ['waitsFor', { waitsFor: Array(101).fill(1n) }], ['onDead', { waitsFor: [1n], onDead: 'die' }],
     ] as [string, Partial<NewJob>][]) {
       await expect(penstock.enqueue(db, queue, { payload: '', ...job })).rejects.toMatchObject({ name: 'FieldError', field })
     }

@@ -27,6 +27,7 @@ var barrierCases = []testCase{
 	{name: "AddedFromWithin", run: barrierAdded},
 	{name: "Bulk", run: barrierBulk},
 	{name: "Duplicates", run: barrierDuplicates},
+	{name: "Unique", run: barrierUnique, needs: Features{Unique: true}},
 	{name: "Nested", run: barrierNested},
 	{name: "Several", run: barrierSeveral},
 	{name: "KeysAndOptions", run: barrierKeys},
@@ -180,6 +181,10 @@ func barrierEnds(e *env) {
 			e.cancel(len(ids), ids...)
 		}},
 		{"deadline", func(b int64, sealed func()) {
+			if !e.features.Options {
+				sealed()
+				return
+			}
 			late := holder(b, "late")
 			late.Deadline = time.Now().Add(-time.Hour)
 			e.enqueue(late, late)
@@ -323,14 +328,27 @@ func barrierBulk(e *env) {
 	e.want("done")
 }
 
-// A duplicate holds nothing. A job that is replaced keeps what it holds and waits for.
+// A duplicate holds nothing, and waits for nothing.
 func barrierDuplicates(e *env) {
 	b := e.barrier()
-	first, dedup := unique("u", "a"), holder(b, "b")
-	first.Holds, dedup.DedupKey = b, "d"
-	e.enqueue(first, dedup, waiter("done", b))
-	e.enqueue(first, dedup)
-	e.enqueue(first, first, dedup)
+	first, last := holder(b, "a"), waiter("done", b)
+	first.DedupKey, last.DedupKey = "d", "last"
+	e.enqueue(first, last)
+	e.enqueue(last, first)
+	e.enqueue(first, first, last)
+	e.seal(b)
+	e.ack(e.want("a")...)
+	e.ack(e.want("done")...)
+}
+
+// The same of unique jobs. One that is replaced keeps what it holds and waits for.
+func barrierUnique(e *env) {
+	b := e.barrier()
+	first := unique("u", "a")
+	first.Holds = b
+	e.enqueue(first, holder(b, "b"), waiter("done", b))
+	e.enqueue(first)
+	e.enqueue(first, first)
 	e.seal(b)
 	e.enqueue(replacing("u", "a again"))
 	jobs := e.want("a again", "b")
@@ -391,7 +409,10 @@ func barrierSeveral(e *env) {
 func barrierKeys(e *env) {
 	b := e.barrier()
 	waits := waiter("waits", b)
-	waits.Key, waits.Priority, waits.Group, waits.MaxAttempts = "k", -1, "g", 3
+	waits.Key, waits.Priority, waits.Group = "k", -1, "g"
+	if e.features.Options {
+		waits.MaxAttempts = 3
+	}
 	held := holder(b, "held")
 	held.Key, held.Group = "k", "g"
 	e.enqueue(waits, held)
@@ -402,7 +423,7 @@ func barrierKeys(e *env) {
 	e.ack(jobs...)
 	jobs = e.claimAs(claim)
 	e.same(jobs, "waits")
-	if j := jobs[0]; j.Key != "k" || j.Priority != -1 || j.MaxAttempts() != 3 || j.Attempt != 1 {
+	if j := jobs[0]; j.Key != "k" || j.Priority != -1 || j.MaxAttempts() != waits.MaxAttempts || j.Attempt != 1 {
 		e.Errorf("the job is %+v", j)
 	}
 }

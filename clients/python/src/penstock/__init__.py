@@ -1,7 +1,7 @@
 """Penstock's outbox, job queue and inbox, in your own transaction. `penstock.aio` has the same for asyncio."""
 
 from . import claim_check, inbox
-from ._api import check, enqueue, enqueue_many, publish, publish_many
+from ._api import barrier, check, enqueue, enqueue_many, publish, publish_many, seal
 from ._app import App, Task, TxTask, current_job
 from ._buffer import Buffer
 from ._desk import Options
@@ -65,6 +65,7 @@ __all__ = [
     "TxHandler",
     "TxTask",
     "Worker",
+    "barrier",
     "check",
     "claim_check",
     "current_job",
@@ -74,6 +75,7 @@ __all__ = [
     "publish",
     "publish_many",
     "report",
+    "seal",
     "step",
     "work",
     "work_tx",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from ._model import Encoder, Enqueued, Message, NewJob, Payload
-from ._seam import Transaction, run, sql_for
+from ._seam import Transaction, postgres, run, sql_for
 
 
 def publish(
@@ -26,18 +26,31 @@ def enqueue(
     tx: Transaction, queue: str, payload: Payload, *, key: str | None = None, group_key: str = "", priority: int = 0,
     not_before: datetime | timedelta | None = None, dedup_key: str | None = None, headers: Mapping[str, str] | None = None, kind: str = "",
     unique_key: str | None = None, on_conflict: str | None = None, debounce_max: timedelta | None = None, max_attempts: int | None = None,
-    timeout: timedelta | None = None, deadline: datetime | timedelta | None = None, schema: str = "penstock", encoder: Encoder = None,
+    timeout: timedelta | None = None, deadline: datetime | timedelta | None = None, holds: int | None = None, waits_for: Sequence[int] | None = None,
+    on_dead: str | None = None, schema: str = "penstock", encoder: Encoder = None,
 ) -> Enqueued:  # fmt: skip
     """Enqueues a job. It can run if the transaction commits, and never if it rolls back. Raises FieldError and NotFoundError."""
     job = NewJob(
-        payload, key, group_key, priority, not_before, dedup_key, headers, kind, unique_key, on_conflict, debounce_max, max_attempts, timeout, deadline
-    )
+        payload, key, group_key, priority, not_before, dedup_key, headers, kind, unique_key, on_conflict, debounce_max, max_attempts, timeout, deadline,
+        holds, waits_for, on_dead,
+    )  # fmt: skip
     return enqueue_many(tx, queue, [job], schema=schema, encoder=encoder)[0]
 
 
 def enqueue_many(tx: Transaction, queue: str, jobs: Iterable[NewJob], *, schema: str = "penstock", encoder: Encoder = None) -> list[Enqueued]:
     """Enqueues jobs with one statement, and returns a result for each, in the given order."""
     return run(tx, sql_for(tx, schema, encoder).enqueue(queue, jobs))
+
+
+def barrier(tx: Transaction, queue: str, *, schema: str = "penstock") -> int:
+    """Makes a barrier for jobs of a queue on PostgreSQL, and returns its number, for `holds` and `waits_for`. It opens, once, when it is sealed and each job
+    that holds it has ended."""
+    return run(tx, postgres(tx, schema).barrier(queue))
+
+
+def seal(tx: Transaction, queue: str, barrier: int, *, schema: str = "penstock") -> None:
+    """Seals a barrier: it opens when each job that holds it has ended, at once if none does. A job that holds it may still add others."""
+    run(tx, postgres(tx, schema).seal(queue, barrier))
 
 
 def check(tx: Transaction, *, schema: str = "penstock") -> int:

@@ -60,14 +60,15 @@ class AnyTask(Generic[P]):
         self: Self, *, queue: str | None = None, key: str | None = None, group_key: str | None = None, priority: int | None = None,
         not_before: datetime | timedelta | None = None, dedup_key: str | None = None, headers: Mapping[str, str] | None = None,
         unique_key: str | None = None, on_conflict: str | None = None, debounce_max: timedelta | None = None, max_attempts: int | None = None,
-        timeout: timedelta | None = None, deadline: datetime | timedelta | None = None,
+        timeout: timedelta | None = None, deadline: datetime | timedelta | None = None, holds: int | None = None, waits_for: Sequence[int] | None = None,
+        on_dead: str | None = None,
     ) -> Self:  # fmt: skip
         """The same task whose jobs have other fields: `welcome.using(key="ann").enqueue(tx, …)`."""
         made = copy.copy(self)
         made.queue = queue or self.queue
-        fields = {"key": key, "group_key": group_key, "priority": priority, "not_before": not_before, "dedup_key": dedup_key, "headers": headers}
-        fields |= {"unique_key": unique_key, "on_conflict": on_conflict, "debounce_max": debounce_max}
-        fields |= {"max_attempts": max_attempts, "timeout": timeout, "deadline": deadline}
+        fields: dict[str, Any] = {"key": key, "group_key": group_key, "priority": priority, "not_before": not_before, "dedup_key": dedup_key}
+        fields |= {"headers": headers, "unique_key": unique_key, "on_conflict": on_conflict, "debounce_max": debounce_max}
+        fields |= {"max_attempts": max_attempts, "timeout": timeout, "deadline": deadline, "holds": holds, "waits_for": waits_for, "on_dead": on_dead}
         made.options = self.options | {name: value for name, value in fields.items() if value is not None}
         return made
 

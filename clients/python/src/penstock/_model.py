@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any, TypeAlias
@@ -97,6 +97,9 @@ class NewJob:
     max_attempts: int | None = None
     timeout: timedelta | None = None
     deadline: datetime | timedelta | None = None
+    holds: int | None = None
+    waits_for: Sequence[int] | None = None
+    on_dead: str | None = None
 
 
 @dataclass(frozen=True)
@@ -369,6 +372,14 @@ def span_of(name: str, value: timedelta | None) -> str | None:
     return f"{value.total_seconds():.6f}".rstrip("0").rstrip(".")
 
 
+def barriers_text(name: str, value: Sequence[int] | None) -> str | None:
+    if not value:
+        return None
+    if len(value) > 100 or any(type(b) is not int or not 1 <= b < 10**18 for b in value):
+        raise FieldError(name, f"is {value!r}", "give numbers that barrier has returned, up to 100")
+    return ",".join(map(str, value))
+
+
 def with_options(j: NewJob) -> Mapping[str, str] | None:
     """The headers of a job, some of which carry its kind and its options. Raises FieldError."""
     headers = with_kind(j.kind, j.headers)
@@ -379,11 +390,16 @@ def with_options(j: NewJob) -> Mapping[str, str] | None:
         "max_attempts": None if j.max_attempts is None else str(j.max_attempts),
         "timeout": span_of("timeout", j.timeout),
         "deadline": None if j.deadline is None else time_of("deadline", j.deadline).astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "holds": barriers_text("holds", None if j.holds is None else [j.holds]),
+        "waits_for": barriers_text("waits_for", j.waits_for),
+        "on_dead": j.on_dead,
     }
     if j.max_attempts is not None and (type(j.max_attempts) is not int or not 1 <= j.max_attempts <= 999_999_999):
         raise FieldError("max_attempts", f"is {j.max_attempts!r}", "give a number from 1 to 999999999")
     if j.on_conflict not in (None, "ignore", "replace", "debounce"):
         raise FieldError("on_conflict", f"is {j.on_conflict!r}", "give ignore, replace or debounce")
+    if j.on_dead not in (None, "wait", "run", "cancel"):
+        raise FieldError("on_dead", f"is {j.on_dead!r}", "give wait, run or cancel")
     options = {"penstock-" + name.replace("_", "-"): value for name, value in given.items() if value is not None}
     merged = {**(headers or {}), **options} if options else headers or {}
     if j.on_conflict and not merged.get(HEADER_UNIQUE_KEY):

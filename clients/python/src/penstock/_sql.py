@@ -97,6 +97,13 @@ class Postgres:
         )
         return [Enqueued(int(row[0]), bool(row[1])) for row in rows]
 
+    def barrier(self, queue: str) -> Op[int]:
+        rows = yield f"select {self.schema}.barrier(cast($1 as text))", [queue]
+        return int(rows[0][0])
+
+    def seal(self, queue: str, barrier: int) -> Op[None]:
+        yield f"select {self.schema}.seal(cast($1 as text), cast($2 as bigint))", [queue, barrier]
+
     def first(self, consumer: str, ids: Sequence[str]) -> Op[list[str]]:
         if not ids:
             return []
@@ -295,7 +302,7 @@ class SQLite:
 
     def enqueue(self, queue: str, jobs: Iterable[NewJob]) -> Op[list[Enqueued]]:
         made = [job_row(j, self.encoder) for j in jobs]
-        for name in ("unique_key", "max_attempts", "deadline"):
+        for name in ("unique_key", "max_attempts", "deadline", "holds", "waits_for"):
             if any(f'"penstock-{name.replace("_", "-")}"' in (row[6] or "") for row in made):
                 raise FieldError(name, "is given, and queues in SQLite do not have it", "leave it out, or use PostgreSQL")
         now = yield (

@@ -44,12 +44,14 @@ async def enqueue(
     tx: Transaction, queue: str, payload: Payload, *, key: str | None = None, group_key: str = "", priority: int = 0,
     not_before: datetime | timedelta | None = None, dedup_key: str | None = None, headers: Mapping[str, str] | None = None, kind: str = "",
     unique_key: str | None = None, on_conflict: str | None = None, debounce_max: timedelta | None = None, max_attempts: int | None = None,
-    timeout: timedelta | None = None, deadline: datetime | timedelta | None = None, schema: str = "penstock", encoder: Encoder = None,
+    timeout: timedelta | None = None, deadline: datetime | timedelta | None = None, holds: int | None = None, waits_for: Sequence[int] | None = None,
+    on_dead: str | None = None, schema: str = "penstock", encoder: Encoder = None,
 ) -> Enqueued:  # fmt: skip
     """Enqueues a job. It can run if the transaction commits, and never if it rolls back. Raises FieldError and NotFoundError."""
     job = NewJob(
-        payload, key, group_key, priority, not_before, dedup_key, headers, kind, unique_key, on_conflict, debounce_max, max_attempts, timeout, deadline
-    )
+        payload, key, group_key, priority, not_before, dedup_key, headers, kind, unique_key, on_conflict, debounce_max, max_attempts, timeout, deadline,
+        holds, waits_for, on_dead,
+    )  # fmt: skip
     return (await enqueue_many(tx, queue, [job], schema=schema, encoder=encoder))[0]
 
 
@@ -83,6 +85,16 @@ async def _call(job: Job, op: Op[None], tx: Transaction | None) -> None:
     made = calling(job)(op)
     if inspect.isawaitable(made):
         await made
+
+
+async def barrier(tx: Transaction, queue: str, *, schema: str = "penstock") -> int:
+    """`penstock.barrier` for asyncio."""
+    return await run_async(tx, Postgres(schema).barrier(queue))
+
+
+async def seal(tx: Transaction, queue: str, barrier: int, *, schema: str = "penstock") -> None:
+    """`penstock.seal` for asyncio."""
+    await run_async(tx, Postgres(schema).seal(queue, barrier))
 
 
 async def check(tx: Transaction, *, schema: str = "penstock") -> int:

@@ -61,6 +61,11 @@ def new_job(j: Request) -> penstock.NewJob:
         j.get("dedup_key"),
         j.get("headers"),
         j.get("kind") or "",
+        j.get("unique_key"),
+        j.get("on_conflict"),
+        holds=int(j["holds"]) if j.get("holds") else None,
+        waits_for=[int(b) for b in j.get("waits_for") or []],
+        on_dead=j.get("on_dead"),
     )
 
 
@@ -364,6 +369,12 @@ class Program:
 
     def enqueue_many(self, r: Request) -> object:
         return [enqueued(e) for e in self.txs[r["tx"]].call("enqueue_many", r["queue"], [new_job(j) for j in r["jobs"]])]
+
+    def barrier(self, r: Request) -> object:
+        return str(self.txs[r["tx"]].call("barrier", r["queue"]))
+
+    def seal(self, r: Request) -> object:
+        return self.txs[r["tx"]].call("seal", r["queue"], int(r["barrier"]))
 
     def inbox_first(self, r: Request) -> object:
         return self.txs[r["tx"]].call("first", r["consumer"], r["message_id"])

@@ -16,7 +16,7 @@ call may be a separate transaction.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, cast
 
@@ -99,17 +99,29 @@ def enqueue(
     queue: str, payload: Payload, *, key: str | None = None, group_key: str = "", priority: int = 0, not_before: datetime | timedelta | None = None,
     dedup_key: str | None = None, headers: Mapping[str, str] | None = None, kind: str = "", unique_key: str | None = None,
     on_conflict: str | None = None, debounce_max: timedelta | None = None, max_attempts: int | None = None, timeout: timedelta | None = None,
-    deadline: datetime | timedelta | None = None, using: str | None = None, require_atomic: bool = True,
+    deadline: datetime | timedelta | None = None, holds: int | None = None, waits_for: Sequence[int] | None = None, on_dead: str | None = None,
+    using: str | None = None, require_atomic: bool = True,
 ) -> Enqueued:  # fmt: skip
     """Enqueues a job. It can run if the transaction commits, and never if it rolls back. Raises FieldError and NotFoundError."""
     job = NewJob(
-        payload, key, group_key, priority, not_before, dedup_key, headers, kind, unique_key, on_conflict, debounce_max, max_attempts, timeout, deadline
-    )
+        payload, key, group_key, priority, not_before, dedup_key, headers, kind, unique_key, on_conflict, debounce_max, max_attempts, timeout, deadline,
+        holds, waits_for, on_dead,
+    )  # fmt: skip
     return enqueue_many(queue, [job], using=using, require_atomic=require_atomic)[0]
 
 
 def enqueue_many(queue: str, jobs: Iterable[NewJob], *, using: str | None = None, require_atomic: bool = True) -> list[Enqueued]:
     return _api.enqueue_many(_tx(using, require_atomic), queue, jobs, schema=setting("SCHEMA"), encoder=_encoder())
+
+
+def barrier(queue: str, *, using: str | None = None, require_atomic: bool = True) -> int:
+    """Makes a barrier for jobs of a queue, and returns its number: see `penstock.barrier`."""
+    return _api.barrier(_tx(using, require_atomic), queue, schema=setting("SCHEMA"))
+
+
+def seal(queue: str, barrier: int, *, using: str | None = None, require_atomic: bool = True) -> None:
+    """Seals a barrier: it opens when each job that holds it has ended."""
+    _api.seal(_tx(using, require_atomic), queue, barrier, schema=setting("SCHEMA"))
 
 
 def first(consumer: str, message_id: str, *, using: str | None = None, require_atomic: bool = True) -> bool:

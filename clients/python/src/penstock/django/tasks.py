@@ -7,7 +7,7 @@ from __future__ import annotations
 import builtins
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from importlib import import_module
@@ -36,7 +36,7 @@ BaseTask: Any = base.Task
 Status: Any = base.TaskResultStatus
 InvalidTask: Any = getattr(exceptions, "InvalidTask", None) or exceptions.InvalidTaskError
 
-OF_THE_JOB = ("key", "dedup_key", "unique_key", "on_conflict", "debounce_max", "timeout", "deadline")
+OF_THE_JOB = ("key", "dedup_key", "unique_key", "on_conflict", "debounce_max", "timeout", "deadline", "holds", "waits_for", "on_dead")
 OURS = (*OF_THE_JOB, "max_attempts", "backoff")
 
 
@@ -51,6 +51,9 @@ class PenstockTask(BaseTask):
     debounce_max: timedelta | None = None
     timeout: timedelta | None = None
     deadline: datetime | timedelta | None = None
+    holds: int | None = None
+    waits_for: Sequence[int] | None = None
+    on_dead: str | None = None
     max_attempts: int | None = None
     backoff: Backoff | None = None
 

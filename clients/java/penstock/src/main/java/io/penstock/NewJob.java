@@ -97,12 +97,33 @@ public record NewJob(byte[] payload, String kind, String key, String groupKey, i
         return option(DEADLINE, at);
     }
 
+    /** The barrier of the queue that it holds: see {@link Penstock#barrier}. */
+    public NewJob holds(long barrier) {
+        return option(HOLDS, Values.barriers("holds", List.of(barrier)));
+    }
+
+    /** The barriers of the queue, up to 100, that it waits for: it runs once all are open. */
+    public NewJob waitsFor(Long... barriers) {
+        return option(WAITS_FOR, Values.barriers("waitsFor", List.of(barriers)));
+    }
+
+    /** What it does while a job that holds one of these is dead: "wait", the default, "run", or "cancel", which makes it a dead letter too. */
+    public NewJob onDead(String onDead) {
+        if (onDead != null && !List.of("wait", "run", "cancel").contains(onDead)) {
+            throw new FieldException("onDead", "is " + onDead + ", expected wait, run or cancel");
+        }
+        return option(ON_DEAD, onDead);
+    }
+
     private static final String ON_CONFLICT = "penstock-on-conflict";
     private static final String DEBOUNCE_MAX = "penstock-debounce-max";
     private static final String MAX_ATTEMPTS = "penstock-max-attempts";
     private static final String TIMEOUT = "penstock-timeout";
     private static final String DEADLINE = "penstock-deadline";
-    private static final List<String> OPTIONS = List.of(Values.HEADER_UNIQUE_KEY, ON_CONFLICT, DEBOUNCE_MAX, MAX_ATTEMPTS, TIMEOUT, DEADLINE);
+    private static final String HOLDS = "penstock-holds";
+    private static final String WAITS_FOR = "penstock-waits-for";
+    private static final String ON_DEAD = "penstock-on-dead";
+    private static final List<String> OPTIONS = List.of(Values.HEADER_UNIQUE_KEY, ON_CONFLICT, DEBOUNCE_MAX, MAX_ATTEMPTS, TIMEOUT, DEADLINE, HOLDS, WAITS_FOR, ON_DEAD);
 
     private NewJob option(String name, String value) {
         Map<String, String> all = new LinkedHashMap<>(headers == null ? Map.of() : headers);

@@ -102,6 +102,19 @@ public final class Penstock {
             .stream().map(row -> new Enqueued((Long) row[0], (Boolean) row[1])).toList();
     }
 
+    /**
+     * Makes a barrier for jobs of a queue, and returns its number, for {@link NewJob#holds} and {@link NewJob#waitsFor}. It opens, once, when it is
+     * sealed and each job that holds it has ended.
+     */
+    public long barrier(String queue) {
+        return (Long) rows("select " + schema + ".barrier(cast(? as text))", queue).get(0)[0];
+    }
+
+    /** Seals a barrier: it opens when each job that holds it has ended, at once if none does. A job that holds it may still add others. */
+    public void seal(String queue, long barrier) {
+        rows("select " + schema + ".seal(cast(? as text), cast(? as bigint))", queue, barrier);
+    }
+
     private static String[] texts(List<Object[]> rows, int column) {
         return Values.column(rows, column, Values.TEXTS, null);
     }

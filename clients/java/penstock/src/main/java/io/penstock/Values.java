@@ -10,6 +10,7 @@ import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.stream.Collectors;
 
 /** Turns messages and jobs into parameters, and throws a FieldException for one that no database could carry. */
 final class Values {
@@ -170,6 +171,14 @@ final class Values {
     }
 
     static final String HEADER_UNIQUE_KEY = "penstock-unique-key";
+
+    /** Numbers of barriers as a header carries them. */
+    static String barriers(String field, List<Long> barriers) {
+        if (barriers.size() > 100 || barriers.stream().anyMatch(b -> b < 1 || b >= 1_000_000_000_000_000_000L)) {
+            throw new FieldException(field, "is " + barriers + ", expected up to 100 numbers that barrier has returned");
+        }
+        return barriers.stream().map(String::valueOf).collect(Collectors.joining(","));
+    }
 
     /** A time span as a header carries it, to the millisecond. */
     static String seconds(String field, Duration time) {

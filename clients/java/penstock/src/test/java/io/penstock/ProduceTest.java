@@ -11,6 +11,7 @@ import java.lang.reflect.Proxy;
 import java.sql.Connection;
 import java.time.Duration;
 import java.time.Instant;
+import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import javax.sql.DataSource;
@@ -91,6 +92,9 @@ class ProduceTest {
         assertEquals("onConflict", assertThrows(FieldException.class, () -> limited.onConflict("merge")).field());
         assertEquals("maxAttempts", assertThrows(FieldException.class, () -> limited.maxAttempts(0)).field());
         assertEquals("timeout", assertThrows(FieldException.class, () -> limited.timeout(Duration.ZERO)).field());
+        assertEquals("holds", assertThrows(FieldException.class, () -> limited.holds(0)).field());
+        assertEquals("waitsFor", assertThrows(FieldException.class, () -> limited.waitsFor(Collections.nCopies(101, 1L).toArray(Long[]::new))).field());
+        assertEquals("onDead", assertThrows(FieldException.class, () -> limited.onDead("die")).field());
     }
 
     @Test

@@ -154,6 +154,11 @@ public final class Program {
         ops.put("enqueue", r -> enqueued(tx(r).penstock().enqueue(text(r, "queue", ""), newJob(r.getAsJsonObject("job")))));
         ops.put("enqueue_many", r -> tx(r).penstock().enqueueMany(text(r, "queue", ""), objects(r, "jobs").stream().map(Program::newJob).toList())
             .stream().map(Program::enqueued).toList());
+        ops.put("barrier", r -> String.valueOf(tx(r).penstock().barrier(text(r, "queue", ""))));
+        ops.put("seal", r -> {
+            tx(r).penstock().seal(text(r, "queue", ""), Long.parseLong(text(r, "barrier", "")));
+            return null;
+        });
         ops.put("inbox_first", r -> tx(r).penstock().inbox(text(r, "consumer", "")).first(text(r, "message_id", "")));
         ops.put("claim", r -> {
             var claimed = queue(r).claim(number(r, "n", 1), duration(r, "lease_ms", Duration.ofSeconds(30)), text(r, "group_key", ""), text(r, "worker", ""), has(r, "acks") ? leases(r, "acks") : null);
@@ -382,8 +387,11 @@ public final class Program {
 
     private static NewJob newJob(JsonObject j) {
         String notBefore = text(j, "not_before", null);
-        return NewJob.of(payload(j)).kind(text(j, "kind", null)).key(text(j, "key", null)).groupKey(text(j, "group_key", null)).priority(number(j, "priority", 0))
-            .notBefore(notBefore == null ? null : Instant.parse(notBefore)).dedupKey(text(j, "dedup_key", null)).headers(headers(j));
+        NewJob job = NewJob.of(payload(j)).kind(text(j, "kind", null)).key(text(j, "key", null)).groupKey(text(j, "group_key", null)).priority(number(j, "priority", 0))
+            .notBefore(notBefore == null ? null : Instant.parse(notBefore)).dedupKey(text(j, "dedup_key", null)).headers(headers(j))
+            .uniqueKey(text(j, "unique_key", null)).onConflict(text(j, "on_conflict", null)).onDead(text(j, "on_dead", null));
+        job = has(j, "waits_for") ? job.waitsFor(leases(j, "waits_for").toArray(Long[]::new)) : job;
+        return has(j, "holds") ? job.holds(Long.parseLong(text(j, "holds", ""))) : job;
     }
 
     private static Map<String, Object> enqueued(Enqueued e) {
