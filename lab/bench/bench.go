@@ -6,13 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,38 +18,46 @@ import (
 	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/lab/measure"
+	"github.com/penstock/penstock/lab/plot"
+	"github.com/penstock/penstock/store/portable"
 )
 
 // benchFlags are those of every benchmark.
 type benchFlags struct {
-	sink             string
+	sink, plot       string
 	asJSON, progress bool
-	logLevel         string        // unless --log-level is given
-	delay            time.Duration // of each round trip to the database
-	conns            int           // of the store's pool on PostgreSQL; 0: the default
 }
 
-func (f *benchFlags) register(cmd *cobra.Command, payload *int) {
-	f.logLevel = "warn"
+// command is the verb of an experiment.
+func (e experiment) command(a *app) *cobra.Command {
+	f, r := benchFlags{sink: cmp.Or(e.sink, "discard")}, e.new()
+	cmd := &cobra.Command{Use: e.name, Short: e.short, Long: e.long, Example: e.example}
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		r.settings.On(measure.Setup{SinkURL: f.sink})
+		err := r.settings.Validate()
+		if err == nil && f.plot != "" {
+			err = plot.CheckFile(f.plot)
+		}
+		return terminal.Usage(err)
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return a.bench(cmd.Context(), e, f, r) }
 	flags := cmd.Flags()
-	flags.StringVar(&f.sink, "sink", "embedded", "amqp://…, nats://…, embedded, kafka://… or the URL of another sink, stdout, discard, or an emulator in this process: "+measure.Emulators())
-	flags.IntVar(payload, "payload", *payload, "bytes of each payload")
+	if e.sink != "" {
+		flags.StringVar(&f.sink, "sink", e.sink, "amqp://…, nats://…, embedded, kafka://… or the URL of another sink, stdout, discard, or an emulator in this process: "+measure.Emulators())
+	}
+	if !e.brokers {
+		flags.StringVar(&f.plot, "plot", "", "also draw a chart of the intervals to this file, .svg or .png")
+	}
 	flags.BoolVar(&f.asJSON, "json", false, "one JSON object instead of the table")
 	flags.BoolVar(&f.progress, "progress", false, "show progress though stderr is no terminal")
+	bind(flags, r.settings)
+	return cmd
 }
 
-// benchOn is the base of a benchmark.
-type benchOn struct {
-	setup  measure.Setup
-	url    string // of the database
-	schema string // of Penstock's tables, on PostgreSQL
-}
-
-// runBench opens the database, runs a benchmark, removes its objects and shows
+// bench opens the database, runs a benchmark, removes its objects and shows
 // the result.
-func runBench[R any](a *app, cmd *cobra.Command, f benchFlags, table func(io.Writer, R) error, run func(context.Context, benchOn) (R, error)) (err error) {
-	ctx := cmd.Context()
-	log, err := terminal.NewLogger(a.stderr, cmp.Or(a.logLevel, f.logLevel), a.logFormat)
+func (a *app) bench(ctx context.Context, e experiment, f benchFlags, r run) (err error) {
+	log, err := terminal.NewLogger(a.stderr, cmp.Or(a.logLevel, e.logLevel, "warn"), a.logFormat)
 	if err != nil {
 		return err
 	}
@@ -60,15 +65,19 @@ func runBench[R any](a *app, cmd *cobra.Command, f benchFlags, table func(io.Wri
 	if err != nil {
 		return err
 	}
+	if missing := e.missing(url, f.sink); missing != "" {
+		return terminal.Usage(errors.New("bench " + e.name + " " + missing))
+	}
 	sink, stop, err := measure.StartEmulator(f.sink)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	f.sink = sink
-	url = withPool(url, f.conns)
+	a.stderr.Hide(sink)
+	if s, ok := r.settings.(interface{ Conns() int }); ok {
+		url = withPool(url, s.Conns())
+	}
 	a.stderr.Hide(url)
-	a.stderr.Hide(f.sink)
 	name, schema := fmt.Sprintf("bench_%08x", rand.Uint32()), a.schema
 	if url == "" {
 		dir, err := os.MkdirTemp("", "penstock-bench-")
@@ -82,12 +91,12 @@ func runBench[R any](a *app, cmd *cobra.Command, f benchFlags, table func(io.Wri
 	if private {
 		schema = "penstock_" + name
 	}
-	if f.delay > 0 {
+	if s, ok := r.settings.(interface{ Far() time.Duration }); ok && s.Far() > 0 {
 		prefix, rest, found := strings.Cut(url, "postgres")
 		if !found || prefix != "" && prefix != "portable+" {
 			return terminal.Usage(errors.New("--delay needs PostgreSQL: pass --database-url postgres://…"))
 		}
-		far, remove, err := measure.Distant("postgres"+rest, f.delay)
+		far, remove, err := measure.Distant("postgres"+rest, s.Far())
 		if err != nil {
 			return err
 		}
@@ -106,8 +115,8 @@ func runBench[R any](a *app, cmd *cobra.Command, f benchFlags, table func(io.Wri
 		defer func() { err = errors.Join(err, s.DropSchema(context.WithoutCancel(ctx))) }()
 	}
 	progress := terminal.NewProgress(a.stderr, f.progress)
-	result, err := run(ctx, benchOn{url: url, schema: schema, setup: measure.Setup{
-		Store: store, Outbox: name, SinkURL: f.sink, Log: log, Progress: progress.Show,
+	r.settings.On(measure.Setup{
+		URL: portable.Plain(url), Schema: schema, Store: store, Name: name, SinkURL: sink, Log: log, Progress: progress.Show,
 		OpenSink: func(url string) (driver.Sink, error) {
 			s, err := drivers.ParseSink(url)
 			if err != nil {
@@ -115,44 +124,60 @@ func runBench[R any](a *app, cmd *cobra.Command, f benchFlags, table func(io.Wri
 			}
 			return s.Open(log)
 		},
-	}})
+	})
+	result, err := r.measure(ctx)
 	progress.Clear()
 	if wrong := (*measure.CheckError)(nil); errors.As(err, &wrong) {
 		return &terminal.ExitError{Code: terminal.ExitCheck, Err: err}
 	}
 	if err != nil {
 		if ctx.Err() != nil {
-			return errors.Join(unfinished(ctx, a, f, result), err)
+			return errors.Join(a.unfinished(ctx, f, result), err)
 		}
 		return err
 	}
-	if err := keep(ctx, result, table); err != nil {
+	return a.show(ctx, e, f, r, result)
+}
+
+// show shows a result, and keeps it in the report, if it was measured for one.
+func (a *app) show(ctx context.Context, e experiment, f benchFlags, r run, result any) error {
+	settings, err := json.Marshal(map[string]any{"settings": settingsOf(r.settings)})
+	if err != nil {
 		return err
 	}
+	text, err := json.Marshal(result)
+	if err != nil {
+		return err
+	}
+	text = append(append(settings[:len(settings)-1], ','), text[1:]...) // one object of both
+	drawn, ok := chart(e.short, result, settingsText(r.settings))
+	if s, kept := ctx.Value(sectionKey{}).(*section); kept {
+		s.JSON = text
+		if ok {
+			s.chart = &drawn
+		}
+		if err := show(s, result); err != nil {
+			return err
+		}
+	}
+	if f.plot != "" {
+		if !ok {
+			return errors.New("this benchmark has no intervals to draw: leave out --plot")
+		}
+		if err := drawn.WriteFile(f.plot); err != nil {
+			return err
+		}
+	}
 	if f.asJSON {
-		return json.NewEncoder(a.stdout).Encode(result)
+		_, err := fmt.Fprintf(a.stdout, "%s\n", text)
+		return err
 	}
-	return table(a.stdout, result)
-}
-
-// measurable is a pointer to the configuration of a measurement.
-type measurable[C any] interface {
-	*C
-	On(measure.Setup)
-}
-
-// measures is the RunE of a measurement that needs nothing but a Setup.
-func measures[C, R any, P measurable[C]](a *app, f *benchFlags, cfg P, table func(io.Writer, R) error, run func(context.Context, C) (R, error)) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, _ []string) error {
-		return runBench(a, cmd, *f, table, func(ctx context.Context, b benchOn) (R, error) {
-			cfg.On(b.setup)
-			return run(ctx, *cfg)
-		})
-	}
+	fmt.Fprintf(a.stdout, "%s\n\n", settingsText(r.settings))
+	return show(a.stdout, result)
 }
 
 // unfinished shows what was measured before the run was interrupted, as JSON: a table would have zeros where nothing was measured.
-func unfinished(ctx context.Context, a *app, f benchFlags, result any) error {
+func (a *app) unfinished(ctx context.Context, f benchFlags, result any) error {
 	text, err := json.Marshal(result)
 	var measured map[string]any
 	if err == nil {
@@ -185,8 +210,8 @@ func withoutZeros(v any) any {
 				v[name] = in
 			}
 		}
-		if len(v) == 0 {
-			return nil
+		if len(v) > 0 {
+			return v
 		}
 	case []any:
 		var kept []any
@@ -195,29 +220,20 @@ func withoutZeros(v any) any {
 				kept = append(kept, in)
 			}
 		}
-		if len(kept) == 0 {
-			return nil
+		if len(kept) > 0 {
+			return kept
 		}
-		return kept
-	case float64:
-		if v == 0 {
-			return nil
-		}
-	case string:
-		if v == "" {
-			return nil
-		}
-	case bool:
-		if !v {
-			return nil
+	default:
+		if v != 0.0 && v != "" && v != false {
+			return v
 		}
 	}
-	return v
+	return nil
 }
 
 // withPool sets how many connections a pool may have, unless the URL does.
 func withPool(url string, conns int) string {
-	if conns == 0 || !strings.Contains(url, "://") || strings.Contains(url, "pool_max_conns=") {
+	if !strings.Contains(url, "://") || strings.Contains(url, "pool_max_conns=") {
 		return url
 	}
 	separator := "?"
@@ -225,48 +241,4 @@ func withPool(url string, conns int) string {
 		separator = "&"
 	}
 	return fmt.Sprintf("%s%spool_max_conns=%d", url, separator, conns)
-}
-
-// valid has a verb check the settings of its measurement before it runs.
-func valid(cfg interface{ Validate() error }) func(*cobra.Command, []string) error {
-	return func(*cobra.Command, []string) error { return terminal.Usage(cfg.Validate()) }
-}
-
-// orNegative hands a zero on as -1: for the benchmark zero means the default.
-func orNegative[T int | time.Duration](v T) T {
-	if v == 0 {
-		return -1
-	}
-	return v
-}
-
-// figures is a table of names and measurements.
-type figures struct {
-	t  *tabwriter.Writer
-	to io.Writer
-}
-
-func newFigures(w io.Writer) figures { return figures{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0), w} }
-
-func (f figures) row(name, format string, args ...any) {
-	if page, ok := f.to.(terminal.Cells); ok {
-		page.Cells(nil, [][]string{{name, fmt.Sprintf(format, args...)}})
-		return
-	}
-	fmt.Fprintf(f.t, "%s\t"+format+"\n", append([]any{name}, args...)...)
-}
-
-func (f figures) flush() error { return f.t.Flush() }
-
-// ratios is a median with its spread, if it was measured more than once.
-func ratios(median float64, all []float64) string {
-	if len(all) < 2 {
-		return fmt.Sprintf("%.2f", median)
-	}
-	return fmt.Sprintf("%.2f (%.2f to %.2f in %d pairs)", median, slices.Min(all), slices.Max(all), len(all))
-}
-
-// checked compares arrivals with the expected ones.
-func checked(c measure.Check) string {
-	return fmt.Sprintf("%d lost, %d out of order, %d duplicates, as the %s saw it", c.Lost, c.OutOfOrder, c.Duplicates, c.By)
 }

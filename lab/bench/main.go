@@ -78,10 +78,11 @@ Exit codes:
 	flags.StringVar(&a.profile, "profile", "postgres", "how the database is used: postgres, portable, or auto, which asks the server")
 	flags.StringVar(&a.logLevel, "log-level", "", "debug, info, warn or error (default what the benchmark needs)")
 	flags.StringVar(&a.logFormat, "log-format", "text", "text or json")
-	verbs := []*cobra.Command{
-		relayCommand(a), poisonCommand(a), parkCommand(a), outageCommand(a), fifoLifoCommand(a), tombstonesCommand(a), queueCommand(a),
-		processorCommand(a), churnCommand(a), bufferingCommand(a), webhookCommand(a), overheadCommand(a), allCommand(a),
+	var verbs []*cobra.Command
+	for _, e := range experiments {
+		verbs = append(verbs, e.command(a))
 	}
+	verbs = append(verbs, allCommand(a))
 	for _, cmd := range verbs {
 		cmd.Args = terminal.Args(cobra.NoArgs)
 	}

@@ -64,15 +64,11 @@ func (s *section) Cells(head []terminal.Column, rows [][]string) {
 
 // Chart is an image within the page.
 func (s *section) Chart() (template.HTML, error) {
-	if s.chart == nil || len(s.chart.Panels) == 0 {
+	if s.chart == nil {
 		return "", nil
 	}
-	return drawn(*s.chart)
-}
-
-func drawn(c plot.Chart) (template.HTML, error) {
 	var out bytes.Buffer
-	if err := c.WriteSVG(&out); err != nil {
+	if err := s.chart.WriteSVG(&out); err != nil {
 		return "", err
 	}
 	_, svg, ok := bytes.Cut(out.Bytes(), []byte("<svg"))
@@ -85,7 +81,6 @@ func drawn(c plot.Chart) (template.HTML, error) {
 // Line is one of the page's first table.
 type Line struct {
 	Command, Is, Value, ByHand, Published string
-	value                                 float64
 }
 
 // Lines are the ratios of all benchmarks.
@@ -102,29 +97,10 @@ func (r report) Lines() (lines []Line) {
 			return ""
 		}
 		for _, h := range s.ratios {
-			n, _ := at(result, h.path)
-			lines = append(lines, Line{strings.Fields(s.Name)[1], h.is, show(h.path), show(h.byHand), h.published, n})
+			lines = append(lines, Line{strings.Fields(s.Name)[1], h.is, show(h.path), show(h.byHand), h.published})
 		}
 	}
 	return lines
-}
-
-// Overview draws the ratios whose best is 1: those to a ceiling.
-func (r report) Overview() (template.HTML, error) {
-	chart := plot.Chart{Title: "Compared with the ceilings of this machine", Subtitle: "1 is the broker, the client or the same run without trouble",
-		Panels: []plot.Panel{{Y: "ratio", Bars: true, Series: []plot.Series{{Name: "Penstock"}}}}}
-	p := &chart.Panels[0]
-	for _, l := range r.Lines() {
-		switch l.Command {
-		case "relay", "poison", "park", "outage", "webhook":
-			p.Series[0].Points = append(p.Series[0].Points, plot.Point{X: float64(len(p.Ticks)), Y: l.value})
-			p.Ticks = append(p.Ticks, l.Command)
-		}
-	}
-	if len(p.Ticks) == 0 {
-		return "", nil
-	}
-	return drawn(chart)
 }
 
 //go:embed report.html

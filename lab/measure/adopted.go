@@ -13,7 +13,7 @@ import (
 
 // adopt opens a table of the run for Penstock, as one reader in order. forget closes it
 // and removes what Penstock remembers of it: the schema may be there before and after.
-func (d Database) adopt(ctx context.Context, table string, c adopt.Config) (t *adopt.Table, forget func(context.Context) error, err error) {
+func (d Setup) adopt(ctx context.Context, table string, c adopt.Config) (t *adopt.Table, forget func(context.Context) error, err error) {
 	c.Table = pgx.Identifier{d.Schema, table}.Sanitize()
 	t, err = adopt.Open(ctx, adopt.Options{URL: d.URL, Schema: d.Schema, Subscription: table, Config: c})
 	if err != nil {
@@ -37,7 +37,7 @@ func (p *processor) adopted(ctx context.Context) (rate float64, err error) {
 		}
 		defer func() { failed = errors.Join(failed, forget(ctx)) }()
 		return p.withQueue(ctx, func(q *queue) error {
-			p.say("the relay drains the adopted table")
+			p.progress("the relay drains the adopted table")
 			var processed int
 			rate, processed, err = p.drain(ctx, q.sink, func(ctx context.Context) (driver.Source, error) {
 				return table.Subscribe(ctx, driver.Subscribe{Holder: holder})

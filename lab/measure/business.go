@@ -11,14 +11,14 @@ import (
 // business is pgbench's TPC-B-like transaction with one message, without, and with the message in a plain table. In ModePipelined
 // the message goes in the round trip of the commit. There are ten branches more than workers, so that the wait for a branch is
 // not measured. There are as many accounts as pgbench makes, unless the cell has fewer jobs.
-func business(db Database, mode string, workers, jobs int) []operation {
+func business(db Setup, mode string, workers, jobs int) []operation {
 	words := db.words(db.Name + "_bank")
 	for _, table := range []string{"branches", "tellers", "accounts", "history"} {
 		words[table] = pgx.Identifier{db.Name + "_" + table}.Sanitize()
 	}
 	scale, accounts, tellers := workers+10, min(jobs, 100_000), 10
 	words["scale"], words["each"] = strconv.Itoa(scale), strconv.Itoa(accounts)
-	bank := contender{Database: db, label: "the bank", sql: readSQL("tpcb", words)}
+	bank := contender{Setup: db, label: "the bank", sql: readSQL("tpcb", words)}
 	steps := []string{"update_account", "balance", "update_teller", "update_branch", "remember"}
 	transact := func(s *session, _ []byte) (int, error) {
 		account, delta := int4(1+rand.IntN(scale*accounts)), int4(rand.IntN(10_001)-5000)
@@ -48,7 +48,7 @@ func business(db Database, mode string, workers, jobs int) []operation {
 		}
 		return op
 	}
-	outbox := contender{Database: db, label: "Penstock", sql: readSQL("outbox", db.words(db.Name+"_outbox"))}
+	outbox := ownOutbox(db)
 	return []operation{
 		publishes(outbox),
 		{contender: bank, adds: true, begins: true, prepared: steps, do: transact},

@@ -3,7 +3,6 @@ package measure
 import (
 	"context"
 	"errors"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,40 +22,30 @@ const (
 // makes n of them, numbered from first; those without an id get one. It ends after total of them,
 // or with those on their way when the time is up; 0 means no limit.
 func (r *rig) brokerCeiling(ctx context.Context, sink driver.Sink, messages func(first, n int) []penstock.Message, total int, atMost time.Duration) (float64, error) {
-	var (
-		next   atomic.Int64
-		sent   atomic.Int64
-		failed atomic.Pointer[error]
-		wg     sync.WaitGroup
-	)
+	var next, sent atomic.Int64
 	ids := messageid.Outbox{UID: messageid.NewUID()} // as long as the relay's: from some twenty bytes on RabbitMQ feels them
 	start := time.Now()
-	for range senders {
-		wg.Go(func() {
-			for failed.Load() == nil && (atMost == 0 || time.Since(start) < atMost) {
-				first := int(next.Add(batch)) - batch
-				if first >= total {
-					return
-				}
-				msgs := messages(first, min(batch, total-first))
-				for i := range msgs {
-					if msgs[i].ID == "" {
-						msgs[i].ID = ids.ID(int64(first+i), start)
-					}
-					msgs[i].Attempt, msgs[i].CreatedAt = 1, start
-				}
-				if err := errors.Join(sink.Send(ctx, msgs)...); err != nil {
-					failed.Store(&err)
-				}
-				sent.Add(int64(len(msgs)))
+	err := together(ctx, senders, func(ctx context.Context, _ int) error {
+		for ctx.Err() == nil && (atMost == 0 || time.Since(start) < atMost) {
+			first := int(next.Add(batch)) - batch
+			if first >= total {
+				return nil
 			}
-		})
-	}
-	wg.Wait()
-	if err := failed.Load(); err != nil {
-		return 0, *err
-	}
-	return float64(sent.Load()) / time.Since(start).Seconds(), nil
+			msgs := messages(first, min(batch, total-first))
+			for i := range msgs {
+				if msgs[i].ID == "" {
+					msgs[i].ID = ids.ID(int64(first+i), start)
+				}
+				msgs[i].Attempt, msgs[i].CreatedAt = 1, start
+			}
+			if err := errors.Join(sink.Send(ctx, msgs)...); err != nil {
+				return err
+			}
+			sent.Add(int64(len(msgs)))
+		}
+		return nil
+	})
+	return float64(sent.Load()) / time.Since(start).Seconds(), err
 }
 
 // readCeiling fetches the backlog and sends it nowhere.

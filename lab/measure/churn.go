@@ -1,42 +1,26 @@
 package measure
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
-
-	"github.com/penstock/penstock/driver"
 )
 
 // ChurnConfig is one run of churn.
 type ChurnConfig struct {
-	Database
-	// Store is on the same database and schema.
-	Store driver.Store
-	// Pin holds a snapshot from before the first row on. Nil: do not.
-	Pin func(ctx context.Context) (release func(), err error)
-
-	Duration time.Duration
-	Interval time.Duration // 0: Duration/20
-	Batch    int           // rows inserted, then consumed
-	Margin   time.Duration // behind the newest row consumed
-	// Late is how long the transaction of one row takes to commit, from the start
-	// on; 0: there is none.
-	Late time.Duration
+	Setup
+	Duration time.Duration `help:"how long, of all three together"`
+	Batch    int           `help:"rows that are inserted, then consumed"`
+	Margin   time.Duration `help:"of the low-water marks, behind the newest row consumed"`
+	Late     time.Duration `help:"when the late row commits, 0 for no such row, negative for five minutes or half the duration"`
+	Pin      bool          `help:"hold a REPEATABLE READ snapshot open throughout"`
 }
 
 // ChurnResult has a curve for each contender.
 type ChurnResult struct {
-	Duration float64 `json:"duration_s"`
-	WarmUp   float64 `json:"warm_up_s"` // before that, in no figure
-	Batch    int     `json:"batch"`
-	Margin   float64 `json:"margin_s"`
-	Late     float64 `json:"late_s"` // 0: no late row
+	WarmUp float64 `json:"warm_up_s"` // before the duration, in no figure
 	// Sweep is the pause between two looks below the margin, of the adopted table and of plain ones.
-	Sweep  float64 `json:"sweep_s"`
-	Pinned bool    `json:"pinned"`
+	Sweep float64 `json:"sweep_s"`
 
 	ByHand  ChurnCurve `json:"by_hand"`
 	Adopted ChurnCurve `json:"adopted"` // empty on plain tables
@@ -51,7 +35,7 @@ type ChurnResult struct {
 // and last are the first and the last minute, or a quarter of a run that is shorter
 // than four.
 type ChurnCurve struct {
-	Intervals []ChurnInterval `json:"intervals"`
+	Intervals []Interval `json:"intervals"`
 
 	FirstP50MS  float64 `json:"first_p50_ms"`
 	LastP50MS   float64 `json:"last_p50_ms"`
@@ -81,14 +65,9 @@ type ChurnCurve struct {
 	LastRocksDB  *CallsPerJob `json:"last_rocksdb,omitempty"`
 }
 
-// ChurnInterval of a ChurnCurve.
-type ChurnInterval struct {
-	At            float64 `json:"at_s"` // when it ended
-	RowsPerSecond float64 `json:"rows_per_second"`
-	P50MS         float64 `json:"p50_ms"`
-	P99MS         float64 `json:"p99_ms"`
-	InsertP50MS   float64 `json:"insert_p50_ms"`
-	SizeBytes     int64   `json:"size_bytes"` // at its end
+// Lines are the curves of all contenders.
+func (r ChurnResult) Lines() []Line {
+	return []Line{{"by hand", r.ByHand.Intervals}, {"adopted", r.Adopted.Intervals}, {"outbox", r.Outbox.Intervals}}
 }
 
 // LateRow is the row whose transaction took long.
@@ -100,15 +79,13 @@ type LateRow struct {
 }
 
 // DefaultChurn is measured unless flags say otherwise.
-var DefaultChurn = ChurnConfig{Duration: time.Minute, Batch: 1_000, Margin: time.Minute, Late: 30 * time.Second}
+var DefaultChurn = ChurnConfig{Duration: time.Minute, Batch: 1_000, Margin: time.Minute, Late: -1}
 
 // Validate refuses values that cannot be measured.
-func (c ChurnConfig) Validate() error {
+func (c *ChurnConfig) Validate() error {
 	switch {
 	case c.Duration < 400*time.Millisecond:
 		return errors.New("the duration must be at least 400ms")
-	case badInterval(c.Interval, c.Duration):
-		return fmt.Errorf("the interval must be at least 50ms and the %dth part of the duration, and at most all of it", maxIntervals)
 	case c.Batch < 1 || c.Batch > 10_000:
 		return errors.New("a batch has 1 to 10000 rows")
 	case c.Margin < time.Millisecond:
@@ -121,7 +98,7 @@ func (c ChurnConfig) Validate() error {
 
 // sweep is often enough to find the late row before the run ends.
 func (c ChurnConfig) sweep() time.Duration {
-	return max(10*time.Millisecond, min(time.Minute, (c.Duration-max(c.Late, 0))/4))
+	return max(10*time.Millisecond, min(time.Minute, (c.Duration-c.Late)/4))
 }
 
 // warmUp is until the margin is full: each contender reads again what was consumed within it, which is
@@ -136,23 +113,22 @@ func Churn(ctx context.Context, cfg ChurnConfig) (result ChurnResult, err error)
 	if err := cfg.Validate(); err != nil {
 		return result, err
 	}
-	cfg.Interval = cmp.Or(cfg.Interval, usualInterval(cfg.Duration))
-	result = ChurnResult{
-		Duration: cfg.Duration.Seconds(), WarmUp: cfg.warmUp().Seconds(), Batch: cfg.Batch, Margin: cfg.Margin.Seconds(), Late: max(cfg.Late, 0).Seconds(), Sweep: cfg.sweep().Seconds(),
-		Pinned: cfg.Pin != nil,
+	if cfg.Late < 0 {
+		cfg.Late = min(5*time.Minute, cfg.Duration/2)
 	}
-	release, err := pinned(ctx, cfg.Pin)
+	result.WarmUp, result.Sweep = cfg.warmUp().Seconds(), cfg.sweep().Seconds()
+	release, err := cfg.pinned(ctx, cfg.Pin)
 	if err != nil {
 		return result, err
 	}
 	defer release()
-	run := &churnRun{cfg: cfg}
+	run := &churnRun{cfg: cfg, interval: cfg.Duration / intervals}
 	defer func() { err = errors.Join(err, run.remove(ctx)) }()
 	for _, c := range []struct {
 		curve *ChurnCurve
 		add   func(context.Context) (*churner, error)
 	}{{&result.ByHand, cfg.byHand}, {&result.Adopted, cfg.adoptedTable}, {&result.Outbox, cfg.ownOutbox}} {
-		if c.curve == &result.Adopted && cfg.Plain != nil {
+		if c.curve == &result.Adopted && cfg.plain() != nil {
 			continue
 		}
 		churner, err := c.add(ctx)

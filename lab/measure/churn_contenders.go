@@ -35,14 +35,14 @@ type churner struct {
 	// lateAt is when the late row was consumed, zero if it is not known.
 	lateAt time.Time
 
-	consuming, inserting *timeline
-	busy                 []time.Duration      // by interval, of inserting and consuming
-	rows                 []int64              // consumed, by interval
-	calls                []mysql.RocksDBCalls // by interval
-	last                 time.Duration        // when its last turn within the run ended
-	sizes                []int64
-	late                 *lateRow
-	closers              []func(context.Context) error // in reverse
+	consuming *timeline
+	busy      []time.Duration      // by interval, of inserting and consuming
+	rows      []int64              // consumed, by interval
+	calls     []mysql.RocksDBCalls // by interval
+	last      time.Duration        // when its last turn within the run ended
+	sizes     []int64
+	late      *lateRow
+	closers   []func(context.Context) error // in reverse
 }
 
 // close removes the churner's objects.
@@ -64,13 +64,13 @@ func (cfg ChurnConfig) statements(table string) statements {
 // as well.
 func (cfg ChurnConfig) table(ctx context.Context, label, table string) (*churner, error) {
 	c := &churner{
-		contender: contender{Database: cfg.Database, label: label, sql: cfg.statements(table)},
+		contender: contender{Setup: cfg.Setup, label: label, sql: cfg.statements(table)},
 		insert:    "insert", insertLate: "insert_late", size: "size",
 	}
 	if err := c.connected(ctx); err != nil {
 		return c, err
 	}
-	if _, err := c.session.do("making "+label, c.sql["create"]); err != nil {
+	if err := c.session.do("making "+label, c.sql["create"]); err != nil {
 		return c, err
 	}
 	c.closers = append(c.closers, c.remove)
@@ -115,7 +115,7 @@ func (cfg ChurnConfig) byHand(ctx context.Context) (*churner, error) {
 	if cfg.mysql() != nil {
 		return c, c.byHandMySQL(cfg.Margin)
 	}
-	if _, err := c.session.do("setting the planner", c.sql["settings"]); err != nil {
+	if err := c.session.do("setting the planner", c.sql["settings"]); err != nil {
 		return c, err
 	}
 	if err := c.session.prepare(c.sql, "consume"); err != nil {
@@ -137,13 +137,13 @@ func (cfg ChurnConfig) byHand(ctx context.Context) (*churner, error) {
 func (cfg ChurnConfig) ownOutbox(ctx context.Context) (*churner, error) {
 	outbox := cfg.Name + "_churn"
 	c := &churner{
-		contender: contender{Database: cfg.Database, label: "Penstock's outbox", sql: cfg.statements(outbox)},
+		contender: contender{Setup: cfg.Setup, label: "Penstock's outbox", sql: cfg.statements(outbox)},
 		insert:    "insert_outbox", insertLate: "insert_late_outbox", size: "size_outbox",
 	}
 	if err := c.connected(ctx); err != nil {
 		return c, err
 	}
-	if cfg.Plain != nil {
+	if cfg.plain() != nil {
 		c.sql, c.size = cfg.statements("outbox_"+outbox), "size_portable"
 		var err error
 		if cfg.Store, err = cfg.plainStore(ctx); err != nil {
@@ -226,6 +226,5 @@ func (c *churner) beginLate(ctx context.Context) error {
 	if err := s.say("begin"); err != nil {
 		return err
 	}
-	_, err = s.do("inserting the late row", c.sql[c.insertLate])
-	return err
+	return s.do("inserting the late row", c.sql[c.insertLate])
 }

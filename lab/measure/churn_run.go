@@ -15,6 +15,7 @@ import (
 // one, and a few for housekeeping.
 type churnRun struct {
 	cfg      ChurnConfig
+	interval time.Duration
 	churners []*churner
 	start    time.Time
 }
@@ -35,7 +36,6 @@ func (r *churnRun) run(ctx context.Context) error {
 	var background sync.WaitGroup
 	defer background.Wait()
 	defer cancel(nil)
-	slice := r.cfg.Interval / time.Duration(max(1, min(10, maxIntervals/10/int64(r.cfg.Duration/r.cfg.Interval))))
 	for _, c := range r.churners {
 		c.curve.Inserted = int64(r.cfg.Batch) // the preload
 		for every, do := range map[time.Duration]func(context.Context) error{time.Second: c.keep, leaseTick: c.renew} {
@@ -66,14 +66,13 @@ func (r *churnRun) run(ctx context.Context) error {
 				return err
 			}
 		}
-		c.consuming, c.inserting = newTimeline(r.cfg.Duration, slice), newTimeline(r.cfg.Duration, slice)
-		intervals := int(r.cfg.Duration/r.cfg.Interval) + 1
-		c.busy, c.rows, c.calls = make([]time.Duration, intervals), make([]int64, intervals), make([]mysql.RocksDBCalls, intervals)
+		c.consuming = newTimeline(r.cfg.Duration, r.interval/10)
+		c.busy, c.rows, c.calls = make([]time.Duration, intervals+1), make([]int64, intervals+1), make([]mysql.RocksDBCalls, intervals+1)
 	}
 	r.cfg.progress("inserting and consuming for %s", r.cfg.Duration)
 	r.start = time.Now()
 	for _, c := range r.churners {
-		c.consuming.start, c.inserting.start = r.start, r.start
+		c.consuming.start = r.start
 	}
 	for time.Since(r.start) < r.cfg.Duration {
 		for _, c := range r.churners {
@@ -134,13 +133,12 @@ func (r *churnRun) turn(ctx context.Context, c *churner) error {
 		return err
 	}
 	now := time.Now()
-	note(c.inserting, now, inserted.Sub(start))
 	note(c.consuming, now, now.Sub(inserted))
 	at := now.Sub(r.start)
 	if at <= r.cfg.Duration {
 		c.last = at
 	}
-	if i := int(at / r.cfg.Interval); i < len(c.busy) {
+	if i := int(at / r.interval); i < len(c.busy) {
 		c.busy[i] += now.Sub(start)
 		c.rows[i] += int64(n)
 		after, err := r.cfg.calls(ctx)
@@ -149,7 +147,7 @@ func (r *churnRun) turn(ctx context.Context, c *churner) error {
 		}
 		c.calls[i] = c.calls[i].Plus(after.Since(calls))
 	}
-	for time.Duration(len(c.sizes))*r.cfg.Interval <= at {
+	for time.Duration(len(c.sizes))*r.interval <= at {
 		if _, err := c.look(); err != nil {
 			return err
 		}
@@ -227,13 +225,13 @@ func (r *churnRun) curve(c *churner, size int64, lateDelivered bool) {
 	curve := c.curve
 	var rows int64
 	var busy time.Duration
-	for i := range int(r.cfg.Duration / r.cfg.Interval) {
-		from := time.Duration(i) * r.cfg.Interval
-		h, inserts := c.consuming.between(from, from+r.cfg.Interval), c.inserting.between(from, from+r.cfg.Interval)
+	for i := range intervals {
+		from := time.Duration(i) * r.interval
+		h := c.consuming.between(from, from+r.interval)
 		rows, busy = rows+c.rows[i], busy+c.busy[i]
-		curve.Intervals = append(curve.Intervals, ChurnInterval{
-			At: (from + r.cfg.Interval).Seconds(), RowsPerSecond: over(float64(c.rows[i]), c.busy[i].Seconds()),
-			P50MS: h.quantileMS(0.5), P99MS: h.quantileMS(0.99), InsertP50MS: inserts.quantileMS(0.5), SizeBytes: c.sizes[min(i+1, len(c.sizes)-1)],
+		curve.Intervals = append(curve.Intervals, Interval{
+			At: (from + r.interval).Seconds(), PerSecond: over(float64(c.rows[i]), c.busy[i].Seconds()),
+			P50MS: h.quantileMS(0.5), P99MS: h.quantileMS(0.99), SizeBytes: c.sizes[min(i+1, len(c.sizes)-1)],
 		})
 	}
 	sum := func(from, to int) *CallsPerJob {
@@ -244,8 +242,7 @@ func (r *churnRun) curve(c *churner, size int64, lateDelivered bool) {
 		}
 		return perJob(calls, rows)
 	}
-	n := int(r.cfg.Duration / r.cfg.Interval)
-	curve.RocksDB, curve.FirstRocksDB, curve.LastRocksDB = sum(0, n), sum(0, max(1, n/4)), sum(n-max(1, n/4), n)
+	curve.RocksDB, curve.FirstRocksDB, curve.LastRocksDB = sum(0, intervals), sum(0, intervals/4), sum(intervals*3/4, intervals)
 	curve.RowsPerSecond = over(float64(rows), busy.Seconds())
 	window := min(time.Minute, r.cfg.Duration/4)
 	// A contender that is stuck holds up the others, by hand for minutes: the last minute is that of turns.

@@ -11,15 +11,15 @@ import (
 )
 
 func TestChurn(t *testing.T) {
-	setup, db := onPostgres(t, "discard")
+	db := onPostgres(t, "discard")
 	r, err := Churn(t.Context(), ChurnConfig{
-		Database: db, Store: setup.Store, Pin: PinPostgres(db.URL),
+		Setup: db, Pin: true,
 		Duration: 2 * time.Second, Batch: 100, Margin: 200 * time.Millisecond, Late: time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !r.Pinned || r.Batch != 100 || r.AdoptedOverByHand <= 0 || r.OutboxOverByHand <= 0 {
+	if r.AdoptedOverByHand <= 0 || r.OutboxOverByHand <= 0 {
 		t.Errorf("got %+v", r)
 	}
 	for who, c := range map[string]ChurnCurve{"by hand": r.ByHand, "adopted": r.Adopted, "outbox": r.Outbox} {
@@ -37,27 +37,27 @@ func TestChurn(t *testing.T) {
 			t.Errorf("%s: %d rows are left", who, c.Left)
 		}
 	}
-	checkOutboxesGone(t, setup)
+	checkOutboxesGone(t, db)
 }
 
 func TestChurnInterrupted(t *testing.T) {
-	setup, db := onPostgres(t, "discard")
+	db := onPostgres(t, "discard")
 	ctx, cancel := context.WithCancel(t.Context())
 	db.Progress = func(text string) {
 		if strings.Contains(text, "inserting") {
 			cancel()
 		}
 	}
-	if _, err := Churn(ctx, ChurnConfig{Database: db, Store: setup.Store, Duration: time.Minute, Batch: 10, Margin: time.Millisecond}); !errors.Is(err, context.Canceled) {
+	if _, err := Churn(ctx, ChurnConfig{Setup: db, Duration: time.Minute, Batch: 10, Margin: time.Millisecond}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	checkOutboxesGone(t, setup)
+	checkOutboxesGone(t, db)
 }
 
 // A run whose time is up before its first turn has ended also has a result. Turns before that, while the margin fills, are in no
 // figure.
 func TestChurnOfASlowTurn(t *testing.T) {
-	setup, db := onPostgres(t, "discard")
+	db := onPostgres(t, "discard")
 	var before int64
 	db.Progress = func(text string) {
 		if !strings.HasPrefix(text, "inserting") {
@@ -78,7 +78,7 @@ func TestChurnOfASlowTurn(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	r, err := Churn(t.Context(), ChurnConfig{Database: db, Store: setup.Store, Duration: 400 * time.Millisecond, Batch: 10, Margin: time.Millisecond})
+	r, err := Churn(t.Context(), ChurnConfig{Setup: db, Duration: 400 * time.Millisecond, Batch: 10, Margin: time.Millisecond})
 	if err != nil || before < 20 || r.ByHand.Inserted != before+10 || r.ByHand.RowsPerSecond != 0 {
 		t.Errorf("%d rows before the measuring, then %+v, %v", before, r, err)
 	}
@@ -87,7 +87,6 @@ func TestChurnOfASlowTurn(t *testing.T) {
 func TestChurnRefuses(t *testing.T) {
 	for want, c := range map[string]ChurnConfig{
 		"at least 400ms":              with(DefaultChurn, func(c *ChurnConfig) { c.Duration = time.Millisecond }),
-		"the interval":                with(DefaultChurn, func(c *ChurnConfig) { c.Interval = 2 * time.Minute }),
 		"a batch has":                 with(DefaultChurn, func(c *ChurnConfig) { c.Batch = -1 }),
 		"the margin":                  with(DefaultChurn, func(c *ChurnConfig) { c.Margin = -1 }),
 		"before the duration is over": with(DefaultChurn, func(c *ChurnConfig) { c.Late = time.Hour }),

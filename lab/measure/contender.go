@@ -5,13 +5,15 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // contender is one of the queues that a run compares.
 type contender struct {
-	Database
+	Setup
 	label    string
 	sql      statements
 	prepared []string // the needs of one
@@ -24,18 +26,27 @@ type contender struct {
 	cold         bool // one makes no plans beforehand
 }
 
+// inTx runs do within begin and the given end.
+func (s *session) inTx(end string, do func() error) error {
+	if err := s.say("begin"); err != nil {
+		return err
+	}
+	if err := do(); err != nil {
+		return err
+	}
+	return s.say(end)
+}
+
 // take dequeues one job in a transaction.
 func (c contender) take(s *session) (id int64, ok bool, err error) {
 	if !c.begins {
 		return c.one(s)
 	}
-	if err := s.say("begin"); err != nil {
-		return 0, false, err
-	}
-	if id, ok, err = c.one(s); err != nil {
-		return 0, false, err
-	}
-	return id, ok, s.say("commit")
+	err = s.inTx("commit", func() (err error) {
+		id, ok, err = c.one(s)
+		return err
+	})
+	return id, ok, err
 }
 
 // warm makes a session's plans, as they are from the sixth execution on, without
@@ -44,14 +55,15 @@ func (c contender) warm(s *session) error {
 	if c.cold {
 		return nil
 	}
+	return warm(s, func() error {
+		_, _, err := c.one(s)
+		return err
+	})
+}
+
+func warm(s *session, do func() error) error {
 	for range 6 {
-		if err := s.say("begin"); err != nil {
-			return err
-		}
-		if _, _, err := c.one(s); err != nil {
-			return err
-		}
-		if err := s.say("rollback"); err != nil {
+		if err := s.inTx("rollback", do); err != nil {
 			return err
 		}
 	}
@@ -59,30 +71,59 @@ func (c contender) warm(s *session) error {
 }
 
 // penstockQueue is a queue of Penstock's, one job at a time.
-func penstockQueue(db Database, order penstock.QueueOrder, mode string) contender {
-	if db.Plain != nil {
+func penstockQueue(db Setup, order penstock.QueueOrder, mode string) contender {
+	if db.plain() != nil {
 		return portableQueue(db, order)
 	}
-	words := db.words(db.Name + "_queue")
+	c := ownQueue(db, "_queue", order)
+	c.prepared, c.begins = []string{"dequeue"}, mode == ModeTx
+	c.one = func(s *session) (int64, bool, error) {
+		rows, err := s.run("dequeue")
+		return first(rows, 0, err)
+	}
+	return c
+}
+
+// ownQueue is a queue of Penstock's on PostgreSQL.
+func ownQueue(db Setup, name string, order penstock.QueueOrder) contender {
+	words := db.words(db.Name + name)
 	words["order"] = literal(string(order))
+	return contender{Setup: db, label: "Penstock", sql: readSQL("penstock", words)}
+}
+
+// plainQueue is a hand-written queue without leases.
+func plainQueue(db Setup, name string) contender {
+	return contender{Setup: db, label: "the hand-written queue", sql: readSQL("plainqueue", db.words(db.Name+name))}
+}
+
+// portableQueue is a queue on plain tables: a job is claimed and acked, a round trip each.
+func portableQueue(db Setup, order penstock.QueueOrder) contender {
+	name, store := db.Name+"_queue", db.plain()
+	q := store.DriverQueue(name)
 	return contender{
-		Database: db, label: "Penstock", sql: readSQL("penstock", words), prepared: []string{"dequeue"}, begins: mode == ModeTx,
+		Setup: db, label: "Penstock, on plain tables", sql: db.read("portable", db.words("queue_"+name)), cold: true,
+		create: func(ctx context.Context) error { return store.CreateQueue(ctx, name, order) },
+		drop:   func(ctx context.Context) error { return store.DropQueue(ctx, name) },
 		one: func(s *session) (int64, bool, error) {
-			rows, err := s.run("dequeue")
-			return first(rows, 0, err)
+			jobs, err := q.Claim(s.ctx, driver.Claim{Jobs: 1, Lease: time.Minute})
+			if err != nil || len(jobs) == 0 {
+				return 0, false, err
+			}
+			held, err := q.Ack(s.ctx, jobs[0].Lease)
+			if err == nil && len(held) == 0 {
+				err = errors.New("the lease of a job has ended before its ack")
+			}
+			return jobs[0].ID, true, err
 		},
 	}
 }
 
 // jobQueue is the published table with the published transaction: four round trips.
-func jobQueue(db Database, order penstock.QueueOrder) contender {
+func jobQueue(db Setup, order penstock.QueueOrder) contender {
 	words := db.words(db.Name + "_job_queue")
-	words["direction"] = "asc"
-	if order == penstock.LIFO {
-		words["direction"] = "desc"
-	}
+	words["direction"] = map[penstock.QueueOrder]string{penstock.FIFO: "asc", penstock.LIFO: "desc"}[order]
 	c := contender{
-		Database: db, label: "the hand-written queue", sql: db.read("jobqueue", words), prepared: []string{"select", "delete"}, begins: true,
+		Setup: db, label: "the hand-written queue", sql: db.read("jobqueue", words), prepared: []string{"select", "delete"}, begins: true,
 		one: func(s *session) (int64, bool, error) {
 			rows, err := s.run("select")
 			id, ok, err := first(rows, 1, err)
@@ -117,7 +158,7 @@ func (c contender) in(ctx context.Context, do func(*session) error) (err error) 
 	if c.create != nil {
 		err = c.create(ctx)
 	} else {
-		_, err = s.do("making "+c.label, c.sql["create"])
+		err = s.do("making "+c.label, c.sql["create"])
 	}
 	if err != nil {
 		return err
@@ -137,8 +178,7 @@ func (c contender) remove(ctx context.Context) error {
 		return err
 	}
 	defer s.close()
-	_, err = s.do("removing "+c.label, c.sql["drop"])
-	return err
+	return s.do("removing "+c.label, c.sql["drop"])
 }
 
 // fillChunk is how many jobs a transaction of the preload has.
@@ -148,39 +188,29 @@ const fillChunk = 10_000
 func (c contender) fill(s *session, jobs int, payload []byte) error {
 	c.progress("%s: preparing %d jobs", c.label, jobs)
 	for made := 0; made < jobs; made += fillChunk {
-		if _, err := s.do("preparing jobs", c.sql["fill"], min(fillChunk, jobs-made), payload); err != nil {
-			return err
-		}
-		if err := c.maintain(s); err != nil {
+		if err := errors.Join(s.do("preparing jobs", c.sql["fill"], min(fillChunk, jobs-made), payload), c.maintain(s)); err != nil {
 			return err
 		}
 	}
-	if sql := c.sql["filled"]; sql != "" {
-		_, err := s.do("vacuuming", sql)
-		return err
-	}
-	return nil
+	return c.perhaps(s, "filled")
 }
 
 // maintain does one round of housekeeping, of a queue that has some.
-func (c contender) maintain(s *session) error {
-	if sql := c.sql["maintain"]; sql != "" {
-		_, err := s.do("maintaining the queue", sql)
-		return err
+func (c contender) maintain(s *session) error { return c.perhaps(s, "maintain") }
+
+// perhaps executes a statement that some have.
+func (c contender) perhaps(s *session, name string) error {
+	if sql := c.sql[name]; sql != "" {
+		return s.do(name, sql)
 	}
 	return nil
 }
 
-// rest is how many jobs are left.
-func (c contender) rest(s *session) (n int64, err error) {
-	return n, s.value("counting what is left", c.sql["rest"], &n)
-}
-
-// wrong is the error of a queue that did not give back what was put into it.
-func (c contender) wrong(in, out, left, twice int64) error {
-	if in == out+left && twice == 0 {
-		return nil
+// checked is the error of a queue that did not give back what was put into it.
+func (c contender) checked(s *session, in, out, twice int64) (left int64, err error) {
+	if err := s.value("counting what is left", c.sql["rest"], &left); err != nil || in == out+left && twice == 0 {
+		return left, err
 	}
-	return &CheckError{When: fmt.Sprintf("%s: %d jobs in, %d out, %d of them twice, %d left", c.label, in, out, twice, left),
+	return left, &CheckError{When: fmt.Sprintf("%s: %d jobs in, %d out, %d of them twice, %d left", c.label, in, out, twice, left),
 		Check: Check{By: "worker", Lost: int(in - out - left + twice), Duplicates: int(twice)}}
 }

@@ -2,7 +2,6 @@ package measure
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -19,8 +18,9 @@ const warmUpFor = time.Second
 // dequeuing is one contender at work.
 type dequeuing struct {
 	contender
-	cfg   FifoLifoConfig
-	times *timeline
+	cfg      FifoLifoConfig
+	interval time.Duration
+	times    *timeline
 
 	in, out, empty atomic.Int64
 	ended          atomic.Bool
@@ -38,14 +38,9 @@ type dequeuing struct {
 
 // measure runs the workload on one contender.
 func (cfg FifoLifoConfig) measure(ctx context.Context, c contender) (curve Curve, err error) {
-	cfg.Interval = cmp.Or(cfg.Interval, usualInterval(cfg.Duration))
-	// Ten slices make an interval, fewer if there are many, to have tenths of a run
-	// that ended early.
-	perInterval := time.Duration(max(1, min(10, maxIntervals/10/int64(cfg.Duration/cfg.Interval))))
-	slice := cfg.Interval / perInterval
-	cfg.Interval = slice * perInterval
-	d := &dequeuing{contender: c, cfg: cfg, times: newTimeline(cfg.Duration, slice), got: newIDSet(), files: map[int64]bool{}}
-	payload := bytes.Repeat([]byte("x"), cfg.PayloadBytes)
+	slice := cfg.Duration / intervals / 10
+	d := &dequeuing{contender: c, cfg: cfg, interval: 10 * slice, times: newTimeline(cfg.Duration, slice), got: newIDSet(), files: map[int64]bool{}}
+	payload := bytes.Repeat([]byte("x"), cfg.Payload)
 	err = c.in(ctx, func(s *session) error {
 		if err := c.fill(s, cfg.Preload, payload); err != nil {
 			return err
@@ -61,15 +56,14 @@ func (cfg FifoLifoConfig) measure(ctx context.Context, c contender) (curve Curve
 			return err
 		}
 		c.progress("%s: %d workers dequeue for %s", c.label, cfg.Workers, cfg.Duration)
-		if err := d.run(ctx, s, payload); err != nil {
-			if ctx.Err() != nil && d.at.Load() > 0 { // what was measured until it was interrupted
-				curve = d.curve()
-				curve.SizeAtStart = size
-			}
+		err = d.run(ctx, s, payload)
+		if d.at.Load() > 0 { // what was measured until it was interrupted
+			curve = d.curve()
+			curve.SizeAtStart = size
+		}
+		if err != nil {
 			return err
 		}
-		curve = d.curve()
-		curve.SizeAtStart = size
 		if calls, err = d.callsSince(ctx, calls); err != nil {
 			return err
 		}
@@ -82,10 +76,8 @@ func (cfg FifoLifoConfig) measure(ctx context.Context, c contender) (curve Curve
 		}
 		curve.SegmentsTruncated = len(d.files) - segments
 		curve.SizePeak = max(size, curve.SizeAtEnd, slices.Max(append(d.sizes, 0)))
-		if curve.Left, err = c.rest(s); err != nil {
-			return err
-		}
-		return c.wrong(curve.Enqueued, curve.Dequeued, curve.Left, d.got.twice)
+		curve.Left, err = c.checked(s, curve.Enqueued, curve.Dequeued, d.got.twice)
+		return err
 	})
 	return curve, err
 }
@@ -108,7 +100,7 @@ func (d *dequeuing) run(ctx context.Context, keeper *session, payload []byte) er
 		sessions = append(sessions, s)
 		return s, s.prepare(d.sql, prepared...)
 	}
-	var tasks []func() error
+	tasks := []func(context.Context) error{func(ctx context.Context) error { return d.keep(ctx, keeper) }}
 	for range d.cfg.Workers {
 		s, err := open(d.prepared...)
 		if err != nil {
@@ -117,31 +109,27 @@ func (d *dequeuing) run(ctx context.Context, keeper *session, payload []byte) er
 		if err := d.warm(s); err != nil {
 			return err
 		}
-		tasks = append(tasks, func() error { return d.work(ctx, s) })
+		tasks = append(tasks, func(ctx context.Context) error { return d.work(ctx, s) })
 	}
-	if d.cfg.Rate >= 0 {
+	if d.cfg.Arrivals {
 		s, err := open("enqueue")
 		if err != nil {
 			return err
 		}
-		tasks = append(tasks, func() error { return d.arrive(ctx, s, payload) })
+		tasks = append(tasks, func(ctx context.Context) error { return d.arrive(ctx, s, payload) })
 	}
-	tasks = append(tasks, func() error { return d.keep(ctx, keeper) })
-
 	cpu := startCPU()
-	d.times.start = time.Now()
-	var wg sync.WaitGroup
-	for _, task := range tasks {
-		wg.Go(func() {
-			if err := task(); err != nil {
-				cancel(err)
-				d.end(false)
-			}
-		})
-	}
-	wg.Wait()
+	d.times.start = cpu.at
+	err := together(ctx, len(tasks), func(ctx context.Context, i int) error {
+		err := tasks[i](ctx)
+		if err != nil {
+			d.end(false)
+			cancel(err) // ends what the others' sessions wait for
+		}
+		return err
+	})
 	d.cpu = cpu.stop()
-	return context.Cause(ctx)
+	return err
 }
 
 // end of the run, at the latest when its time is up.
@@ -243,14 +231,10 @@ func (d *dequeuing) keep(ctx context.Context, s *session) error {
 		return err
 	}
 	for !d.over() {
-		ends := d.times.start.Add(time.Duration(len(d.sizes)+1) * d.cfg.Interval)
+		ends := d.times.start.Add(time.Duration(len(d.sizes)+1) * d.interval)
 		maintains := maintained.Add(keepEvery)
-		next := ends
-		if maintains.Before(ends) {
-			next = maintains
-		}
 		// In short steps: a queue that is empty ends the run early.
-		if err := sleepUntil(ctx, earlier(next, time.Now().Add(50*time.Millisecond))); err != nil {
+		if err := sleepUntil(ctx, time.Now().Add(min(time.Until(ends), time.Until(maintains), 50*time.Millisecond))); err != nil {
 			return err
 		}
 		now := time.Now()
@@ -278,13 +262,6 @@ func (d *dequeuing) keep(ctx context.Context, s *session) error {
 	return nil
 }
 
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
-}
-
 // look reads the size, and which files there are.
 func (d *dequeuing) look(s *session) (size int64, err error) {
 	if err := s.value("reading the size", d.sql["size"], &size); err != nil {
@@ -304,7 +281,7 @@ func (d *dequeuing) look(s *session) (size int64, err error) {
 
 // callsSince are RocksDB's calls since the given counts.
 func (d *dequeuing) callsSince(ctx context.Context, before mysql.RocksDBCalls) (mysql.RocksDBCalls, error) {
-	c, err := d.Database.calls(ctx)
+	c, err := d.Setup.calls(ctx)
 	return c.Since(before), err
 }
 
@@ -315,11 +292,11 @@ func (d *dequeuing) curve() Curve {
 		Seconds: end.Seconds(), Drained: d.drained.Load(),
 		Enqueued: d.in.Load(), Dequeued: d.out.Load(), EmptyPolls: d.empty.Load(), CPU: d.cpu,
 	}
-	for from := time.Duration(0); from < end; from += d.cfg.Interval {
-		to := min(from+d.cfg.Interval, end)
+	for from := time.Duration(0); from < end; from += d.interval {
+		to := min(from+d.interval, end)
 		// The slice in which the run ended is whole in the last interval.
-		h := d.times.between(from, min(from+d.cfg.Interval, end+d.times.slice-1))
-		i := Interval{At: to.Seconds(), JobsPerSecond: float64(h.total) / (to - from).Seconds(), P50MS: h.quantileMS(0.5), P99MS: h.quantileMS(0.99)}
+		h := d.times.between(from, min(from+d.interval, end+d.times.slice-1))
+		i := Interval{At: to.Seconds(), PerSecond: float64(h.total) / (to - from).Seconds(), P50MS: h.quantileMS(0.5), P99MS: h.quantileMS(0.99)}
 		if at := len(c.Intervals); at < len(d.sizes) {
 			i.SizeBytes, i.RocksDB = d.sizes[at], d.calls[at]
 		}

@@ -2,6 +2,7 @@ package measure
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -11,33 +12,51 @@ import (
 
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/quietconn"
+	"github.com/penstock/penstock/store/mysql"
+	"github.com/penstock/penstock/store/portable"
 )
 
-// Database is where the experiments on queues run: PostgreSQL, or MySQL for some, because there are
-// hand-written queues to compare with.
-type Database struct {
-	URL string
-	// Schema is Penstock's, migrated. The hand-written tables are also made there.
-	Schema string
-	// Plain is the store on plain tables, of the portable profile or of MySQL. Nil: it is PostgreSQL's own.
-	Plain interface {
-		driver.Store
-		driver.QueueStore
+// plain is the store where it keeps plain tables, of the portable profile or of MySQL, else nil.
+func (s Setup) plain() interface {
+	driver.Store
+	driver.QueueStore
+} {
+	switch store := s.Store.(type) {
+	case *portable.Store:
+		return store
+	case *mysql.Store:
+		return store
 	}
-	// Name begins the names of all that is made, and removed at the end.
-	Name string
-
-	Progress func(text string) // may be nil
+	return nil
 }
 
-func (d Database) progress(format string, args ...any) {
-	if d.Progress != nil {
-		d.Progress(fmt.Sprintf(format, args...))
+// pinned holds a REPEATABLE READ snapshot on a separate connection until release, if that is wanted: vacuum removes nothing that
+// became dead after it.
+func (s Setup) pinned(ctx context.Context, wanted bool) (release func(), err error) {
+	if !wanted {
+		return func() {}, nil
 	}
+	begin := []string{"begin isolation level repeatable read read only", "select count(*) from pg_class"}
+	if s.mysql() != nil {
+		begin = []string{"set session transaction isolation level repeatable read", "start transaction with consistent snapshot"}
+	} else if strings.HasPrefix(s.URL, "sqlite:") {
+		return nil, errors.New("--pin needs a server: pass --database-url postgres://…")
+	}
+	held, err := s.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, statement := range begin {
+		if err := held.say(statement); err != nil {
+			held.close()
+			return nil, fmt.Errorf("pinning a snapshot: %w", err)
+		}
+	}
+	return held.close, nil
 }
 
 // words are what stands for a table, or a queue, in the files of statements.
-func (d Database) words(table string) map[string]string {
+func (d Setup) words(table string) map[string]string {
 	if d.mysql() != nil {
 		return d.mysqlWords(table)
 	}
@@ -71,7 +90,7 @@ type session struct {
 	claimed [][][]byte // by ModeCarried and not ended
 }
 
-func (d Database) connect(ctx context.Context) (*session, error) {
+func (d Setup) connect(ctx context.Context) (*session, error) {
 	if d.mysql() != nil {
 		return d.connectMySQL(ctx)
 	}
@@ -143,8 +162,7 @@ func (s *session) run(name string, params ...[]byte) ([][][]byte, error) {
 // say sends a command that has neither parameters nor rows: begin, commit.
 func (s *session) say(command string) error {
 	if s.my != nil {
-		_, err := s.do(command, command)
-		return err
+		return s.do(command, command)
 	}
 	if _, err := s.conn.PgConn().Exec(context.Background(), command).ReadAll(); err != nil {
 		return s.explain(command, err)
@@ -164,16 +182,16 @@ func (s *session) commitWith(name string, params ...[]byte) error {
 }
 
 // do executes a statement once.
-func (s *session) do(what, sql string, args ...any) (tag pgconn.CommandTag, err error) {
+func (s *session) do(what, sql string, args ...any) (err error) {
 	if s.my != nil {
-		tag, err = s.my.do(s.ctx, sql, args...)
+		_, err = s.my.conn.ExecContext(s.ctx, sql, args...)
 	} else {
-		tag, err = s.conn.Exec(s.ctx, sql, args...)
+		_, err = s.conn.Exec(s.ctx, sql, args...)
 	}
 	if err != nil {
-		return tag, s.explain(what, err)
+		return s.explain(what, err)
 	}
-	return tag, nil
+	return nil
 }
 
 // value executes a statement that returns one value.

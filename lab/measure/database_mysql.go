@@ -4,24 +4,21 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock/internal/retry"
 	"github.com/penstock/penstock/store/mysql"
 )
 
 // mysql is the store where the database is MariaDB or MySQL, else nil.
-func (d Database) mysql() *mysql.Store {
-	s, _ := d.Plain.(*mysql.Store)
+func (d Setup) mysql() *mysql.Store {
+	s, _ := d.Store.(*mysql.Store)
 	return s
 }
 
 // calls are RocksDB's so far; of any other storage there are none.
-func (d Database) calls(ctx context.Context) (mysql.RocksDBCalls, error) {
+func (d Setup) calls(ctx context.Context) (mysql.RocksDBCalls, error) {
 	if s := d.mysql(); s != nil {
 		return s.RocksDBCalls(ctx)
 	}
@@ -55,7 +52,7 @@ func quotedMySQL(names ...string) string {
 }
 
 // mysqlWords are what words are in PostgreSQL.
-func (d Database) mysqlWords(table string) map[string]string {
+func (d Setup) mysqlWords(table string) map[string]string {
 	engine := ""
 	if e := d.mysql().Engine(); e != "" {
 		engine = "engine = " + quotedMySQL(e)
@@ -73,8 +70,7 @@ func jobQueueMySQL(c contender) contender {
 		} else if err != nil {
 			return 0, false, err
 		}
-		_, err = s.do("delete", c.sql["delete"], id)
-		return id, true, err
+		return id, true, s.do("delete", c.sql["delete"], id)
 	}
 	c.prepared = nil
 	c.cold = true
@@ -113,7 +109,7 @@ type mysqlSession struct {
 	stmt map[string]*sql.Stmt
 }
 
-func (d Database) connectMySQL(ctx context.Context) (*session, error) {
+func (d Setup) connectMySQL(ctx context.Context) (*session, error) {
 	db, err := mysql.Connect(d.URL)
 	if err != nil {
 		return nil, err
@@ -141,31 +137,4 @@ func (m *mysqlSession) run(ctx context.Context, name string, params [][]byte) er
 	}
 	_, err := m.stmt[name].ExecContext(ctx, args...)
 	return err
-}
-
-// do executes one statement after the other.
-func (m *mysqlSession) do(ctx context.Context, text string, args ...any) (pgconn.CommandTag, error) {
-	result, err := m.conn.ExecContext(ctx, text, args...)
-	if err != nil {
-		return pgconn.CommandTag{}, err
-	}
-	n, err := result.RowsAffected()
-	return pgconn.NewCommandTag(fmt.Sprintf("DELETE %d", n)), err
-}
-
-// PinMySQL is PinPostgres for MariaDB and MySQL.
-func PinMySQL(url string) func(ctx context.Context) (release func(), err error) {
-	return func(ctx context.Context) (func(), error) {
-		s, err := Database{URL: url}.connectMySQL(ctx)
-		if err != nil {
-			return nil, err
-		}
-		for _, statement := range []string{"set session transaction isolation level repeatable read", "start transaction with consistent snapshot"} {
-			if err := s.say(statement); err != nil {
-				s.close()
-				return nil, fmt.Errorf("pinning a snapshot: %w", err)
-			}
-		}
-		return s.close, nil
-	}
 }

@@ -17,36 +17,24 @@ const (
 
 // FifoLifoConfig is one run of fifo-lifo.
 type FifoLifoConfig struct {
-	Database
-	// Pin holds a snapshot from before the first job on. Nil: do not.
-	Pin func(ctx context.Context) (release func(), err error)
-
-	Order        penstock.QueueOrder
-	Mode         string        // ModeCall or ModeTx
-	Workers      int           // dequeuers
-	Preload      int           // jobs before the start
-	Rate         int           // jobs/s that arrive; 0: as fast as one connection can, negative: none
-	DequeueRate  int           // jobs/s of all dequeuers together; 0: as fast as they can
-	Duration     time.Duration // of each queue
-	Interval     time.Duration // 0: Duration/20
-	PayloadBytes int
+	Setup
+	Order       penstock.QueueOrder `help:"fifo or lifo"`
+	Mode        string              `help:"Penstock's transaction: call or tx"`
+	Workers     int                 `help:"dequeuers"`
+	Preload     int                 `help:"jobs there are at the start"`
+	Rate        int                 `help:"jobs per second that arrive, 0 for as many as one connection can"`
+	Arrivals    bool                `help:"false: no enqueuer, only the preload"`
+	DequeueRate int                 `help:"jobs per second of all dequeuers together, 0 for as many as they can"`
+	Duration    time.Duration       `help:"how long each queue is measured"`
+	Payload     int                 `help:"bytes of each payload; there are none in the published run"`
+	Pin         bool                `help:"hold a REPEATABLE READ snapshot open throughout"`
 }
 
 // FifoLifoResult has Penstock's figures at the top and the hand-written queue's
 // in Baseline.
 type FifoLifoResult struct {
-	Order        penstock.QueueOrder `json:"order"`
-	Mode         string              `json:"mode"`
-	Workers      int                 `json:"workers"`
-	Preload      int                 `json:"preload"`
-	Rate         int                 `json:"rate"` // 0: unlimited, -1: no arrivals
-	DequeueRate  int                 `json:"dequeue_rate"`
-	PayloadBytes int                 `json:"payload_bytes"`
-	Pinned       bool                `json:"pinned"`
-
 	Curve
 	Baseline Curve `json:"baseline"`
-
 	// Ratio is Penstock's average throughput over the baseline's, RatioAtStart that of
 	// the first intervals, and RatioToStart Penstock's average over the baseline's first
 	// interval, when its table was new.
@@ -80,56 +68,55 @@ type Curve struct {
 	SizeAtEnd         int64 `json:"size_at_end_bytes"`
 	SegmentsTruncated int   `json:"segments_truncated"`
 
-	CPU CPU `json:"cpu"` // while the workers ran
-
-	// RocksDB's calls per dequeue; nil elsewhere.
-	RocksDB *CallsPerJob `json:"rocksdb,omitempty"`
+	CPU     CPU          `json:"cpu"`               // while the workers ran
+	RocksDB *CallsPerJob `json:"rocksdb,omitempty"` // per dequeue
 }
 
-// Interval of a Curve.
+// Interval of a curve.
 type Interval struct {
-	At            float64 `json:"at_s"` // when it ended
-	JobsPerSecond float64 `json:"jobs_per_second"`
-	P50MS         float64 `json:"p50_ms"`
-	P99MS         float64 `json:"p99_ms"`
-	SizeBytes     int64   `json:"size_bytes"` // at its end
-
-	RocksDB *CallsPerJob `json:"rocksdb,omitempty"`
+	At        float64      `json:"at_s"` // when it ended
+	PerSecond float64      `json:"per_second"`
+	P50MS     float64      `json:"p50_ms"`
+	P99MS     float64      `json:"p99_ms"`
+	SizeBytes int64        `json:"size_bytes,omitempty"` // at its end
+	RocksDB   *CallsPerJob `json:"rocksdb,omitempty"`
 }
 
-// maxIntervals bounds the memory that a curve takes.
-const maxIntervals = 2000
-
-const shortestInterval = 50 * time.Millisecond
-
-func usualInterval(duration time.Duration) time.Duration { return max(duration/20, shortestInterval) }
-
-// badInterval is true of those that a curve cannot have; 0 is the usual one.
-func badInterval(interval, duration time.Duration) bool {
-	return interval != 0 && (interval < max(duration/maxIntervals, shortestInterval) || interval > duration)
+// Line is how one side of a comparison went, for a chart.
+type Line struct {
+	Name      string
+	Intervals []Interval
 }
+
+// Lines are the curves of both queues.
+func (r FifoLifoResult) Lines() []Line {
+	return []Line{{"Penstock", r.Intervals}, {"hand-written table", r.Baseline.Intervals}}
+}
+
+// intervals is how many a run is divided into, with ten slices each, to have tenths of a run that ended early.
+const intervals = 20
 
 // DefaultFifoLifo is measured unless flags say otherwise.
 var DefaultFifoLifo = FifoLifoConfig{
-	Order: penstock.FIFO, Mode: ModeCall, Workers: 10, Preload: 1_000_000, Rate: 100, Duration: time.Minute,
+	Order: penstock.FIFO, Mode: ModeCall, Workers: 10, Preload: 1_000_000, Rate: 100, Arrivals: true, Duration: time.Minute,
 }
 
 // Validate refuses values that cannot be measured.
-func (c FifoLifoConfig) Validate() error {
+func (c *FifoLifoConfig) Validate() error {
 	switch {
 	case c.Order != penstock.FIFO && c.Order != penstock.LIFO:
 		return fmt.Errorf("the order is %q, expected fifo or lifo", c.Order)
 	case c.Mode != ModeCall && c.Mode != ModeTx:
 		return fmt.Errorf("the mode is %q, expected call or tx", c.Mode)
+	case c.Rate < 0:
+		return fmt.Errorf("--rate is %d, expected 0 (unlimited) or more; for no arrivals there is --arrivals=false", c.Rate)
 	case c.Workers < 1 || c.DequeueRate < 0:
 		return errors.New("it takes at least one worker, and a dequeue rate of 0 (unlimited) or more")
-	case c.Preload < 1 && c.Rate < 0:
+	case c.Preload < 1 && !c.Arrivals:
 		return errors.New("there would be no jobs: ask for a preload or for arrivals")
 	case c.Duration < 100*time.Millisecond:
 		return errors.New("the duration must be at least 100ms")
-	case badInterval(c.Interval, c.Duration):
-		return fmt.Errorf("the interval must be at least 50ms and the %dth part of the duration, and at most all of it", maxIntervals)
-	case c.PayloadBytes < 0 || c.PayloadBytes > penstock.MaxPayloadBytes:
+	case c.Payload < 0 || c.Payload > penstock.MaxPayloadBytes:
 		return fmt.Errorf("the payload must have 0 to %d bytes", penstock.MaxPayloadBytes)
 	}
 	return nil
@@ -141,25 +128,21 @@ func FifoLifo(ctx context.Context, cfg FifoLifoConfig) (result FifoLifoResult, e
 	if err := cfg.Validate(); err != nil {
 		return result, err
 	}
-	result = FifoLifoResult{
-		Order: cfg.Order, Mode: cfg.Mode, Workers: cfg.Workers, Preload: cfg.Preload, Rate: max(cfg.Rate, -1),
-		DequeueRate: cfg.DequeueRate, PayloadBytes: cfg.PayloadBytes, Pinned: cfg.Pin != nil,
-	}
-	release, err := pinned(ctx, cfg.Pin)
+	release, err := cfg.pinned(ctx, cfg.Pin)
 	if err != nil {
 		return result, err
 	}
 	defer release()
-	if result.Curve, err = cfg.measure(ctx, penstockQueue(cfg.Database, cfg.Order, cfg.Mode)); err != nil {
+	if result.Curve, err = cfg.measure(ctx, penstockQueue(cfg.Setup, cfg.Order, cfg.Mode)); err != nil {
 		return result, err
 	}
-	if result.Baseline, err = cfg.measure(ctx, jobQueue(cfg.Database, cfg.Order)); err != nil {
+	if result.Baseline, err = cfg.measure(ctx, jobQueue(cfg.Setup, cfg.Order)); err != nil {
 		return result, err
 	}
 	result.Ratio = over(result.JobsPerSecond, result.Baseline.JobsPerSecond)
 	if len(result.Intervals) > 0 && len(result.Baseline.Intervals) > 0 {
-		first := result.Baseline.Intervals[0].JobsPerSecond
-		result.RatioAtStart, result.RatioToStart = over(result.Intervals[0].JobsPerSecond, first), over(result.JobsPerSecond, first)
+		first := result.Baseline.Intervals[0].PerSecond
+		result.RatioAtStart, result.RatioToStart = over(result.Intervals[0].PerSecond, first), over(result.JobsPerSecond, first)
 	}
 	return result, nil
 }

@@ -27,7 +27,7 @@ func checkCurve(t *testing.T, who string, c Curve) {
 	}
 	last, noted := 0.0, 0.0
 	for _, i := range c.Intervals {
-		noted += i.JobsPerSecond * (i.At - last)
+		noted += i.PerSecond * (i.At - last)
 		last = i.At
 	}
 	// A transaction may end after the run has.
@@ -38,26 +38,26 @@ func checkCurve(t *testing.T, who string, c Curve) {
 
 func TestFifoLifo(t *testing.T) {
 	for _, c := range []FifoLifoConfig{
-		{Order: penstock.FIFO, Mode: ModeCall, Workers: 10, Preload: 1000, Rate: -1, Duration: time.Minute, Interval: 100 * time.Millisecond},
-		{Order: penstock.LIFO, Preload: 2000, Rate: 500, Duration: 500 * time.Millisecond, Mode: ModeTx, Workers: 3, PayloadBytes: 50},
-		{Order: penstock.LIFO, Mode: ModeCall, Workers: 10, Preload: 500, Rate: 0, Duration: 500 * time.Millisecond, DequeueRate: 400},
+		{Order: penstock.FIFO, Mode: ModeCall, Workers: 10, Preload: 1000, Duration: time.Minute},
+		{Order: penstock.LIFO, Preload: 2000, Rate: 500, Arrivals: true, Duration: 500 * time.Millisecond, Mode: ModeTx, Workers: 3, Payload: 50},
+		{Order: penstock.LIFO, Mode: ModeCall, Workers: 10, Preload: 500, Arrivals: true, Duration: 500 * time.Millisecond, DequeueRate: 400},
 	} {
 		t.Run(string(c.Order)+c.Mode, func(t *testing.T) {
-			c.Database = database(t)
-			c.Pin = PinPostgres(c.URL)
+			c.Setup = database(t)
+			c.Pin = true
 			r, err := FifoLifo(t.Context(), c)
 			if err != nil {
 				t.Fatal(err)
 			}
 			checkCurve(t, "Penstock", r.Curve)
 			checkCurve(t, "hand-written", r.Baseline)
-			if !r.Pinned || r.Ratio <= 0 {
+			if r.Ratio <= 0 {
 				t.Errorf("got %+v", r)
 			}
-			if all := r.Drained && r.Baseline.Drained; c.Rate < 0 && (!all || r.Left != 0 || r.Dequeued != 1000 || r.Baseline.Dequeued != 1000 || r.Seconds >= 60) {
+			if all := r.Drained && r.Baseline.Drained; !c.Arrivals && (!all || r.Left != 0 || r.Dequeued != 1000 || r.Baseline.Dequeued != 1000 || r.Seconds >= 60) {
 				t.Errorf("not drained: %+v", r)
 			}
-			if c.Rate >= 0 && (r.Enqueued <= int64(c.Preload) || r.Baseline.Enqueued <= int64(c.Preload)) {
+			if c.Arrivals && (r.Enqueued <= int64(c.Preload) || r.Baseline.Enqueued <= int64(c.Preload)) {
 				t.Error("nothing arrived")
 			}
 		})
@@ -65,7 +65,7 @@ func TestFifoLifo(t *testing.T) {
 }
 
 func TestInterruptRemoves(t *testing.T) {
-	c := FifoLifoConfig{Database: database(t), Order: penstock.FIFO, Mode: ModeCall, Workers: 10, Preload: 5000, Duration: time.Minute}
+	c := FifoLifoConfig{Setup: database(t), Order: penstock.FIFO, Mode: ModeCall, Workers: 10, Preload: 5000, Arrivals: true, Duration: time.Minute}
 	ctx, cancel := context.WithCancel(t.Context())
 	c.Progress = func(text string) {
 		if strings.Contains(text, "dequeue for") {
@@ -80,7 +80,7 @@ func TestInterruptRemoves(t *testing.T) {
 // A worker that gets a job twice, or never, is found.
 func TestWrongJobsAreFound(t *testing.T) {
 	db := database(t)
-	cfg := FifoLifoConfig{Database: db, Order: penstock.FIFO, Mode: ModeCall, Preload: 300, Rate: -1, Workers: 1, Duration: time.Minute}
+	cfg := FifoLifoConfig{Setup: db, Order: penstock.FIFO, Mode: ModeCall, Preload: 300, Workers: 1, Duration: time.Minute}
 	c := penstockQueue(db, penstock.FIFO, ModeCall)
 	one := c.one
 	c.one = func(s *session) (int64, bool, error) {
@@ -99,10 +99,9 @@ func TestFifoLifoRefuses(t *testing.T) {
 		"fifo or lifo": with(DefaultFifoLifo, func(c *FifoLifoConfig) { c.Order = "random" }),
 		"call or tx":   with(DefaultFifoLifo, func(c *FifoLifoConfig) { c.Mode = "both" }),
 		"one worker":   with(DefaultFifoLifo, func(c *FifoLifoConfig) { c.Workers = -1 }),
-		"no jobs":      with(DefaultFifoLifo, func(c *FifoLifoConfig) { c.Preload, c.Rate = -1, -1 }),
+		"no jobs":      with(DefaultFifoLifo, func(c *FifoLifoConfig) { c.Preload, c.Arrivals = -1, false }),
 		"at least 100": with(DefaultFifoLifo, func(c *FifoLifoConfig) { c.Duration = time.Millisecond }),
-		"the interval": with(DefaultFifoLifo, func(c *FifoLifoConfig) { c.Interval = 2 * time.Minute }),
-		"the payload":  with(DefaultFifoLifo, func(c *FifoLifoConfig) { c.PayloadBytes = -1 }),
+		"the payload":  with(DefaultFifoLifo, func(c *FifoLifoConfig) { c.Payload = -1 }),
 	} {
 		if _, err := FifoLifo(t.Context(), c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q in it", err, want)

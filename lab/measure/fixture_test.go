@@ -13,30 +13,26 @@ import (
 )
 
 // database is an empty schema of a real server.
-func database(t *testing.T) Database {
+func database(t *testing.T) Setup {
 	t.Helper()
 	url := testserver.Database(t, testserver.PostgresURL(t))
 	name := fmt.Sprintf("bench_%08x", rand.Uint32())
-	db := Database{URL: url, Schema: name, Name: name, Progress: func(text string) { t.Log(text) }}
-	if err := openStore(t, db).Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { checkTablesGone(t, db) })
-	return db
-}
-
-func openStore(t *testing.T, db Database) *postgres.Store {
-	t.Helper()
+	db := Setup{URL: url, Schema: name, Name: name, Progress: func(text string) { t.Log(text) }}
 	store, err := postgres.Open(t.Context(), db.URL, postgres.Options{Schema: db.Schema})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	return store
+	if err := store.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { checkTablesGone(t, db) })
+	db.Store = store
+	return db
 }
 
 // checkTablesGone: a run drops its objects.
-func checkTablesGone(t *testing.T, db Database) {
+func checkTablesGone(t *testing.T, db Setup) {
 	t.Helper()
 	conn, err := pgx.Connect(context.Background(), db.URL)
 	if err != nil {

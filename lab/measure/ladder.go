@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
@@ -37,7 +35,7 @@ var ladder = []rung{
 func (p *processor) rung(ctx context.Context, r rung) (result RungResult, err error) {
 	err = p.withTable(ctx, r.index, func(keeper *session) error {
 		return p.withQueue(ctx, func(q *queue) error {
-			p.say("%s, by hand", r.name)
+			p.progress("%s, by hand", r.name)
 			if result, err = p.process(ctx, r, q); err != nil {
 				return err
 			}
@@ -67,23 +65,16 @@ func (p *processor) process(ctx context.Context, r rung, q *queue) (result RungR
 		}
 		workers = append(workers, w)
 	}
-	var wg sync.WaitGroup
-	var ended atomic.Int64 // nanoseconds after start, of the last commit
+	var ended latest // of the last commit
 	start := time.Now()
-	for _, w := range workers {
-		wg.Go(func() {
-			if err := w.run(start.Add(p.cfg.Duration)); err != nil {
-				cancel(err)
-			}
-			for took := int64(time.Since(start)); ; {
-				if last := ended.Load(); took <= last || ended.CompareAndSwap(last, took) {
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if err := context.Cause(ctx); err != nil {
+	if err := together(ctx, len(workers), func(_ context.Context, i int) error {
+		err := workers[i].run(start.Add(p.cfg.Duration))
+		ended.note(time.Since(start))
+		if err != nil {
+			cancel(err) // ends what the others' sessions wait for
+		}
+		return err
+	}); err != nil {
 		return result, err
 	}
 	var sum stepTimes
@@ -94,7 +85,7 @@ func (p *processor) process(ctx context.Context, r rung, q *queue) (result RungR
 	return RungResult{
 		Name: r.name, Workers: r.workers, Published: r.published, Messages: sum.messages,
 		QueryMS: perBatch(sum.query), PublishMS: perBatch(sum.publish), UpdateMS: perBatch(sum.update),
-		MessagesPerSecond: over(float64(sum.messages), time.Duration(ended.Load()).Seconds()),
+		MessagesPerSecond: over(float64(sum.messages), ended.seconds()),
 	}, nil
 }
 
@@ -190,6 +181,6 @@ func (w *ladderWorker) update(rows [][][]byte) error {
 	for i, row := range rows {
 		ids[i] = pgtype.UUID{Bytes: [16]byte(row[0]), Valid: true}
 	}
-	_, err := w.do("updating a batch", w.updateBatch, ids)
+	err := w.do("updating a batch", w.updateBatch, ids)
 	return err
 }

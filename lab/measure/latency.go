@@ -13,23 +13,29 @@ import (
 	"github.com/penstock/penstock/internal/readback"
 )
 
+// Latency in milliseconds.
+type Latency struct {
+	P50      float64 `json:"p50"`
+	P99      float64 `json:"p99"`
+	Max      float64 `json:"max"`
+	Messages int     `json:"messages"`
+	To       string  `json:"to"` // "consumer", "confirm" or "handler"
+}
+
 // latency publishes one message per transaction at a steady rate and times each
 // from the commit's answer to its arrival.
 func (r *relayRun) latency(ctx context.Context) (err error) {
 	if r.cfg.LatencyFor <= 0 {
 		return nil
 	}
-	r.Progress(fmt.Sprintf("latency at %d messages/s for %s", r.cfg.Rate, r.cfg.LatencyFor))
-	q, err := r.open(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, q.close(ctx)) }()
-	total := int(r.cfg.LatencyFor.Seconds() * float64(r.cfg.Rate))
-	t := &timing{committed: make([]time.Time, total), arrived: make([]time.Time, total)}
+	r.progress("latency at %d messages/s for %s", r.cfg.Rate, r.cfg.LatencyFor)
+	return r.inQueue(ctx, func(q *queue) error { return r.timeArrivals(ctx, q) })
+}
+
+func (r *relayRun) timeArrivals(ctx context.Context, q *queue) (err error) {
+	t := newTiming(int(r.cfg.LatencyFor.Seconds() * float64(r.cfg.Rate)))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-
 	var reading sync.WaitGroup
 	var readErr error
 	to, sink := "confirm", driver.Sink(&timedSink{Sink: q.sink, timing: t})
@@ -43,21 +49,17 @@ func (r *relayRun) latency(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := r.publishSteadily(ctx, t); err != nil {
-		return errors.Join(err, stop())
+	err = r.publishSteadily(ctx, t)
+	if err == nil { // The relay drains what is in flight; the end marker then ends the reading.
+		_, err = r.awaitSettled(ctx, 20*time.Millisecond)
 	}
-	// The relay drains what is in flight; the end marker then ends the reading.
-	if _, err := r.awaitSettled(ctx, 20*time.Millisecond); err != nil {
-		return errors.Join(err, stop())
-	}
-	if q.reader != nil {
-		if err := q.reader.Finish(ctx); err != nil {
-			return errors.Join(err, stop())
+	if err == nil && q.reader != nil {
+		if err = q.reader.Finish(ctx); err == nil {
+			reading.Wait()
 		}
-		reading.Wait()
 	}
-	if err := errors.Join(stop(), readErr); err != nil {
-		return err
+	if err := errors.Join(err, stop()); err != nil || readErr != nil {
+		return errors.Join(err, readErr)
 	}
 	r.result.LatencyMS, err = t.result(to)
 	return err
@@ -79,6 +81,10 @@ func (r *relayRun) publishSteadily(ctx context.Context, t *timing) error {
 type timing struct {
 	mu                 sync.Mutex
 	committed, arrived []time.Time
+}
+
+func newTiming(n int) *timing {
+	return &timing{committed: make([]time.Time, n), arrived: make([]time.Time, n)}
 }
 
 func (t *timing) commit(i int) {
@@ -118,7 +124,7 @@ func (t *timing) result(to string) (*Latency, error) {
 
 // intervals cuts the time from start to the last commit into n. Messages that have not arrived are
 // in none.
-func (t *timing) intervals(start time.Time, n int) []SteadyInterval {
+func (t *timing) intervals(start time.Time, n int) []Interval {
 	length := t.committed[len(t.committed)-1].Sub(start)/time.Duration(n) + 1
 	took := make([][]float64, n)
 	for i, committed := range t.committed {
@@ -126,10 +132,10 @@ func (t *timing) intervals(start time.Time, n int) []SteadyInterval {
 			took[at] = append(took[at], max(0, t.arrived[i].Sub(committed).Seconds()*1000))
 		}
 	}
-	out := make([]SteadyInterval, n)
+	out := make([]Interval, n)
 	for i, all := range took {
 		slices.Sort(all)
-		out[i] = SteadyInterval{At: (length * time.Duration(i+1)).Seconds(), JobsPerSecond: float64(len(all)) / length.Seconds(), P50MS: quantile(all, 0.5), P99MS: quantile(all, 0.99)}
+		out[i] = Interval{At: (length * time.Duration(i+1)).Seconds(), PerSecond: float64(len(all)) / length.Seconds(), P50MS: quantile(all, 0.5), P99MS: quantile(all, 0.99)}
 	}
 	return out
 }

@@ -142,23 +142,10 @@ func (l *ledger) spent() int64 {
 // await waits for the number of expect and returns when it was reached. It
 // gives up when nothing has arrived for as long as patience.
 func (l *ledger) await(ctx context.Context) (time.Time, error) {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	last, changed := l.total(), time.Now()
-	for {
-		select {
-		case <-l.reached:
-			return l.at, nil
-		case <-ctx.Done():
-			return time.Time{}, ctx.Err()
-		case now := <-tick.C:
-			if total := l.total(); total != last {
-				last, changed = total, now
-			} else if now.Sub(changed) > patience {
-				return time.Time{}, fmt.Errorf("nothing was delivered for %s: %d of %d messages have come", patience, last, l.want)
-			}
-		}
-	}
+	err := awaitProgress(ctx, l.reached, func() int64 { return int64(l.total()) }, func(n int64) error {
+		return fmt.Errorf("nothing was delivered for %s: %d of %d messages have come", patience, n, l.want)
+	})
+	return l.at, err
 }
 
 // Check says what a ledger found when all should have arrived.
@@ -171,14 +158,15 @@ type Check struct {
 	Duplicates int    `json:"duplicates"`
 }
 
-// OK reports whether nothing is wrong; duplicates are not.
-func (c Check) OK() bool { return c.Lost == 0 && c.OutOfOrder == 0 }
-
-// check compares with how many should have arrived.
-func (l *ledger) check(by string, want int) Check {
+// check compares with how many should have arrived. Its error is of those lost or out of order.
+func (l *ledger) check(by string, want int, when string) (c Check, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return Check{By: by, Lost: want - l.count, OutOfOrder: l.disorder, Duplicates: l.duplicates}
+	c = Check{By: by, Lost: want - l.count, OutOfOrder: l.disorder, Duplicates: l.duplicates}
+	if c.Lost != 0 || c.OutOfOrder != 0 {
+		err = &CheckError{Check: c, When: when}
+	}
+	return c, err
 }
 
 // CheckError: messages did not arrive as they must, so that what was measured

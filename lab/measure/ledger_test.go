@@ -27,7 +27,7 @@ func TestLedgerFindsWhatIsWrong(t *testing.T) {
 		for _, n := range c.numbers {
 			l.arrived(numbered.messages(n, 1)[0].Payload)
 		}
-		if got := l.check("", 4); got != c.want {
+		if got, err := l.check("", 4, ""); got != c.want || (err == nil) != (got.Lost == 0 && got.OutOfOrder == 0) {
 			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
 		}
 	}

@@ -63,10 +63,11 @@ func number(payload []byte) (int, bool) {
 const chunk = 1000
 
 // publish writes a backlog of total messages.
-func (r *rig) publish(ctx context.Context, l load, total int) error {
+func (r *rig) publish(ctx context.Context, l load, total int, when string) error {
+	r.progress("%s: publishing %d messages", when, total)
 	for first := 0; first < total; first += chunk {
 		if err := r.Store.Publish(ctx, r.outbox, l.messages(first, min(chunk, total-first))...); err != nil {
-			return err
+			return fmt.Errorf("publishing the backlog: %w", err)
 		}
 	}
 	return nil

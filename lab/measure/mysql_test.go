@@ -11,9 +11,9 @@ import (
 
 // myRocks is a separate server, whose counters no other session moves. Nothing commits late there but the late row, and looking
 // again for it is left out, because time decides how often that is done.
-func myRocks(t *testing.T, opts mysql.Options) Database {
+func myRocks(t *testing.T, opts mysql.Options) Setup {
 	t.Helper()
-	db := Database{URL: testserver.StartMariaDB(t).URL, Schema: opts.Schema, Name: "bench", Progress: func(text string) { t.Log(text) }}
+	db := Setup{URL: testserver.StartMariaDB(t).URL, Schema: opts.Schema, Name: "bench", Progress: func(text string) { t.Log(text) }}
 	store, err := mysql.Open(db.URL, opts)
 	if err != nil {
 		t.Fatal(err)
@@ -22,7 +22,7 @@ func myRocks(t *testing.T, opts mysql.Options) Database {
 	if err := store.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	db.Plain = store
+	db.Store = store
 	return db
 }
 
@@ -30,7 +30,7 @@ func myRocks(t *testing.T, opts mysql.Options) Database {
 func TestMySQLChurn(t *testing.T) {
 	t.Parallel()
 	db := myRocks(t, mysql.Options{Schema: "bench_mysql", Engine: "RocksDB"})
-	c, err := Churn(t.Context(), ChurnConfig{Database: db, Store: db.Plain, Pin: PinMySQL(db.URL), Duration: time.Second, Batch: 100, Margin: time.Second, Late: 300 * time.Millisecond})
+	c, err := Churn(t.Context(), ChurnConfig{Setup: db, Pin: true, Duration: time.Second, Batch: 100, Margin: time.Second, Late: 300 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestMyRocksExperiments(t *testing.T) {
 	db := myRocks(t, mysql.Options{Schema: "bench_mysql", Engine: "RocksDB", Margin: time.Millisecond, Sweep: time.Hour, LookAgain: time.Hour})
 	for _, order := range []penstock.QueueOrder{penstock.FIFO, penstock.LIFO} {
 		r, err := FifoLifo(t.Context(), FifoLifoConfig{
-			Database: db, Pin: PinMySQL(db.URL), Order: order, Mode: ModeCall, Workers: 3, Preload: 500, Rate: 50, Duration: 500 * time.Millisecond,
+			Setup: db, Pin: true, Order: order, Mode: ModeCall, Workers: 3, Preload: 500, Rate: 50, Arrivals: true, Duration: 500 * time.Millisecond,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -64,35 +64,11 @@ func TestMyRocksExperiments(t *testing.T) {
 		few(t, string(order), r.RocksDB)
 		t.Logf("%s: %+v a dequeue; the hand-written queue: %+v", order, *r.RocksDB, *r.Baseline.RocksDB)
 	}
-	churn := ChurnConfig{Database: db, Store: db.Plain, Pin: PinMySQL(db.URL), Duration: time.Second, Batch: 100, Margin: time.Millisecond}
+	churn := ChurnConfig{Setup: db, Pin: true, Duration: time.Second, Batch: 100, Margin: time.Millisecond}
 	c, err := Churn(t.Context(), churn)
 	if err != nil {
 		t.Fatal(err)
 	}
 	few(t, "churn", c.Outbox.RocksDB)
 	t.Logf("churn: %+v a row, by hand %+v", *c.Outbox.RocksDB, *c.ByHand.RocksDB)
-
-	const events = 4000
-	r, err := Tombstones(t.Context(), TombstonesConfig{Database: db, Pin: PinMySQL(db.URL), Events: events, Fetches: 7, Longest: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(r.Cases) != 4 {
-		t.Fatalf("got %+v", r)
-	}
-	for _, c := range r.Cases {
-		t.Logf("%s, pinned %v: naive %+v, last_ts %+v, queue %+v, outbox %+v", c.Deleted, c.Pinned, *c.Naive.Pages.RocksDB, *c.LastTS.Pages.RocksDB, *c.Penstock.Pages.RocksDB, *c.Outbox.Pages.RocksDB)
-		if n := c.Naive.Pages.RocksDB; n.Tombstones == nil || *n.Tombstones < events/2 || *n.Tombstones > events/2+1 || n.Steps() < events/2 {
-			t.Errorf("%s: the naive fetch walked over %+v, expected %d tombstones", c.Deleted, n, events/2)
-		}
-		for what, e := range map[string]NextEvent{"last_ts": c.LastTS, "queue": c.Penstock, "outbox": *c.Outbox} {
-			most := int64(10)
-			if what == "outbox" { // of one message, looked for in 16 buckets
-				most = map[string]int64{"prefix": 20, "scattered": 200}[c.Deleted]
-			}
-			if n := e.Pages.RocksDB; n == nil || n.Seek == 0 || n.Steps() > most {
-				t.Errorf("%s, pinned %v: %s took %+v", c.Deleted, c.Pinned, what, n)
-			}
-		}
-	}
 }

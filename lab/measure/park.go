@@ -13,57 +13,37 @@ import (
 	"github.com/penstock/penstock/relay"
 )
 
-// ParkConfig is one run of the park benchmark.
+// ParkConfig is one run of park.
 type ParkConfig struct {
 	Setup
-	Messages     int           // to be parked, with a quarter as many that flow
-	PayloadBytes int           // at least 20
-	Keys         int           // of them; 0: unkeyed
-	Repeat       int           // pairs
-	RetryMax     time.Duration // the relay's
+	Messages int           `help:"messages to park; a quarter as many flow"`
+	Payload  int           `help:"bytes of each payload"`
+	Keys     int           `help:"different keys of each topic, 0 for messages without a key"`
+	Repeat   int           `help:"pairs of normal run and parking; the median counts"`
+	RetryMax time.Duration `help:"longest time between two attempts"`
 }
 
 // ParkResult compares draining parked messages with draining the outbox itself. Of several pairs
-// the figures are medians, unless they say otherwise.
+// rates are medians, other figures the largest. Rates are messages per second.
 type ParkResult struct {
-	Messages     int     `json:"messages"`
-	PayloadBytes int     `json:"payload_bytes"`
-	Keys         int     `json:"keys"`
-	RetryMaxSec  float64 `json:"retry_max_seconds"`
-
-	// Normal is how many messages per second the relay drains from the outbox. Drain is how many it
-	// drains from the park, from the moment when the sink accepts them to the last confirm. Ratio is
-	// drain/normal.
-	Normal float64   `json:"normal_per_second"`
-	Drain  float64   `json:"drain_per_second"`
-	Ratio  float64   `json:"ratio"`
-	Ratios []float64 `json:"ratios"`
-	// FirstAfterMS is how long after the sink accepts them the first was
-	// confirmed: the parked ones wait for their next attempt.
-	FirstAfterMS float64 `json:"first_after_ms"`
-	// Parking is how many messages per second were parked, until all were.
-	Parking float64 `json:"parking_per_second"`
-	// Refused is how many attempts were spent until all were parked.
-	Refused int64 `json:"refused_attempts"`
-	Parked  int64 `json:"parked"`
-
-	// Peaks of this process, the largest of all pairs.
-	NormalUse  Usage `json:"normal_use"`
-	ParkingUse Usage `json:"parking_use"`
-	DrainUse   Usage `json:"drain_use"`
-
-	// Sizes of the outbox with its parked messages, in bytes, the largest of all pairs: without a
-	// message, when all was parked, and when it was drained.
-	SizeFloor  int64 `json:"size_floor_bytes"`
-	SizeParked int64 `json:"size_parked_bytes"`
-	SizeAfter  int64 `json:"size_after_bytes"`
-
-	// Check of the last pair, on the messages that were parked.
-	Check Check `json:"check"`
+	Normal float64 `json:"normal_per_second"`
+	Drain  float64 `json:"drain_per_second"`
+	Pairs
+	FirstAfterMS float64 `json:"first_after_ms"` // the sink accepts: the parked ones wait for their next attempt
+	Parking      float64 `json:"parking_per_second"`
+	Refused      int64   `json:"refused_attempts"` // until all were parked
+	Parked       int64   `json:"parked"`
+	NormalUse    Usage   `json:"normal_use"`
+	ParkingUse   Usage   `json:"parking_use"`
+	DrainUse     Usage   `json:"drain_use"`
+	SizeFloor    int64   `json:"size_floor_bytes"`
+	SizeParked   int64   `json:"size_parked_bytes"`
+	SizeAfter    int64   `json:"size_after_bytes"`
+	Check        Check   `json:"check"` // of the last pair, on the messages that were parked
 }
 
 // DefaultPark is measured unless flags say otherwise.
-var DefaultPark = ParkConfig{Messages: 100_000, PayloadBytes: 200, Keys: 1_000, Repeat: 1, RetryMax: time.Second}
+var DefaultPark = ParkConfig{Messages: 100_000, Payload: 200, Keys: 1_000, Repeat: 1, RetryMax: time.Second}
 
 // Validate refuses values that cannot be measured.
 func (c *ParkConfig) Validate() error {
@@ -73,7 +53,7 @@ func (c *ParkConfig) Validate() error {
 	if c.Messages >= flowFrom {
 		return fmt.Errorf("messages must be less than %d", flowFrom)
 	}
-	return validNumbered(c.PayloadBytes)
+	return validNumbered(c.Payload)
 }
 
 const (
@@ -95,39 +75,30 @@ func Park(ctx context.Context, cfg ParkConfig) (ParkResult, error) {
 	defer remove()
 	r := &parkRun{
 		rig: rig, cfg: cfg,
-		refused: load{topic: refusedTopic, keyName: "key-", keys: cfg.Keys, payload: cfg.PayloadBytes},
-		flow:    load{topic: flowTopic, keyName: "flow-", keys: cfg.Keys, payload: cfg.PayloadBytes},
+		refused: load{topic: refusedTopic, keyName: "key-", keys: cfg.Keys, payload: cfg.Payload},
+		flow:    load{topic: flowTopic, keyName: "flow-", keys: cfg.Keys, payload: cfg.Payload},
 	}
-	r.result = ParkResult{Messages: cfg.Messages, PayloadBytes: cfg.PayloadBytes, Keys: max(cfg.Keys, 0), RetryMaxSec: cfg.RetryMax.Seconds()}
 	for i := range cfg.Repeat {
 		r.round = fmt.Sprintf("pair %d of %d", i+1, cfg.Repeat)
 		for _, run := range []func(context.Context) error{r.normal, r.park} {
 			if err := r.inNewOutbox(ctx, run); err != nil {
-				return r.result, err
+				return r.ParkResult, err
 			}
 		}
 	}
-	r.sum()
-	return r.result, nil
+	r.Normal, r.Drain, r.Pairs = median(r.normals), median(r.drains), pairsOf(ratios(r.drains, r.normals))
+	r.FirstAfterMS, r.Parking = median(r.firsts), median(r.parkings)
+	return r.ParkResult, nil
 }
 
 type parkRun struct {
 	*rig
+	ParkResult
 	cfg           ParkConfig
 	refused, flow load
 	round         string
-	result        ParkResult
 
 	normals, drains, firsts, parkings []float64 // one per pair
-}
-
-func (r *parkRun) sum() {
-	res := &r.result
-	for i, drain := range r.drains {
-		res.Ratios = append(res.Ratios, over(drain, r.normals[i]))
-	}
-	res.Normal, res.Drain, res.Ratio = median(r.normals), median(r.drains), median(res.Ratios)
-	res.FirstAfterMS, res.Parking = median(r.firsts), median(r.parkings)
 }
 
 // valve stands before the sink in both runs.
@@ -139,65 +110,53 @@ func (r *parkRun) valve(sink driver.Sink) *valve {
 	}
 }
 
-func (r *parkRun) relayConfig(v *valve) relaying {
-	return relaying{sink: v, Options: relay.Options{MaxAttempts: -1, Limits: relay.Limits{RetryMax: r.cfg.RetryMax, RetryMin: min(r.cfg.RetryMax, 100*time.Millisecond)}}}
+func (r *parkRun) start(ctx context.Context, v *valve, count *relay.Counters) (stop func() error, err error) {
+	limits := relay.Limits{RetryMax: r.cfg.RetryMax, RetryMin: min(r.cfg.RetryMax, 100*time.Millisecond)}
+	return r.startRelay(ctx, relaying{sink: v, Options: relay.Options{MaxAttempts: -1, Limits: limits, Observer: count}})
 }
 
 // normal drains the same messages from the outbox.
 func (r *parkRun) normal(ctx context.Context) (err error) {
-	r.Progress(fmt.Sprintf("%s: publishing %d messages", r.round, r.cfg.Messages))
-	if err := r.publish(ctx, r.refused, r.cfg.Messages); err != nil {
-		return fmt.Errorf("publishing the backlog: %w", err)
-	}
-	q, err := r.open(ctx, nil)
-	if err != nil {
+	if err := r.publish(ctx, r.refused, r.cfg.Messages, r.round); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, q.close(ctx)) }()
-	v := r.valve(q.sink)
-	v.confirmed.expect(r.cfg.Messages)
-	r.Progress(r.round + ": the relay drains the outbox")
-	usage := startUsage()
-	start := time.Now()
-	stop, err := r.startRelay(ctx, r.relayConfig(v))
-	if err != nil {
-		return err
-	}
-	last, err := v.confirmed.await(ctx)
-	r.result.NormalUse.raise(usage.stop())
-	if err := errors.Join(err, stop()); err != nil {
-		return fmt.Errorf("draining the outbox: %w", err)
-	}
-	r.normals = append(r.normals, float64(r.cfg.Messages)/last.Sub(start).Seconds())
-	return nil
+	return r.inQueue(ctx, func(q *queue) error {
+		v := r.valve(q.sink)
+		v.confirmed.expect(r.cfg.Messages)
+		r.progress("%s: the relay drains the outbox", r.round)
+		usage, start := startUsage(), time.Now()
+		stop, err := r.start(ctx, v, &relay.Counters{})
+		if err != nil {
+			return err
+		}
+		last, err := v.confirmed.await(ctx)
+		r.NormalUse.raise(usage.stop())
+		r.normals = append(r.normals, float64(r.cfg.Messages)/last.Sub(start).Seconds())
+		return errors.Join(err, stop())
+	})
 }
 
 // park has every message of the refused topic parked while the other one flows,
 // then lets the sink accept them.
 func (r *parkRun) park(ctx context.Context) (err error) {
-	r.Progress(fmt.Sprintf("%s: publishing %d messages to be refused, %d to flow", r.round, r.cfg.Messages, r.cfg.Messages/refusedPerFlow))
+	r.progress("%s: publishing %d messages to be refused, %d to flow", r.round, r.cfg.Messages, r.cfg.Messages/refusedPerFlow)
 	outbox, _, err := r.status(ctx)
 	if err != nil {
 		return err
 	}
-	floor := outbox.Bytes
 	if err := r.publishBoth(ctx); err != nil {
 		return fmt.Errorf("publishing the backlog: %w", err)
 	}
-	q, err := r.open(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, q.close(ctx)) }()
+	return r.inQueue(ctx, func(q *queue) error { return r.parkAndDrain(ctx, q, outbox.Bytes) })
+}
+
+func (r *parkRun) parkAndDrain(ctx context.Context, q *queue, floor int64) (err error) {
 	v := r.valve(q.sink)
 	v.shut.Store(true)
-
-	r.Progress(r.round + ": the sink refuses one topic, its messages are parked")
+	r.progress("%s: the sink refuses one topic, its messages are parked", r.round)
 	var count relay.Counters
-	cfg := r.relayConfig(v)
-	cfg.Observer = &count
 	usage, start := startUsage(), time.Now()
-	stop, err := r.startRelay(ctx, cfg)
+	stop, err := r.start(ctx, v, &count)
 	if err != nil {
 		return err
 	}
@@ -207,14 +166,13 @@ func (r *parkRun) park(ctx context.Context) (err error) {
 		return s.Parked >= int64(r.cfg.Messages)
 	})
 	took := time.Since(start)
-	r.result.ParkingUse.raise(usage.stop())
+	r.ParkingUse.raise(usage.stop())
 	if err := errors.Join(err, stopTrickle()); err != nil {
 		return err
 	}
 	r.parkings = append(r.parkings, float64(r.cfg.Messages)/took.Seconds())
-	r.result.Parked, r.result.Refused = sub.Parked, count.Failed.Load()
-	r.result.SizeFloor, r.result.SizeParked = max(r.result.SizeFloor, floor), max(r.result.SizeParked, outbox.Bytes)
-
+	r.Parked, r.Refused = sub.Parked, count.Failed.Load()
+	r.SizeFloor, r.SizeParked = max(r.SizeFloor, floor), max(r.SizeParked, outbox.Bytes)
 	if err := r.drainParked(ctx, v); err != nil {
 		return fmt.Errorf("draining what is parked: %w", err)
 	}
@@ -222,24 +180,19 @@ func (r *parkRun) park(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	r.result.SizeAfter = max(r.result.SizeAfter, after)
-	if r.result.Check, err = v.check(ctx, q, r.cfg.Messages); err != nil {
-		return err
-	}
-	if !r.result.Check.OK() {
-		return &CheckError{Check: r.result.Check, When: r.round + ", draining what was parked"}
-	}
-	return nil
+	r.SizeAfter = max(r.SizeAfter, after)
+	r.Check, err = v.check(ctx, q, r.cfg.Messages, r.round+", draining what was parked")
+	return err
 }
 
 // drainParked opens the valve and waits for the last confirm.
 func (r *parkRun) drainParked(ctx context.Context, v *valve) error {
-	r.Progress(r.round + ": the sink accepts, the parked messages drain")
+	r.progress("%s: the sink accepts, the parked messages drain", r.round)
 	v.confirmed.expect(r.cfg.Messages)
 	usage, start := startUsage(), time.Now()
 	v.shut.Store(false)
 	last, err := v.confirmed.await(ctx)
-	r.result.DrainUse.raise(usage.stop())
+	r.DrainUse.raise(usage.stop())
 	if err != nil {
 		return err
 	}

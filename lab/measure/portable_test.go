@@ -9,9 +9,9 @@ import (
 	"github.com/penstock/penstock/store/portable"
 )
 
-func portableDatabase(t *testing.T) Database {
+func portableDatabase(t *testing.T) Setup {
 	t.Helper()
-	db := Database{URL: testserver.Database(t, testserver.PostgresURL(t)), Schema: "bench_portable", Name: "bench", Progress: func(text string) { t.Log(text) }}
+	db := Setup{URL: testserver.Database(t, testserver.PostgresURL(t)), Schema: "bench_portable", Name: "bench", Progress: func(text string) { t.Log(text) }}
 	store, err := portable.Open(t.Context(), db.URL, portable.Options{Schema: db.Schema})
 	if err != nil {
 		t.Fatal(err)
@@ -20,15 +20,15 @@ func portableDatabase(t *testing.T) Database {
 	if err := store.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	db.Plain = store
+	db.Store = store
 	return db
 }
 
 func TestPortableFifoLifo(t *testing.T) {
 	t.Parallel()
 	for _, order := range []penstock.QueueOrder{penstock.FIFO, penstock.LIFO} {
-		c := FifoLifoConfig{Database: portableDatabase(t), Order: order, Mode: ModeCall, Workers: 5, Preload: 500, Rate: 100, Duration: 500 * time.Millisecond}
-		c.Pin = PinPostgres(c.URL)
+		c := FifoLifoConfig{Setup: portableDatabase(t), Order: order, Mode: ModeCall, Workers: 5, Preload: 500, Rate: 100, Arrivals: true, Duration: 500 * time.Millisecond}
+		c.Pin = true
 		r, err := FifoLifo(t.Context(), c)
 		if err != nil {
 			t.Fatal(err)
@@ -39,8 +39,8 @@ func TestPortableFifoLifo(t *testing.T) {
 
 func TestPortableChurn(t *testing.T) {
 	t.Parallel()
-	c := ChurnConfig{Database: portableDatabase(t), Duration: time.Second, Batch: 100, Margin: time.Second, Late: 300 * time.Millisecond}
-	c.Pin, c.Store = PinPostgres(c.URL), c.Plain
+	c := ChurnConfig{Setup: portableDatabase(t), Duration: time.Second, Batch: 100, Margin: time.Second, Late: 300 * time.Millisecond}
+	c.Pin = true
 	r, err := Churn(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)

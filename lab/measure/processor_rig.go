@@ -21,15 +21,13 @@ import (
 // processor is a run of processor at work.
 type processor struct {
 	*rig
-	Database
 	cfg   ProcessorConfig
 	table string
 	sql   statements
-	round string
 }
 
 func newProcessor(r *rig, cfg ProcessorConfig) *processor {
-	p := &processor{rig: r, Database: cfg.Database, cfg: cfg, table: cfg.Name + "_outbox_messages"}
+	p := &processor{rig: r, cfg: cfg, table: cfg.Name + "_outbox_messages"}
 	p.sql = p.statements("")
 	return p
 }
@@ -42,24 +40,20 @@ func (p *processor) statements(outbox string) statements {
 	return readSQL("outboxmessages", words)
 }
 
-func (p *processor) say(format string, args ...any) {
-	p.rig.Progress(p.round + ": " + fmt.Sprintf(format, args...))
-}
-
 // withTable lets do have fresh rows, and drops them. Its session is for statements
 // before and after what is measured.
 func (p *processor) withTable(ctx context.Context, index bool, do func(*session) error) error {
-	return contender{Database: p.Database, label: "the table", sql: p.sql}.in(ctx, func(s *session) error {
-		p.say("%d fresh rows", p.cfg.Rows)
+	return contender{Setup: p.Setup, label: "the table", sql: p.sql}.in(ctx, func(s *session) error {
+		p.progress("%d fresh rows", p.cfg.Rows)
 		if err := p.fill(s, p.sql["fill"]); err != nil {
 			return err
 		}
 		if index {
-			if _, err := s.do("indexing", p.sql["index"]); err != nil {
+			if err := s.do("indexing", p.sql["index"]); err != nil {
 				return err
 			}
 		}
-		if _, err := s.do("vacuuming", p.sql["filled"]); err != nil {
+		if err := s.do("vacuuming", p.sql["filled"]); err != nil {
 			return err
 		}
 		return do(s)
@@ -71,11 +65,11 @@ func (p *processor) withTable(ctx context.Context, index bool, do func(*session)
 func (p *processor) fill(s *session, sql string) error {
 	const mayNot = "42501"
 	var refused *pgconn.PgError
-	if _, err := s.do("making a checkpoint", "checkpoint"); err != nil && !(errors.As(err, &refused) && refused.Code == mayNot) {
+	if err := s.do("making a checkpoint", "checkpoint"); err != nil && !(errors.As(err, &refused) && refused.Code == mayNot) {
 		return err
 	}
 	for from := 1; from <= p.cfg.Rows; from += fillChunk {
-		if _, err := s.do("writing rows", sql, from, min(from+fillChunk-1, p.cfg.Rows), p.cfg.PayloadBytes-orderOverhead); err != nil {
+		if err := s.do("writing rows", sql, from, min(from+fillChunk-1, p.cfg.Rows), p.cfg.Payload-orderOverhead); err != nil {
 			return err
 		}
 	}
@@ -86,12 +80,10 @@ func (p *processor) fill(s *session, sql string) error {
 // before it confirms, and on many file systems that means for all that any process has written. The
 // first to be measured after rows are filled in would wait for those.
 func (p *processor) withQueue(ctx context.Context, do func(*queue) error) error {
-	q, err := p.open(ctx, nil)
-	if err != nil {
-		return err
-	}
-	syncDisks()
-	return errors.Join(do(q), q.close(ctx))
+	return p.inQueue(ctx, func(q *queue) error {
+		syncDisks()
+		return do(q)
+	})
 }
 
 // check compares what is in the queue with how many messages were processed.
@@ -104,10 +96,8 @@ func (p *processor) check(ctx context.Context, when string, q *queue, processed 
 	}); err != nil {
 		return err
 	}
-	if check := l.check("consumer", processed); !check.OK() {
-		return &CheckError{When: when, Check: check}
-	}
-	return nil
+	_, err := l.check("consumer", processed, when)
+	return err
 }
 
 // marked compares with how many rows are marked as processed.
@@ -141,7 +131,7 @@ func orderNumber(content []byte) (n int, ok bool) {
 // ceiling is the broker's, of the same messages.
 func (p *processor) ceiling(ctx context.Context) (rate float64, err error) {
 	err = p.withQueue(ctx, func(q *queue) error {
-		p.say("the broker's ceiling")
+		p.progress("the broker's ceiling")
 		rate, err = p.brokerCeiling(ctx, q.sink, p.orders, p.cfg.Rows, p.cfg.Duration)
 		return err
 	})
@@ -150,9 +140,9 @@ func (p *processor) ceiling(ctx context.Context) (rate float64, err error) {
 
 // orders are the messages of rows, byte for byte but for what their ids are.
 func (p *processor) orders(first, n int) []penstock.Message {
-	padding := strings.Repeat("x", max(0, p.cfg.PayloadBytes-orderOverhead))
+	padding := strings.Repeat("x", max(0, p.cfg.Payload-orderOverhead))
 	msgs := make([]penstock.Message, n)
-	buf := make([]byte, 0, n*(p.cfg.PayloadBytes+digits))
+	buf := make([]byte, 0, n*(p.cfg.Payload+digits))
 	for i := range msgs {
 		number := first + i + 1
 		from := len(buf)
@@ -174,12 +164,12 @@ func (p *processor) ownOutbox(ctx context.Context) (rate float64, err error) {
 			return err
 		}
 		defer s.close()
-		p.say("%d fresh messages", p.cfg.Rows)
+		p.progress("%d fresh messages", p.cfg.Rows)
 		if err := p.fill(s, p.statements(p.outbox)["fill_outbox"]); err != nil {
 			return err
 		}
 		return p.withQueue(ctx, func(q *queue) error {
-			p.say("the relay drains the outbox")
+			p.progress("the relay drains the outbox")
 			var processed int
 			rate, processed, err = p.drain(ctx, q.sink, func(ctx context.Context) (driver.Source, error) {
 				return p.Store.Subscribe(ctx, driver.Subscribe{Outbox: p.outbox, Subscription: subscription, Holder: holder})
@@ -204,7 +194,7 @@ func (p *processor) drain(ctx context.Context, sink driver.Sink, open func(conte
 		return 0, 0, err
 	}
 	first <- source
-	count := &counter{want: int64(p.cfg.Rows), confirmed: make(chan time.Time, 1), settled: make(chan struct{})}
+	count := newCounter(p.cfg.Rows)
 	start := time.Now()
 	stop, err := p.startRelay(ctx, relaying{sink: sink, Options: relay.Options{Observer: count}, from: opened{maintain: maintain, open: func(ctx context.Context) (driver.Source, error) {
 		select {

@@ -11,30 +11,22 @@ import (
 
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testserver"
-	"github.com/penstock/penstock/store/postgres"
 	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
-// onPostgres is a setup on an empty schema of a real server.
-func onPostgres(t *testing.T, sink string) (Setup, Database) {
+// onPostgres is a setup on an empty schema of a real server, with a sink.
+func onPostgres(t *testing.T, sink string) Setup {
 	t.Helper()
 	db := database(t)
-	store, err := postgres.Open(t.Context(), db.URL, postgres.Options{Schema: db.Schema})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = store.Close() })
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-	return Setup{
-		Store: store, Outbox: db.Name, SinkURL: sink, Log: log, Progress: db.Progress,
-		OpenSink: func(url string) (driver.Sink, error) { return openSink(url, log) },
-	}, db
+	db.SinkURL, db.Log, db.OpenSink = sink, log, func(url string) (driver.Sink, error) { return openSink(url, log) }
+	return db
 }
 
 func TestProcessor(t *testing.T) {
 	oneOfTwo := strings.Replace(testserver.RabbitMQURL(t), "@", "@127.0.0.1:1,", 1)
-	setup, db := onPostgres(t, oneOfTwo)
-	r, err := Processor(t.Context(), ProcessorConfig{Setup: setup, Database: db, Rows: 300, Batch: 50, Duration: time.Minute, PayloadBytes: 200, Repeat: 1})
+	db := onPostgres(t, oneOfTwo)
+	r, err := Processor(t.Context(), ProcessorConfig{Setup: db, Rows: 300, Batch: 50, Duration: time.Minute, Payload: 200})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,28 +40,25 @@ func TestProcessor(t *testing.T) {
 	if got := strings.Join(names, ", "); got != "baseline, covering index, concurrent publish, batch update, 5 workers, batched publish" {
 		t.Errorf("the rungs are %s", got)
 	}
-	if r.Ceiling <= 0 || r.Adopted <= 0 || r.Outbox <= 0 || len(r.Rounds) != 1 || r.Rows != 300 {
+	if r.Ceiling <= 0 || r.Adopted <= 0 || r.Outbox <= 0 {
 		t.Errorf("got %+v", r)
 	}
-	for _, ratios := range append(r.Rounds, r.Ratios) {
-		if ratios.AdoptedOverBestRung <= 0 || ratios.AdoptedOverCeiling <= 0 || ratios.FactorOverBaseline <= 0 || ratios.OutboxOverCeiling <= 0 {
-			t.Errorf("ratios %+v", ratios)
-		}
+	if r := r.Ratios; r.AdoptedOverBestRung <= 0 || r.AdoptedOverCeiling <= 0 || r.FactorOverBaseline <= 0 || r.OutboxOverCeiling <= 0 {
+		t.Errorf("ratios %+v", r)
 	}
-	checkOutboxesGone(t, setup)
+	checkOutboxesGone(t, db)
 }
 
 // TestCeilingHasTheSameMessages: what the broker is measured with is what it gets from the table.
 func TestCeilingHasTheSameMessages(t *testing.T) {
-	setup, db := onPostgres(t, testserver.RabbitMQURL(t))
-	rig, remove, err := newRig(setup, &DefaultRelay)
+	db := onPostgres(t, testserver.RabbitMQURL(t))
+	rig, remove, err := newRig(db, &DefaultRelay)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer remove()
-	cfg := ProcessorConfig{Setup: setup, Database: db, Rows: 12, Batch: 1000, Duration: time.Minute, PayloadBytes: 200, Repeat: 1}
+	cfg := ProcessorConfig{Setup: db, Rows: 12, Batch: 1000, Duration: time.Minute, Payload: 200}
 	p := newProcessor(rig, cfg)
-	p.Progress = func(string) {}
 	want := p.orders(0, 12)
 	if err := p.withTable(t.Context(), true, func(*session) (failed error) {
 		table, forget, err := p.adopt(t.Context(), p.table, adopt.Config{Preset: "dotnet"})
@@ -96,31 +85,15 @@ func TestCeilingHasTheSameMessages(t *testing.T) {
 	}
 }
 
-func TestMedians(t *testing.T) {
-	round := func(rate float64) ProcessorResult {
-		return ProcessorResult{
-			Rungs: []RungResult{{Name: "baseline", QueryMS: rate, MessagesPerSecond: 10 * rate}}, Ceiling: 2 * rate, Adopted: rate, Outbox: 3 * rate,
-			Ratios: ProcessorRatios{AdoptedOverCeiling: 1 / rate},
-		}
-	}
-	got := medians([]ProcessorResult{round(1), round(4), round(2)})
-	if r := got.Rungs[0]; len(got.Rungs) != 1 || r.Name != "baseline" || r.QueryMS != 2 || r.MessagesPerSecond != 20 {
-		t.Errorf("rungs %+v", got.Rungs)
-	}
-	if got.Ceiling != 4 || got.Adopted != 2 || got.Outbox != 6 || got.Ratios.AdoptedOverCeiling != 0.5 || len(got.Rounds) != 3 || got.Rounds[1].AdoptedOverCeiling != 0.25 {
-		t.Errorf("got %+v", got)
-	}
-}
-
 // A message that was marked and is not in the queue is found.
 func TestProcessorFindsLoss(t *testing.T) {
-	setup, db := onPostgres(t, testserver.RabbitMQURL(t))
-	rig, remove, err := newRig(setup, &DefaultRelay)
+	db := onPostgres(t, testserver.RabbitMQURL(t))
+	rig, remove, err := newRig(db, &DefaultRelay)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer remove()
-	cfg := ProcessorConfig{Setup: setup, Database: db, Rows: 100, Batch: 50, Duration: time.Minute, PayloadBytes: 200, Repeat: 1}
+	cfg := ProcessorConfig{Setup: db, Rows: 100, Batch: 50, Duration: time.Minute, Payload: 200}
 	p := newProcessor(rig, cfg)
 	err = p.withTable(t.Context(), true, func(keeper *session) error {
 		return p.withQueue(t.Context(), func(q *queue) error {
@@ -143,14 +116,14 @@ func TestProcessorFindsLoss(t *testing.T) {
 }
 
 func TestProcessorInterrupted(t *testing.T) {
-	setup, db := onPostgres(t, testserver.RabbitMQURL(t))
+	db := onPostgres(t, testserver.RabbitMQURL(t))
 	ctx, cancel := context.WithCancel(t.Context())
-	setup.Progress = func(text string) {
+	db.Progress = func(text string) {
 		if strings.Contains(text, "by hand") {
 			cancel()
 		}
 	}
-	if _, err := Processor(ctx, ProcessorConfig{Setup: setup, Database: db, Rows: 1000, Batch: 50, Duration: time.Minute, PayloadBytes: 200, Repeat: 1}); !errors.Is(err, context.Canceled) {
+	if _, err := Processor(ctx, ProcessorConfig{Setup: db, Rows: 1000, Batch: 50, Duration: time.Minute, Payload: 200}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -161,7 +134,7 @@ func TestProcessorRefuses(t *testing.T) {
 		"one row":         with(DefaultProcessor, func(c *ProcessorConfig) { c.Setup, c.Rows = Setup{SinkURL: "amqp://x"}, -1 }),
 		"batches of 1":    with(DefaultProcessor, func(c *ProcessorConfig) { c.Setup, c.Batch = Setup{SinkURL: "amqp://x"}, 20_000 }),
 		"at least 100ms":  with(DefaultProcessor, func(c *ProcessorConfig) { c.Setup, c.Duration = Setup{SinkURL: "amqp://x"}, time.Millisecond }),
-		"the covering in": with(DefaultProcessor, func(c *ProcessorConfig) { c.Setup, c.PayloadBytes = Setup{SinkURL: "amqps://x"}, 2_500 }),
+		"the covering in": with(DefaultProcessor, func(c *ProcessorConfig) { c.Setup, c.Payload = Setup{SinkURL: "amqps://x"}, 2_500 }),
 	} {
 		if _, err := Processor(t.Context(), c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q in it", err, want)

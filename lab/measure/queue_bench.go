@@ -2,40 +2,33 @@ package measure
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/work"
 )
 
-// QueueConfig is one run of the queue benchmark.
+// QueueConfig is one run of queue.
 type QueueConfig struct {
-	Database
-	// Store is on the same database and schema. OpWork needs it.
-	Store driver.QueueStore
-	// Pin holds a snapshot throughout. May be nil.
-	Pin func(ctx context.Context) (release func(), err error)
-
-	Ops          []string      // of QueueOps; default all
-	Batches      []int         // jobs at a time; default 1, 10, 100, 1,000
-	Workers      []int         // default 1, 10, 50
-	Jobs         int           // of a cell, at most; default 100,000
-	Longest      time.Duration // of a cell; default 2 s
-	PayloadBytes int           // default 200, negative: none
+	Setup
+	Ops     []string      `help:"what to measure"`
+	Batches []int         `help:"jobs at a time"`
+	Workers []int         `help:"connections that work at a time"`
+	Jobs    int           `help:"jobs of a cell, at most"`
+	Longest time.Duration `help:"duration of a cell, at most"`
+	Payload int           `help:"bytes of each payload"`
+	Pin     bool          `help:"hold a REPEATABLE READ snapshot open throughout"`
 }
 
 // QueueResult has a cell for each combination.
 type QueueResult struct {
-	Jobs         int         `json:"jobs"`
-	PayloadBytes int         `json:"payload_bytes"`
-	Cells        []QueueCell `json:"cells"`
+	Cells []QueueCell `json:"cells"`
 }
 
 // QueueCell is one combination on both queues. Rates are jobs per second. Of OpWork there is one: Workers
@@ -57,25 +50,13 @@ type QueueCell struct {
 	RatioPlain float64 `json:"ratio_plain,omitempty"`
 }
 
-// SetDefaults fills in the unset fields.
-func (c *QueueConfig) SetDefaults() {
-	if len(c.Ops) == 0 {
-		c.Ops = QueueOps
-	}
-	if len(c.Batches) == 0 {
-		c.Batches = []int{1, 10, 100, 1000}
-	}
-	if len(c.Workers) == 0 {
-		c.Workers = []int{1, 10, 50}
-	}
-	c.Jobs = cmp.Or(c.Jobs, 100_000)
-	c.Longest = cmp.Or(c.Longest, 2*time.Second)
-	c.PayloadBytes = cmp.Or(c.PayloadBytes, 200)
+// DefaultQueue is measured unless flags say otherwise.
+var DefaultQueue = QueueConfig{
+	Ops: QueueOps, Batches: []int{1, 10, 100, 1000}, Workers: []int{1, 10, 50}, Jobs: 100_000, Longest: 2 * time.Second, Payload: 200,
 }
 
 // Validate refuses values that cannot be measured.
-func (c QueueConfig) Validate() error {
-	c.SetDefaults()
+func (c *QueueConfig) Validate() error {
 	for _, op := range c.Ops {
 		if !slices.Contains(QueueOps, op) {
 			return fmt.Errorf("%q cannot be measured, expected %v", op, QueueOps)
@@ -86,99 +67,114 @@ func (c QueueConfig) Validate() error {
 		return fmt.Errorf("a batch has 1 to %d jobs", driver.MaxClaim)
 	case slices.Min(c.Workers) < 1 || c.Jobs < 1 || c.Longest <= 0:
 		return errors.New("it takes at least one worker, one job and some time")
-	case c.PayloadBytes > penstock.MaxPayloadBytes:
-		return fmt.Errorf("the payload is larger than the limit of %d bytes", penstock.MaxPayloadBytes)
+	case c.Payload < 0 || c.Payload > penstock.MaxPayloadBytes:
+		return fmt.Errorf("the payload must have 0 to %d bytes", penstock.MaxPayloadBytes)
 	}
 	return nil
+}
+
+// cells are all combinations.
+func (c *QueueConfig) cells() (cells []QueueCell) {
+	add := func(op string, batch, workers int, modes ...string) {
+		for _, mode := range modes {
+			cells = append(cells, QueueCell{Op: op, Mode: mode, Batch: batch, Workers: workers})
+		}
+	}
+	for _, op := range c.Ops {
+		switch op {
+		case OpWork:
+			var o work.Options
+			o.SetDefaults()
+			add(op, o.Batch, o.Concurrency, ModeCall)
+		case OpBusiness:
+			for _, workers := range c.Workers {
+				add(op, 1, workers, ModeTx, ModePipelined)
+			}
+		default:
+			for _, batch := range c.Batches {
+				for _, workers := range c.Workers {
+					add(op, batch, workers, ModeCall)
+					if batch == 1 {
+						add(op, batch, workers, ModeTx)
+					}
+					if op == OpClaim {
+						add(op, batch, workers, ModeCarried)
+					}
+				}
+			}
+		}
+	}
+	return cells
 }
 
 // Queue measures how many jobs go in and out, cell by cell, each on a new queue
 // and a new hand-written table. Every other cell begins with the latter.
 func Queue(ctx context.Context, cfg QueueConfig) (result QueueResult, err error) {
-	cfg.SetDefaults()
 	if err := cfg.Validate(); err != nil {
 		return result, err
 	}
-	result.Jobs, result.PayloadBytes = cfg.Jobs, max(cfg.PayloadBytes, 0)
-	release, err := pinned(ctx, cfg.Pin)
+	release, err := cfg.pinned(ctx, cfg.Pin)
 	if err != nil {
 		return result, err
 	}
 	defer release()
-	for _, op := range cfg.Ops {
-		if op == OpWork {
-			result.Cells = append(result.Cells, workCell())
-			continue
-		}
-		if op == OpBusiness {
-			for _, workers := range cfg.Workers {
-				for _, mode := range []string{ModeTx, ModePipelined} {
-					result.Cells = append(result.Cells, QueueCell{Op: op, Mode: mode, Batch: 1, Workers: workers})
-				}
-			}
-			continue
-		}
-		for _, batch := range cfg.Batches {
-			for _, workers := range cfg.Workers {
-				result.Cells = append(result.Cells, QueueCell{Op: op, Mode: ModeCall, Batch: batch, Workers: workers})
-				if batch == 1 {
-					result.Cells = append(result.Cells, QueueCell{Op: op, Mode: ModeTx, Batch: batch, Workers: workers})
-				}
-				if op == OpClaim {
-					result.Cells = append(result.Cells, QueueCell{Op: op, Mode: ModeCarried, Batch: batch, Workers: workers})
-				}
-			}
-		}
-	}
+	result.Cells = cfg.cells()
+	quiet := cfg
+	quiet.Progress = nil // the cell has said it
 	for i := range result.Cells {
 		c := &result.Cells[i]
 		cfg.progress("%d of %d: %s, mode %s, batches of %d, %d workers", i+1, len(result.Cells), c.Op, c.Mode, c.Batch, c.Workers)
-		if c.Op == OpBusiness {
-			if err := cfg.inTurns(ctx, c, business(cfg.Database, c.Mode, c.Workers, cfg.Jobs)); err != nil {
-				return result, err
-			}
-			continue
+		if err := quiet.cell(ctx, c, i%2 == 1); err != nil {
+			return result, err
 		}
-		ours, theirs := operations(cfg.Database, c.Op, c.Mode, c.Batch)
-		if ours.adds {
-			if err := cfg.inTurns(ctx, c, []operation{ours, theirs}); err != nil {
-				return result, err
-			}
-			continue
-		}
-		leased := leasedByHand(cfg.Database, c.Mode)
-		if c.Op == OpWork {
-			if err := cfg.drains(ctx, c, ours.contender, theirs.contender, leased.contender); err != nil {
-				return result, err
-			}
-			continue
-		}
-		sides := []func() error{
-			func() (err error) { c.Penstock, err = cfg.cell(ctx, ours, c.Batch, c.Workers); return err },
-			func() (err error) { c.Baseline, err = cfg.cell(ctx, theirs, c.Batch, c.Workers); return err },
-		}
-		if c.Op == OpClaim {
-			sides = append(sides, func() (err error) { c.Leased, err = cfg.cell(ctx, leased, c.Batch, c.Workers); return err })
-		}
-		if i%2 == 1 {
-			slices.Reverse(sides)
-		}
-		for _, side := range sides {
-			if err := side(); err != nil {
-				return result, err
-			}
-		}
-		c.Ratio, c.RatioLeased = over(c.Penstock, c.Baseline), over(c.Penstock, c.Leased)
 	}
 	return result, nil
 }
 
-// cell measures an operation that takes, until all jobs are done or the time is up.
-func (cfg QueueConfig) cell(ctx context.Context, op operation, batch, workers int) (perSecond float64, err error) {
-	quiet := op.contender
-	quiet.Progress = nil // the cell has said it
-	return perSecond, quiet.in(ctx, func(keeper *session) error {
-		if err := quiet.fill(keeper, cfg.Jobs, cfg.payload()); err != nil {
+// cell compares the sides of one, in turns where that is quick.
+func (cfg QueueConfig) cell(ctx context.Context, c *QueueCell, reverse bool) error {
+	if c.Op == OpBusiness {
+		return cfg.adding(ctx, c, business(cfg.Setup, c.Mode, c.Workers, cfg.Jobs))
+	}
+	ours, theirs := operations(cfg.Setup, c.Op, c.Mode, c.Batch)
+	if ours.adds {
+		return cfg.adding(ctx, c, []operation{ours, theirs})
+	}
+	all := []operation{ours, theirs}
+	if c.Op != OpDequeue {
+		all = append(all, leasedByHand(cfg.Setup, c.Mode))
+	}
+	turns := 1
+	if c.Op == OpWork {
+		turns, reverse = drainTurns, false
+	}
+	var sides []func() (float64, error)
+	for i, op := range all {
+		sides = append(sides, func() (float64, error) {
+			if c.Op == OpWork {
+				return cfg.drain(ctx, op.contender, i == 0)
+			}
+			return cfg.taking(ctx, op, c.Batch, c.Workers)
+		})
+	}
+	if reverse {
+		slices.Reverse(sides)
+	}
+	rates, err := inTurns(turns, sides...)
+	if reverse {
+		slices.Reverse(rates)
+	}
+	c.Penstock, c.Baseline, c.Ratio = median(rates[0]), median(rates[1]), median(ratios(rates[0], rates[1]))
+	if len(all) > 2 {
+		c.Leased, c.RatioLeased = median(rates[2]), median(ratios(rates[0], rates[2]))
+	}
+	return err
+}
+
+// taking measures an operation that takes, until all jobs are done or the time is up.
+func (cfg QueueConfig) taking(ctx context.Context, op operation, batch, workers int) (perSecond float64, err error) {
+	return perSecond, op.in(ctx, func(keeper *session) error {
+		if err := op.fill(keeper, cfg.Jobs, cfg.payload()); err != nil {
 			return err
 		}
 		w := &cellWork{operation: op, batch: batch}
@@ -189,17 +185,14 @@ func (cfg QueueConfig) cell(ctx context.Context, op operation, batch, workers in
 		if perSecond, err = w.run(ctx, cfg.Jobs, cfg.Longest); err != nil {
 			return err
 		}
-		left, err := quiet.rest(keeper)
-		if err != nil {
-			return err
-		}
-		return quiet.wrong(int64(cfg.Jobs), w.done.Load(), left, 0)
+		_, err := op.checked(keeper, int64(cfg.Jobs), w.done.Load(), 0)
+		return err
 	})
 }
 
-// inTurns measures what adds: ours, theirs, and perhaps the plain table's. Each comes ten times, and more often in a longer cell, so
+// adding measures what adds: ours, theirs, and perhaps the plain table's. Each comes ten times, and more often in a longer cell, so
 // that whatever else the machine does meets all.
-func (cfg QueueConfig) inTurns(ctx context.Context, c *QueueCell, operations []operation) error {
+func (cfg QueueConfig) adding(ctx context.Context, c *QueueCell, operations []operation) error {
 	turns := max(10, int(cfg.Longest/(200*time.Millisecond)))
 	var sides []*cellWork
 	defer func() {
@@ -208,30 +201,24 @@ func (cfg QueueConfig) inTurns(ctx context.Context, c *QueueCell, operations []o
 		}
 	}()
 	return allIn(ctx, operations, func(keeper *session) error {
+		var runs []func() (float64, error)
 		for _, op := range operations {
 			w := &cellWork{operation: op, batch: c.Batch}
 			sides = append(sides, w)
 			if err := w.open(ctx, c.Workers, cfg.payload()); err != nil {
 				return err
 			}
+			runs = append(runs, func() (float64, error) {
+				return w.run(ctx, max(cfg.Jobs/turns, 1), cfg.Longest/time.Duration(turns))
+			})
 		}
-		rates, ratios := make([][]float64, len(sides)), make([][]float64, len(sides))
-		for turn := range turns {
-			for i := range sides {
-				side := (i + turn) % len(sides)
-				rate, err := sides[side].run(ctx, max(cfg.Jobs/turns, 1), cfg.Longest/time.Duration(turns))
-				if err != nil {
-					return err
-				}
-				rates[side] = append(rates[side], rate)
-			}
-			for i := range sides {
-				ratios[i] = append(ratios[i], over(rates[i][turn], rates[1][turn]))
-			}
+		rates, err := inTurns(turns, runs...)
+		if err != nil {
+			return err
 		}
-		c.Penstock, c.Baseline, c.Ratio = median(rates[0]), median(rates[1]), median(ratios[0])
+		c.Penstock, c.Baseline, c.Ratio = median(rates[0]), median(rates[1]), median(ratios(rates[0], rates[1]))
 		if len(sides) > 2 {
-			c.Plain, c.RatioPlain = median(rates[2]), median(ratios[2])
+			c.Plain, c.RatioPlain = median(rates[2]), median(ratios(rates[2], rates[1]))
 		}
 		return wrongAfter(keeper, c.Op, sides)
 	})
@@ -239,9 +226,7 @@ func (cfg QueueConfig) inTurns(ctx context.Context, c *QueueCell, operations []o
 
 // allIn makes the tables of all, in their order, lets do have them, and removes them.
 func allIn(ctx context.Context, operations []operation, do func(*session) error) error {
-	first := operations[0]
-	first.Progress = nil // the cell has said it
-	return first.in(ctx, func(s *session) error {
+	return operations[0].in(ctx, func(s *session) error {
 		if len(operations) == 1 {
 			return do(s)
 		}
@@ -260,18 +245,14 @@ func wrongAfter(s *session, op string, sides []*cellWork) error {
 		if op == OpBusiness && i == 1 { // the bank, in which all are
 			want = all
 		}
-		left, err := w.rest(s)
-		if err == nil {
-			err = w.wrong(want, 0, left, 0)
-		}
-		if err != nil {
+		if _, err := w.checked(s, want, 0, 0); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (cfg QueueConfig) payload() []byte { return bytes.Repeat([]byte("x"), max(cfg.PayloadBytes, 0)) }
+func (cfg QueueConfig) payload() []byte { return bytes.Repeat([]byte("x"), cfg.Payload) }
 
 // cellWork is the workers of one side of a cell.
 type cellWork struct {
@@ -285,8 +266,22 @@ type cellWork struct {
 	jobs  int64 // done at its end
 	start time.Time
 	until time.Time
-	last  atomic.Int64 // nanoseconds after the start, when a job was done
+	last  latest // when a job was done
 }
+
+// latest is the last moment of something that several goroutines do, in nanoseconds after their start.
+type latest struct{ atomic.Int64 }
+
+// note notes how long something took from the start, if nothing else took longer.
+func (l *latest) note(took time.Duration) {
+	for {
+		if last := l.Load(); int64(took) <= last || l.CompareAndSwap(last, int64(took)) {
+			return
+		}
+	}
+}
+
+func (l *latest) seconds() float64 { return time.Duration(l.Load()).Seconds() }
 
 // open connects and makes plans.
 func (w *cellWork) open(ctx context.Context, workers int, payload []byte) error {
@@ -320,42 +315,21 @@ func (w *cellWork) close() {
 
 // run works until the given number of jobs more is done, or for the given time.
 func (w *cellWork) run(ctx context.Context, jobs int, longest time.Duration) (perSecond float64, err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	before := w.done.Load()
 	w.jobs = before + int64(jobs)
 	w.last.Store(0)
 	w.start = time.Now()
 	w.until = w.start.Add(longest)
-	var wg sync.WaitGroup
-	for _, s := range w.sessions {
-		wg.Go(func() {
-			if err := w.work(ctx, s); err != nil {
-				cancel(err)
+	err = together(ctx, len(w.sessions), func(ctx context.Context, i int) error {
+		err := w.loop(ctx, w.sessions[i])
+		if w.end != nil && err == nil {
+			if err = w.end(w.sessions[i]); err == nil {
+				w.last.note(time.Since(w.start))
 			}
-		})
-	}
-	wg.Wait()
-	return over(float64(w.done.Load()-before), time.Duration(w.last.Load()).Seconds()), context.Cause(ctx)
-}
-
-func (w *cellWork) work(ctx context.Context, s *session) error {
-	err := w.loop(ctx, s)
-	if w.end != nil && err == nil {
-		if err = w.end(s); err == nil {
-			w.note(time.Now())
 		}
-	}
-	return err
-}
-
-// note notes when jobs were done, if none were later.
-func (w *cellWork) note(now time.Time) {
-	for took := int64(now.Sub(w.start)); ; {
-		if last := w.last.Load(); took <= last || w.last.CompareAndSwap(last, took) {
-			return
-		}
-	}
+		return err
+	})
+	return over(float64(w.done.Load()-before), w.last.seconds()), err
 }
 
 func (w *cellWork) loop(ctx context.Context, s *session) error {
@@ -367,7 +341,7 @@ func (w *cellWork) loop(ctx context.Context, s *session) error {
 		now := time.Now()
 		if n > 0 {
 			w.done.Add(int64(n))
-			w.note(now)
+			w.last.note(now.Sub(w.start))
 		}
 		if now.After(w.until) {
 			return nil

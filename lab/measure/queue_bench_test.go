@@ -8,11 +8,11 @@ import (
 
 func TestQueue(t *testing.T) {
 	db := database(t)
-	r, err := Queue(t.Context(), QueueConfig{Database: db, Store: openStore(t, db), Batches: []int{1, 7}, Workers: []int{1, 3}, Jobs: 60, Longest: time.Minute})
+	r, err := Queue(t.Context(), QueueConfig{Setup: db, Ops: QueueOps, Batches: []int{1, 7}, Workers: []int{1, 3}, Jobs: 60, Longest: time.Minute, Payload: 200})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Cells) != 5*(2+1)*2+2*2+2*2+1 || r.Jobs != 60 || r.PayloadBytes != 200 {
+	if len(r.Cells) != 5*(2+1)*2+2*2+2*2+1 {
 		t.Fatalf("got %+v", r)
 	}
 	for _, c := range r.Cells {
@@ -25,7 +25,7 @@ func TestQueue(t *testing.T) {
 // A cell that has no time left ends, and what it has done is right.
 func TestQueueTimeIsUp(t *testing.T) {
 	db := database(t)
-	r, err := Queue(t.Context(), QueueConfig{Database: db, Store: openStore(t, db), Ops: []string{OpBusiness, OpInsert, OpClaim, OpWork}, Batches: []int{2}, Workers: []int{2}, Jobs: 500, Longest: time.Millisecond})
+	r, err := Queue(t.Context(), QueueConfig{Setup: db, Ops: []string{OpBusiness, OpInsert, OpClaim, OpWork}, Batches: []int{2}, Workers: []int{2}, Jobs: 500, Longest: time.Millisecond})
 	if err != nil || len(r.Cells) != 6 {
 		t.Errorf("got %+v, %v", r, err)
 	}
@@ -33,11 +33,11 @@ func TestQueueTimeIsUp(t *testing.T) {
 
 func TestQueueRefuses(t *testing.T) {
 	for want, c := range map[string]QueueConfig{
-		"cannot be measured": {Ops: []string{"peek"}},
-		"a batch has":        {Batches: []int{0}},
-		"1 to 10000":         {Batches: []int{10_001}},
-		"one worker":         {Workers: []int{0}},
-		"the payload":        {PayloadBytes: 1 << 30},
+		"cannot be measured": with(DefaultQueue, func(c *QueueConfig) { c.Ops = []string{"peek"} }),
+		"a batch has":        with(DefaultQueue, func(c *QueueConfig) { c.Batches = []int{0} }),
+		"1 to 10000":         with(DefaultQueue, func(c *QueueConfig) { c.Batches = []int{10_001} }),
+		"one worker":         with(DefaultQueue, func(c *QueueConfig) { c.Workers = []int{0} }),
+		"the payload":        with(DefaultQueue, func(c *QueueConfig) { c.Payload = 1 << 30 }),
 	} {
 		if _, err := Queue(t.Context(), c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q in it", err, want)

@@ -42,11 +42,8 @@ type operation struct {
 }
 
 // operations are op on Penstock's queue and its like on the hand-written one; what adds to a table with the same columns.
-func operations(db Database, op, mode string, batch int) (ours, theirs operation) {
-	words := db.words(db.Name + "_queue")
-	words["order"] = literal("fifo")
-	plain := contender{Database: db, label: "the hand-written queue", sql: readSQL("plainqueue", db.words(db.Name+"_plain"))}
-	penstock := contender{Database: db, label: "Penstock", sql: readSQL("penstock", words)}
+func operations(db Setup, op, mode string, batch int) (ours, theirs operation) {
+	plain, penstock := plainQueue(db, "_plain"), ownQueue(db, "_queue", "fifo")
 	begins := mode == ModeTx
 	add := func(c contender, statement string) operation {
 		return operation{contender: c, adds: true, begins: begins, prepared: []string{statement}, do: func(s *session, payloads []byte) (int, error) {
@@ -67,7 +64,7 @@ func operations(db Database, op, mode string, batch int) (ours, theirs operation
 	}
 	switch op {
 	case OpPublish:
-		outbox := contender{Database: db, label: "Penstock", sql: readSQL("outbox", db.words(db.Name+"_outbox"))}
+		outbox := ownOutbox(db)
 		return add(outbox, "insert"+one), add(tableLike(outbox, "outbox", db.Name+"_outbox"), "insert"+one)
 	case OpInsert, OpEnqueue:
 		return add(penstock, op+one), add(tableLike(penstock, "penstock", db.Name+"_queue"), "insert"+one)
@@ -90,18 +87,23 @@ func operations(db Database, op, mode string, batch int) (ours, theirs operation
 	return take(penstock, "take", many), take(plain, "take", many)
 }
 
+// ownOutbox is an outbox of Penstock's.
+func ownOutbox(db Setup) contender {
+	return contender{Setup: db, label: "Penstock", sql: readSQL("outbox", db.words(db.Name+"_outbox"))}
+}
+
 // tableLike is a plain table with the columns and defaults of an outbox or a queue, and a primary key.
 func tableLike(of contender, file, name string) contender {
 	words := of.words(name + "_plain")
 	words["of"], words["order"] = of.words(name)["table"], ""
 	sql := readSQL(file, words)
 	maps.Copy(sql, readSQL("like", words))
-	return contender{Database: of.Database, label: "the plain table", sql: sql}
+	return contender{Setup: of.Setup, label: "the plain table", sql: sql}
 }
 
 // leasedByHand is OpClaim or OpWork on a hand-written table whose jobs have leases.
-func leasedByHand(db Database, mode string) operation {
-	leased := contender{Database: db, label: "the hand-written queue with leases", sql: readSQL("leasedqueue", db.words(db.Name+"_leased"))}
+func leasedByHand(db Setup, mode string) operation {
+	leased := contender{Setup: db, label: "the hand-written queue with leases", sql: readSQL("leasedqueue", db.words(db.Name+"_leased"))}
 	return claimAndAck(leased, "claim", mode == ModeTx)
 }
 
@@ -176,16 +178,20 @@ func (o operation) once(s *session, params []byte) (jobs int, err error) {
 	if !o.begins {
 		return o.do(s, params)
 	}
+	if o.last == "" {
+		err = s.inTx("commit", func() error {
+			jobs, err = o.do(s, params)
+			return err
+		})
+		return jobs, err
+	}
 	if err := s.say("begin"); err != nil {
 		return 0, err
 	}
 	if jobs, err = o.do(s, params); err != nil {
 		return 0, err
 	}
-	if o.last != "" {
-		return jobs, s.commitWith(o.last, params)
-	}
-	return jobs, s.say("commit")
+	return jobs, s.commitWith(o.last, params)
 }
 
 // warm makes the session's plans with one job, without doing it.
@@ -194,22 +200,12 @@ func (o operation) warm(s *session, payload []byte) error {
 	if err != nil {
 		return err
 	}
-	for range 6 {
-		if err := s.say("begin"); err != nil {
-			return err
-		}
-		if _, err := o.do(s, one); err != nil {
-			return err
-		}
-		if o.last != "" {
-			if _, err := s.run(o.last, one); err != nil {
-				return err
-			}
-		}
-		if err := s.say("rollback"); err != nil {
-			return err
+	return warm(s, func() error {
+		_, err := o.do(s, one)
+		if err == nil && o.last != "" {
+			_, err = s.run(o.last, one)
 		}
 		s.claimed = nil // is not
-	}
-	return nil
+		return err
+	})
 }

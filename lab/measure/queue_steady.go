@@ -1,7 +1,6 @@
 package measure
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,140 +13,104 @@ import (
 	"github.com/penstock/penstock/work"
 )
 
-// SteadyQueueConfig is one run at a steady rate.
-type SteadyQueueConfig struct {
-	Database
-	// Store is on the same database and schema.
-	Store driver.QueueStore
-
-	Rate         int           // jobs/s; default 2,000
-	For          time.Duration // default 30 s
-	Writers      int           // connections that share the rate; default 1
-	Concurrency  int           // handlers at a time; default 10
-	PayloadBytes int           // default 200
+// SteadyConfig is one run of steady.
+type SteadyConfig struct {
+	Setup
+	Rate        int           `help:"jobs per second"`
+	Duration    time.Duration `help:"how long"`
+	Concurrency int           `help:"handlers at a time"`
+	Payload     int           `help:"bytes of each payload"`
 }
 
-// SteadyQueueResult is the work of Go workers.
-type SteadyQueueResult struct {
-	Rate int `json:"rate"`
-	// Enqueued per second: less than Rate if all writers were busy.
-	Enqueued    float64 `json:"enqueued_per_second"`
-	Concurrency int     `json:"concurrency"`
+// SteadyResult is the work of Go workers.
+type SteadyResult struct {
+	// Enqueued per second: less than the rate if the producer was busy.
+	Enqueued float64 `json:"enqueued_per_second"`
 	// LatencyMS is from the commit's answer to the handler's start.
 	LatencyMS *Latency `json:"latency_ms"`
-	// CPUSecondsPer100k of the whole machine per 100,000 jobs, with the producers, the
+	// CPUSecondsPer100k of the whole machine per 100,000 jobs, with the producer, the
 	// database and whatever else runs; absent where /proc/stat is.
 	CPUSecondsPer100k *float64 `json:"machine_cpu_seconds_per_100k,omitempty"`
 	// NotIdleSecondsPer100k is the same by the time that the cores were not idle: exact where
 	// the other counts ticks, but with what it takes to fall asleep and to wake.
 	NotIdleSecondsPer100k *float64 `json:"machine_not_idle_seconds_per_100k,omitempty"`
-	// ProducersCPUSecondsPer100k is what the machine used just before for the same producers,
-	// with a hand-written table instead of the queue and no workers: no queue has less.
-	ProducersCPUSecondsPer100k *float64 `json:"producers_cpu_seconds_per_100k,omitempty"`
-	CPU                        CPU      `json:"cpu"`
+	CPU                   CPU      `json:"cpu"`
 	// ByHand is the same with the hand-written table and one connection that takes up to a hundred jobs again and again.
-	ByHand *SteadyQueueResult `json:"by_hand,omitempty"`
-	// Intervals are twentieths of the run, by the time of the commit.
-	Intervals []SteadyInterval `json:"intervals"`
+	ByHand *SteadyResult `json:"by_hand,omitempty"`
+	// Intervals are of the run, by the time of the commit.
+	Intervals []Interval `json:"intervals"`
 }
 
-// SteadyInterval of a run at a steady rate.
-type SteadyInterval struct {
-	At            float64 `json:"at_s"` // when it ended
-	JobsPerSecond float64 `json:"jobs_per_second"`
-	P50MS         float64 `json:"p50_ms"`
-	P99MS         float64 `json:"p99_ms"`
+// Lines are the curves of both queues.
+func (r SteadyResult) Lines() []Line {
+	return []Line{{"work.Run", r.Intervals}, {"by hand", r.ByHand.Intervals}}
 }
 
-// SetDefaults fills in the unset fields.
-func (c *SteadyQueueConfig) SetDefaults() {
-	c.Rate = cmp.Or(c.Rate, 2_000)
-	c.For = cmp.Or(c.For, 30*time.Second)
-	c.Writers = cmp.Or(c.Writers, 1)
-	c.Concurrency = cmp.Or(c.Concurrency, 10)
-	c.PayloadBytes = cmp.Or(c.PayloadBytes, 200)
-}
+// DefaultSteady is measured unless flags say otherwise.
+var DefaultSteady = SteadyConfig{Rate: 2_000, Duration: 30 * time.Second, Concurrency: 10, Payload: 200}
 
 // Validate refuses values that cannot be measured.
-func (c SteadyQueueConfig) Validate() error {
-	c.SetDefaults()
-	if c.Rate < 1 || c.Writers < 1 || c.Concurrency < 1 || c.For.Seconds()*float64(c.Rate) < 10 {
-		return errors.New("it takes a rate, a writer and a handler, and at least 10 jobs in all")
+func (c *SteadyConfig) Validate() error {
+	if c.Rate < 1 || c.Concurrency < 1 || c.Duration.Seconds()*float64(c.Rate) < 10 {
+		return errors.New("it takes a rate and a handler, and at least 10 jobs in all")
 	}
-	return validNumbered(c.PayloadBytes)
+	return validNumbered(c.Payload)
 }
 
-// SteadyQueue enqueues one job per transaction at a steady rate, and times each
+// Steady enqueues one job per transaction at a steady rate, and times each
 // until work.Run hands it to its handler.
 //
-// Meanwhile the process has one processor (GOMAXPROCS), which producers and workers use to a third
+// Meanwhile the process has one processor (GOMAXPROCS), which producer and workers use to a third
 // or so. With more, the scheduler wakes another thread at every timer and every answer to look for
 // work that is not there, which costs as much CPU as an INSERT.
-func SteadyQueue(ctx context.Context, cfg SteadyQueueConfig) (result SteadyQueueResult, err error) {
-	cfg.SetDefaults()
+func Steady(ctx context.Context, cfg SteadyConfig) (result SteadyResult, err error) {
 	if err := cfg.Validate(); err != nil {
 		return result, err
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	result.Rate, result.Concurrency = cfg.Rate, cfg.Concurrency
-	if result.ProducersCPUSecondsPer100k, err = cfg.floor(ctx); err != nil {
+	var o work.Options
+	o.SetDefaults()
+	ours, plain := ownQueue(cfg.Setup, "_steady", penstock.FIFO), plainQueue(cfg.Setup, "_plain")
+	result.ByHand = &SteadyResult{}
+	// The loop that a program without a library has, with work.Run's shortest pause when there was nothing.
+	if err := cfg.compared(ctx, plain, func(ctx context.Context, handle func(payload []byte)) error {
+		return plain.loop(ctx, o.PollMin, handle)
+	}, result.ByHand); err != nil {
 		return result, err
 	}
-	words := cfg.words(cfg.Name + "_steady")
-	words["order"] = literal(string(penstock.FIFO))
-	c := contender{Database: cfg.Database, label: "Penstock", sql: readSQL("penstock", words)}
-	plain := contender{Database: cfg.Database, label: "the hand-written queue", sql: readSQL("plainqueue", cfg.words(cfg.Name+"_plain"))}
-	result.ByHand = &SteadyQueueResult{Rate: cfg.Rate, Concurrency: 1}
-	if err := cfg.compared(ctx, plain, cfg.byHand(plain), result.ByHand); err != nil {
-		return result, err
-	}
-	return result, cfg.compared(ctx, c, cfg.engine, &result)
+	return result, cfg.compared(ctx, ours, func(ctx context.Context, handle func(payload []byte)) error {
+		return work.Run(ctx, cfg.Store.(driver.QueueStore).DriverQueue(cfg.Name+"_steady"), func(_ context.Context, job penstock.Job) error {
+			handle(job.Payload)
+			return nil
+		}, work.Options{Concurrency: cfg.Concurrency, Worker: "bench"})
+	}, &result)
 }
 
 // workers call handle with the payload of each job, until ctx ends.
 type workers func(ctx context.Context, handle func(payload []byte)) error
 
-// engine is work.Run.
-func (cfg SteadyQueueConfig) engine(ctx context.Context, handle func(payload []byte)) error {
-	return work.Run(ctx, cfg.Store.DriverQueue(cfg.Name+"_steady"), func(_ context.Context, job penstock.Job) error {
-		handle(job.Payload)
-		return nil
-	}, work.Options{Concurrency: cfg.Concurrency, Worker: "bench"})
-}
-
-// byHand is the loop that a program without a library has, with work.Run's shortest pause when there was nothing.
-func (cfg SteadyQueueConfig) byHand(c contender) workers {
-	var o work.Options
-	o.SetDefaults()
-	return func(ctx context.Context, handle func(payload []byte)) error {
-		return c.loop(ctx, o.PollMin, handle)
-	}
-}
-
 // compared measures one of the two queues.
-func (cfg SteadyQueueConfig) compared(ctx context.Context, c contender, workers workers, result *SteadyQueueResult) error {
+func (cfg SteadyConfig) compared(ctx context.Context, c contender, workers workers, result *SteadyResult) error {
 	return c.in(ctx, func(keeper *session) error {
 		if err := cfg.steady(ctx, c, workers, result); err != nil {
 			return err
 		}
-		left, err := c.rest(keeper)
-		if err != nil {
-			return err
-		}
-		return c.wrong(int64(result.LatencyMS.Messages), int64(result.LatencyMS.Messages), left, 0)
+		_, err := c.checked(keeper, int64(result.LatencyMS.Messages), int64(result.LatencyMS.Messages), 0)
+		return err
 	})
 }
 
-func (cfg SteadyQueueConfig) steady(ctx context.Context, c contender, workers workers, result *SteadyQueueResult) (err error) {
-	total := int(cfg.For.Seconds() * float64(cfg.Rate))
-	t := &timing{committed: make([]time.Time, total), arrived: make([]time.Time, total)}
-	p, err := cfg.producers(ctx, c)
+func (cfg SteadyConfig) steady(ctx context.Context, c contender, workers workers, result *SteadyResult) (err error) {
+	total := int(cfg.Duration.Seconds() * float64(cfg.Rate))
+	t := newTiming(total)
+	producer, err := c.connect(ctx)
 	if err != nil {
+		return fmt.Errorf("connecting the producer: %w", err)
+	}
+	defer producer.close()
+	if err := producer.prepare(c.sql, "enqueue"); err != nil {
 		return err
 	}
-	defer p.close()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	workCtx, stop := context.WithCancel(ctx)
 	var handled atomic.Int64
 	all, worked := make(chan struct{}), make(chan error, 1)
@@ -159,53 +122,34 @@ func (cfg SteadyQueueConfig) steady(ctx context.Context, c contender, workers wo
 			}
 		})
 	}()
-	ended := func() error { // of the workers, before or after stop
-		stop()
-		return <-worked
-	}
-	c.progress("%s: %d jobs/s for %s", c.label, cfg.Rate, cfg.For)
+	c.progress("%s: %d jobs/s for %s", c.label, cfg.Rate, cfg.Duration)
 	cpu, idle, measured := machineCPU()
-	watch, start := startCPU(), time.Now()
-	err = p.produce(ctx, total, t.commit)
-	if err != nil {
-		return errors.Join(err, ended())
-	}
-	result.Enqueued = float64(total) / time.Since(start).Seconds()
-	if err := awaitHandled(ctx, all, &handled); err != nil {
-		return errors.Join(err, ended())
+	watch, numbered := startCPU(), load{payload: cfg.Payload}
+	err = steadily(ctx, 1, cfg.Rate, func(i int) (more bool, err error) {
+		if i >= total {
+			return false, nil
+		}
+		_, err = producer.run("enqueue", numbered.messages(i, 1)[0].Payload)
+		t.commit(i)
+		return true, err
+	})
+	result.Enqueued = float64(total) / time.Since(watch.at).Seconds()
+	if err == nil {
+		err = awaitProgress(ctx, all, handled.Load, func(n int64) error { return fmt.Errorf("no job was handled for %s, after %d", patience, n) })
 	}
 	result.CPU = watch.stop()
 	after, idleAfter, _ := machineCPU()
-	took := time.Since(start)
-	if err := ended(); err != nil {
+	took := time.Since(watch.at)
+	stop()
+	if err := errors.Join(err, <-worked); err != nil {
 		return err
 	}
 	if measured {
-		result.CPUSecondsPer100k = per100k(after-cpu, total)
-		result.NotIdleSecondsPer100k = per100k(time.Duration(result.CPU.Cores)*took-(idleAfter-idle), total)
+		per100k := func(cpu time.Duration) *float64 { return new(cpu.Seconds() / float64(total) * 100_000) }
+		result.CPUSecondsPer100k = per100k(after - cpu)
+		result.NotIdleSecondsPer100k = per100k(time.Duration(result.CPU.Cores)*took - (idleAfter - idle))
 	}
-	result.Intervals = t.intervals(start, 20)
+	result.Intervals = t.intervals(watch.at, intervals)
 	result.LatencyMS, err = t.result("handler")
 	return err
-}
-
-// awaitHandled gives up when no job has been handled for as long as patience.
-func awaitHandled(ctx context.Context, all <-chan struct{}, handled *atomic.Int64) error {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	last, changed := handled.Load(), time.Now()
-	for {
-		select {
-		case <-all:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		case now := <-tick.C:
-			if n := handled.Load(); n != last {
-				last, changed = n, now
-			} else if now.Sub(changed) > patience {
-				return fmt.Errorf("no job was handled for %s, after %d", patience, n)
-			}
-		}
-	}
 }

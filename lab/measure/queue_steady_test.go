@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-func TestSteadyQueue(t *testing.T) {
+func TestSteady(t *testing.T) {
 	db := database(t)
-	r, err := SteadyQueue(t.Context(), SteadyQueueConfig{Database: db, Store: openStore(t, db), Rate: 200, For: time.Second})
+	r, err := Steady(t.Context(), SteadyConfig{Setup: db, Rate: 200, Duration: time.Second, Concurrency: 10, Payload: 200})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if l := r.LatencyMS; l == nil || l.Messages != 180 || l.To != "handler" || l.P50 > l.P99 || r.Enqueued <= 0 {
 		t.Errorf("got %+v, %+v", r, l)
 	}
-	if r.CPUSecondsPer100k != nil && (r.NotIdleSecondsPer100k == nil || *r.NotIdleSecondsPer100k <= 0 || r.ProducersCPUSecondsPer100k == nil || *r.ProducersCPUSecondsPer100k < 0 || r.CPU.Cores < 1) {
-		t.Errorf("CPU time of the whole, but of producers %v, of parts %+v", r.ProducersCPUSecondsPer100k, r.CPU)
+	if r.CPUSecondsPer100k != nil && (r.NotIdleSecondsPer100k == nil || *r.NotIdleSecondsPer100k <= 0 || r.CPU.Cores < 1) {
+		t.Errorf("CPU time of the whole, but of parts %+v", r.CPU)
 	}
 	if b := r.ByHand; b == nil || b.LatencyMS == nil || b.LatencyMS.Messages != 180 || b.Enqueued <= 0 || (b.CPUSecondsPer100k == nil) != (r.CPUSecondsPer100k == nil) {
 		t.Errorf("by hand: %+v", r.ByHand)
 	}
 	jobs, last := 0.0, 0.0
 	for _, i := range r.Intervals {
-		jobs += i.JobsPerSecond * (i.At - last)
+		jobs += i.PerSecond * (i.At - last)
 		last = i.At
 	}
 	if len(r.Intervals) != 20 || jobs < 195 || jobs > 200.5 {

@@ -4,93 +4,68 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/relay"
 )
 
-// RelayConfig is one run of the relay benchmark.
+// RelayConfig is one run of relay.
 type RelayConfig struct {
 	Setup
-	// Pin holds back the database's cleanup until release is called, as a long
-	// transaction would. Nil: do not.
-	Pin func(ctx context.Context) (release func(), err error)
-
-	Messages     int // per backlog
-	PayloadBytes int
-	Keys         int           // different ones; 0: unkeyed
-	Repeat       int           // pairs of ceiling and relay
-	Rate         int           // messages/s of the latency phase
-	LatencyFor   time.Duration // 0: leave it out
-	IdleFor      time.Duration // 0: leave it out
-	SkipCeiling  bool          // measure the relay only
-	Relays       int           // that share the subscription, in the portable profile; 1: one has it alone
-	MaxInFlight  int           // of each relay, 0: its default
+	Messages    int           `help:"messages per backlog"`
+	Payload     int           `help:"bytes of each payload"`
+	Keys        int           `help:"different keys, 0 for messages without a key"`
+	Repeat      int           `help:"pairs of ceiling and drain; the median counts"`
+	Rate        int           `help:"messages per second of the latency phase"`
+	LatencyFor  time.Duration `help:"length of the latency phase, 0 to leave it out"`
+	IdleFor     time.Duration `help:"how long to watch an idle relay, 0 to leave it out"`
+	Relays      int           `help:"relays that share the subscription (portable profile)"`
+	MaxInFlight int           `help:"messages that each relay has fetched and not settled, at most (default that of a relay)"`
+	Delay       time.Duration `help:"how much longer each round trip to the database takes (PostgreSQL)"`
+	RelayOnly   bool          `help:"measure no ceilings"`
+	Pin         bool          `help:"hold a REPEATABLE READ snapshot open throughout"`
 }
 
-// RelayResult is the result of a run. Rates are messages per second.
+// RelayResult is the result of a run, as the help says. Rates are messages per second.
 type RelayResult struct {
-	Messages     int `json:"messages"`
-	PayloadBytes int `json:"payload_bytes"`
-	Keys         int `json:"keys"`
-
-	// ReadCeiling: Fetch alone, nothing sent.
-	ReadCeiling float64 `json:"read_ceiling"`
-	// BrokerCeiling: the same confirmed messages from memory, the median.
-	BrokerCeiling float64 `json:"broker_ceiling"`
-	// Relay: draining a backlog end to end, the median.
-	Relay float64 `json:"relay"`
-	// Ratio is the median of relay/ceiling, pair by pair.
-	Ratio  float64   `json:"ratio"`
-	Ratios []float64 `json:"ratios"`
-	// RatioOfLower is the median of relay over the lower of the two ceilings: where a
-	// broker takes more than the database gives, that is the one to compare with.
-	RatioOfLower float64   `json:"ratio_of_lower_ceiling"`
+	ReadCeiling   float64 `json:"read_ceiling,omitempty"`
+	BrokerCeiling float64 `json:"broker_ceiling,omitempty"`
+	Relay         float64 `json:"relay"`
+	Pairs
+	RatioOfLower float64   `json:"ratio_of_lower_ceiling,omitempty"`
 	Drains       []float64 `json:"drains"`
-
-	// LatencyMS: from the commit's answer to the consumer, at a steady Rate. To
-	// the sink's confirm where the sink cannot be read back.
+	// LatencyMS is to the sink's confirm where the sink cannot be read back.
 	LatencyMS *Latency `json:"latency_ms,omitempty"`
-	// CPUSecondsPer100k of this process while it drains (an embedded database or
-	// broker included).
+	// Of this process while it drains, an embedded database or broker included.
 	CPUSecondsPer100k float64 `json:"cpu_seconds_per_100k"`
-	// PeakRSSMB of this process while it drains.
-	PeakRSSMB float64 `json:"peak_rss_mb"`
-	// IdleDatabaseCPU is the share of a core that an idle relay costs a
-	// PostgreSQL server on this machine.
+	PeakRSSMB         float64 `json:"peak_rss_mb"`
+	// IdleDatabaseCPU is the share of a core that an idle relay costs a PostgreSQL server on this machine.
 	IdleDatabaseCPU *float64 `json:"idle_database_cpu_percent,omitempty"`
-
-	// Pinned says whether cleanup was held back throughout. FlatnessLastToFirst
-	// is the last drain's rate over the first's.
-	Pinned              bool    `json:"pinned"`
+	// FlatnessLastToFirst is the last drain's rate over the first's.
 	FlatnessLastToFirst float64 `json:"flatness_last_to_first"`
-	// Sizes of the outbox in bytes: before the first message, the largest seen,
-	// and when the relay had caught up.
+	// Sizes of the outbox: before the first message, the largest seen, and when the relay had caught up.
 	SizeFloor int64 `json:"size_floor_bytes"`
 	SizePeak  int64 `json:"size_peak_bytes"`
 	SizeAfter int64 `json:"size_after_bytes"`
 }
 
-// Latency in milliseconds.
-type Latency struct {
-	P50      float64 `json:"p50"`
-	P99      float64 `json:"p99"`
-	Max      float64 `json:"max"`
-	Messages int     `json:"messages"`
-	To       string  `json:"to"` // "consumer" or "confirm"
-}
-
 // DefaultRelay is measured unless flags say otherwise.
 var DefaultRelay = RelayConfig{
-	Messages: 150_000, PayloadBytes: 200, Keys: 1_000, Repeat: 1, Relays: 1, Rate: 1_000, LatencyFor: 10 * time.Second, IdleFor: 5 * time.Second,
+	Messages: 150_000, Payload: 200, Keys: 1_000, Repeat: 1, Relays: 1, Rate: 1_000, LatencyFor: 10 * time.Second, IdleFor: 5 * time.Second,
 }
+
+// Far is how much further away the database has to be.
+func (c *RelayConfig) Far() time.Duration { return c.Delay }
 
 // Validate refuses values that cannot be measured.
 func (c *RelayConfig) Validate() error {
-	if c.Messages < 1 || c.PayloadBytes < 0 || c.Repeat < 1 || c.Relays < 1 || c.MaxInFlight < 0 || c.Rate < 1 || c.Keys < 0 {
+	if c.Messages < 1 || c.Payload < 0 || c.Repeat < 1 || c.Relays < 1 || c.MaxInFlight < 0 || c.Rate < 1 || c.Keys < 0 {
 		return errors.New("--messages, --repeat, --relays and --rate must be at least 1, --payload, --keys and --max-in-flight at least 0")
 	}
-	if c.PayloadBytes > penstock.MaxPayloadBytes {
+	if c.Payload > penstock.MaxPayloadBytes {
 		return fmt.Errorf("the payload is larger than the limit of %d bytes", penstock.MaxPayloadBytes)
 	}
 	return nil
@@ -103,10 +78,7 @@ func Relay(ctx context.Context, cfg RelayConfig) (result RelayResult, err error)
 		return result, err
 	}
 	defer remove()
-	r := &relayRun{
-		rig: rig, cfg: cfg, load: load{topic: "bench", keyName: "key-", keys: cfg.Keys, payload: cfg.PayloadBytes},
-		result: RelayResult{Messages: cfg.Messages, PayloadBytes: cfg.PayloadBytes, Keys: cfg.Keys, Pinned: cfg.Pin != nil},
-	}
+	r := &relayRun{rig: rig, cfg: cfg, load: load{topic: "bench", keyName: "key-", keys: cfg.Keys, payload: cfg.Payload}}
 	err = r.inOutbox(ctx, r.run)
 	return r.result, err
 }
@@ -122,7 +94,7 @@ func (r *relayRun) run(ctx context.Context) (err error) {
 	if r.result.SizeFloor, err = r.size(ctx); err != nil {
 		return err
 	}
-	release, err := pinned(ctx, r.cfg.Pin)
+	release, err := r.pinned(ctx, r.cfg.Pin)
 	if err != nil {
 		return err
 	}
@@ -133,4 +105,202 @@ func (r *relayRun) run(ctx context.Context) (err error) {
 		}
 	}
 	return nil
+}
+
+// pairs measures the broker from memory and the relay in turn.
+func (r *relayRun) pairs(ctx context.Context) error {
+	var ceilings, reads, lower []float64
+	res := &r.result
+	for i := range r.cfg.Repeat {
+		round := fmt.Sprintf("round %d of %d", i+1, r.cfg.Repeat)
+		if !r.cfg.RelayOnly {
+			r.progress("%s: the broker's ceiling", round)
+			err := r.inQueue(ctx, func(q *queue) error {
+				ceiling, err := r.brokerCeiling(ctx, q.sink, r.load.messages, r.cfg.Messages, 0)
+				ceilings = append(ceilings, ceiling)
+				return err
+			})
+			if err != nil {
+				return fmt.Errorf("measuring the broker's ceiling: %w", err)
+			}
+		}
+		if err := r.publish(ctx, r.load, r.cfg.Messages, round); err != nil {
+			return err
+		}
+		if _, err := r.size(ctx); err != nil {
+			return err
+		}
+		if !r.cfg.RelayOnly {
+			read, err := r.readCeiling(ctx)
+			if err != nil {
+				return fmt.Errorf("measuring the read ceiling: %w", err)
+			}
+			reads = append(reads, read)
+			lower = append(lower, min(ceilings[i], read))
+		}
+		r.progress("%s: the relay drains the backlog", round)
+		if err := r.inQueue(ctx, func(q *queue) error { return r.drain(ctx, q) }); err != nil {
+			return fmt.Errorf("draining the backlog: %w", err)
+		}
+	}
+	res.BrokerCeiling, res.ReadCeiling, res.Relay = median(ceilings), median(reads), median(res.Drains)
+	res.Pairs, res.RatioOfLower = pairsOf(ratios(res.Drains, ceilings)), median(ratios(res.Drains, lower))
+	res.FlatnessLastToFirst = res.Drains[len(res.Drains)-1] / res.Drains[0]
+	return nil
+}
+
+// drain runs the relay until the backlog is confirmed and settled. The rate is that
+// of the confirms, as the ceiling's is.
+func (r *relayRun) drain(ctx context.Context, q *queue) error {
+	count := newCounter(r.cfg.Messages)
+	usage := startUsage()
+	relays, err := r.relays(ctx, relaying{sink: q.sink, Options: relay.Options{Observer: count, Limits: relay.Limits{MaxInFlight: r.cfg.MaxInFlight}}})
+	if err != nil {
+		return err
+	}
+	stop, took, err := r.drained(ctx, count, relays...)
+	if err != nil {
+		return err
+	}
+	used, n := usage.stop(), float64(r.cfg.Messages)
+	r.result.CPUSecondsPer100k = max(r.result.CPUSecondsPer100k, used.CPU.Seconds()/n*100_000)
+	r.result.PeakRSSMB = max(r.result.PeakRSSMB, used.RSSMB)
+	r.result.Drains = append(r.result.Drains, n/took.Seconds())
+	_, err = r.size(ctx)
+	return errors.Join(err, stop())
+}
+
+// relays are the configurations of the relays: of one that has the subscription alone, or of several, of which each has its part
+// before any of them begins.
+func (r *relayRun) relays(ctx context.Context, one relaying) (all []relaying, err error) {
+	if r.cfg.Relays == 1 {
+		return []relaying{one}, nil
+	}
+	sharer, ok := r.Store.(driver.Sharer)
+	if !ok {
+		return nil, errors.New("--relays needs the portable profile: elsewhere a subscription has one relay at a time")
+	}
+	outbox := r.outbox
+	var sources []driver.Source
+	for range r.cfg.Relays {
+		src, err := sharer.SubscribeShared(ctx, driver.Subscribe{Outbox: outbox, Subscription: subscription, Holder: holder})
+		if err != nil {
+			return nil, err
+		}
+		sources = append(sources, src)
+	}
+	for range 2 { // one gives up, another takes
+		for _, src := range sources {
+			if err := src.Renew(ctx); err != nil {
+				return nil, err
+			}
+		}
+	}
+	maintain := func(ctx context.Context) error { return r.Store.Maintain(ctx, outbox) }
+	for _, src := range sources {
+		one.from = opened{func(context.Context) (driver.Source, error) { return src, nil }, maintain}
+		all, maintain = append(all, one), nil
+	}
+	return all, nil
+}
+
+// drained starts relays and waits until all that count names is settled. took is until the last confirm.
+func (r *rig) drained(ctx context.Context, count *counter, relays ...relaying) (stop func() error, took time.Duration, err error) {
+	start := time.Now()
+	var stops []func() error
+	stop = func() (err error) {
+		for _, s := range stops {
+			err = errors.Join(err, s())
+		}
+		return err
+	}
+	for _, cfg := range relays {
+		s, err := r.startRelay(ctx, cfg)
+		if err != nil {
+			return nil, 0, errors.Join(err, stop())
+		}
+		stops = append(stops, s)
+	}
+	select {
+	case <-count.settled:
+		return stop, (<-count.confirmed).Sub(start), nil
+	case <-ctx.Done():
+		return nil, 0, errors.Join(ctx.Err(), stop())
+	}
+}
+
+// counter is an observer that notes when all is confirmed, and when all is settled.
+type counter struct {
+	relay.Counters
+	want               int64
+	delivered, counted atomic.Int64
+	confirmed          chan time.Time // has room for one
+	settled            chan struct{}
+}
+
+func newCounter(want int) *counter {
+	return &counter{want: int64(want), confirmed: make(chan time.Time, 1), settled: make(chan struct{})}
+}
+
+func (c *counter) Sent(s relay.Send) {
+	c.Counters.Sent(s)
+	if reaches(&c.delivered, s.Delivered, c.want) {
+		c.confirmed <- s.Answered
+	}
+}
+
+func (c *counter) Settled(n int, took time.Duration) {
+	c.Counters.Settled(n, took)
+	if reaches(&c.counted, n, c.want) {
+		close(c.settled)
+	}
+}
+
+// reaches adds n and says whether that was what made it want or more.
+func reaches(sum *atomic.Int64, n int, want int64) bool {
+	total := sum.Add(int64(n))
+	return total >= want && total-int64(n) < want
+}
+
+// size reads the size of the outbox and keeps the largest.
+func (r *relayRun) size(ctx context.Context) (int64, error) {
+	outbox, _, err := r.status(ctx)
+	r.result.SizePeak = max(r.result.SizePeak, outbox.Bytes)
+	return outbox.Bytes, err
+}
+
+// caughtUp waits until the outbox is as small as it was, with the snapshot still
+// pinned if it is.
+func (r *relayRun) caughtUp(ctx context.Context) (err error) {
+	r.result.SizeAfter, err = r.awaitSmall(ctx, r.result.SizeFloor)
+	return err
+}
+
+// idle lets a relay wait for messages and looks what its sessions cost the
+// database server.
+func (r *relayRun) idle(ctx context.Context) error {
+	if r.cfg.IdleFor <= 0 {
+		return nil
+	}
+	return r.inQueue(ctx, func(q *queue) error {
+		stop, err := r.startRelay(ctx, relaying{sink: q.sink})
+		if err != nil {
+			return err
+		}
+		defer stop()
+		if err := sleepUntil(ctx, time.Now().Add(2*time.Second)); err != nil { // until it is idle
+			return err
+		}
+		if len(postgresCPU()) == 0 {
+			return nil
+		}
+		r.progress("an idle relay for %s", r.cfg.IdleFor)
+		cpu := startCPU()
+		if err := sleepUntil(ctx, cpu.at.Add(r.cfg.IdleFor)); err != nil {
+			return err
+		}
+		percent := 100 * cpu.stop().Server
+		r.result.IdleDatabaseCPU = &percent
+		return nil
+	})
 }

@@ -18,17 +18,26 @@ import (
 
 // Setup is given to every experiment.
 type Setup struct {
-	// Store is migrated and has no outbox called Outbox, nor one of that name
-	// with a number behind it: a run makes them and drops them at the end.
-	Store  driver.Store
-	Outbox string
+	// URL is of the database. Schema is Penstock's there, migrated; hand-written tables are also made in it.
+	URL, Schema string
+	Store       driver.Store
+	Name        string // begins the names of all that is made, and removed at the end
+
 	// SinkURL is where to send; each phase gets a separate queue there.
-	SinkURL string
-	// OpenSink opens the sink of a URL.
+	SinkURL  string
 	OpenSink func(url string) (driver.Sink, error)
 
 	Log      *slog.Logger
 	Progress func(text string) // may be nil
+}
+
+// On has the experiment run on s.
+func (s *Setup) On(o Setup) { *s = o }
+
+func (s Setup) progress(format string, args ...any) {
+	if s.Progress != nil {
+		s.Progress(fmt.Sprintf(format, args...))
+	}
 }
 
 // rig is a Setup at work: it makes and removes the objects of the phases of one run.
@@ -39,25 +48,16 @@ type rig struct {
 	phases int    // for the names of queues and outboxes
 }
 
-// On has the experiment run on s.
-func (s *Setup) On(o Setup) { *s = o }
-
 // newRig returns the rig of a valid configuration and a function that removes its files.
 func newRig(s Setup, cfg interface{ Validate() error }) (r *rig, remove func(), err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, nil, err
 	}
-	if s.Log == nil {
-		s.Log = slog.Default()
-	}
-	if s.Progress == nil {
-		s.Progress = func(string) {}
-	}
 	dir, err := os.MkdirTemp("", "penstock-bench-")
 	if err != nil {
 		return nil, nil, err
 	}
-	return &rig{Setup: s, dir: dir, outbox: s.Outbox}, func() { _ = os.RemoveAll(dir) }, nil
+	return &rig{Setup: s, dir: dir, outbox: s.Name}, func() { _ = os.RemoveAll(dir) }, nil
 }
 
 // inOutbox makes r.outbox, runs do and drops it.
@@ -75,7 +75,7 @@ func (r *rig) inOutbox(ctx context.Context, do func(context.Context) error) (err
 // what one run leaves behind does not slow the next.
 func (r *rig) inNewOutbox(ctx context.Context, do func(context.Context) error) error {
 	r.phases++
-	r.outbox = fmt.Sprintf("%s_%d", r.Outbox, r.phases)
+	r.outbox = fmt.Sprintf("%s_%d", r.Name, r.phases)
 	return r.inOutbox(ctx, do)
 }
 
@@ -85,13 +85,23 @@ type queue struct {
 	reader readback.Broker // nil where the sink cannot be read back
 }
 
+// inQueue runs do with a sink that has a separate queue.
+func (r *rig) inQueue(ctx context.Context, do func(*queue) error) (err error) {
+	q, err := r.open(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, q.close(ctx)) }()
+	return do(q)
+}
+
 // open gives a phase a sink with a separate queue. reach, unless nil, changes the URL by which the
 // sink gets there.
 func (r *rig) open(ctx context.Context, reach func(sinkURL string) (string, error)) (q *queue, err error) {
 	r.phases++
 	url := r.SinkURL
 	q = &queue{}
-	q.reader, err = drivers.ReadBack(url, fmt.Sprintf("%s/%d", r.dir, r.phases), fmt.Sprintf("penstock_%s_%d", r.Outbox, r.phases))
+	q.reader, err = drivers.ReadBack(url, fmt.Sprintf("%s/%d", r.dir, r.phases), fmt.Sprintf("penstock_%s_%d", r.Name, r.phases))
 	if err != nil {
 		return nil, err
 	}

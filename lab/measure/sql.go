@@ -13,7 +13,7 @@ var sqlFiles embed.FS
 type statements map[string]string
 
 // read is readSQL of the file in the database's dialect.
-func (d Database) read(file string, words map[string]string) statements {
+func (d Setup) read(file string, words map[string]string) statements {
 	if d.mysql() != nil {
 		file = "mysql_" + file
 	}

@@ -2,7 +2,6 @@ package measure
 
 import (
 	"context"
-	"sync"
 	"time"
 )
 
@@ -12,25 +11,14 @@ import (
 func steadily(ctx context.Context, writers, perSecond int, do func(i int) (more bool, err error)) error {
 	interval := time.Second / time.Duration(perSecond)
 	start := time.Now()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var wg sync.WaitGroup
-	for w := range writers {
-		wg.Go(func() {
-			for i := w; ; i += writers {
-				if sleepUntil(ctx, start.Add(time.Duration(i)*interval)) != nil {
-					return
-				}
-				more, err := do(i)
-				if err != nil {
-					cancel(err) // the others need not continue
-				}
-				if err != nil || !more {
-					return
-				}
+	return together(ctx, writers, func(ctx context.Context, w int) error {
+		for i := w; ; i += writers {
+			if sleepUntil(ctx, start.Add(time.Duration(i)*interval)) != nil {
+				return nil
 			}
-		})
-	}
-	wg.Wait()
-	return context.Cause(ctx)
+			if more, err := do(i); err != nil || !more {
+				return err
+			}
+		}
+	})
 }

@@ -2,8 +2,6 @@ package measure
 
 import (
 	"bytes"
-	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -80,44 +78,6 @@ func peakRSS() float64 {
 		}
 	}
 	return 0
-}
-
-// idle lets a relay wait for messages and looks what its sessions cost the
-// database server.
-func (r *relayRun) idle(ctx context.Context) error {
-	if r.cfg.IdleFor <= 0 {
-		return nil
-	}
-	q, err := r.open(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer q.close(ctx)
-	stop, err := r.startRelay(ctx, relaying{sink: q.sink})
-	if err != nil {
-		return err
-	}
-	defer stop()
-	if err := sleepUntil(ctx, time.Now().Add(2*time.Second)); err != nil { // until it is idle
-		return err
-	}
-	before := postgresCPU()
-	if len(before) == 0 {
-		return nil
-	}
-	r.Progress(fmt.Sprintf("an idle relay for %s", r.cfg.IdleFor))
-	start := time.Now()
-	if err := sleepUntil(ctx, start.Add(r.cfg.IdleFor)); err != nil {
-		return err
-	}
-	took := time.Since(start)
-	var used time.Duration
-	for pid, now := range postgresCPU() {
-		used += now - before[pid]
-	}
-	percent := 100 * used.Seconds() / took.Seconds()
-	r.result.IdleDatabaseCPU = &percent
-	return nil
 }
 
 // postgresCPU is the CPU time of every PostgreSQL process of this machine, by its

@@ -69,13 +69,13 @@ func (v *valve) sendSome(ctx context.Context, msgs []penstock.Message) []error {
 // check has the broker's consumer read everything that arrived, and compares it
 // with the numbers below want that the valve's ledger counts. Where it cannot be read, the ledger
 // itself has to do.
-func (v *valve) check(ctx context.Context, q *queue, want int) (Check, error) {
+func (v *valve) check(ctx context.Context, q *queue, want int, when string) (Check, error) {
 	if q.reader == nil {
-		return v.confirmed.check("sink", want), nil
+		return v.confirmed.check("sink", want, when)
 	}
 	read := newLedger(v.confirmed.keys, v.confirmed.of)
 	if err := q.readAll(ctx, func(a readback.Arrival) { read.arrived(a.Payload) }); err != nil {
 		return Check{}, err
 	}
-	return read.check("consumer", want), nil
+	return read.check("consumer", want, when)
 }

@@ -22,6 +22,27 @@ func sleepUntil(ctx context.Context, at time.Time) error {
 	}
 }
 
+// awaitProgress waits until done, and gives up when the count has not changed for as long as patience.
+func awaitProgress(ctx context.Context, done <-chan struct{}, count func() int64, stuck func(count int64) error) error {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	last, changed := count(), time.Now()
+	for {
+		select {
+		case <-done:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case now := <-tick.C:
+			if n := count(); n != last {
+				last, changed = n, now
+			} else if now.Sub(changed) > patience {
+				return stuck(n)
+			}
+		}
+	}
+}
+
 // awaitStatus asks for the outbox's status until done says so. It gives up when
 // nothing has changed in it for as long as patience, and reports the condition.
 func (r *rig) awaitStatus(ctx context.Context, what string, every time.Duration, done func(admin.SubscriptionStatus) bool) (admin.OutboxStatus, admin.SubscriptionStatus, error) {
@@ -55,7 +76,7 @@ func (r *rig) awaitSettled(ctx context.Context, every time.Duration) (admin.Subs
 // awaitSmall has the outbox maintained until it is at most as large as floor, for half a minute at
 // most, and returns its size: that says whether it got there.
 func (r *rig) awaitSmall(ctx context.Context, floor int64) (int64, error) {
-	r.Progress("waiting for the outbox to shrink")
+	r.progress("waiting for the outbox to shrink")
 	until := time.Now().Add(30 * time.Second)
 	for {
 		if err := r.Store.Maintain(ctx, r.outbox); err != nil {

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,31 +18,20 @@ import (
 // used.
 type WebhookConfig struct {
 	Setup
-	Messages     int // per drain
-	PayloadBytes int
-	Keys         int           // different ones, and how many requests run at once
-	Delay        time.Duration // of each answer
-	Repeat       int           // pairs
+	Messages int           `help:"messages per backlog"`
+	Payload  int           `help:"bytes of each payload"`
+	Keys     int           `help:"different keys, and requests at a time"`
+	Delay    time.Duration `help:"how long the endpoint takes for each request"`
+	Repeat   int           `help:"pairs; the median counts"`
 }
 
-// WebhookResult is the result of a run. Rates are requests per second.
+// WebhookResult is the result of a run. Rates are requests per second, medians.
 type WebhookResult struct {
-	Messages     int     `json:"messages"`
-	PayloadBytes int     `json:"payload_bytes"`
-	Keys         int     `json:"keys"`
-	DelayMS      float64 `json:"delay_ms"`
-	// Limit is what Keys requests at a time come to if nothing but the delay takes
-	// time; 0 without one.
-	Limit float64 `json:"limit"`
-
-	// Client: net/http posts the same messages from memory, one goroutine per key.
-	Client  float64   `json:"client"`
-	Relay   float64   `json:"relay"`
-	Ratio   float64   `json:"ratio"`
-	Ratios  []float64 `json:"ratios"`
-	Clients []float64 `json:"clients"`
-	Relays  []float64 `json:"relays"`
-
+	// Limit is the rate at which nothing but the endpoint takes time; 0 if that takes none.
+	Limit  float64 `json:"limit"`
+	Client float64 `json:"client"`
+	Relay  float64 `json:"relay"`
+	Pairs
 	// ClientCPU and RelayCPU are of the last pair; the endpoint is in this process.
 	ClientCPU CPU   `json:"client_cpu"`
 	RelayCPU  CPU   `json:"relay_cpu"`
@@ -51,14 +39,14 @@ type WebhookResult struct {
 }
 
 // DefaultWebhook is measured unless flags say otherwise.
-var DefaultWebhook = WebhookConfig{Messages: 40_000, PayloadBytes: 200, Keys: 200, Delay: 20 * time.Millisecond, Repeat: 1}
+var DefaultWebhook = WebhookConfig{Messages: 40_000, Payload: 200, Keys: 200, Delay: 20 * time.Millisecond, Repeat: 1}
 
 // Validate refuses values that cannot be measured.
-func (c WebhookConfig) Validate() error {
-	if c.Messages < 1 || c.Keys < 1 || c.Keys > 4096 || c.Repeat < 1 {
-		return errors.New("it takes at least one message and one pair, and 1 to 4096 keys")
+func (c *WebhookConfig) Validate() error {
+	if c.Messages < 1 || c.Keys < 1 || c.Keys > 4096 || c.Repeat < 1 || c.Delay < 0 {
+		return errors.New("it takes at least one message and one pair, 1 to 4096 keys, and no negative delay")
 	}
-	return validNumbered(c.PayloadBytes)
+	return validNumbered(c.Payload)
 }
 
 // Webhook drains a backlog to an endpoint that takes its time, and compares with
@@ -69,36 +57,23 @@ func Webhook(ctx context.Context, cfg WebhookConfig) (result WebhookResult, err 
 		return result, err
 	}
 	defer remove()
-	result = WebhookResult{Messages: cfg.Messages, PayloadBytes: cfg.PayloadBytes, Keys: cfg.Keys, DelayMS: max(cfg.Delay, 0).Seconds() * 1000}
-	result.Limit = over(float64(cfg.Keys), max(cfg.Delay, 0).Seconds())
-	r := &webhookRun{rig: rig, cfg: cfg, load: load{topic: "bench", keyName: "key-", keys: cfg.Keys, payload: cfg.PayloadBytes}}
-	for i := range cfg.Repeat {
-		r.round = fmt.Sprintf("pair %d of %d", i+1, cfg.Repeat)
-		client, err := r.client(ctx, &result)
-		if err != nil {
-			return result, fmt.Errorf("posting from memory: %w", err)
-		}
-		relayed, err := r.relay(ctx, &result)
-		if err != nil {
-			return result, err
-		}
-		result.Clients, result.Relays = append(result.Clients, client), append(result.Relays, relayed)
-		result.Ratios = append(result.Ratios, relayed/client)
-	}
-	result.Client, result.Relay, result.Ratio = median(result.Clients), median(result.Relays), median(result.Ratios)
-	return result, nil
+	r := &webhookRun{rig: rig, cfg: cfg, load: load{topic: "bench", keyName: "key-", keys: cfg.Keys, payload: cfg.Payload}}
+	r.Limit = over(float64(cfg.Keys), cfg.Delay.Seconds())
+	rates, err := inTurns(cfg.Repeat, func() (float64, error) { return r.client(ctx) }, func() (float64, error) { return r.relay(ctx) })
+	r.Client, r.Relay, r.Pairs = median(rates[0]), median(rates[1]), pairsOf(ratios(rates[1], rates[0]))
+	return r.WebhookResult, err
 }
 
 type webhookRun struct {
 	*rig
-	cfg   WebhookConfig
-	load  load
-	round string
+	WebhookResult
+	cfg  WebhookConfig
+	load load
 }
 
 // client posts from memory, with a goroutine and a connection per key.
-func (r *webhookRun) client(ctx context.Context, result *WebhookResult) (rate float64, err error) {
-	r.Progress(r.round + ": posting from memory")
+func (r *webhookRun) client(ctx context.Context) (rate float64, err error) {
+	r.progress("posting from memory")
 	e, err := startEndpoint(r.cfg.Delay, r.cfg.Keys)
 	if err != nil {
 		return 0, err
@@ -108,61 +83,49 @@ func (r *webhookRun) client(ctx context.Context, result *WebhookResult) (rate fl
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport}
 	post := func(ctx context.Context, n int) error {
-		msg := r.load.messages(n, 1)[0]
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url, bytes.NewReader(msg.Payload))
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url, bytes.NewReader(r.load.messages(n, 1)[0].Payload))
 		if err != nil {
 			return err
 		}
 		req.Header.Set("Content-Type", "application/octet-stream")
-		req.Header.Set("Idempotency-Key", fmt.Sprintf("%s-%d", r.Outbox, n))
+		req.Header.Set("Idempotency-Key", fmt.Sprintf("%s-%d", r.Name, n))
 		resp, err := client.Do(req)
 		if err != nil {
 			return err
 		}
 		_, err = io.Copy(io.Discard, resp.Body)
-		return errors.Join(err, resp.Body.Close(), unless(resp.StatusCode == http.StatusNoContent, "the endpoint answered %s", resp.Status))
+		if err = errors.Join(err, resp.Body.Close()); err == nil && resp.StatusCode != http.StatusNoContent {
+			err = fmt.Errorf("the endpoint answered %s", resp.Status)
+		}
+		return err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	e.ledger.expect(r.cfg.Messages)
-	cpu, start := startCPU(), time.Now()
+	cpu := startCPU()
 	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range r.cfg.Keys {
-		wg.Go(func() {
-			for ctx.Err() == nil {
-				n := int(next.Add(1)) - 1
-				if n >= r.cfg.Messages {
-					return
-				}
-				if err := post(ctx, n); err != nil {
-					cancel(err)
-				}
+	if err := together(ctx, r.cfg.Keys, func(ctx context.Context, _ int) error {
+		for ctx.Err() == nil {
+			n := int(next.Add(1)) - 1
+			if n >= r.cfg.Messages {
+				return nil
 			}
-		})
-	}
-	wg.Wait()
-	if err := context.Cause(ctx); err != nil {
+			if err := post(ctx, n); err != nil {
+				return fmt.Errorf("posting from memory: %w", err)
+			}
+		}
+		return nil
+	}); err != nil {
 		return 0, err
 	}
-	rate = float64(r.cfg.Messages) / time.Since(start).Seconds()
-	result.ClientCPU = cpu.stop()
+	rate = float64(r.cfg.Messages) / time.Since(cpu.at).Seconds()
+	r.ClientCPU = cpu.stop()
 	return rate, nil
 }
 
-func unless(ok bool, format string, args ...any) error {
-	if ok {
-		return nil
-	}
-	return fmt.Errorf(format, args...)
-}
-
 // relay drains a backlog that is there before.
-func (r *webhookRun) relay(ctx context.Context, result *WebhookResult) (rate float64, err error) {
-	err = r.inNewOutbox(ctx, func(ctx context.Context) error {
-		r.Progress(fmt.Sprintf("%s: publishing %d messages", r.round, r.cfg.Messages))
-		if err := r.publish(ctx, r.load, r.cfg.Messages); err != nil {
-			return fmt.Errorf("publishing the backlog: %w", err)
+func (r *webhookRun) relay(ctx context.Context) (rate float64, err error) {
+	return rate, r.inNewOutbox(ctx, func(ctx context.Context) error {
+		if err := r.publish(ctx, r.load, r.cfg.Messages, "the relay"); err != nil {
+			return err
 		}
 		e, err := startEndpoint(r.cfg.Delay, r.cfg.Keys)
 		if err != nil {
@@ -174,29 +137,22 @@ func (r *webhookRun) relay(ctx context.Context, result *WebhookResult) (rate flo
 			return err
 		}
 		defer sink.Close(context.WithoutCancel(ctx))
-		r.Progress(r.round + ": the relay drains the backlog")
+		r.progress("the relay drains the backlog")
 		e.ledger.expect(r.cfg.Messages)
-		cpu, start := startCPU(), time.Now()
+		cpu := startCPU()
 		stop, err := r.startRelay(ctx, relaying{sink: sink, Options: relay.Options{Limits: relay.Limits{MaxBatch: 1, Senders: r.cfg.Keys}}}) // as config gives a webhook
 		if err != nil {
 			return err
 		}
 		at, err := e.ledger.await(ctx)
-		if err != nil {
-			return errors.Join(err, stop())
-		}
-		rate = float64(r.cfg.Messages) / at.Sub(start).Seconds()
-		result.RelayCPU = cpu.stop()
-		if err := stop(); err != nil {
+		rate = float64(r.cfg.Messages) / at.Sub(cpu.at).Seconds()
+		r.RelayCPU = cpu.stop()
+		if err := errors.Join(err, stop()); err != nil {
 			return err
 		}
-		result.Check = e.ledger.check("endpoint", r.cfg.Messages)
-		if !result.Check.OK() {
-			return &CheckError{When: r.round, Check: result.Check}
-		}
-		return nil
+		r.Check, err = e.ledger.check("endpoint", r.cfg.Messages, "the relay")
+		return err
 	})
-	return rate, err
 }
 
 // endpoint is an HTTP server that takes its time to answer and notes the requests.

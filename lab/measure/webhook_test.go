@@ -7,7 +7,7 @@ import (
 
 func TestWebhook(t *testing.T) {
 	s := small(t, "")
-	r, err := Webhook(t.Context(), WebhookConfig{Setup: s, Messages: 300, PayloadBytes: 200, Keys: 30, Delay: time.Millisecond, Repeat: 2})
+	r, err := Webhook(t.Context(), WebhookConfig{Setup: s, Messages: 300, Payload: 200, Keys: 30, Delay: time.Millisecond, Repeat: 2})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,12 +30,8 @@ type Chart struct {
 type Panel struct {
 	X, Y   string // what the axes show, with the unit
 	Series []Series
-	// Ticks name the places 0, 1, 2 … of the x axis, where it is not a quantity.
-	Ticks []string
 	// Log shows y in powers of ten. Values that are not above zero are left out.
 	Log bool
-	// Bars stand for the points, which are at Ticks.
-	Bars bool
 }
 
 // Series is one line. The same place in each panel has the same colour.
@@ -52,7 +48,6 @@ const (
 	panelHeight = 8 * vg.Centimeter
 	titleHeight = 2.3 * vg.Centimeter
 	lineWidth   = 1.8 * vg.Length(1)
-	barWidth    = 0.9 * vg.Centimeter
 	pngDPI      = 144
 )
 
@@ -190,11 +185,13 @@ func (p Panel) plot() (*plot.Plot, error) {
 		if len(points) == 0 {
 			continue
 		}
-		drawn, err := p.drawn(points, colours[i%len(colours)])
+		line, dots, err := plotter.NewLinePoints(points)
 		if err != nil {
 			return nil, fmt.Errorf("drawing %s: %w", s.Name, err)
 		}
-		out.Add(drawn...)
+		line.Color, line.Width = colours[i%len(colours)], lineWidth
+		dots.GlyphStyle = dot(line.Color)
+		out.Add(line, dots)
 	}
 	if most == 0 {
 		most, least = 1, 1 // nothing to show: the axes alone
@@ -206,35 +203,5 @@ func (p Panel) plot() (*plot.Plot, error) {
 		out.Y.Min, out.Y.Max = 0, most*1.12
 	}
 	out.X.Min = min(out.X.Min, 0)
-	if len(p.Ticks) > 0 {
-		out.NominalX(p.Ticks...)
-		out.X.Min, out.X.Max = -0.3, float64(len(p.Ticks))-0.7
-		if p.Bars {
-			out.X.Min, out.X.Max = -0.6, float64(len(p.Ticks))-0.4
-		}
-	}
 	return out, nil
-}
-
-// drawn is a line with a dot at each point, or a bar for each.
-func (p Panel) drawn(points plotter.XYs, colour color.Color) ([]plot.Plotter, error) {
-	if !p.Bars {
-		line, dots, err := plotter.NewLinePoints(points)
-		if err != nil {
-			return nil, err
-		}
-		line.Color, line.Width = colour, lineWidth
-		dots.GlyphStyle = dot(colour)
-		return []plot.Plotter{line, dots}, nil
-	}
-	var all []plot.Plotter
-	for _, at := range points {
-		bar, err := plotter.NewBarChart(plotter.Values{at.Y}, barWidth)
-		if err != nil {
-			return nil, err
-		}
-		bar.XMin, bar.Color, bar.LineStyle.Width = at.X, colour, 0
-		all = append(all, bar)
-	}
-	return all, nil
 }

@@ -51,18 +51,6 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-func TestBars(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "bars.svg")
-	c := sample()
-	c.Panels = []Panel{{Y: "messages/s", Bars: true, Ticks: []string{"one", "two"}, Series: []Series{{}, {Name: "rate", Points: []Point{{0, 10}, {1, 20}}}}}}
-	if err := c.WriteFile(file); err != nil {
-		t.Fatal(err)
-	}
-	if svg, err := os.ReadFile(file); err != nil || bytes.Count(svg, []byte("#D55E00")) < 2 {
-		t.Errorf("there are not two bars of the second colour: %v\n%s", err, svg)
-	}
-}
-
 func TestNothingToDraw(t *testing.T) {
 	c := sample()
 	for i := range c.Panels {

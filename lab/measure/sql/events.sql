@@ -31,9 +31,6 @@ select * from {schema}.{table} where ts > $1::timestamp order by ts limit 1;
 -- name: delete_first
 delete from {schema}.{table} where id <= $1::int;
 
--- name: delete_scattered
-delete from {schema}.{table} where id > $1::int and id % 2 = 1;
-
 -- name: fill_queue
 insert into {schema}.{queue} (payload)
 select convert_to('eventdata-' || n, 'UTF8') from generate_series($1::int, $2::int) n;
@@ -43,13 +40,3 @@ select id, payload from {schema}.dequeue({queue_name});
 
 -- name: take
 select count(*) from {schema}.dequeue({queue_name}, $1::int);
-
--- name: delete_scattered_jobs
-delete from {schema}.{queue} where seq > $1::int + 1 and seq % 2 = 0; -- seq 1 is event 0
-
--- Requests for blocks by this session since it last told the statistics.
--- name: blocks
-select coalesce(sum(pg_stat_get_xact_blocks_fetched(oid)) filter (where relkind = 'i'), 0)::bigint,
-       coalesce(sum(pg_stat_get_xact_blocks_fetched(oid)) filter (where relkind = 'r'), 0)::bigint
-  from pg_class
- where relnamespace = {schema_name}::regnamespace;
