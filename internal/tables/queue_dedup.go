@@ -36,8 +36,8 @@ func (d *Dedup) Made(jobs []penstock.NewJob, known map[string]int64, made []pens
 	}
 }
 
-// ValidateJob also refuses what a store of plain tables cannot keep to.
-func ValidateJob(j *penstock.NewJob) error {
+// ValidateJob also refuses what a store of plain tables cannot keep to. barriers: it can keep to these.
+func ValidateJob(j *penstock.NewJob, barriers bool) error {
 	if err := j.Validate(); err != nil {
 		return err
 	}
@@ -53,9 +53,9 @@ func ValidateJob(j *penstock.NewJob) error {
 		field = "max attempts"
 	case !all.Deadline.IsZero():
 		field = "deadline"
-	case all.Holds != 0:
+	case all.Holds != 0 && !barriers:
 		field = "holds"
-	case len(all.WaitsFor) > 0:
+	case len(all.WaitsFor) > 0 && !barriers:
 		field = "waits for"
 	default:
 		return nil
@@ -64,9 +64,9 @@ func ValidateJob(j *penstock.NewJob) error {
 }
 
 // HasDedup: a job has a DedupKey. Each is validated.
-func HasDedup(jobs []penstock.NewJob) (dedup bool, err error) {
+func HasDedup(jobs []penstock.NewJob, barriers bool) (dedup bool, err error) {
 	for i := range jobs {
-		if err := ValidateJob(&jobs[i]); err != nil {
+		if err := ValidateJob(&jobs[i], barriers); err != nil {
 			return false, fmt.Errorf("job %d of %d: %w", i+1, len(jobs), err)
 		}
 		dedup = dedup || jobs[i].DedupKey != ""

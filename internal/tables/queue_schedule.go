@@ -13,7 +13,7 @@ import (
 
 // SetSchedule implements driver.QueueStore. If it changes a schedule and not its times, jobs that were due stay due.
 func (s *Queues) SetSchedule(ctx context.Context, sch penstock.Schedule) error {
-	if err := cmp.Or(sch.Validate(), ValidateJob(&sch.Job)); err != nil {
+	if err := cmp.Or(sch.Validate(), ValidateJob(&sch.Job, false)); err != nil {
 		return err
 	}
 	next, err := cron.Next(sch.Cron, time.Now())

@@ -35,7 +35,7 @@ func (q *Queue) EnqueueTx(ctx context.Context, tx Tx, jobs ...penstock.NewJob) (
 }
 
 func (q *Queue) write(ctx context.Context, tx session, jobs []penstock.NewJob) ([]penstock.Enqueued, error) {
-	dedup, err := tables.HasDedup(jobs)
+	dedup, err := tables.HasDedup(jobs, false)
 	if err != nil {
 		return nil, err
 	}

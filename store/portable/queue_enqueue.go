@@ -26,7 +26,7 @@ func (s *Store) Queue(name string) *Queue { return &Queue{s.queues.Queue(name), 
 // be carried. In the latter case nothing is written and tx can continue.
 func (q *Queue) EnqueueTx(ctx context.Context, tx pgx.Tx, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
 	n := newJobs{}
-	dedup, err := tables.HasDedup(jobs)
+	dedup, err := tables.HasDedup(jobs, false)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (q *Queue) sift(ctx context.Context, tx pgx.Tx, jobs []penstock.NewJob, mad
 }
 
 func (s onTables) Enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) (made []penstock.Enqueued, err error) {
-	dedup, err := tables.HasDedup(jobs)
+	dedup, err := tables.HasDedup(jobs, false)
 	if err != nil {
 		return nil, err
 	}

@@ -147,6 +147,9 @@ func (t onTx) one(ctx context.Context, st *tables.Statement) error {
 	if idle[st.Text] {
 		return nil
 	}
+	if st.Text == "cancel_waiting" {
+		return t.cancelWaiting(ctx, st.Args)
+	}
 	text, args := rendered(st.Text, st.Args, t.at)
 	if st.Read == nil {
 		done, err := t.ExecContext(ctx, text, args...)

@@ -94,6 +94,7 @@ func TestMigrateFromProcesses(t *testing.T) {
 // A file of a version from before the first release is refused, and stays as it is.
 func TestFileFromBeforeTheFirstRelease(t *testing.T) {
 	path, _, app := newFile(t, sqlite.Options{})
+	mustExec(t, app, `delete from penstock_schema where version_id > 20`)
 	mustExec(t, app, `update penstock_schema set version_id = 19 where version_id = 20`)
 	err := open(t, path).Migrate(t.Context())
 	if !errors.Is(err, penstock.ErrOlderSchema) || !strings.Contains(err.Error(), "version 19 of the tables") || !strings.Contains(err.Error(), "from before the first release") {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/sqlite"
 )
 
@@ -28,14 +29,18 @@ func TestStatementsUseIndexes(t *testing.T) {
 // Nor does what runs for every job: neither the statements nor the triggers pass
 // over what is leased, waits or is delayed.
 func TestQueueStatementsUseIndexes(t *testing.T) {
-	path, _, _ := newQueue(t, penstock.LIFO)
+	path, _, q := newQueue(t, penstock.LIFO)
 	app := openApp(t, path)
+	if _, err := q.(driver.BarrierQueue).Barrier(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	for name, statement := range sqlite.HotQueueStatements("jobs") {
-		usesIndexes(t, app, name, statement)
+		usesIndexes(t, app, name, statement, "given")
 		for _, step := range explain(t, app, name, statement) {
 			// A queue has many of these. Only max_running counts what is leased,
 			// which is not more than it allows; and people look for dead letters.
 			whole := strings.HasSuffix(step, "(queue_id=?)") || strings.HasSuffix(step, "until>?)") || strings.HasSuffix(step, "due>?)")
+			whole = whole && !strings.Contains(step, "penstock_barriers_dead") // only those with dead jobs
 			if whole && name != "claimable" && name != "dead_jobs" {
 				t.Errorf("%s goes through all of a queue: %s", name, step)
 			}
@@ -56,8 +61,8 @@ func TestQueueStatementsUseIndexes(t *testing.T) {
 	if err := rows.Err(); err != nil {
 		t.Fatal(err)
 	}
-	if len(triggers) != 8 {
-		t.Errorf("%d triggers, want 8", len(triggers))
+	if len(triggers) != 13 {
+		t.Errorf("%d triggers, want 13", len(triggers))
 	}
 	for name, text := range triggers {
 		head, body, _ := strings.Cut(text, "begin")

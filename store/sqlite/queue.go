@@ -57,12 +57,17 @@ func (s onTables) NewTable(ctx context.Context, tx tables.Tx, kind, name string)
 
 // MakeJobs implements tables.QueueDB. After it, an application can insert into QueueTable(q.Name).
 func (s onTables) MakeJobs(ctx context.Context, tx tables.Tx, q *tables.QueueRow) error {
-	parts := []string{"{table}", QueueTable(q.Name), "{queue}", strconv.FormatInt(q.ID, 10), "{sign}", string(q.Args(nil)["sign"].(tables.SQL))}
-	for _, part := range []string{"ids", "scheduled", "ready", "keyed", "ended", "fixed"} {
-		parts = append(parts, "{"+part+"}", quotedName("penstock_"+part+"_of_", q.Name))
-	}
-	_, err := tx.(onTx).ExecContext(ctx, strings.NewReplacer(parts...).Replace(statement("create_queue")))
+	_, err := tx.(onTx).ExecContext(ctx, definition("create_queue", q.Name, q.ID, "{sign}", string(q.Args(nil)["sign"].(tables.SQL))))
 	return err
+}
+
+// definition is a statement that defines objects of one queue.
+func definition(name, queue string, id int64, more ...string) string {
+	parts := append(more, "{table}", QueueTable(queue), "{queue}", strconv.FormatInt(id, 10))
+	for _, part := range []string{"ids", "scheduled", "ready", "keyed", "ended", "fixed", "holds", "held"} {
+		parts = append(parts, "{"+part+"}", quotedName("penstock_"+part+"_of_", queue))
+	}
+	return strings.NewReplacer(parts...).Replace(statement(name))
 }
 
 func (s onTables) DropJobs(ctx context.Context, tx tables.Tx, q *tables.QueueRow) error {
@@ -72,7 +77,7 @@ func (s onTables) DropJobs(ctx context.Context, tx tables.Tx, q *tables.QueueRow
 }
 
 func (s onTables) PerQueue() []string {
-	return []string{"keyed", "busy", "ready", "scheduled", "leases", "histories", "dead_jobs", "dedup", "schedules", "group_policies", "group_starts"}
+	return []string{"barriers", "waits", "keyed", "busy", "ready", "scheduled", "leases", "histories", "dead_jobs", "dedup", "schedules", "group_policies", "group_starts"}
 }
 
 // JobsBytes implements tables.QueueDB: the size of the table of jobs in the file, with its index. The small rows about jobs, and dead letters, are in
@@ -88,7 +93,7 @@ func jobPages(queue string) pages {
 
 // Enqueue implements tables.QueueDB. When it has returned the jobs survive a power cut.
 func (s onTables) Enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) (made []penstock.Enqueued, err error) {
-	if _, err := tables.HasDedup(jobs); err != nil {
+	if _, err := tables.HasDedup(jobs, true); err != nil {
 		return nil, err
 	}
 	err = s.Within(ctx, func(tx tables.Tx) error {
@@ -139,6 +144,7 @@ func (s onTables) Judge(b *tables.Batch, q *tables.QueueRow, jobs []*tables.Trie
 	if len(dead) > 0 {
 		b.Do("dead_letter_jobs", q.Args(tables.Args{"verdicts": dead}))
 		b.Do("delete from {jobs} where {seq in seqs}", q.Args(tables.Args{"seqs": gone}))
+		b.Do("cancel_waiting", q.Args(nil))
 	}
 	if len(failed) > 0 {
 		b.Do("remember", q.Args(tables.Args{"verdicts": failed}))

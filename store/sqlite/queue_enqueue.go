@@ -20,7 +20,7 @@ import (
 // because some of the jobs may have been written. Begin with BEGIN IMMEDIATE, as for
 // PublishTx.
 func (q *Queue) EnqueueTx(ctx context.Context, tx Tx, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
-	if _, err := tables.HasDedup(jobs); err != nil {
+	if _, err := tables.HasDedup(jobs, true); err != nil {
 		return nil, err
 	}
 	if b, ok := tx.(*BufferedTx); ok {
@@ -30,7 +30,16 @@ func (q *Queue) EnqueueTx(ctx context.Context, tx Tx, jobs ...penstock.NewJob) (
 		}
 		return pending.Enqueued(ctx)
 	}
+	jobs, holds, waits := barriersOf(jobs)
+	if holds != nil {
+		if err := q.holding(ctx, tx, holds); err != nil {
+			return nil, explainEnqueue(ctx, tx, q.name, err)
+		}
+	}
 	made, err := q.enqueue(ctx, tx, jobs)
+	if err == nil && waits != nil {
+		err = q.wait(ctx, tx, waits, made)
+	}
 	if err != nil {
 		return nil, explainEnqueue(ctx, tx, q.name, err)
 	}
@@ -171,19 +180,23 @@ func notBefore(t time.Time) any {
 
 // explainEnqueue says why writing jobs failed; see explainPublish.
 func explainEnqueue(ctx context.Context, tx Tx, name string, err error) error {
+	return explainQueue(ctx, tx, "enqueue to", name, err)
+}
+
+func explainQueue(ctx context.Context, tx Tx, what, name string, err error) error {
 	if !noSuchTable(err) {
 		if errors.Is(err, penstock.ErrNoQueue) {
 			return err
 		}
-		return fmt.Errorf("enqueue to %q: %w", name, err)
+		return fmt.Errorf("%s %q: %w", what, name, err)
 	}
 	switch _, lookup := findQueue(ctx, tx, name); {
 	case errors.Is(lookup, penstock.ErrNoQueue):
 		return lookup
 	case noSuchTable(lookup):
-		return penstock.WithHint(fmt.Errorf("enqueue to %q: %w", name, penstock.ErrNotMigrated), "call Migrate, or run penstock migrate, on this database file")
+		return penstock.WithHint(fmt.Errorf("%s %q: %w", what, name, penstock.ErrNotMigrated), "call Migrate, or run penstock migrate, on this database file")
 	}
-	return fmt.Errorf("enqueue to %q: %w", name, err)
+	return fmt.Errorf("%s %q: %w", what, name, err)
 }
 
 // queueRow has the columns of a queue that enqueueing needs.

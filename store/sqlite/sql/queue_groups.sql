@@ -1,5 +1,5 @@
 -- The groups of a queue, those after one, of a limited number of rows of each kind. Of the keyed jobs the first of each key that is not busy is ready, the
--- others wait. A job whose lease has ended is also ready: the next claim finds it.
+-- others wait, and so do those that are due at 9e18, for barriers. A job whose lease has ended is also ready: the next claim finds it.
 select f.group_key, f.ready, f.running, f.delayed, f.waiting, f.dead, (select t.created_at * 1000 from {jobs} t where t.seq = f.oldest), {clock}
   from (select o.group_key, sum(o.ready) as ready, sum(o.running) as running, sum(o.delayed) as delayed, sum(o.waiting) as waiting, sum(o.dead) as dead, min(o.oldest) as oldest
           from (
@@ -9,7 +9,7 @@ select f.group_key, f.ready, f.running, f.delayed, f.waiting, f.dead, (select t.
     select t.group_key, sum(l.until <= {clock}), sum(l.until > {clock}), 0, 0, 0, null
       from (select l.* from penstock_leases l where l.queue_id = {queue} limit {scan}) l cross join {jobs} t on t.seq = l.seq group by t.group_key
     union all
-    select t.group_key, 0, 0, count(*), 0, 0, null
+    select t.group_key, 0, 0, sum(d.due < 9000000000000000000), sum(d.due = 9000000000000000000), 0, null
       from (select d.* from penstock_scheduled d where d.queue_id = {queue} limit {scan}) d cross join {jobs} t on t.seq = d.seq group by t.group_key
     union all
     select k.group_key, 0, 0, 0, count(*), 0, null

@@ -1,0 +1,142 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/tables"
+)
+
+var _ driver.BarrierQueue = (*Queue)(nil)
+
+// Barrier implements driver.BarrierQueue.
+func (q *Queue) Barrier(ctx context.Context) (barrier int64, err error) {
+	err = onTables{q.store}.Within(ctx, func(tx tables.Tx) error {
+		barrier, err = q.BarrierTx(ctx, tx.(onTx))
+		return err
+	})
+	return barrier, err
+}
+
+// BarrierTx is Barrier within tx. The first one of a queue also makes triggers on its table, which count the jobs that hold a barrier.
+func (q *Queue) BarrierTx(ctx context.Context, tx Tx) (int64, error) {
+	row, err := findQueue(ctx, tx, q.name)
+	if err != nil {
+		return 0, explainQueue(ctx, tx, "barrier of", q.name, err)
+	}
+	if _, err := tx.ExecContext(ctx, definition("create_barriers", q.name, row.id)); err != nil {
+		return 0, explainQueue(ctx, tx, "barrier of", q.name, err)
+	}
+	done, err := tx.ExecContext(ctx, `insert into penstock_barriers (queue_id) values (?)`, row.id)
+	if err != nil {
+		return 0, explainQueue(ctx, tx, "barrier of", q.name, err)
+	}
+	return done.LastInsertId()
+}
+
+// Seal implements driver.BarrierQueue.
+func (q *Queue) Seal(ctx context.Context, barrier int64) error {
+	return onTables{q.store}.Within(ctx, func(tx tables.Tx) error { return q.SealTx(ctx, tx.(onTx), barrier) })
+}
+
+// SealTx is Seal within tx. A barrier without jobs that hold it opens when tx commits.
+func (q *Queue) SealTx(ctx context.Context, tx Tx, barrier int64) error {
+	row, err := findQueue(ctx, tx, q.name)
+	if err == nil {
+		err = noBarrier(ctx, onOurs(tx), row.id, "barrier", []int64{barrier}, false)
+	}
+	if err == nil {
+		_, err = tx.ExecContext(ctx, `update penstock_barriers set sealed = 1 where barrier = ?`, barrier)
+	}
+	if err != nil {
+		return explainQueue(ctx, tx, "seal a barrier of", q.name, err)
+	}
+	return nil
+}
+
+// noBarrier is an error if the queue does not have all barriers, or if a job is to hold them and one is open.
+func noBarrier(ctx context.Context, on onTx, queue int64, field string, barriers []int64, holding bool) error {
+	var wrong bool
+	var number int64
+	if err := on.Run(ctx, new(tables.Batch).Row(&wrong, "no_barrier", tables.Args{"queue": queue, "barriers": barriers, "holding": holding}, &number)); err != nil || !wrong {
+		return err
+	}
+	return &penstock.FieldError{Field: field, Problem: fmt.Sprintf("has the barrier %d, which is open or not one of the queue", number), Hint: "make one with Barrier, and seal it after the last job that holds it"}
+}
+
+// never is the not_before of a job that waits for barriers. Its triggers put the job into penstock_scheduled; that of penstock_barriers, or wait, makes it due.
+var never = time.UnixMilli(9e15)
+
+// barriersOf returns jobs as they are written, the barriers that they hold, and those that wait for some by their place. These barriers are not in
+// the headers that are written.
+func barriersOf(jobs []penstock.NewJob) (written []penstock.NewJob, holds []int64, waits map[int]penstock.NewJob) {
+	for i := range jobs {
+		if b := jobs[i].Holds; b != 0 {
+			holds = append(holds, b)
+		} else if b, err := strconv.ParseInt(jobs[i].Headers[penstock.HeaderHolds], 10, 64); err == nil {
+			holds = append(holds, b)
+		}
+		if len(jobs[i].WaitsFor) == 0 && jobs[i].Headers[penstock.HeaderWaitsFor] == "" {
+			continue
+		}
+		if waits == nil {
+			waits, jobs = map[int]penstock.NewJob{}, slices.Clone(jobs)
+		}
+		all := jobs[i]
+		all.ReadHeaders()
+		waits[i] = all
+		all.NotBefore, all.WaitsFor, all.OnDead, all.Headers = never, nil, "", maps.Clone(all.Headers)
+		delete(all.Headers, penstock.HeaderWaitsFor)
+		delete(all.Headers, penstock.HeaderOnDead)
+		jobs[i] = all
+	}
+	return jobs, holds, waits
+}
+
+// holding is an error if jobs cannot hold the barriers. For those that are inserted in another way a trigger raises one.
+func (q *Queue) holding(ctx context.Context, tx Tx, holds []int64) error {
+	row, err := findQueue(ctx, tx, q.name)
+	if err != nil {
+		return err
+	}
+	return noBarrier(ctx, onOurs(tx), row.id, "holds", holds, true)
+}
+
+// wait notes the barriers that jobs wait for. If these are open the jobs are due.
+func (q *Queue) wait(ctx context.Context, tx Tx, waits map[int]penstock.NewJob, made []penstock.Enqueued) error {
+	row, err := findQueue(ctx, tx, q.name)
+	if err != nil {
+		return err
+	}
+	var notes [][3]any
+	var barriers []int64
+	for i, j := range waits {
+		for _, b := range j.WaitsFor {
+			if !made[i].Deduplicated {
+				notes, barriers = append(notes, [3]any{b, j.OnDead, made[i].ID}), append(barriers, b)
+			}
+		}
+	}
+	on := onOurs(tx)
+	if err := noBarrier(ctx, on, row.id, "waits for", barriers, false); err != nil {
+		return err
+	}
+	args := tables.Args{"queue": row.id, "jobs": onTables{q.store}.JobsTable(q.name), "waiting": notes}
+	b := &tables.Batch{}
+	return on.Run(ctx, b.Do("note_waits", args).Do("let_go", args).Do("cancel_waiting", args))
+}
+
+// cancelWaiting makes dead letters of jobs that are to die with one that holds a barrier, and of those that wait for them in turn.
+func (t onTx) cancelWaiting(ctx context.Context, args tables.Args) (err error) {
+	for n := int64(1); n > 0 && err == nil; {
+		b := &tables.Batch{}
+		err = t.Run(ctx, b.Do("cancel_with_dead", args).Counted(&n, "end_cancelled", args))
+	}
+	return err
+}
