@@ -2,6 +2,7 @@ package adopted
 
 import (
 	"cmp"
+	"encoding/csv"
 	"fmt"
 	"maps"
 	"slices"
@@ -352,50 +353,25 @@ func (c *Config) Templates() []NamedTemplate {
 // SplitTable cuts "schema.table" at its dot. A name that has a dot itself is
 // written in double quotes, as in SQL.
 func SplitTable(of, name string) (pgx.Identifier, error) {
-	var id pgx.Identifier
-	bad := func(problem string) (pgx.Identifier, error) {
-		return nil, Field(of, problem, "write table or schema.table, a name with a dot in double quotes")
+	r := csv.NewReader(strings.NewReader(name))
+	r.Comma = '.'
+	id, err := r.Read()
+	problem := fmt.Sprintf("is %q", name)
+	switch {
+	case name == "":
+		problem = "is not set"
+	case err != nil || strings.ContainsAny(name, "\x00\r\n") || slices.ContainsFunc(id, func(part string) bool { return part == "" || len(part) > 63 }):
+	case len(id) > 2:
+		problem = fmt.Sprintf("has %d parts", len(id))
+	default:
+		return id, nil
 	}
-	for rest := name; ; {
-		var part string
-		if strings.HasPrefix(rest, `"`) {
-			end := strings.Index(rest[1:], `"`)
-			if end < 0 {
-				return bad("has a quote that is never closed")
-			}
-			part, rest = rest[1:end+1], rest[end+2:]
-			if rest != "" && rest[0] != '.' {
-				return bad(fmt.Sprintf("is %q", name))
-			}
-		} else if dot := strings.IndexByte(rest, '.'); dot >= 0 {
-			part, rest = rest[:dot], rest[dot:]
-		} else {
-			part, rest = rest, ""
-		}
-		if part == "" || len(part) > 63 || strings.IndexByte(part, 0) >= 0 {
-			if name == "" {
-				return bad("is not set")
-			}
-			return bad(fmt.Sprintf("is %q", name))
-		}
-		id = append(id, part)
-		if rest == "" {
-			break
-		}
-		rest = rest[1:]
-	}
-	if len(id) > 2 {
-		return bad(fmt.Sprintf("has %d parts", len(id)))
-	}
-	return id, nil
+	return nil, Field(of, problem, "write table or schema.table, a name with a dot in double quotes")
 }
 
 func Field(name, problem, hint string, args ...any) error {
 	return &penstock.FieldError{Field: name, Problem: problem, Hint: fmt.Sprintf(hint, args...)}
 }
-
-// Optional are columns that only a preset has named: the table may lack them.
-func (c *Config) Optional() []string { return c.optional }
 
 // OrderByID reports whether the configuration leaves open if the ids are in order.
 func (c *Config) OrderByID() bool { return c.orderByID }

@@ -75,6 +75,15 @@ type Index struct {
 	Unique  bool     // for all rows
 }
 
+// Indexed adds a column of an index, in order of the indexes' names.
+func (r *Relation) Indexed(index string, unique bool, column string) {
+	if n := len(r.Indexes); n == 0 || r.Indexes[n-1].Name != index {
+		r.Indexes = append(r.Indexes, Index{Name: index, Unique: unique})
+	}
+	last := &r.Indexes[len(r.Indexes)-1]
+	last.Columns = append(last.Columns, column)
+}
+
 // Find returns the column of a name, or nil.
 func (r *Relation) Find(name string) *Column {
 	i := slices.IndexFunc(r.Columns, func(c Column) bool { return c.Name == name })

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/penstock/penstock/internal/template"
 )
 
 // Template builds a text from a row: outbox.event.{aggregatetype}.
@@ -19,38 +21,17 @@ type Part struct {
 
 // ParseTemplate compiles s: {name} is a column, {{ and }} are literal braces.
 func ParseTemplate(s string) (Template, error) {
-	var t Template
-	var lit strings.Builder
-	flush := func() {
-		if lit.Len() > 0 {
-			t = append(t, Part{Text: lit.String()})
-			lit.Reset()
-		}
+	pieces, problem, _ := template.Split(s)
+	if problem != "" {
+		return nil, fmt.Errorf("is %q, with %s", s, problem)
 	}
-	for i := 0; i < len(s); {
-		switch c := s[i]; {
-		case c != '{' && c != '}':
-			lit.WriteByte(c)
-			i++
-		case i+1 < len(s) && s[i+1] == c:
-			lit.WriteByte(c)
-			i += 2
-		case c == '}':
-			return nil, fmt.Errorf("is %q, with a } that closes nothing", s)
-		default:
-			name, _, closed := strings.Cut(s[i+1:], "}")
-			if !closed {
-				return nil, fmt.Errorf("is %q, with a { that is never closed", s)
-			}
-			if name == "" || len(name) > 63 || strings.ContainsAny(name, "{\x00") {
-				return nil, fmt.Errorf("is %q, where {%s} is not a column", s, name)
-			}
-			flush()
-			t = append(t, Part{Text: name, Column: true})
-			i += len(name) + 2
+	t := make(Template, len(pieces))
+	for i, p := range pieces {
+		if p.Braces && (p.Text == "" || len(p.Text) > 63 || strings.ContainsAny(p.Text, "{\x00")) {
+			return nil, fmt.Errorf("is %q, where {%s} is not a column", s, p.Text)
 		}
+		t[i] = Part{Text: p.Text, Column: p.Braces}
 	}
-	flush()
 	return t, nil
 }
 

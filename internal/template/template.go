@@ -49,13 +49,19 @@ func (e *ParseError) Error() string {
 		e.Template, 1+len([]rune(e.Template[:e.Offset])), e.Problem, Allowed)
 }
 
-// Parse compiles s. The error is a *ParseError.
-func Parse(s string) (*Template, error) {
-	t := &Template{source: s}
+// Piece is a literal, or the text between two braces.
+type Piece struct {
+	Text   string
+	Braces bool
+	At     int // in bytes, of the brace
+}
+
+// Split takes s apart; {{ and }} are literal braces. A brace without its partner is the problem, and at its place.
+func Split(s string) (pieces []Piece, problem string, at int) {
 	var lit strings.Builder
 	flush := func() {
 		if lit.Len() > 0 {
-			t.parts = append(t.parts, part{literal, lit.String()})
+			pieces = append(pieces, Piece{Text: lit.String()})
 			lit.Reset()
 		}
 	}
@@ -68,22 +74,37 @@ func Parse(s string) (*Template, error) {
 			lit.WriteByte(c)
 			i += 2
 		case c == '}':
-			return nil, &ParseError{s, i, "a } that closes nothing"}
+			return nil, "a } that closes nothing", i
 		default:
 			inside, _, closed := strings.Cut(s[i+1:], "}")
 			if !closed {
-				return nil, &ParseError{s, i, "a { that is never closed"}
-			}
-			p, problem := placeholder(inside)
-			if problem != "" {
-				return nil, &ParseError{s, i, problem}
+				return nil, "a { that is never closed", i
 			}
 			flush()
-			t.parts = append(t.parts, p)
+			pieces = append(pieces, Piece{inside, true, i})
 			i += len(inside) + 2
 		}
 	}
 	flush()
+	return pieces, "", 0
+}
+
+// Parse compiles s. The error is a *ParseError.
+func Parse(s string) (*Template, error) {
+	t := &Template{source: s}
+	pieces, problem, at := Split(s)
+	if problem != "" {
+		return nil, &ParseError{s, at, problem}
+	}
+	for _, piece := range pieces {
+		p := part{literal, piece.Text}
+		if piece.Braces {
+			if p, problem = placeholder(piece.Text); problem != "" {
+				return nil, &ParseError{s, piece.At, problem}
+			}
+		}
+		t.parts = append(t.parts, p)
+	}
 	return t, nil
 }
 

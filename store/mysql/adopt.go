@@ -70,11 +70,7 @@ func (s onTables) LookAt(ctx context.Context, names []string) (*tables.Relation,
 		var index, column string
 		var unique bool
 		err := rows.Scan(&index, &unique, &column)
-		if n := len(r.Indexes); n == 0 || r.Indexes[n-1].Name != index {
-			r.Indexes = append(r.Indexes, tables.Index{Name: index, Unique: unique})
-		}
-		last := &r.Indexes[len(r.Indexes)-1]
-		last.Columns = append(last.Columns, column)
+		r.Indexed(index, unique, column)
 		return err
 	}, `select index_name, non_unique = 0, case when sub_part is null then coalesce(column_name, '') else '' end
 		from information_schema.statistics where table_schema = coalesce(?, database()) and table_name = ? order by index_name, seq_in_index`, schema, table)

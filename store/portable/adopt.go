@@ -54,11 +54,7 @@ func (s onTables) LookAt(ctx context.Context, names []string) (*tables.Relation,
 		var index, column string
 		var unique bool
 		err := scan(&index, &unique, &column)
-		if n := len(r.Indexes); n == 0 || r.Indexes[n-1].Name != index {
-			r.Indexes = append(r.Indexes, tables.Index{Name: index, Unique: unique})
-		}
-		last := &r.Indexes[len(r.Indexes)-1]
-		last.Columns = append(last.Columns, column)
+		r.Indexed(index, unique, column)
 		return err
 	}))
 	err := s.send(ctx, b)

@@ -37,7 +37,7 @@ func (s *Source) fitting(limit driver.Limit) int {
 func (s *Source) fetchNext(ctx context.Context, limit driver.Limit) (*pending, bool, error) {
 	before, slack := s.places()
 	defer func() { clear(s.page) }() // rows that the batch has not taken are not kept
-	rows, snapshot, full, err := s.readOn(ctx, before.place, limit)
+	rows, snapshot, full, err := s.readOn(ctx, s.t.pool, before.place, limit)
 	if err != nil {
 		return nil, false, err
 	}
@@ -66,12 +66,7 @@ func (s *Source) fetchNext(ctx context.Context, limit driver.Limit) (*pending, b
 		return nil, false, err
 	}
 	s.full = full || cut < len(rows)
-	s.noteLag(rows[:cut])
-	if cut > 0 {
-		s.mu.Lock()
-		s.track.moved(rows[cut-1].at, cut, time.Now())
-		s.mu.Unlock()
-	}
+	s.moved(rows[:cut])
 	return p, s.full || s.late.waiting(), nil
 }
 
@@ -130,32 +125,46 @@ func (s *Source) batchOf(ctx context.Context, before position, ids []string, lim
 	return p, true, err
 }
 
-// readOn reads the next page, into s.page; full if it has all rows that were asked for.
-func (s *Source) readOn(ctx context.Context, after place, limit driver.Limit) (page []row, snapshot string, full bool, err error) {
-	n := s.fitting(limit)
-	sql, args := s.st.read.behind(after, n)
-	first, bytes := true, 0
+// readOn reads the next page, into s.page; full if it has all rows that were asked for. A claim has all rows that it locks.
+func (s *Source) readOn(ctx context.Context, q querier, after place, limit driver.Limit) (page []row, snapshot string, full bool, err error) {
+	n, next := s.fitting(limit), &s.st.read
+	if claims(q) {
+		next = &s.st.claim
+	}
+	sql, args := next.behind(after, n)
 	page = s.page[:0]
-	d := s.m.decoder(s.m.whole)
-	err = query(ctx, s.t.pool, sql, args, func(values [][]byte) {
-		if first {
-			first, snapshot = false, string(values[0])
+	bytes, d, guarded := 0, s.m.decoder(s.m.whole), s.guarded(q)
+	err = s.guard(ctx, q, sql, args, func(values [][]byte) {
+		if values[0] != nil {
+			snapshot = string(values[0])
 			return
 		}
-		if full = full || bytes > limit.Bytes; full { // rows beyond the limit are not kept
+		if full = full || !claims(q) && bytes > limit.Bytes; full { // rows beyond the limit are not kept
 			return
 		}
 		page = append(page, d.decode(values[1:]))
 		bytes += page[len(page)-1].message.Size()
 	})
 	s.page = page
-	if unreadable(err) {
-		if page, snapshot, full, err = s.reread(ctx, s.t.pool, after, n, limit.Bytes); err != nil {
-			return nil, "", false, err
-		}
+	if unreadable(err) && guarded {
+		page, snapshot, full, err = s.reread(ctx, q, after, n, limit.Bytes)
 	}
 	s.weigh(page)
 	return page, snapshot, full || len(page) == n, err
+}
+
+// moved notes that the head is at the last row of a page.
+func (s *Source) moved(page []row) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lag = 0; len(page) == 0 {
+		return
+	}
+	last := &page[len(page)-1]
+	if s.full && !last.message.CreatedAt.IsZero() {
+		s.lag = time.Since(last.message.CreatedAt)
+	}
+	s.track.moved(last.at, len(page), time.Now())
 }
 
 // args are the place as parameters.

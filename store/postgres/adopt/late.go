@@ -189,17 +189,6 @@ func (s *Source) lags() time.Duration {
 	return s.lag
 }
 
-// noteLag is called with each page.
-func (s *Source) noteLag(page []row) {
-	var lag time.Duration
-	if s.full && len(page) > 0 && !page[len(page)-1].message.CreatedAt.IsZero() {
-		lag = time.Since(page[len(page)-1].message.CreatedAt)
-	}
-	s.mu.Lock()
-	s.lag = lag
-	s.mu.Unlock()
-}
-
 // restAfter is when to look again after a look that began then: at once if there is more to find.
 func restAfter(began time.Time, least time.Duration, more bool) time.Time {
 	if more {

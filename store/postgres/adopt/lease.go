@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
@@ -27,13 +28,13 @@ type state struct {
 	since     time.Time
 	settled   int64
 	orderedBy []string
-	low       place
+	low       place // where to begin
 	sink      sink
 }
 
 // state is that of no holder if there is none yet.
 func (t *Table) state(ctx context.Context, q querier, id int64) (s state, err error) {
-	err = q.QueryRow(ctx, t.own("head"), id).Scan(&s.epoch, &s.workers, &s.holder, &s.until, &s.since, &s.settled, &s.orderedBy, (*[]string)(&s.low), &s.held, &s.sink.down, &s.sink.why)
+	err = q.QueryRow(ctx, t.own("head"), id).Scan(&s.epoch, &s.workers, &s.holder, &s.until, &s.since, &s.settled, &s.orderedBy, (*[]string)(&s.low), &s.held, (*zeronull.Timestamptz)(&s.sink.down), &s.sink.why)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = nil
 	}
@@ -53,22 +54,16 @@ func (m *mapping) orderedBy() []string {
 // lease is this holder's. Several workers share an epoch, and each has a lease that keeps out only
 // a single reader.
 type lease struct {
-	id      int64 // of the subscription
-	epoch   int64
-	workers bool
-	holder  string
-	length  time.Duration
-	since   time.Time
-	n       int64 // of the row of the log that it began with
-	settled int64
-	low     place // where to begin
-	sink    sink
+	state
+	id     int64 // of the subscription
+	n      int64 // of the row of the log that it began with
+	length time.Duration
 }
 
 // acquire creates the subscription if needed and takes its lease: the next epoch, with
 // the low-water mark of the one before.
 func (t *Table) acquire(ctx context.Context, req driver.Subscribe, m *mapping) (*lease, error) {
-	l := &lease{holder: req.Holder, length: req.Lease, workers: !m.config.Ordered()}
+	l := &lease{state: state{holder: req.Holder, workers: !m.config.Ordered()}, length: req.Lease}
 	err := pgx.BeginFunc(ctx, t.pool, func(tx pgx.Tx) (err error) {
 		if l.id, err = t.register(ctx, tx, m); err != nil {
 			return err
@@ -101,11 +96,7 @@ func (l *lease) args(m *mapping, length time.Duration) []any {
 	if length == 0 && !l.workers {
 		holder = ""
 	}
-	var since *time.Time
-	if !l.since.IsZero() {
-		since = &l.since
-	}
-	return []any{l.id, l.epoch, holder, length.Microseconds(), since, l.settled, m.orderedBy(), []string(l.low), l.workers, l.sink.down, l.sink.why}
+	return []any{l.id, l.epoch, holder, length.Microseconds(), zeronull.Timestamptz(l.since), l.settled, m.orderedBy(), []string(l.low), l.workers, zeronull.Timestamptz(l.sink.down), l.sink.why}
 }
 
 // fence is the first statement of whatever only the holder of the lease may do. Its second
@@ -156,7 +147,7 @@ func (s *Source) low() place {
 
 // sink is how the sink is, as the relay says.
 type sink struct {
-	down *time.Time // nil: it takes messages
+	down time.Time // zero: it takes messages
 	why  string
 }
 
@@ -166,12 +157,8 @@ func (s *Source) ReportSink(ctx context.Context, down time.Time, why string) err
 	if s.isClosed() {
 		return penstock.ErrClosed
 	}
-	said := sink{why: why}
-	if !down.IsZero() {
-		said.down = &down
-	}
 	s.mu.Lock()
-	s.sink = said
+	s.sink = sink{down, why}
 	s.mu.Unlock()
 	return s.log(ctx, s.lease.length)
 }

@@ -26,9 +26,11 @@ type mapping struct {
 	adopted.Relation
 	archive string
 	relation
-	key    []*column // the columns that identify a row: unique
-	order  []*column // the total order
-	random bool      // ids come in no order, and nothing else gives one
+	key      []*column // the columns that identify a row: unique
+	order    []*column // the total order
+	nullable []*column // of these, those that may be NULL
+	moved    []*column // to the archive
+	random   bool      // ids come in no order, and nothing else gives one
 
 	payload, headers, tracing, createdAt *column
 	parts                                adopted.Parts
@@ -111,7 +113,9 @@ func (m *mapping) choose(context.Context, querier) error {
 		if found.Kind&(adopted.JSON|adopted.Compound) != 0 {
 			return adopted.Field("columns.order", fmt.Sprintf("is the column %q of type %s", name, found.Type), "map a time or a number")
 		}
-		m.order = append(m.order, found)
+		if m.order = append(m.order, found); !found.NotNull {
+			m.nullable = append(m.nullable, found)
+		}
 		if m.createdAt == nil && found.Kind == adopted.Time {
 			m.createdAt = found
 		}
@@ -180,6 +184,7 @@ func (m *mapping) checkArchive(ctx context.Context, q querier) error {
 		if own.Generated {
 			continue
 		}
+		m.moved = append(m.moved, own)
 		at := slices.IndexFunc(columns, func(c column) bool { return c.Name == own.Name })
 		if at < 0 {
 			return adopted.Field("archive", fmt.Sprintf("is %s, which has no column %q", rel.source, own.Name), "alter table %s add column %s %s", rel.source, quoted(own), own.Type)

@@ -3,10 +3,10 @@ package adopt
 import (
 	"context"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/internal/pg"
@@ -23,40 +23,21 @@ type deadLetter struct {
 }
 
 func (t *Table) deadLetters(ctx context.Context, q querier, id int64, query admin.DeadLetterQuery, lock string) ([]deadLetter, error) {
-	limit := int64(math.MaxInt64)
-	if query.Limit > 0 {
-		limit = int64(query.Limit)
-	}
-	rows, _ := q.Query(ctx, t.own("dead_letters")+lock, id, orNull(query.Seqs, len(query.Seqs) == 0), orNull(query.IDs, len(query.IDs) == 0),
-		orNull(query.Key, query.Key == ""), orNull(query.Topic, query.Topic == ""), orNull(query.Error, query.Error == ""),
-		orNull(query.DiedBefore, query.DiedBefore.IsZero()), orNull(query.DiedAfter, query.DiedAfter.IsZero()), query.AfterSeq, limit)
+	rows, _ := q.Query(ctx, t.own("dead_letters")+lock, id, query.Seqs, query.IDs, zeronull.Text(query.Key), zeronull.Text(query.Topic), zeronull.Text(query.Error),
+		zeronull.Timestamptz(query.DiedBefore), zeronull.Timestamptz(query.DiedAfter), query.AfterSeq, zeronull.Int8(max(0, query.Limit)))
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (l deadLetter, err error) {
 		var failures []byte
-		var since *time.Time
 		m := &l.Message
-		if err := row.Scan(&l.id, &l.parkedKey, &m.Seq, &m.ID, &m.Key, &m.Topic, &m.Attempt, &failures, &since, &l.At, &l.Held); err != nil {
+		if err := row.Scan(&l.id, &l.parkedKey, &m.Seq, &m.ID, &m.Key, &m.Topic, &m.Attempt, &failures, (*zeronull.Timestamptz)(&m.FailedSince), &l.At, &l.Held); err != nil {
 			return l, err
 		}
-		if since != nil {
-			m.FailedSince = since.UTC()
-		}
-		l.At = l.At.UTC()
+		m.FailedSince, l.At = m.FailedSince.UTC(), l.At.UTC()
 		var h pg.History
 		h.Parse(failures)
 		l.Failures = h.Failures
 		return l, nil
 	})
 }
-
-func orNull(value any, none bool) any {
-	if none {
-		return nil
-	}
-	return value
-}
-
-// lettersAtOnce bounds the rows that one statement of DeadLetters loads.
-const lettersAtOnce = 500
 
 // DeadLetters returns the dead letters that q describes, in order of Seq, with the
 // content that their rows have now. Of a row that is gone only the part that Penstock
@@ -75,23 +56,20 @@ func (t *Table) DeadLetters(ctx context.Context, q admin.DeadLetterQuery) ([]adm
 		return nil, t.explain(err)
 	}
 	s := &Source{t: t, m: m, st: newStatements(m, t.schema)}
-	all := make([]admin.DeadLetter, 0, len(found))
-	for from := 0; from < len(found); from += lettersAtOnce {
-		page := found[from:min(from+lettersAtOnce, len(found))]
-		ids := make([]string, len(page))
-		for i := range page {
-			ids[i] = page[i].id
+	ids := make([]string, len(found))
+	for i := range found {
+		ids[i] = found[i].id
+	}
+	rows, err := s.load(ctx, t.pool, ids)
+	if err != nil {
+		return nil, t.explain(err)
+	}
+	all := make([]admin.DeadLetter, len(found))
+	for i, l := range found {
+		if r, there := rows[l.id]; there {
+			l.Message.Headers, l.Message.Payload, l.Message.CreatedAt = r.message.Headers, r.message.Payload, r.message.CreatedAt
 		}
-		rows, err := s.load(ctx, t.pool, ids)
-		if err != nil {
-			return nil, t.explain(err)
-		}
-		for _, l := range page {
-			if r, there := rows[l.id]; there {
-				l.Message.Headers, l.Message.Payload, l.Message.CreatedAt = r.message.Headers, r.message.Payload, r.message.CreatedAt
-			}
-			all = append(all, l.DeadLetter)
-		}
+		all[i] = l.DeadLetter
 	}
 	return all, nil
 }
@@ -162,19 +140,12 @@ func (t *Table) ParkedKeys(ctx context.Context, limit int) ([]admin.ParkedKey, e
 	rows, _ := t.pool.Query(ctx, t.own("parked_keys"), id, limit)
 	keys, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (k admin.ParkedKey, err error) {
 		var failures []byte
-		var since, due *time.Time
-		if err := row.Scan(&k.Key, &k.Messages, &k.FirstSeq, &k.Attempt, &failures, &since, &due, &k.Held); err != nil {
+		if err := row.Scan(&k.Key, &k.Messages, &k.FirstSeq, &k.Attempt, &failures, (*zeronull.Timestamptz)(&k.Since), (*zeronull.Timestamptz)(&k.Retry), &k.Held); err != nil {
 			return k, err
 		}
 		var h pg.History
 		h.Parse(failures)
-		k.Err = h.LastError()
-		if since != nil {
-			k.Since = since.UTC()
-		}
-		if due != nil && !k.Held {
-			k.Retry = due.UTC()
-		}
+		k.Err, k.Since, k.Retry = h.LastError(), k.Since.UTC(), k.Retry.UTC()
 		return k, nil
 	})
 	return keys, t.explain(err)
@@ -184,7 +155,7 @@ func (t *Table) ParkedKeys(ctx context.Context, limit int) ([]admin.ParkedKey, e
 // one. It returns how many there are.
 func (t *Table) RetryParked(ctx context.Context, keys ...string) (n int, err error) {
 	err = t.alone(ctx, func(tx pgx.Tx, id int64) error {
-		tag, err := tx.Exec(ctx, t.own("retry_parked"), id, orNull(keys, len(keys) == 0))
+		tag, err := tx.Exec(ctx, t.own("retry_parked"), id, keys)
 		n = int(tag.RowsAffected())
 		return err
 	})
@@ -241,14 +212,14 @@ func (t *Table) remembered(ctx context.Context, id int64, status *admin.Subscrip
 	status.Holder, status.HolderSince, status.LeaseUntil = head.holder, head.since.UTC(), head.until.UTC()
 	if head.workers {
 		var n int
-		if err := t.pool.QueryRow(ctx, t.own("workers"), id, head.epoch).Scan(&n, &head.sink.down, &head.sink.why); err != nil {
+		if err := t.pool.QueryRow(ctx, t.own("workers"), id, head.epoch).Scan(&n, (*zeronull.Timestamptz)(&head.sink.down), &head.sink.why); err != nil {
 			return err
 		}
 		if n > 1 {
 			status.Holder = fmt.Sprintf("%d workers", n)
 		}
 	}
-	if head.sink.down != nil {
+	if !head.sink.down.IsZero() {
 		status.SinkDown, status.SinkError = head.sink.down.UTC(), head.sink.why
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/penstock/penstock/driver"
 )
@@ -41,9 +42,7 @@ func (s *Source) outOfBandTurn() bool {
 
 // outOfBandRow is one row of _adopt_row.
 type outOfBandRow struct {
-	id         string
-	seq        int64
-	deadLetter bool
+	seq int64
 	inFlightRow
 }
 
@@ -53,13 +52,10 @@ func scanOutOfBand(rows pgx.Rows, err error) ([]outOfBandRow, error) {
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r outOfBandRow, err error) {
 		var failures []byte
-		var since *time.Time
-		if err := row.Scan(&r.id, &r.seq, &r.parkedKey, &r.Attempt, &failures, &since, &r.outOfOrder, &r.deadLetter); err != nil {
+		if err := row.Scan(&r.id, &r.seq, &r.parkedKey, &r.Attempt, &failures, (*zeronull.Timestamptz)(&r.Since), &r.outOfOrder); err != nil {
 			return r, err
 		}
-		if since != nil {
-			r.Since = since.UTC()
-		}
+		r.Since = r.Since.UTC()
 		r.outOfBand = true
 		r.Parse(failures)
 		return r, nil
@@ -70,13 +66,15 @@ func scanOutOfBand(rows pgx.Rows, err error) ([]outOfBandRow, error) {
 // sends again; of workers, those that no other one has.
 func (s *Source) fetchOutOfBand(ctx context.Context, q querier, limit driver.Limit) (*pending, error) {
 	s.outOfBand.turned = time.Now()
-	locked := s.lease.workers
-	p := &pending{before: s.head()}
-	due, err := s.dueRows(ctx, q, limit, locked)
+	p, lock := &pending{before: s.head()}, ""
+	if claims(q) {
+		lock = " for update skip locked"
+	}
+	due, err := s.dueRows(ctx, q, limit, lock)
 	if err != nil {
 		return nil, err
 	}
-	found, err := scanOutOfBand(q.Query(ctx, s.t.own("retries")+skipLocked(locked), s.lease.id, deadLettersMax+s.outOfBandInFlight()))
+	found, err := scanOutOfBand(q.Query(ctx, s.t.own("retries")+lock, s.lease.id, deadLettersMax+s.outOfBandInFlight()))
 	if err != nil {
 		return nil, err
 	}
@@ -89,14 +87,7 @@ func (s *Source) fetchOutOfBand(ctx context.Context, q querier, limit driver.Lim
 	if len(chosen) == 0 {
 		return p, s.stillAny(ctx, q)
 	}
-	return p, s.loadOutOfBand(ctx, q, p, chosen, limit, locked)
-}
-
-func skipLocked(locked bool) string {
-	if locked {
-		return " for update skip locked"
-	}
-	return ""
+	return p, s.loadOutOfBand(ctx, q, p, chosen, limit)
 }
 
 // outOfBandInFlight is how many rows that are out of band may be in flight, at most.
@@ -113,8 +104,8 @@ func (s *Source) outOfBandInFlight() (n int) {
 
 // dueRows are the heads of parked keys that are due; where a head has not been refused, with the rows that
 // follow it.
-func (s *Source) dueRows(ctx context.Context, q querier, limit driver.Limit, locked bool) ([]outOfBandRow, error) {
-	heads, err := scanOutOfBand(q.Query(ctx, s.t.own("due")+skipLocked(locked), s.lease.id, s.outOfBand.floor, min(outOfBandPage, limit.Messages)+s.outOfBandInFlight()))
+func (s *Source) dueRows(ctx context.Context, q querier, limit driver.Limit, lock string) ([]outOfBandRow, error) {
+	heads, err := scanOutOfBand(q.Query(ctx, s.t.own("due")+lock, s.lease.id, s.outOfBand.floor, min(outOfBandPage, limit.Messages)+s.outOfBandInFlight()))
 	if err != nil || len(heads) == 0 {
 		return heads, err
 	}
@@ -125,7 +116,7 @@ func (s *Source) dueRows(ctx context.Context, q querier, limit driver.Limit, loc
 			parkedKeys, seqs = append(parkedKeys, r.parkedKey), append(seqs, r.seq)
 		}
 	}
-	if len(parkedKeys) == 0 || locked {
+	if len(parkedKeys) == 0 || claims(q) {
 		return heads, nil
 	}
 	followers, err := scanOutOfBand(q.Query(ctx, s.t.own("followers"), s.lease.id, parkedKeys, seqs, max(1, limit.Messages/len(parkedKeys))))
@@ -147,7 +138,7 @@ func (s *Source) dueRows(ctx context.Context, q querier, limit driver.Limit, loc
 }
 
 // loadOutOfBand fills a batch with the rows' content. Parked keys of rows that are gone continue.
-func (s *Source) loadOutOfBand(ctx context.Context, q querier, p *pending, chosen []outOfBandRow, limit driver.Limit, locked bool) error {
+func (s *Source) loadOutOfBand(ctx context.Context, q querier, p *pending, chosen []outOfBandRow, limit driver.Limit) error {
 	ids := make([]string, len(chosen))
 	for i := range chosen {
 		ids[i] = chosen[i].id
@@ -178,7 +169,7 @@ func (s *Source) loadOutOfBand(ctx context.Context, q querier, p *pending, chose
 			p.setKeyOrder(driver.OutOfOrder)
 		}
 	}
-	if len(gone) > 0 && locked { // or another worker has them
+	if len(gone) > 0 && claims(q) { // or another worker has them
 		if gone, err = s.reallyGone(ctx, gone); err != nil {
 			return err
 		}
@@ -189,9 +180,10 @@ func (s *Source) loadOutOfBand(ctx context.Context, q querier, p *pending, chose
 	var w work
 	s.forget(&w, gone)
 	s.kill(&w, unfit)
-	if tx, claim := q.(pgx.Tx); claim { // it has locked rows out of band: it ends with this alone
+	if claims(q) { // it has locked rows out of band: it ends with this alone
 		*p = pending{before: p.before, commit: true}
-		return s.sendIn(ctx, tx, &w)
+		_, err = s.send(ctx, q, &w)
+		return err
 	}
 	return s.amend(ctx, &w)
 }

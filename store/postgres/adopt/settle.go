@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
@@ -48,7 +48,6 @@ type work struct {
 	release   []string   // parked keys that continue
 	parked    parkedRows // rows to park
 	failed    failedRows
-	leaders   map[string]int // by parked key: which of parked has its own time
 	rows      []*inFlightRow // all of them
 	count     int64
 }
@@ -59,7 +58,7 @@ type parkedRows struct {
 	seqs                                      []int64
 	attempts                                  []int32
 	failures                                  []string
-	since                                     []*time.Time
+	since                                     []zeronull.Timestamptz
 	waits                                     []int64
 	timed, dead, outOfOrder, held             []bool
 }
@@ -90,9 +89,6 @@ func (w *work) addBatch(p *pending, verdicts []driver.Verdict) error {
 			w.count++
 			continue
 		}
-		if h.outOfBand {
-			h.outOfOrder = h.outOfOrder || p.order(i) == driver.OutOfOrder
-		}
 		w.park(&p.messages[i], h, &verdicts[i])
 	}
 	return nil
@@ -113,13 +109,9 @@ func (w *work) park(m *penstock.Message, h *inFlightRow, v *driver.Verdict) {
 	a.ids, a.parkedKeys, a.seqs = append(a.ids, h.id), append(a.parkedKeys, h.parkedKey), append(a.seqs, m.Seq)
 	a.messageIDs, a.keys, a.topics = append(a.messageIDs, m.ID), append(a.keys, m.Key), append(a.topics, m.Topic)
 	a.attempts, a.failures = append(a.attempts, int32(past.Attempt)), append(a.failures, past.JSON())
-	var since *time.Time
-	if !past.Since.IsZero() {
-		since = &past.Since
-	}
-	a.since, a.waits = append(a.since, since), append(a.waits, v.RetryIn.Microseconds())
+	a.since, a.waits = append(a.since, zeronull.Timestamptz(past.Since)), append(a.waits, v.RetryIn.Microseconds())
 	a.dead, a.outOfOrder, a.held = append(a.dead, dead), append(a.outOfOrder, outOfOrder), append(a.held, dead && v.Hold && !outOfOrder)
-	a.timed = append(a.timed, !dead && (outOfOrder || len(v.Failures) > 0 || v.RetryIn > 0) && w.leads(h.parkedKey, m.Seq, outOfOrder))
+	a.timed = append(a.timed, !dead && (outOfOrder || len(v.Failures) > 0 || v.RetryIn > 0))
 	if !outOfOrder { // the first of the parked key is due at once, if it has no time
 		w.release = append(w.release, h.parkedKey)
 	}
@@ -127,25 +119,6 @@ func (w *work) park(m *penstock.Message, h *inFlightRow, v *driver.Verdict) {
 		f := &w.failed
 		f.ids, f.errors, f.attempts = append(f.ids, h.id), append(f.errors, past.LastError()), append(f.attempts, int32(past.Attempt))
 	}
-}
-
-// leads reports whether no row of the parked key comes before seq among those that have a time. A
-// row that comes after it loses its time.
-func (w *work) leads(parkedKey string, seq int64, outOfOrder bool) bool {
-	if outOfOrder {
-		return true
-	}
-	if w.leaders == nil {
-		w.leaders = map[string]int{}
-	}
-	if i, known := w.leaders[parkedKey]; known {
-		if w.parked.seqs[i] < seq {
-			return false
-		}
-		w.parked.timed[i] = false
-	}
-	w.leaders[parkedKey] = len(w.parked.seqs) - 1
-	return true
 }
 
 // queue adds the statements of the work to a transaction.
@@ -171,12 +144,24 @@ func (s *Source) queue(b *pgx.Batch, w *work) {
 	}
 }
 
-// send does the work in a transaction, whose number it returns.
+// send does the work in one transaction, whose number it returns; of a claim, in the claim's. There it writes errors behind a savepoint:
+// the claim outlives a text that the database cannot hold.
 func (s *Source) send(ctx context.Context, q querier, w *work) (xid uint64, err error) {
-	var b pgx.Batch
-	s.lease.fence(s.t, &b).QueryRow(func(row pgx.Row) error { return row.Scan(nil, &xid) })
-	s.queue(&b, w)
-	err = q.SendBatch(ctx, &b).Close()
+	send := func(q querier) error {
+		var b pgx.Batch
+		s.lease.fence(s.t, &b).QueryRow(func(row pgx.Row) error { return row.Scan(nil, &xid) })
+		s.queue(&b, w)
+		return q.SendBatch(ctx, &b).Close()
+	}
+	if tx, claim := q.(pgx.Tx); claim && len(w.parked.ids) > 0 {
+		err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error { return send(tx) })
+	} else {
+		err = send(q)
+	}
+	if len(w.parked.ids) > 0 && pgerror.State(err) == pgerror.NoSuchCharacter {
+		w.spellErrors()
+		err = send(q)
+	}
 	return xid, err
 }
 
@@ -190,32 +175,10 @@ func (w *work) spellErrors() {
 	}
 }
 
-// sendIn does the work in the claim's transaction. If there are errors to write it does so behind a
-// savepoint: the claim outlives a text that the database cannot hold.
-func (s *Source) sendIn(ctx context.Context, tx pgx.Tx, w *work) error {
-	send := func(tx pgx.Tx) error {
-		_, err := s.send(ctx, tx, w)
-		return err
-	}
-	if len(w.parked.ids) == 0 {
-		return send(tx)
-	}
-	err := pgx.BeginFunc(ctx, tx, send)
-	if pgerror.State(err) == pgerror.NoSuchCharacter {
-		w.spellErrors()
-		err = send(tx)
-	}
-	return err
-}
-
 // commit makes the work durable, unless the lease is lost, and forgets the batches that it covers. The
 // caller has s.writing.
 func (s *Source) commit(ctx context.Context, w *work, done []*pending) error {
 	xid, err := s.send(ctx, s.t.pool, w)
-	if pgerror.State(err) == pgerror.NoSuchCharacter {
-		w.spellErrors()
-		xid, err = s.send(ctx, s.t.pool, w)
-	}
 	if err != nil {
 		return s.t.explain(err)
 	}

@@ -62,7 +62,7 @@ type pending struct {
 	before   position // where the head was
 	rows     []inFlightRow
 	messages []penstock.Message
-	keyOrder []driver.KeyOrder
+	keyOrder []driver.KeyOrder // nil: all are in order
 
 	// Of a worker:
 	claim  *claim
@@ -97,21 +97,17 @@ func (p *pending) add(r *row, h inFlightRow) {
 	h.id = r.id
 	p.rows = append(p.rows, h)
 	p.messages = append(p.messages, r.message)
+	if p.keyOrder != nil {
+		p.keyOrder = append(p.keyOrder, driver.InOrder)
+	}
 }
 
 // setKeyOrder notes how the last message stands to the others of its key.
 func (p *pending) setKeyOrder(order driver.KeyOrder) {
-	for len(p.keyOrder) < len(p.messages) {
-		p.keyOrder = append(p.keyOrder, driver.InOrder)
+	if p.keyOrder == nil {
+		p.keyOrder = make([]driver.KeyOrder, len(p.messages))
 	}
-	p.keyOrder[len(p.keyOrder)-1] = order
-}
-
-func (p *pending) order(at int) driver.KeyOrder {
-	if at < len(p.keyOrder) {
-		return p.keyOrder[at]
-	}
-	return driver.InOrder
+	p.keyOrder[len(p.messages)-1] = order
 }
 
 // Subscribe compares the config with the table, as Check does, and takes the lease:
@@ -212,9 +208,6 @@ func (s *Source) register(p *pending, more bool) driver.Batch {
 	defer s.mu.Unlock()
 	if len(p.messages) == 0 {
 		return driver.Batch{More: more}
-	}
-	if p.keyOrder != nil { // one entry per message
-		p.setKeyOrder(p.order(len(p.messages) - 1))
 	}
 	s.batches++
 	p.number = s.batches

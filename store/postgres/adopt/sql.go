@@ -19,21 +19,24 @@ var sqlFiles embed.FS
 
 // statements are those of one mapping, with everything quoted.
 type statements struct {
-	read, claim      onward // the next rows
-	list             onward // the same rows, without their content
-	narrow           onward // the rows up to a place
-	unplaced         string // empty if every row has a place
-	scan             string
-	load, loadLocked string
-	find, findLocked string   // as load, without the content
-	fields           []string // as load, of each field of the whole layout alone
-	settle, discard  string
-	failed           string // empty if nothing of failures is mapped
-	backlog          string
+	read, claim     onward // the next rows
+	list            onward // the same rows, without their content
+	narrow          onward // the rows up to a place
+	unplaced        string // empty if every row has a place
+	scan            string
+	load            lockable
+	find            lockable // as load, without the content
+	fields          []string // as load, of each field of the whole layout alone
+	settle, discard string
+	failed          string // empty if nothing of failures is mapped
+	backlog         string
 }
 
 // onward is a statement that begins with the first row, and the same that begins behind a place.
 type onward [2]string
+
+// lockable is a statement about rows that are known by their ids, and the same that locks them, for claims.
+type lockable [2]string
 
 // behind is the one of the two that selects n rows behind the place, and its first parameters.
 func (o onward) behind(p place, n int) (sql string, args []any) {
@@ -89,7 +92,7 @@ func (m *mapping) delivered(clear bool) string {
 
 // placed leaves out the rows that have no place: no statement could continue behind one of them.
 func (m *mapping) placed() string {
-	return list(m.nullable(), "", func(_ int, c *column) string { return " and " + own(c) + " is not null" })
+	return list(m.nullable, "", func(_ int, c *column) string { return " and " + own(c) + " is not null" })
 }
 
 // place compares a row with a place in the order that parameters from n on give.
@@ -122,16 +125,15 @@ func newStatements(m *mapping, schema string) statements {
 		"{table}", m.Source, "{archive}", m.archive, "{schema}", pgx.Identifier{schema}.Sanitize(),
 		"{pending}", m.pending(), "{order}", order, "{scanorder}", scanOrder, "{rowid}", m.rowID(),
 		"{wide}", m.whole.sql(), "{nulls}", m.whole.nulls(), "{narrow}", m.placing.sql(),
-		"{isnull}", list(m.nullable(), " or ", func(_ int, c *column) string { return own(c) + " is null" }),
+		"{isnull}", list(m.nullable, " or ", func(_ int, c *column) string { return own(c) + " is null" }),
 		"{arrays}", list(m.key, ", ", func(i int, c *column) string { return "$" + strconv.Itoa(i+1) + "::" + c.Type + "[]" }),
 		"{errors}", "$" + strconv.Itoa(n+1) + "::text[], $" + strconv.Itoa(n+2) + "::int[]",
 		"{xs}", list(m.key, ", ", func(i int, _ *column) string { return "k" + strconv.Itoa(i) }),
 		"{same}", list(m.key, " and ", func(i int, c *column) string { return own(c) + " = x.k" + strconv.Itoa(i) }),
 		"{failed}", m.failedSet(),
+		"{all}", list(m.moved, ", ", func(_ int, c *column) string { return own(c) }),
+		"{allnames}", list(m.moved, ", ", func(_ int, c *column) string { return quoted(c) }),
 	}
-	all := m.stored()
-	args = append(args, "{all}", list(all, ", ", func(_ int, c *column) string { return own(c) }),
-		"{allnames}", list(all, ", ", func(_ int, c *column) string { return quoted(c) }))
 	fill := func(name string, more ...string) string {
 		return strings.NewReplacer(append(more, args...)...).Replace(pg.Statement(sqlFiles, name))
 	}
@@ -142,23 +144,26 @@ func newStatements(m *mapping, schema string) statements {
 			fill(name, append(more, "{after}", after, "{upto}", m.place("<=", 2+len(m.order)))...),
 		}
 	}
-	skipped, narrow := " for update of t skip locked", m.placing.sql()
+	lockable := func(of *layout) (both lockable) {
+		for i, lock := range []string{"", " for update of t skip locked"} {
+			both[i] = fill("load", "{lock}", lock, "{wide}", of.sql())
+		}
+		return both
+	}
 	s := statements{
-		read:       onward("read"),
-		claim:      onward("claim"),
-		list:       onward("read", "{wide}", narrow, "{nulls}", m.placing.nulls()),
-		narrow:     onward("narrow"),
-		scan:       fill("scan"),
-		backlog:    fill("backlog", "{at}", m.writtenAt()),
-		load:       fill("load", "{lock}", ""),
-		loadLocked: fill("load", "{lock}", skipped),
-		find:       fill("load", "{lock}", "", "{wide}", narrow),
-		findLocked: fill("load", "{lock}", skipped, "{wide}", narrow),
+		read:    onward("read"),
+		claim:   onward("claim"),
+		list:    onward("read", "{wide}", m.placing.sql(), "{nulls}", m.placing.nulls()),
+		narrow:  onward("narrow"),
+		scan:    fill("scan"),
+		backlog: fill("backlog", "{at}", m.writtenAt()),
+		load:    lockable(m.whole),
+		find:    lockable(m.placing),
 	}
 	for i := range m.whole.fields {
 		s.fields = append(s.fields, fill("load", "{lock}", "", "{wide}", m.whole.fields[i].sql))
 	}
-	if len(m.nullable()) > 0 {
+	if len(m.nullable) > 0 {
 		s.unplaced = fill("unplaced")
 	}
 	switch m.config.Delivered {
@@ -206,32 +211,12 @@ func (m *mapping) failedSet() string {
 	return strings.Join(set, ", ")
 }
 
-// nullable are the columns of the order that may be NULL.
-func (m *mapping) nullable() (columns []*column) {
-	for _, c := range m.order {
-		if !c.NotNull {
-			columns = append(columns, c)
-		}
-	}
-	return columns
-}
-
-// stored are the columns that a moved row takes along.
-func (m *mapping) stored() (columns []*column) {
-	for i := range m.Columns {
-		if !m.Columns[i].Generated {
-			columns = append(columns, &m.Columns[i])
-		}
-	}
-	return columns
-}
-
 // prove makes the server check every statement of the mapping, before a subscription is made for
 // it. A subscription whose mapping does not work would block the table for a corrected one.
 func (t *Table) prove(ctx context.Context, st *statements) error {
 	return t.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
-		for _, sql := range slices.Concat(st.read[:], st.list[:], st.claim[:], st.narrow[:],
-			[]string{st.find, st.findLocked, st.unplaced, st.scan, st.load, st.loadLocked, st.settle, st.discard, st.failed, st.backlog}) {
+		for _, sql := range slices.Concat(st.read[:], st.list[:], st.claim[:], st.narrow[:], st.find[:], st.load[:],
+			[]string{st.unplaced, st.scan, st.settle, st.discard, st.failed, st.backlog}) {
 			if sql == "" {
 				continue
 			}

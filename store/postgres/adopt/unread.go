@@ -32,10 +32,15 @@ func unreadable(err error) bool {
 // for each statement.
 const guardFor = time.Minute
 
+// claims reports whether q is the transaction of a worker's claim.
+func claims(q querier) bool {
+	_, claim := q.(pgx.Tx)
+	return claim
+}
+
 // guarded reports whether q can continue after an error.
 func (s *Source) guarded(q querier) bool {
-	_, claim := q.(pgx.Tx)
-	return !claim || time.Now().Before(s.guardUntil)
+	return !claims(q) || time.Now().Before(s.guardUntil)
 }
 
 // guard is query, after whose error q can continue if it is guarded.
@@ -46,13 +51,12 @@ func (s *Source) guard(ctx context.Context, q querier, sql string, args []any, f
 	return query(ctx, q, sql, args, f)
 }
 
-// byKeys is one of two statements about rows that are known by their ids, and its parameters: in a
-// claim the one that locks them.
-func (s *Source) byKeys(q querier, plain, locking string, ids []string) (sql string, args []any) {
-	if _, claim := q.(pgx.Tx); claim {
-		plain = locking
+// byKeys is a statement about rows that are known by their ids, and its parameters.
+func (s *Source) byKeys(q querier, of *lockable, ids []string) (sql string, args []any) {
+	if sql = of[0]; claims(q) {
+		sql = of[1]
 	}
-	return plain, append([]any{inBinary}, s.m.keyArrays(ids)...)
+	return sql, append([]any{inBinary}, s.m.keyArrays(ids)...)
 }
 
 // loadInto adds rows to byID: all at once, and in halves if the server cannot show one.
@@ -60,7 +64,7 @@ func (s *Source) loadInto(ctx context.Context, q querier, byID map[string]row, i
 	if len(ids) == 0 {
 		return nil
 	}
-	sql, args := s.byKeys(q, s.st.load, s.st.loadLocked, ids)
+	sql, args := s.byKeys(q, &s.st.load, ids)
 	d, guarded := s.m.decoder(s.m.whole), s.guarded(q)
 	err := s.guard(ctx, q, sql, args, func(values [][]byte) {
 		r := d.decode(values)
@@ -80,7 +84,7 @@ func (s *Source) loadInto(ctx context.Context, q querier, byID map[string]row, i
 
 // loadColumns adds the columns of a row that the server can show.
 func (s *Source) loadColumns(ctx context.Context, q querier, byID map[string]row, id string) error {
-	sql, args := s.byKeys(q, s.st.find, s.st.findLocked, []string{id})
+	sql, args := s.byKeys(q, &s.st.find, []string{id})
 	there := false
 	if err := s.guard(ctx, q, sql, args, func([][]byte) { there = true }); err != nil || !there {
 		return err // a row's id has to be readable

@@ -147,6 +147,7 @@ func (w *Worker) claimRows(ctx context.Context, tx pgx.Tx, limit driver.Limit) (
 			return p, true, err
 		}
 	}
+	defer func() { clear(w.page) }()
 	w.reconsider(ctx)
 	p = &pending{before: w.head()}
 	var rows []row
@@ -178,30 +179,17 @@ func (w *Worker) claimRows(ctx context.Context, tx pgx.Tx, limit driver.Limit) (
 	return p, len(ids) > 0 || !w.scanning && w.full, nil
 }
 
-func (w *Worker) claimNext(ctx context.Context, tx pgx.Tx, limit driver.Limit) (page []row, err error) {
+func (w *Worker) claimNext(ctx context.Context, tx pgx.Tx, limit driver.Limit) ([]row, error) {
 	before, from := w.places()
 	if w.full {
 		from = before
 	}
-	n := w.fitting(limit)
-	sql, args := w.st.claim.behind(from.place, n)
-	d, guarded := w.m.decoder(w.m.whole), w.guarded(tx)
-	err = w.guard(ctx, tx, sql, args, func(values [][]byte) {
-		page = append(page, d.decode(values))
-	})
-	if unreadable(err) && guarded {
-		page, _, _, err = w.reread(ctx, tx, from.place, n, limit.Bytes)
-	}
+	page, _, full, err := w.readOn(ctx, tx, from.place, limit)
 	if err != nil {
 		return nil, err
 	}
-	w.weigh(page)
-	w.full = len(page) == n
-	if w.noteLag(page); len(page) > 0 {
-		w.mu.Lock()
-		w.track.moved(page[len(page)-1].at, len(page), time.Now())
-		w.mu.Unlock()
-	}
+	w.full = full
+	w.moved(page)
 	return page, nil
 }
 

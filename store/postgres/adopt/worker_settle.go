@@ -85,7 +85,7 @@ func (w *Worker) endClaim(ctx context.Context, p *pending, some bool, verdicts [
 		if err := done.addBatch(p, verdicts); err != nil {
 			return err
 		}
-		if err := w.sendIn(ctx, tx, &done); err != nil {
+		if _, err := w.send(ctx, tx, &done); err != nil {
 			return err
 		}
 		return tx.Commit(ctx)

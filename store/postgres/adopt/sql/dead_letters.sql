@@ -3,7 +3,7 @@
 select row_id, parked_key, seq, message_id, key, topic, attempt, failures, failed_since, died_at, held
   from {schema}._adopt_row
  where subscription = $1 and died_at is not null and not retry
-   and ($2::bigint[] is null or seq = any ($2)) and ($3::text[] is null or message_id = any ($3))
+   and (coalesce(cardinality($2::bigint[]), 0) = 0 or seq = any ($2)) and (coalesce(cardinality($3::text[]), 0) = 0 or message_id = any ($3))
    and ($4::text is null or key = $4) and ($5::text is null or topic = $5)
    and ($6::text is null or strpos(failures -> -1 ->> 'error', $6) > 0)
    and ($7::timestamptz is null or died_at < $7) and ($8::timestamptz is null or died_at > $8)

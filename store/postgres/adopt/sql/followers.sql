@@ -1,6 +1,6 @@
 -- The parked rows behind the first ones of parked keys, in order, up to one that was refused: that one comes by itself.
 --   $1 subscription, $2 parked keys, $3 the numbers of their first rows, $4 how many of each
-select f.row_id, f.seq, f.parked_key, f.attempt, f.failures, f.failed_since, false, false
+select f.row_id, f.seq, f.parked_key, f.attempt, f.failures, f.failed_since, false
   from unnest($2::text[], $3::bigint[]) with ordinality l (parked_key, seq, n)
  cross join lateral (
         select r.*, max(r.attempt) over (order by r.seq) as refused

@@ -5,10 +5,10 @@
 insert into {schema}._adopt_row as a (subscription, row_id, seq, parked_key, message_id, key, topic, attempt, failures, failed_since, due, died_at, out_of_order, held)
 select $1::bigint, x.row_id, x.seq, x.parked_key, x.message_id, x.key, x.topic, x.attempt, x.failures::jsonb, x.since,
        case when x.dead or not x.timed then null
-            when not x.out_of_order and exists (
+            when not x.out_of_order and (x.seq > min(x.seq) filter (where x.timed and not x.out_of_order) over (partition by x.parked_key) or exists (
                  select from {schema}._adopt_row e
                   where e.subscription = $1::bigint and e.parked_key = x.parked_key and e.row_id <> x.row_id
-                    and (e.held or e.seq < x.seq and e.died_at is null and not e.out_of_order)) then null
+                    and (e.held or e.seq < x.seq and e.died_at is null and not e.out_of_order))) then null
             else clock_timestamp() + x.wait * interval '1 microsecond' end,
        case when x.dead then clock_timestamp() end, x.out_of_order, x.held
   from unnest($2::text[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::int[], $9::text[], $10::timestamptz[],
