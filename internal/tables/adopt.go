@@ -180,30 +180,35 @@ func (t *Adopted) attach(ctx context.Context, tx Tx, r *Reader) (err error) {
 	if err := tx.Run(ctx, b); err != nil {
 		return err
 	}
-	if err := t.conflict(ctx, tx, r); err != nil {
+	source := string(r.Box.Words["source"])
+	if err := t.conflict(ctx, tx, source); err != nil {
 		return err
 	}
-	source := string(r.Box.Words["source"])
-	id, was, err := findAdopted(ctx, tx, t.name, "for update")
+	_, was, err := findAdopted(ctx, tx, t.name, "for update")
+	args := Args{"name": t.name, "source": source, "mark": t.config.Marks()}
+	b = &Batch{}
 	switch {
 	case errors.Is(err, penstock.ErrNoSubscription):
-		b := &Batch{}
-		args := Args{"name": t.name, "source": source, "mark": t.config.Marks()}
 		b.Do("insert into {schema}.adopted (subscription, source, mark) values ({name}, {source}, {mark})", args)
 		b.Do("insert into {schema}.subscriptions (outbox_id, name, keeps_settled) select -id, {name}, false from {schema}.adopted where subscription = {name}", args)
-		if err = tx.Run(ctx, b); err == nil {
-			id, _, err = findAdopted(ctx, tx, t.name, "")
+	case err != nil:
+		return err
+	default:
+		b.Do("update {schema}.adopted set source = {source}, mark = {mark} where subscription = {name}", args)
+		if was == source {
+			break
 		}
-	case err == nil && was != source:
-		err = t.moves(ctx, tx, id, was, source)
-	case err == nil:
-		b := new(Batch).Do("update {schema}.adopted set mark = {mark} where subscription = {name}", Args{"name": t.name, "mark": t.config.Marks()})
-		err = tx.Run(ctx, b)
+		if err := t.moves(ctx, tx, was, source); err != nil {
+			return err
+		}
+		b.Do("update {schema}.subscriptions set low = '1970-01-01 00:00:00' where outbox_id in (select -id from {schema}.adopted where subscription = {name})", args)
 	}
-	if err != nil {
+	if err := tx.Run(ctx, b); err != nil {
 		return err
 	}
-	r.Box.ID = id
+	if r.Box.ID, _, err = findAdopted(ctx, tx, t.name, ""); err != nil {
+		return err
+	}
 	if _, err := r.free(ctx, tx, ""); err != nil {
 		return err
 	}
@@ -211,10 +216,9 @@ func (t *Adopted) attach(ctx context.Context, tx Tx, r *Reader) (err error) {
 }
 
 // conflict is an error if another subscription takes away or marks the same rows.
-func (t *Adopted) conflict(ctx context.Context, tx Tx, r *Reader) error {
+func (t *Adopted) conflict(ctx context.Context, tx Tx, source string) error {
 	there := false
 	var name, mark string
-	source := string(r.Box.Words["source"])
 	b := new(Batch).Row(&there, "select subscription, mark from {schema}.adopted where source = {source} and subscription <> {name} and (mark = {mark} or mark = '' or {mark} = '') order by id limit 1",
 		Args{"source": source, "name": t.name, "mark": t.config.Marks()}, &name, &mark)
 	err := tx.Run(ctx, b)
@@ -224,20 +228,16 @@ func (t *Adopted) conflict(ctx context.Context, tx Tx, r *Reader) error {
 	return t.config.Shares(source, name, mark)
 }
 
-// moves has a subscription that knows of no rows read another table.
-func (t *Adopted) moves(ctx context.Context, tx Tx, id int64, was, source string) error {
+// moves is an error if a subscription that is to read another table knows of rows of the one before.
+func (t *Adopted) moves(ctx context.Context, tx Tx, was, source string) error {
 	known := false
 	b := new(Batch).Rows(func(scan Scan) error { known = true; return scan(new(int64)) },
-		"select e.seq from {schema}.entries e join {schema}.subscriptions s on s.id = e.subscription_id where s.outbox_id = {outbox} limit 1", Args{"outbox": id})
-	if err := tx.Run(ctx, b); err != nil {
+		"select e.seq from {schema}.entries e join {schema}.subscriptions s on s.id = e.subscription_id join {schema}.adopted a on a.id = -s.outbox_id where a.subscription = {name} limit 1",
+		Args{"name": t.name})
+	if err := tx.Run(ctx, b); err != nil || !known {
 		return err
 	}
-	if known {
-		return adopted.Moves(t.name, was, source)
-	}
-	b = new(Batch).Do("update {schema}.adopted set source = {source}, mark = {mark} where subscription = {name}", Args{"name": t.name, "source": source, "mark": t.config.Marks()})
-	b.Do("update {schema}.subscriptions set low = '1970-01-01 00:00:00' where outbox_id = {outbox}", Args{"outbox": id})
-	return tx.Run(ctx, b)
+	return adopted.Moves(t.name, was, source)
 }
 
 // Status describes the subscription.

@@ -147,7 +147,9 @@ func (s *Source) readOn(ctx context.Context, q querier, after place, limit drive
 	})
 	s.page = page
 	if unreadable(err) && guarded {
-		page, snapshot, full, err = s.reread(ctx, q, after, n, limit.Bytes)
+		n = min(n, rereadRows)
+		page, snapshot, err = s.reread(ctx, q, after, n)
+		full = false
 	}
 	s.weigh(page)
 	return page, snapshot, full || len(page) == n, err
@@ -240,10 +242,11 @@ func (s *Source) load(ctx context.Context, q querier, ids []string) (map[string]
 	return byID, s.loadInto(ctx, q, byID, ids)
 }
 
-func idsOf(rows []row) []string {
+// idsOf are the ids of rows.
+func idsOf[R interface{ rowID() string }](rows []R) []string {
 	ids := make([]string, len(rows))
 	for i := range rows {
-		ids[i] = rows[i].id
+		ids[i] = rows[i].rowID()
 	}
 	return ids
 }

@@ -52,9 +52,12 @@ func (m *mapping) keyArrays(ids []string) []any {
 	}
 	arrays := make([]any, len(m.key))
 	for i, c := range m.key {
-		if arrays[i] = columns[i]; c.Type == "uuid" { // of all types the one whose text costs the server most
+		if c.Type == "uuid" { // of all types the one whose text costs the server most
 			arrays[i] = uuids(columns[i])
+			continue
 		}
+		text, _ := pgtype.NewMap().Encode(pgtype.TextArrayOID, pgtype.TextFormatCode, columns[i], nil)
+		arrays[i] = string(text) // an array of any type
 	}
 	return arrays
 }

@@ -70,15 +70,10 @@ func (m *mapping) wide() *layout {
 }
 
 // sql is the list of a select.
-func (l *layout) sql() string { return l.join(func(f *selected) string { return f.sql }) }
-
-// nulls is such a list without a table.
-func (l *layout) nulls() string { return l.join(func(f *selected) string { return f.null }) }
-
-func (l *layout) join(part func(*selected) string) string {
+func (l *layout) sql() string {
 	parts := make([]string, len(l.fields))
 	for i := range l.fields {
-		parts[i] = part(&l.fields[i])
+		parts[i] = l.fields[i].sql
 	}
 	return strings.Join(parts, ", ")
 }
@@ -88,13 +83,12 @@ func (l *layout) join(part func(*selected) string) string {
 type selected struct {
 	column string // its name
 	sql    string
-	null   string                                // its text in a row without a table
 	text   func(buf []byte, value []byte) []byte // appends the value as text
 }
 
 // valueOf is how a column is read.
 func valueOf(c *column) selected {
-	f := selected{column: c.Name, sql: own(c), null: "null::" + c.Type}
+	f := selected{column: c.Name, sql: own(c)}
 	switch c.Type {
 	case "uuid":
 		f.text = appendUUID
@@ -109,7 +103,7 @@ func valueOf(c *column) selected {
 	case "jsonb":
 		f.text = appendJSONB
 	default:
-		return selected{column: c.Name, sql: asText(c), null: "null::text", text: appendBytes}
+		return selected{column: c.Name, sql: asText(c), text: appendBytes}
 	}
 	return f
 }
@@ -117,7 +111,7 @@ func valueOf(c *column) selected {
 // bytesOf is how a payload is read: a bytea is its bytes and not the text of them.
 func bytesOf(c *column) selected {
 	if c.Type == "bytea" {
-		return selected{column: c.Name, sql: own(c), null: "null::bytea", text: appendBytes}
+		return selected{column: c.Name, sql: own(c), text: appendBytes}
 	}
 	return valueOf(c)
 }

@@ -114,35 +114,26 @@ func (s *Source) Renew(ctx context.Context) error {
 	return s.log(ctx, s.lease.length)
 }
 
-// log writes the low-water mark and the lease, if the lease is still this source's.
+// log writes the lease, if it is still this source's, and the low-water mark, where a reader that comes after this one has to begin: a margin
+// behind the head, and before all that has no verdict.
 func (s *Source) log(ctx context.Context, length time.Duration) error {
 	l := *s.lease
-	l.low = s.low()
 	s.mu.Lock()
-	l.settled, l.sink = s.settled, s.sink
+	l.low, l.settled, l.sink = s.decided(s.track.low(time.Now())).place, s.settled, s.sink
 	s.mu.Unlock()
-	err := s.write(ctx, &l, length)
+	write := func() error {
+		var b pgx.Batch
+		l.fence(s.t, &b)
+		b.Queue(s.t.own("log"), l.args(s.m, length)...)
+		b.Queue(s.t.own("forget_log"), l.id)
+		return s.t.pool.SendBatch(ctx, &b).Close()
+	}
+	err := write()
 	if pgerror.State(err) == pgerror.NoSuchCharacter { // the sink's error is its own
 		l.sink.why = pgerror.ASCII(l.sink.why)
-		err = s.write(ctx, &l, length)
+		err = write()
 	}
 	return s.t.explain(err)
-}
-
-func (s *Source) write(ctx context.Context, l *lease, length time.Duration) error {
-	var b pgx.Batch
-	l.fence(s.t, &b)
-	b.Queue(s.t.own("log"), l.args(s.m, length)...)
-	b.Queue(s.t.own("forget_log"), l.id)
-	return s.t.pool.SendBatch(ctx, &b).Close()
-}
-
-// low is where a reader that comes after this one has to begin: a margin behind the
-// head, and before all that has no verdict.
-func (s *Source) low() place {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.decided(s.track.low(time.Now())).place
 }
 
 // sink is how the sink is, as the relay says.

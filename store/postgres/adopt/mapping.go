@@ -23,9 +23,8 @@ func quoted(c *column) string { return pgx.Identifier{c.Name}.Sanitize() }
 // mapping is a Config that was compared with the database.
 type mapping struct {
 	config Config
-	adopted.Relation
-	archive string
 	relation
+	archive  string
 	key      []*column // the columns that identify a row: unique
 	order    []*column // the total order
 	nullable []*column // of these, those that may be NULL
@@ -39,30 +38,27 @@ type mapping struct {
 	whole, placing *layout // a row, and only its id and place
 }
 
-// relation finds a table.
+// relation is what the server says of a table, and what this role may do there.
 type relation struct {
+	adopted.Relation
 	oid            uint32
-	source, kind   string
+	kind           string
 	delete, insert bool
 	rls            bool
 }
 
 func findRelation(ctx context.Context, q querier, of string, id pgx.Identifier) (r relation, err error) {
-	err = q.QueryRow(ctx, pg.Statement(sqlFiles, "relation"), id.Sanitize()).Scan(&r.oid, &r.source, &r.kind, &r.delete, &r.insert, &r.rls)
+	err = q.QueryRow(ctx, pg.Statement(sqlFiles, "relation"), id.Sanitize()).Scan(&r.oid, &r.Source, &r.kind, &r.delete, &r.insert, &r.rls)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return r, adopted.Field(of, fmt.Sprintf("is %s, which this role does not see in this database", id.Sanitize()), "check the schema and the case of the name, and that the role may use the schema")
 	case err != nil:
 		return r, err
 	case r.kind != "r" && r.kind != "p":
-		return r, adopted.Field(of, fmt.Sprintf("is %s, which is not a table", r.source), "name the table itself: a view's rows cannot be settled")
+		return r, adopted.Field(of, fmt.Sprintf("is %s, which is not a table", r.Source), "name the table itself: a view's rows cannot be settled")
 	}
-	return r, nil
-}
-
-func readColumns(ctx context.Context, q querier, oid uint32) ([]column, error) {
-	rows, _ := q.Query(ctx, pg.Statement(sqlFiles, "columns"), oid)
-	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c column, err error) {
+	rows, _ := q.Query(ctx, pg.Statement(sqlFiles, "columns"), r.oid)
+	r.Columns, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (c column, err error) {
 		var category string
 		err = row.Scan(&c.Name, &c.Type, &category, &c.NotNull, &c.Limit, &c.Generated, &c.NoSelect, &c.NoUpdate)
 		c.Kind = adopted.PostgresKind(c.Type, category)
@@ -74,7 +70,7 @@ func readColumns(ctx context.Context, q querier, oid uint32) ([]column, error) {
 		}
 		return c, err
 	})
-	return all, err
+	return r, err
 }
 
 // newMapping compares the config with the table. Errors are *penstock.FieldError where
@@ -84,10 +80,7 @@ func newMapping(ctx context.Context, q querier, c Config) (*mapping, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &mapping{config: c, Relation: adopted.Relation{Source: rel.source}, relation: rel}
-	if m.Columns, err = readColumns(ctx, q, rel.oid); err != nil {
-		return nil, err
-	}
+	m := &mapping{config: c, relation: rel}
 	if misfits := m.config.Misfits(&m.Relation, adopted.PostgresKinds); len(misfits) > 0 {
 		return nil, misfits[0]
 	}
@@ -172,25 +165,20 @@ func (m *mapping) checkArchive(ctx context.Context, q querier) error {
 		return adopted.Field("archive", "is the table itself", "name another table")
 	}
 	if !rel.insert {
-		return (&adopted.Relation{Source: rel.source}).Forbids("insert")
+		return rel.Forbids("insert")
 	}
-	m.archive = rel.source
-	columns, err := readColumns(ctx, q, rel.oid)
-	if err != nil {
-		return err
-	}
+	m.archive = rel.Source
 	for i := range m.Columns {
 		own := &m.Columns[i]
 		if own.Generated {
 			continue
 		}
 		m.moved = append(m.moved, own)
-		at := slices.IndexFunc(columns, func(c column) bool { return c.Name == own.Name })
-		if at < 0 {
-			return adopted.Field("archive", fmt.Sprintf("is %s, which has no column %q", rel.source, own.Name), "alter table %s add column %s %s", rel.source, quoted(own), own.Type)
-		}
-		if columns[at].Type != own.Type {
-			return adopted.Field("archive", fmt.Sprintf("is %s, where the column %q is %s and not %s", rel.source, own.Name, columns[at].Type, own.Type), "give it the type it has in %s", m.Source)
+		switch there := rel.Find(own.Name); {
+		case there == nil:
+			return adopted.Field("archive", fmt.Sprintf("is %s, which has no column %q", rel.Source, own.Name), "alter table %s add column %s %s", rel.Source, quoted(own), own.Type)
+		case there.Type != own.Type:
+			return adopted.Field("archive", fmt.Sprintf("is %s, where the column %q is %s and not %s", rel.Source, own.Name, there.Type, own.Type), "give it the type it has in %s", m.Source)
 		}
 	}
 	return nil

@@ -22,6 +22,8 @@ type deadLetter struct {
 	admin.DeadLetter
 }
 
+func (l deadLetter) rowID() string { return l.id }
+
 func (t *Table) deadLetters(ctx context.Context, q querier, id int64, query admin.DeadLetterQuery, lock string) ([]deadLetter, error) {
 	rows, _ := q.Query(ctx, t.own("dead_letters")+lock, id, query.Seqs, query.IDs, zeronull.Text(query.Key), zeronull.Text(query.Topic), zeronull.Text(query.Error),
 		zeronull.Timestamptz(query.DiedBefore), zeronull.Timestamptz(query.DiedAfter), query.AfterSeq, zeronull.Int8(max(0, query.Limit)))
@@ -56,11 +58,7 @@ func (t *Table) DeadLetters(ctx context.Context, q admin.DeadLetterQuery) ([]adm
 		return nil, t.explain(err)
 	}
 	s := &Source{t: t, m: m, st: newStatements(m, t.schema)}
-	ids := make([]string, len(found))
-	for i := range found {
-		ids[i] = found[i].id
-	}
-	rows, err := s.load(ctx, t.pool, ids)
+	rows, err := s.load(ctx, t.pool, idsOf(found))
 	if err != nil {
 		return nil, t.explain(err)
 	}
@@ -104,13 +102,13 @@ func (t *Table) change(ctx context.Context, q admin.DeadLetterQuery, f func(b *p
 		if err != nil || len(found) == 0 {
 			return err
 		}
-		var ids, parkedKeys []string
+		var parkedKeys []string
 		for _, l := range found {
-			ids, parkedKeys = append(ids, l.id), append(parkedKeys, l.parkedKey)
+			parkedKeys = append(parkedKeys, l.parkedKey)
 		}
 		n = len(found)
 		var b pgx.Batch
-		f(&b, id, ids, parkedKeys)
+		f(&b, id, idsOf(found), parkedKeys)
 		return tx.SendBatch(ctx, &b).Close()
 	})
 	return n, err

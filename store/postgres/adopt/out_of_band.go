@@ -139,11 +139,7 @@ func (s *Source) dueRows(ctx context.Context, q querier, limit driver.Limit, loc
 
 // loadOutOfBand fills a batch with the rows' content. Parked keys of rows that are gone continue.
 func (s *Source) loadOutOfBand(ctx context.Context, q querier, p *pending, chosen []outOfBandRow, limit driver.Limit) error {
-	ids := make([]string, len(chosen))
-	for i := range chosen {
-		ids[i] = chosen[i].id
-	}
-	byID, err := s.load(ctx, q, ids)
+	byID, err := s.load(ctx, q, idsOf(chosen))
 	if err != nil {
 		return err
 	}
@@ -190,11 +186,7 @@ func (s *Source) loadOutOfBand(ctx context.Context, q querier, p *pending, chose
 
 // reallyGone leaves out the rows that are only locked.
 func (s *Source) reallyGone(ctx context.Context, rows []outOfBandRow) ([]outOfBandRow, error) {
-	ids := make([]string, len(rows))
-	for i := range rows {
-		ids[i] = rows[i].id
-	}
-	byID, err := s.load(ctx, s.t.pool, ids)
+	byID, err := s.load(ctx, s.t.pool, idsOf(rows))
 	return slices.DeleteFunc(rows, func(r outOfBandRow) bool { _, there := byID[r.id]; return there }), err
 }
 

@@ -23,6 +23,8 @@ type row struct {
 	passed  bool  // it has a place here, and is not to be delivered now
 }
 
+func (r row) rowID() string { return r.id }
+
 // unfit is why the row cannot be a message.
 func (r *row) unfit() error { return cmp.Or(r.unread, r.message.Validate()) }
 

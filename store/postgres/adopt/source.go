@@ -88,6 +88,8 @@ type inFlightRow struct {
 	pg.History
 }
 
+func (h inFlightRow) rowID() string { return h.id }
+
 // grow makes room for n more messages.
 func (p *pending) grow(n int) {
 	p.rows, p.messages = slices.Grow(p.rows, n), slices.Grow(p.messages, n)
@@ -154,14 +156,9 @@ func (t *Table) Subscribe(ctx context.Context, req driver.Subscribe) (driver.Sou
 
 // Fetch implements driver.Source. It never rewinds.
 func (s *Source) Fetch(ctx context.Context, limit driver.Limit) (driver.Batch, error) {
-	if err := limit.Validate(); err != nil {
+	if err := s.begin(&limit); err != nil {
 		return driver.Batch{}, err
 	}
-	if s.isClosed() {
-		return driver.Batch{}, penstock.ErrClosed
-	}
-	limit.Messages = min(limit.Messages, s.m.config.Batch)
-	s.land()
 	p, more, err := s.fetch(ctx, limit)
 	if err != nil {
 		return driver.Batch{}, s.t.explain(err)
@@ -191,15 +188,23 @@ func (s *Source) isClosed() bool {
 	return s.closed
 }
 
-// land lets go of settled rows: statements that begin from now on see the state of
+// begin checks that rows may be fetched, and lets go of settled rows: statements that begin from now on see the state of
 // them.
-func (s *Source) land() {
+func (s *Source) begin(limit *driver.Limit) error {
+	if err := limit.Validate(); err != nil {
+		return err
+	}
+	limit.Messages = min(limit.Messages, s.m.config.Batch)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return penstock.ErrClosed
+	}
 	for _, id := range s.landed {
 		delete(s.inFlight, id)
 	}
 	s.landed = s.landed[:0]
+	return nil
 }
 
 // register makes p the next batch.

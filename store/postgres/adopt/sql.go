@@ -97,9 +97,6 @@ func (m *mapping) placed() string {
 
 // place compares a row with a place in the order that parameters from n on give.
 func (m *mapping) place(operator string, n int) string {
-	if len(m.order) == 1 {
-		return " and " + own(m.order[0]) + " " + operator + " " + param(m.order[0], n)
-	}
 	return " and (" + list(m.order, ", ", func(_ int, c *column) string { return own(c) }) + ") " + operator +
 		" (" + list(m.order, ", ", func(i int, c *column) string { return param(c, n+i) }) + ")"
 }
@@ -120,11 +117,12 @@ func newStatements(m *mapping, schema string) statements {
 	if m.random { // of all facts in the system columns, this is nearest to the order of commits
 		scanOrder = "age(t.xmin) desc, t.cmin::text::bigint, t.ctid"
 	}
+	nulls := func(l *layout) string { return strings.Repeat(", null", len(l.fields)) } // which have the types of the columns that they stand above
 	n := len(m.key)
 	args := []string{
 		"{table}", m.Source, "{archive}", m.archive, "{schema}", pgx.Identifier{schema}.Sanitize(),
 		"{pending}", m.pending(), "{order}", order, "{scanorder}", scanOrder, "{rowid}", m.rowID(),
-		"{wide}", m.whole.sql(), "{nulls}", m.whole.nulls(), "{narrow}", m.placing.sql(),
+		"{wide}", m.whole.sql(), "{nulls}", nulls(m.whole), "{narrow}", m.placing.sql(),
 		"{isnull}", list(m.nullable, " or ", func(_ int, c *column) string { return own(c) + " is null" }),
 		"{arrays}", list(m.key, ", ", func(i int, c *column) string { return "$" + strconv.Itoa(i+1) + "::" + c.Type + "[]" }),
 		"{errors}", "$" + strconv.Itoa(n+1) + "::text[], $" + strconv.Itoa(n+2) + "::int[]",
@@ -153,7 +151,7 @@ func newStatements(m *mapping, schema string) statements {
 	s := statements{
 		read:    onward("read"),
 		claim:   onward("claim"),
-		list:    onward("read", "{wide}", m.placing.sql(), "{nulls}", m.placing.nulls()),
+		list:    onward("read", "{wide}", m.placing.sql(), "{nulls}", nulls(m.placing)),
 		narrow:  onward("narrow"),
 		scan:    fill("scan"),
 		backlog: fill("backlog", "{at}", m.writtenAt()),
@@ -166,18 +164,8 @@ func newStatements(m *mapping, schema string) statements {
 	if len(m.nullable) > 0 {
 		s.unplaced = fill("unplaced")
 	}
-	switch m.config.Delivered {
-	case Delete:
-		s.settle = fill("settle_delete")
-	case Archive:
-		s.settle = fill("settle_archive")
-	default:
-		s.settle = fill("settle_mark", "{delivered}", m.delivered(true))
-		s.discard = fill("settle_mark", "{delivered}", m.delivered(false))
-	}
-	if s.discard == "" {
-		s.discard = s.settle
-	}
+	settle := cmp.Or(map[Delivered]string{Delete: "settle_delete", Archive: "settle_archive"}[m.config.Delivered], "settle_mark")
+	s.settle, s.discard = fill(settle, "{delivered}", m.delivered(true)), fill(settle, "{delivered}", m.delivered(false))
 	if m.failedSet() != "" {
 		s.failed = fill("failed")
 	}
@@ -186,14 +174,10 @@ func newStatements(m *mapping, schema string) statements {
 
 // writtenAt is when a row was written, as a timestamptz.
 func (m *mapping) writtenAt() string {
-	switch c := m.createdAt; {
-	case c == nil:
+	if m.createdAt == nil {
 		return "null::timestamptz"
-	case c.Type == "timestamp without time zone":
-		return own(c) + " at time zone 'UTC'"
-	default:
-		return own(c)
 	}
+	return own(m.createdAt) + "::timestamptz" // in UTC, the connection's time zone
 }
 
 func (m *mapping) failedSet() string {

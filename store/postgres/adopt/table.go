@@ -1,6 +1,7 @@
 package adopt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -60,9 +61,7 @@ func Open(ctx context.Context, o Options) (*Table, error) {
 
 // connect opens the pool. The config may be missing.
 func connect(ctx context.Context, o Options) (*Table, error) {
-	if o.Schema == "" {
-		o.Schema = DefaultSchema
-	}
+	o.Schema = cmp.Or(o.Schema, DefaultSchema)
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}

@@ -109,14 +109,13 @@ func (s *Source) loadColumns(ctx context.Context, q querier, byID map[string]row
 	return nil
 }
 
-// rereadRows is how many rows are loaded at once of a page that was listed.
+// rereadRows is how many rows are read of a page that the server could not show at once.
 const rereadRows = 100
 
-// reread reads a page that the server could not show at once. Rows that are gone or out of band, and those that
+// reread reads the first rows of such a page. Rows that are gone or out of band, and those that
 // other workers have claimed, are there for their places alone.
-func (s *Source) reread(ctx context.Context, q querier, after place, n, bytes int) (page []row, snapshot string, full bool, err error) {
+func (s *Source) reread(ctx context.Context, q querier, after place, n int) (page []row, snapshot string, err error) {
 	sql, args := s.st.list.behind(after, n)
-	var ids []string
 	d := s.m.decoder(s.m.placing)
 	if err := query(ctx, s.t.pool, sql, args, func(values [][]byte) {
 		if values[0] != nil {
@@ -124,31 +123,21 @@ func (s *Source) reread(ctx context.Context, q querier, after place, n, bytes in
 			return
 		}
 		d.load(values[1:])
-		page, ids = append(page, row{id: d.id(), at: d.at(), passed: true}), append(ids, d.id())
+		page = append(page, row{id: d.id(), at: d.at(), passed: true})
 	}); err != nil {
-		return nil, "", false, err
+		return nil, "", err
 	}
-	outOfBand, _, err := s.known(ctx, s.t.pool, ids, nil)
+	ids, err := s.notOutOfBand(ctx, idsOf(page))
 	if err != nil {
-		return nil, "", false, err
+		return nil, "", err
 	}
-	for from := 0; from < len(page) && !full; from += rereadRows {
-		to := min(from+rereadRows, len(page))
-		byID, err := s.load(ctx, q, slices.DeleteFunc(ids[from:to:to], func(id string) bool { return outOfBand[id] }))
-		if err != nil {
-			return nil, "", false, err
-		}
-		for i := from; i < to; i++ {
-			if r, there := byID[page[i].id]; there {
-				page[i] = r
-				bytes -= r.message.Size()
-			}
-		}
-		if full = bytes < 0; full {
-			page = page[:to]
+	byID, err := s.load(ctx, q, ids)
+	for i := range page {
+		if r, there := byID[page[i].id]; there {
+			page[i] = r
 		}
 	}
-	return page, snapshot, full, nil
+	return page, snapshot, err
 }
 
 // refused is a row that cannot be a message.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
 )
 
@@ -70,11 +69,8 @@ func (c *claim) watch(timeout time.Duration, f func()) {
 // Fetch implements driver.Source. It claims the next rows that no worker has. After a claim has
 // grown old all are given up, and the batch says so.
 func (w *Worker) Fetch(ctx context.Context, limit driver.Limit) (batch driver.Batch, err error) {
-	if err := limit.Validate(); err != nil {
+	if err := w.begin(&limit); err != nil {
 		return driver.Batch{}, err
-	}
-	if w.isClosed() {
-		return driver.Batch{}, penstock.ErrClosed
 	}
 	w.fetching.Lock()
 	defer w.fetching.Unlock()
@@ -87,8 +83,7 @@ func (w *Worker) Fetch(ctx context.Context, limit driver.Limit) (batch driver.Ba
 	if !free {
 		return driver.Batch{}, nil
 	}
-	limit.Messages = min(limit.Messages, w.m.config.Batch, size)
-	w.land()
+	limit.Messages = min(limit.Messages, size)
 	tx, err := w.t.pool.Begin(ctx)
 	if err != nil {
 		w.release()
