@@ -114,8 +114,8 @@ func (s *Source) Renew(ctx context.Context) error {
 	return s.log(ctx, s.lease.length)
 }
 
-// log writes the lease, if it is still this source's, and the low-water mark, where a reader that comes after this one has to begin: a margin
-// behind the head, and before all that has no verdict.
+// log writes the lease, if it is still this source's, and the low-water mark. That is where a reader that comes after this one has to
+// begin: a margin behind the head, and before all that has no verdict.
 func (s *Source) log(ctx context.Context, length time.Duration) error {
 	l := *s.lease
 	s.mu.Lock()
