@@ -311,12 +311,12 @@ func (s *Source) fill(ctx context.Context, p *pending, rows []row, limit driver.
 		bytes += p.messages[i].Size()
 		in[p.rows[i].id] = true
 	}
-	var unfit []refused
+	var unfit work
 	p.grow(min(len(rows), limit.Messages))
 	for cut = range rows {
 		r := &rows[cut]
 		if bytes += r.message.Size(); len(p.messages) > 0 && (bytes > limit.Bytes || len(p.messages) >= limit.Messages) {
-			return cut, s.refuse(ctx, unfit)
+			return cut, s.refuse(ctx, &unfit)
 		}
 		if r.passed = r.passed || in[r.id] || outOfBand[r.id] || s.isInFlight(r.id); r.passed {
 			bytes -= r.message.Size()
@@ -326,7 +326,8 @@ func (s *Source) fill(ctx context.Context, p *pending, rows []row, limit driver.
 			return 0, err
 		}
 		if why := r.unfit(); why != nil {
-			unfit, r.passed = append(unfit, refused{r, inFlightRow{outOfOrder: true}, why}), true
+			s.kill(&unfit, r, inFlightRow{outOfOrder: true}, why)
+			r.passed = true
 			continue
 		}
 		p.add(r, inFlightRow{})
@@ -334,5 +335,5 @@ func (s *Source) fill(ctx context.Context, p *pending, rows []row, limit driver.
 			p.setKeyOrder(driver.BehindParked)
 		}
 	}
-	return len(rows), s.refuse(ctx, unfit)
+	return len(rows), s.refuse(ctx, &unfit)
 }

@@ -145,7 +145,7 @@ func (s *Source) loadOutOfBand(ctx context.Context, q querier, p *pending, chose
 	}
 	bytes := 0
 	var gone []outOfBandRow
-	var unfit []refused
+	var w work
 	for _, a := range chosen {
 		r, there := byID[a.id]
 		if !there {
@@ -154,7 +154,7 @@ func (s *Source) loadOutOfBand(ctx context.Context, q querier, p *pending, chose
 		}
 		r.message.Seq, r.message.Attempt, r.message.FailedSince = a.seq, a.Attempt+1, a.Since
 		if why := r.unfit(); why != nil {
-			unfit = append(unfit, refused{&r, a.inFlightRow, why})
+			s.kill(&w, &r, a.inFlightRow, why)
 			continue
 		}
 		if bytes += r.message.Size(); bytes > limit.Bytes && len(p.messages) > 0 {
@@ -170,12 +170,10 @@ func (s *Source) loadOutOfBand(ctx context.Context, q querier, p *pending, chose
 			return err
 		}
 	}
-	if len(gone)+len(unfit) == 0 {
+	if len(gone)+len(w.parked.ids) == 0 {
 		return nil
 	}
-	var w work
 	s.forget(&w, gone)
-	s.kill(&w, unfit)
 	if claims(q) { // it has locked rows out of band: it ends with this alone
 		*p = pending{before: p.before, commit: true}
 		_, err = s.send(ctx, q, &w)
@@ -209,16 +207,15 @@ func (s *Source) amend(ctx context.Context, w *work) error {
 	return s.commit(ctx, w, nil)
 }
 
-// refuse makes dead letters of rows that cannot be messages.
-func (s *Source) refuse(ctx context.Context, unfit []refused) error {
-	if len(unfit) == 0 {
+// refuse makes durable that rows are dead letters.
+func (s *Source) refuse(ctx context.Context, unfit *work) error {
+	if len(unfit.parked.ids) == 0 {
 		return nil
 	}
-	var w work
-	if s.kill(&w, unfit); s.lease.workers { // the claim has the rows locked
-		w.failed = failedRows{}
+	if s.lease.workers { // the claim has the rows locked
+		unfit.failed = failedRows{}
 	}
-	return s.amend(ctx, &w)
+	return s.amend(ctx, unfit)
 }
 
 // stillAny finds out, now and then, that nothing is out of band any more.

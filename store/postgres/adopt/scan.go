@@ -28,14 +28,15 @@ const (
 // once if that is costly.
 func (s *Source) chooseWay(usable bool) {
 	s.scans = scans{since: time.Now(), index: usable}
-	if s.scanning = !usable || s.m.random; !s.scanning {
-		return
-	}
-	if usable {
+	s.mu.Lock()
+	s.scanning = !usable || s.m.random
+	s.mu.Unlock()
+	switch {
+	case !usable:
+		s.t.log.Warn("no index has the order in which rows are read: every look for new rows is at the whole table", "hint", "penstock adopt check tells which index to make")
+	case s.m.random:
 		s.t.log.Warn("the ids come in no order and no column gives one: every look for new rows is at the whole table, and rows are sent in the order of their transactions only as far as PostgreSQL remembers it",
 			"hint", "name a column such as created_at in columns.order, or columns.order: ["+s.m.config.Columns.ID+"] if the ids do grow")
-	} else {
-		s.t.log.Warn("no index has the order in which rows are read: every look for new rows is at the whole table", "hint", "penstock adopt check tells which index to make")
 	}
 }
 
@@ -45,13 +46,10 @@ func (s *Source) reconsider(ctx context.Context) {
 		return
 	}
 	s.scans.since = time.Now()
-	if usable, err := s.indexed(ctx); err != nil || !usable {
-		return
+	if usable, err := s.indexed(ctx); err == nil && usable {
+		s.t.log.Info("an index has the order now: reading continues with it")
+		s.chooseWay(true)
 	}
-	s.t.log.Info("an index has the order now: reading continues with it")
-	s.mu.Lock()
-	s.scanning = false
-	s.mu.Unlock()
 }
 
 var costly = regexp.MustCompile(`"Node Type": "(Sort|Seq Scan|Bitmap Heap Scan)"`)

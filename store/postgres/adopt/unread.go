@@ -140,26 +140,16 @@ func (s *Source) reread(ctx context.Context, q querier, after place, n int) (pag
 	return page, snapshot, err
 }
 
-// refused is a row that cannot be a message.
-type refused struct {
-	*row
-	inFlightRow
-	why error
-}
-
-// kill has the work make dead letters of rows that cannot be messages.
-func (s *Source) kill(w *work, unfit []refused) {
-	if len(unfit) == 0 {
-		return
+// kill has the work make a dead letter of a row that cannot be a message.
+func (s *Source) kill(w *work, r *row, h inFlightRow, why error) {
+	m := &r.message
+	reason := s.m.reason(r.id, why)
+	if len(w.parked.ids) == 0 {
+		s.t.log.Warn("rows cannot be messages; they are dead letters", "first", reason)
 	}
-	for _, u := range unfit {
-		m := &u.message
-		failures := []penstock.Failure{{Attempt: m.Attempt, At: time.Now().UTC(), Err: s.m.reason(u.row.id, u.why)}}
-		m.ID, m.Key, m.Topic = adopted.Shorten(m.ID, penstock.MaxIDBytes), adopted.Shorten(m.Key, penstock.MaxKeyBytes), adopted.Shorten(m.Topic, penstock.MaxTopicBytes)
-		u.inFlightRow.id = u.row.id
-		w.park(m, &u.inFlightRow, &driver.Verdict{Outcome: driver.Dead, Failures: failures})
-	}
-	s.t.log.Warn("rows cannot be messages; they are dead letters", "rows", len(unfit), "first", s.m.reason(unfit[0].row.id, unfit[0].why))
+	m.ID, m.Key, m.Topic = adopted.Shorten(m.ID, penstock.MaxIDBytes), adopted.Shorten(m.Key, penstock.MaxKeyBytes), adopted.Shorten(m.Topic, penstock.MaxTopicBytes)
+	h.id = r.id
+	w.park(m, &h, &driver.Verdict{Outcome: driver.Dead, Failures: []penstock.Failure{{Attempt: m.Attempt, At: time.Now().UTC(), Err: reason}}})
 }
 
 // reason names the row, and where a part of the message is at fault, the columns that it is made of.
