@@ -1,6 +1,7 @@
 package adopt
 
 import (
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -56,18 +57,43 @@ func (m *mapping) keyArrays(ids []string) []any {
 			arrays[i] = uuids(columns[i])
 			continue
 		}
-		text, _ := pgtype.NewMap().Encode(pgtype.TextArrayOID, pgtype.TextFormatCode, columns[i], nil)
-		arrays[i] = string(text) // an array of any type
+		arrays[i] = textArray(columns[i])
 	}
 	return arrays
 }
 
 func uuids(texts []*string) []pgtype.UUID {
 	array := make([]pgtype.UUID, len(texts))
+	var digits [32]byte
 	for i, t := range texts {
-		if t != nil {
-			_ = array[i].Scan(*t) // another text is NULL
+		if t == nil || len(*t) != 36 {
+			continue
 		}
+		n := copy(digits[:], (*t)[:8])
+		for _, from := range [...]int{9, 14, 19} {
+			n += copy(digits[n:], (*t)[from:from+4])
+		}
+		copy(digits[n:], (*t)[24:])
+		_, err := hex.Decode(array[i].Bytes[:], digits[:])
+		array[i].Valid = err == nil
 	}
 	return array
+}
+
+var escaped = strings.NewReplacer(`"`, `\"`, `\`, `\\`)
+
+// textArray is an array of any type as its text.
+func textArray(texts []*string) string {
+	buf := append(make([]byte, 0, 24*len(texts)+2), '{')
+	for i, t := range texts {
+		if i > 0 {
+			buf = append(buf, ',')
+		}
+		if t == nil {
+			buf = append(buf, "null"...)
+		} else {
+			buf = append(append(append(buf, '"'), escaped.Replace(*t)...), '"')
+		}
+	}
+	return string(append(buf, '}'))
 }

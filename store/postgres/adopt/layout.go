@@ -1,6 +1,7 @@
 package adopt
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
@@ -165,11 +166,13 @@ func appendTime(buf, value []byte, zone string) []byte {
 	case !finite:
 		return append(buf, "-infinity"...)
 	}
-	year := t.Year()
-	if year <= 0 { // the year before 1 is 1 BC
-		year, zone = 1-year, zone+" BC"
+	if year := t.Year(); year <= 0 { // the year before 1 is 1 BC
+		return append(t.AppendFormat(fmt.Appendf(buf, "%04d", 1-year), "-01-02 15:04:05.999999"), zone+" BC"...)
 	}
-	return append(t.AppendFormat(fmt.Appendf(buf, "%04d", year), "-01-02 15:04:05.999999"), zone...)
+	from := len(buf)
+	buf = t.AppendFormat(buf, time.RFC3339Nano) // the fastest, …T…Z
+	buf[from+bytes.IndexByte(buf[from:], 'T')] = ' '
+	return append(buf[:len(buf)-1], zone...)
 }
 
 // timeOf is a timestamp, or false if it is infinite.
