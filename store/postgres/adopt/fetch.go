@@ -97,7 +97,10 @@ func (s *Source) becameVisible(ctx context.Context, snapshot string, before, sla
 	if s.owed != nil && s.owed.n < from.n {
 		if from = *s.owed; from.n < low.n { // older than the margin: the sweep's, but at once
 			from = low
-			notify(s.sweep)
+			select {
+			case s.sweep <- struct{}{}:
+			default:
+			}
 		}
 	}
 	if from.n < before.n {
@@ -312,7 +315,8 @@ func (s *Source) fill(ctx context.Context, p *pending, rows []row, limit driver.
 		in[p.rows[i].id] = true
 	}
 	var unfit work
-	p.grow(min(len(rows), limit.Messages))
+	room := min(len(rows), limit.Messages)
+	p.rows, p.messages = slices.Grow(p.rows, room), slices.Grow(p.messages, room)
 	for cut = range rows {
 		r := &rows[cut]
 		if bytes += r.message.Size(); len(p.messages) > 0 && (bytes > limit.Bytes || len(p.messages) >= limit.Messages) {

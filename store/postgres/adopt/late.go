@@ -23,13 +23,6 @@ type late struct {
 // maxLate bounds the ids that looking back finds.
 const maxLate = 20_000
 
-func notify(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
 // end is where rows are added: in front if they were taken and not delivered.
 type end bool
 

@@ -85,16 +85,14 @@ func (d *decoder) id() string {
 
 // at is the place of the row that was loaded.
 func (d *decoder) at() place {
-	n := len(d.l.order)
-	if len(d.places) < n {
-		d.places = make([]string, n*chunkRows)
+	if n := len(d.l.order); cap(d.places)-len(d.places) < n {
+		d.places = make([]string, 0, n*chunkRows)
 	}
-	p := place(d.places[:n:n])
-	d.places = d.places[n:]
-	for k, i := range d.l.order {
-		p[k] = d.texts[i]
+	from := len(d.places)
+	for _, i := range d.l.order {
+		d.places = append(d.places, d.texts[i])
 	}
-	return p
+	return d.places[from:len(d.places):len(d.places)]
 }
 
 // decode makes a row of the values of the mapping's whole layout.

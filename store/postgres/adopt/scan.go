@@ -10,14 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// scan's are what a Source knows of the table's indexes. While no index has the order, or the ids are random, all rows are listed, without
-// their content, and the list is worked off.
-type scans struct {
-	index bool // an index has the order
-	since time.Time
-	next  time.Time
-}
-
+// While no index has the order, or the ids are random, all rows are listed, without their content, and the list is worked off.
 const (
 	scanRows  = 100_000          // of one list
 	scanShare = 10               // it rests for this many times as long as a scan took
@@ -27,7 +20,7 @@ const (
 // chooseWay decides how rows are found, given whether an index has the order, and says so
 // once if that is costly.
 func (s *Source) chooseWay(usable bool) {
-	s.scans = scans{since: time.Now(), index: usable}
+	s.ordered, s.revised = usable, time.Now()
 	s.mu.Lock()
 	s.scanning = !usable || s.m.random
 	s.mu.Unlock()
@@ -42,10 +35,10 @@ func (s *Source) chooseWay(usable bool) {
 
 // reconsider looks again now and then whether there is an index meanwhile.
 func (s *Source) reconsider(ctx context.Context) {
-	if !s.scanning || s.m.random || s.late.waiting() || time.Since(s.scans.since) < reviseWay {
+	if !s.scanning || s.m.random || s.late.waiting() || time.Since(s.revised) < reviseWay {
 		return
 	}
-	s.scans.since = time.Now()
+	s.revised = time.Now()
 	if usable, err := s.indexed(ctx); err == nil && usable {
 		s.t.log.Info("an index has the order now: reading continues with it")
 		s.chooseWay(true)
@@ -76,14 +69,14 @@ func (s *Source) indexed(ctx context.Context) (bool, error) {
 // scan lists the rows that are neither in flight nor out of band, once those of the list before are in flight.
 func (s *Source) scan(ctx context.Context) error {
 	began := time.Now()
-	if s.late.waiting() || began.Before(s.scans.next) {
+	if s.late.waiting() || began.Before(s.nextScan) {
 		return nil
 	}
 	s.mu.Lock()
 	most := scanRows + len(s.inFlight)
 	s.mu.Unlock()
 	return pgx.BeginFunc(ctx, s.t.pool, func(tx pgx.Tx) error {
-		if !s.scans.index { // sorting once is better than walking an index that has another order
+		if !s.ordered { // sorting once is better than walking an index that has another order
 			if _, err := tx.Exec(ctx, "select set_config('enable_seqscan', 'on', true), set_config('enable_sort', 'on', true), set_config('enable_hashjoin', 'on', true), set_config('enable_indexscan', 'off', true)"); err != nil {
 				return err
 			}
@@ -91,7 +84,7 @@ func (s *Source) scan(ctx context.Context) error {
 		ids, _, _, err := s.list(ctx, tx, s.st.scan, inBinary, most, s.lease.id)
 		s.late.add(atTheEnd, ids)
 		if err == nil && len(ids) < scanRows { // else there is more
-			s.scans.next = time.Now().Add(min(scanShare*time.Since(began), s.m.config.Sweep))
+			s.nextScan = time.Now().Add(min(scanShare*time.Since(began), s.m.config.Sweep))
 		}
 		return err
 	})

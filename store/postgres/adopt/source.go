@@ -49,8 +49,10 @@ type Source struct {
 	owed    *position
 	average int   // bytes of a message
 	page    []row // memory for the next
-	scans   scans
 
+	ordered    bool      // an index has the order
+	revised    time.Time // when that was found out
+	nextScan   time.Time
 	guardUntil time.Time // see guard
 }
 
@@ -89,11 +91,6 @@ type inFlightRow struct {
 }
 
 func (h inFlightRow) rowID() string { return h.id }
-
-// grow makes room for n more messages.
-func (p *pending) grow(n int) {
-	p.rows, p.messages = slices.Grow(p.rows, n), slices.Grow(p.messages, n)
-}
 
 func (p *pending) add(r *row, h inFlightRow) {
 	h.id = r.id

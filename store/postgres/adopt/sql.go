@@ -148,13 +148,17 @@ func newStatements(m *mapping, schema string) statements {
 		}
 		return both
 	}
+	at := "null" // when a row was written, in UTC, the connection's time zone
+	if m.createdAt != nil {
+		at = own(m.createdAt)
+	}
 	s := statements{
 		read:    onward("read"),
 		claim:   onward("claim"),
 		list:    onward("read", "{wide}", m.placing.sql(), "{nulls}", nulls(m.placing)),
 		narrow:  onward("narrow"),
 		scan:    fill("scan"),
-		backlog: fill("backlog", "{at}", m.writtenAt()),
+		backlog: fill("backlog", "{at}", at+"::timestamptz"),
 		load:    lockable(m.whole),
 		find:    lockable(m.placing),
 	}
@@ -170,14 +174,6 @@ func newStatements(m *mapping, schema string) statements {
 		s.failed = fill("failed")
 	}
 	return s
-}
-
-// writtenAt is when a row was written, as a timestamptz.
-func (m *mapping) writtenAt() string {
-	if m.createdAt == nil {
-		return "null::timestamptz"
-	}
-	return own(m.createdAt) + "::timestamptz" // in UTC, the connection's time zone
 }
 
 func (m *mapping) failedSet() string {

@@ -78,7 +78,7 @@ func connect(ctx context.Context, o Options) (*Table, error) {
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
-		return nil, explain(err)
+		return nil, pgerror.Explain(err, hints)
 	}
 	return &Table{pool: pool, schema: o.Schema, name: o.Subscription, config: o.Config,
 		log: o.Log.With("subscription", o.Subscription, "table", o.Config.Table)}, nil
@@ -119,8 +119,12 @@ var hints = map[string]string{
 
 const gone = "the adopted table was dropped or renamed: correct the configuration and start again"
 
-// explain adds the operator's next step to the message of the server or the network.
-func explain(err error) error {
+// explain adds the next step to an error, and after one that is not the server's lets
+// go of idle connections, which have probably died with the one that failed.
+func (t *Table) explain(err error) error {
+	if err != nil && pgerror.State(err) == "" && !errors.Is(err, context.Canceled) && !errors.Is(err, pgx.ErrNoRows) {
+		t.pool.Reset()
+	}
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch {
 		case pg.Code == fenced:
@@ -130,15 +134,6 @@ func explain(err error) error {
 		}
 	}
 	return pgerror.Explain(err, hints)
-}
-
-// explain adds the next step to an error, and after one that is not the server's lets
-// go of idle connections, which have probably died with the one that failed.
-func (t *Table) explain(err error) error {
-	if err != nil && pgerror.State(err) == "" && !errors.Is(err, context.Canceled) && !errors.Is(err, pgx.ErrNoRows) {
-		t.pool.Reset()
-	}
-	return explain(err)
 }
 
 // own loads a statement about Penstock's own tables.

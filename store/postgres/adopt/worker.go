@@ -57,15 +57,6 @@ func (c *claim) end(f func(tx pgx.Tx) error) (over bool, err error) {
 	return false, err
 }
 
-// watch calls f when the claim has been open for that long.
-func (c *claim) watch(timeout time.Duration, f func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.tx != nil {
-		c.timer = time.AfterFunc(timeout, f)
-	}
-}
-
 // Fetch implements driver.Source. It claims the next rows that no worker has. After a claim has
 // grown old all are given up, and the batch says so.
 func (w *Worker) Fetch(ctx context.Context, limit driver.Limit) (batch driver.Batch, err error) {
@@ -104,9 +95,8 @@ func (w *Worker) Fetch(ctx context.Context, limit driver.Limit) (batch driver.Ba
 		return driver.Batch{More: more && err == nil}, w.t.explain(err)
 	}
 	p.claim, p.since = c, time.Now()
-	batch = w.register(p, more)
-	c.watch(w.m.config.ClaimTimeout, w.giveUp)
-	return batch, nil
+	c.timer = time.AfterFunc(w.m.config.ClaimTimeout, w.giveUp)
+	return w.register(p, more), nil
 }
 
 // reserve takes one of the claims that the workers of this process may hold at once. The claim has
