@@ -39,21 +39,19 @@ const (
 
 // Emulator is the service that a test sends to.
 type Emulator struct {
-	Address string
-	Fake    *Fake // nil if it is another program
+	*inProcess
+	Fake *Fake // nil if it is another program
 
-	sqs    *sqs.Client
-	sns    *sns.Client
-	server *httptest.Server
+	sqs *sqs.Client
+	sns *sns.Client
 }
 
 // StartFake starts the emulator in this process.
 func StartFake(tb testing.TB) *Emulator {
 	f := newFake()
-	server := httptest.NewServer(f)
-	e := newEmulator(strings.TrimPrefix(server.URL, "http://"), f)
-	e.server = server
-	tb.Cleanup(e.kill)
+	p := startInProcess(tb, f)
+	e := newEmulator(p.Address, f)
+	e.inProcess = p
 	return e
 }
 
@@ -63,20 +61,33 @@ func Serve() (address string, stop func()) {
 	return strings.TrimPrefix(server.URL, "http://"), server.Close
 }
 
-// kill ends the server in the middle of its requests.
-func (e *Emulator) kill() {
-	e.server.CloseClientConnections() // a stalled one would be waited for
-	e.server.Close()
+// inProcess is an emulator of this process.
+type inProcess struct {
+	Address string
+	server  *httptest.Server
 }
 
-// Restart kills the emulator of this process, and starts another that has its messages, as the service would.
-func (e *Emulator) Restart(tb testing.TB) {
+func startInProcess(tb testing.TB, h http.Handler) *inProcess {
+	p := &inProcess{server: httptest.NewServer(h)}
+	p.Address = strings.TrimPrefix(p.server.URL, "http://")
+	tb.Cleanup(p.kill)
+	return p
+}
+
+// kill ends the server in the middle of its requests.
+func (p *inProcess) kill() {
+	p.server.CloseClientConnections() // a stalled one would be waited for
+	p.server.Close()
+}
+
+// Restart kills the emulator, and starts another that has its messages or objects, as the service would.
+func (p *inProcess) Restart(tb testing.TB) {
 	tb.Helper()
-	e.kill()
-	listener, err := net.Listen("tcp", e.Address)
+	p.kill()
+	listener, err := net.Listen("tcp", p.Address)
 	check(tb, err)
-	e.server = &httptest.Server{Listener: listener, Config: &http.Server{Handler: e.Fake}}
-	e.server.Start()
+	p.server = &httptest.Server{Listener: listener, Config: &http.Server{Handler: p.server.Config.Handler}}
+	p.server.Start()
 }
 
 // StartElasticMQ starts ElasticMQ, which has SQS only, or skips the test if PENSTOCK_TEST_ELASTICMQ does not name the folder of its jars.
@@ -126,7 +137,7 @@ func startProgram(tb testing.TB, name, path string, command func(port int) *exec
 
 func newEmulator(address string, f *Fake) *Emulator {
 	cfg := aws.Config{Region: Region, BaseEndpoint: aws.String("http://" + address), Credentials: credentials.NewStaticCredentialsProvider(KeyID, SecretKey, "")}
-	return &Emulator{Address: address, Fake: f, sqs: sqs.NewFromConfig(cfg), sns: sns.NewFromConfig(cfg)}
+	return &Emulator{inProcess: &inProcess{Address: address}, Fake: f, sqs: sqs.NewFromConfig(cfg), sns: sns.NewFromConfig(cfg)}
 }
 
 // Login sets the environment from which a sink takes its credentials.
@@ -174,20 +185,9 @@ func (e *Emulator) Topic(tb testing.TB, name string) (arn, queue string) {
 }
 
 // Drain takes n messages out of the queues, and those that are there beyond n.
-func (e *Emulator) Drain(t *testing.T, n int, queues ...string) (got []sinktest.Received) {
+func (e *Emulator) Drain(t *testing.T, n int, queues ...string) []sinktest.Received {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), sinktest.Patience)
-	defer cancel()
-	for ctx.Err() == nil {
-		before := len(got)
-		for _, queue := range queues {
-			got = append(got, e.receive(ctx, t, queue)...)
-		}
-		if len(got) >= n && len(got) == before {
-			return got
-		}
-	}
-	return got
+	return sinktest.Drain(n, queues, func(ctx context.Context, queue string) []sinktest.Received { return e.receive(ctx, t, queue) })
 }
 
 func (e *Emulator) receive(ctx context.Context, t *testing.T, queue string) (got []sinktest.Received) {

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -17,8 +15,7 @@ import (
 // S3 is an emulator of Amazon S3 in this process, with the bucket in the path. It follows the documentation of
 // the service, as far as claim checks use it. It checks a SHA-256 that comes with an object. A test may have it refuse.
 type S3 struct {
-	Address string
-	server  *httptest.Server
+	*inProcess
 
 	mu        sync.Mutex
 	buckets   map[string]map[string]StoredObject
@@ -37,25 +34,8 @@ type StoredObject struct {
 // StartS3 starts an emulator with a bucket.
 func StartS3(tb testing.TB, bucket string) *S3 {
 	s := &S3{buckets: map[string]map[string]StoredObject{bucket: {}}}
-	s.server = httptest.NewServer(s)
-	s.Address = strings.TrimPrefix(s.server.URL, "http://")
-	tb.Cleanup(s.kill)
+	s.inProcess = startInProcess(tb, s)
 	return s
-}
-
-func (s *S3) kill() {
-	s.server.CloseClientConnections() // a stalled one would be waited for
-	s.server.Close()
-}
-
-// Restart kills the emulator in the middle of its requests, and starts another that has its objects.
-func (s *S3) Restart(tb testing.TB) {
-	tb.Helper()
-	s.kill()
-	listener, err := net.Listen("tcp", s.Address)
-	check(tb, err)
-	s.server = &httptest.Server{Listener: listener, Config: &http.Server{Handler: s}}
-	s.server.Start()
 }
 
 // Objects are those of a bucket, by key.

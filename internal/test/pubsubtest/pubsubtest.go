@@ -250,20 +250,9 @@ func (e *Emulator) Topic(tb testing.TB, name string) {
 func subscription(name string) string { return "projects/" + Project + "/subscriptions/" + name }
 
 // Drain takes n messages out of the topics' subscriptions, and those that are there beyond n.
-func (e *Emulator) Drain(t *testing.T, n int, topics ...string) (got []sinktest.Received) {
+func (e *Emulator) Drain(t *testing.T, n int, topics ...string) []sinktest.Received {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), sinktest.Patience)
-	defer cancel()
-	for ctx.Err() == nil {
-		before := len(got)
-		for _, topic := range topics {
-			got = append(got, e.pull(ctx, t, topic)...)
-		}
-		if len(got) >= n && len(got) == before {
-			return got
-		}
-	}
-	return got
+	return sinktest.Drain(n, topics, func(ctx context.Context, topic string) []sinktest.Received { return e.pull(ctx, t, topic) })
 }
 
 func (e *Emulator) pull(ctx context.Context, t *testing.T, topic string) (got []sinktest.Received) {

@@ -243,3 +243,19 @@ func (l *lockedBuilder) String() string {
 	defer l.mu.Unlock()
 	return l.b.String()
 }
+
+// Drain receives n messages of some places, and those that are there beyond n.
+func Drain(n int, places []string, receive func(ctx context.Context, place string) []Received) (got []Received) {
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	defer cancel()
+	for ctx.Err() == nil {
+		before := len(got)
+		for _, place := range places {
+			got = append(got, receive(ctx, place)...)
+		}
+		if len(got) >= n && len(got) == before {
+			return got
+		}
+	}
+	return got
+}
