@@ -61,9 +61,14 @@ type violation struct {
 
 // verdict is the finding of the checker, summed over the subscriptions.
 type verdict struct {
-	Committed, Delivered, Duplicates, Dead, RolledBack, Takeovers int
-	Jobs                                                          jobCounts
-	Violations                                                    []violation
+	Committed  int         `json:"committed"`
+	Delivered  int         `json:"delivered"`
+	Duplicates int         `json:"duplicates"`
+	Dead       int         `json:"dead"`
+	RolledBack int         `json:"rolled_back"`
+	Takeovers  int         `json:"takeovers"`
+	Jobs       jobCounts   `json:"jobs"`
+	Violations []violation `json:"-"`
 }
 
 func (v *verdict) found(kind, route, id, format string, args ...any) {

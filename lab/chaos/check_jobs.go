@@ -13,9 +13,17 @@ const (
 	cancelRan = "ran_after_cancel" // a job that was cancelled
 )
 
-// jobCounts counts the checks.
+// jobCounts counts the checks, and in the summary the violations of jobs.
 type jobCounts struct {
-	Committed, Done, Cancelled, Dead, Runs, Again int
+	Committed  int `json:"committed"`
+	Done       int `json:"done"`
+	Lost       int `json:"lost"`
+	Doubled    int `json:"doubled"` // after they were done, or two at a time, without need
+	OutOfOrder int `json:"out_of_order"`
+	Cancelled  int `json:"cancelled"`
+	Dead       int `json:"dead"`
+	Runs       int `json:"runs"`
+	Again      int `json:"again"` // runs that were not a job's first
 }
 
 // loss is a job whose lease its worker had lost, as its log says.

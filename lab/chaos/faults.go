@@ -10,8 +10,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/penstock/penstock/internal/test/tcpproxy"
 )
 
@@ -34,23 +32,26 @@ func between(random *rand.Rand, least, most time.Duration) time.Duration {
 
 // faults are the faults that the rig can make, with two of the network's for each line.
 func (r *rig) faults(random *rand.Rand) []fault {
+	everyone := subscriptions(routeNames("")...)
+	held := blast{}
+	if r.store == storeSQLite { // whose only writer keeps all others waiting, so a relay may lose its lease
+		held = everyone
+	}
 	all := []fault{
 		r.crash("rabbitmq_killed", "rabbitmq", blast{Routes: routeNames("rabbitmq"), Sudden: true}, r.rabbit),
 		r.crash("nats_killed", "nats", blast{Routes: routeNames("nats"), Sudden: true}, r.nats),
-		r.refuseRabbitMQ(), r.refuseNATS(),
+		r.refuse("rabbitmq", func(_ context.Context, there bool) error { return r.consumer.route(topicLaterRabbit, there) }),
+		r.refuse("nats", func(ctx context.Context, there bool) error { return r.nats.route(ctx, there, false) }),
+		r.transaction("snapshot_pinned", blast{}, append(r.pin, "select count(*) from {business}unrelated")...),
+		r.transaction("writer_held", held, append(r.hold, "insert into {business}unrelated values (current_timestamp)")...),
 	}
 	switch r.store {
 	case storeMySQL:
-		all = append(all, r.commitCut(isMySQLCommit)...)
-		all = append(all, r.crash("mysql_killed", "mysql", subscriptions(routeNames("")...), r.mysql),
-			r.mysqlTransaction("snapshot_pinned", "start transaction with consistent snapshot", "select count(*) from business.unrelated"),
-			r.mysqlTransaction("writer_held", "begin", "insert into business.unrelated () values ()"))
+		all = append(append(all, r.commitCut(isMySQLCommit)...), r.crash("mysql_killed", "mysql", everyone, r.mysql))
 	case storeSQLite:
-		all = append(all, r.sqliteFaults()...)
+		all = append(all, fault{"writer_killed", "writer", everyone, 4, r.killSQLiteWriter})
 	default:
-		all = append(all, r.commitCut(isCommit)...)
-		all = append(all, r.crash("postgres_crashed", "postgres", subscriptions(routeNames("")...), primary{r}),
-			r.walLost(), r.dumped(), r.pinSnapshot(), r.holdWriter())
+		all = append(append(all, r.commitCut(isCommit)...), r.crash("postgres_crashed", "postgres", everyone, primary{r}), r.walLost(), r.dumped())
 		if r.profile != portable { // which has the order of its keys from the clock
 			all = append(all, r.clockStepped())
 		}
@@ -205,6 +206,9 @@ func (r *rig) commitCut(commits func([]byte) bool) []fault {
 
 func isCommit(said []byte) bool { return bytes.Contains(said, []byte("commit\x00")) }
 
+// isMySQLCommit finds a command of a query.
+func isMySQLCommit(said []byte) bool { return bytes.Contains(said, []byte("\x03COMMIT")) }
+
 // isAMQPPublish finds the method Basic.Publish (60, 40) in a frame on channel 1.
 func isAMQPPublish(said []byte) bool { return bytes.Contains(said, []byte{0, 60, 0, 40}) }
 
@@ -212,56 +216,14 @@ func isNATSPublish(said []byte) bool { return bytes.Contains(said, []byte("HPUB 
 
 func anything([]byte) bool { return true }
 
-// refuseRabbitMQ takes the way to the queue away from some messages.
-func (r *rig) refuseRabbitMQ() fault {
-	return fault{"messages_refused", "rabbitmq", blast{}, 2, func(ctx context.Context, random *rand.Rand, _ func()) (bool, error) {
-		if err := r.consumer.route(topicLaterRabbit, false); err != nil {
+// refuse takes the way to the queue away from some messages.
+func (r *rig) refuse(broker string, route func(ctx context.Context, there bool) error) fault {
+	return fault{"messages_refused", broker, blast{}, 2, func(ctx context.Context, random *rand.Rand, _ func()) (bool, error) {
+		if err := route(ctx, false); err != nil {
 			return false, err
 		}
 		sleep(ctx, between(random, time.Second, 3*lease))
-		return true, r.consumer.route(topicLaterRabbit, true)
-	}}
-}
-
-func (r *rig) refuseNATS() fault {
-	return fault{"messages_refused", "nats", blast{}, 2, func(ctx context.Context, random *rand.Rand, _ func()) (bool, error) {
-		if err := r.nats.route(ctx, false, false); err != nil {
-			return false, err
-		}
-		sleep(ctx, between(random, time.Second, 3*lease))
-		return true, r.nats.route(context.WithoutCancel(ctx), true, false)
-	}}
-}
-
-// pinSnapshot keeps a snapshot that holds back vacuum.
-func (r *rig) pinSnapshot() fault {
-	return r.transaction("snapshot_pinned", pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, "select count(*) from business.unrelated")
-}
-
-// holdWriter keeps a writing transaction open that has nothing to do with the
-// outbox; its xid is in flight for every reader.
-func (r *rig) holdWriter() fault {
-	return r.transaction("writer_held", pgx.TxOptions{}, "insert into business.unrelated default values")
-}
-
-func (r *rig) transaction(name string, options pgx.TxOptions, statement string) fault {
-	return fault{name, name, blast{}, 2, func(ctx context.Context, random *rand.Rand, _ func()) (happened bool, err error) {
-		err = r.withPostgres(ctx, func(conn *pgx.Conn) error {
-			tx, err := conn.BeginTx(ctx, options)
-			if err != nil {
-				return err
-			}
-			if _, err := tx.Exec(ctx, statement); err != nil {
-				return err
-			}
-			happened = true
-			sleep(ctx, between(random, lease, 5*lease))
-			return tx.Commit(context.WithoutCancel(ctx))
-		})
-		if err != nil { // PostgreSQL was crashed meanwhile, or just now
-			r.chronicle.printf("%s ended early: %v", name, err)
-		}
-		return happened, nil
+		return true, route(context.WithoutCancel(ctx), true)
 	}}
 }
 

@@ -179,7 +179,7 @@ func (r *rig) startWorkers(ctx context.Context) error {
 		if p.postgres, err = r.databaseLink(name+"-postgres", r.database, p.blast("")); err != nil {
 			return err
 		}
-		err := r.start(p, func() *exec.Cmd {
+		err := r.launch(p, func() *exec.Cmd {
 			return exec.Command(r.binary, append([]string{"work", queue, "--http", handler.url + "/" + name + "#allow_private=true",
 				"--lease", lease.String(), "--concurrency", "8", "--database-url", p.postgres.url}, r.profileFlags()...)...)
 		})

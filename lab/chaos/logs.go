@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 )
 
 // logged is a server or program with a log.
@@ -22,27 +23,14 @@ func (r *rig) keepLog(name string, server logged) {
 }
 
 func (r *rig) keepLogs() {
-	all := map[string]logged{}
-	if r.mysql != nil {
-		all["mysql"] = r.mysql
-	}
-	if r.postgres != nil {
-		all["postgres"] = r.postgres
-	}
-	if r.standby != nil {
-		all["postgres-standby"] = r.standby
-	}
-	if r.rabbit != nil {
-		all["rabbitmq"] = r.rabbit
-	}
-	if r.nats != nil {
-		all["nats"] = r.nats
-	}
+	all := map[string]logged{"mysql": r.mysql, "postgres": r.postgres, "postgres-standby": r.standby, "rabbitmq": r.rabbit, "nats": r.nats}
 	for _, p := range r.processes {
 		all[p.name] = p
 	}
 	for name, server := range all {
-		r.keepLog(name, server)
+		if !reflect.ValueOf(server).IsNil() { // not all run
+			r.keepLog(name, server)
+		}
 	}
 }
 

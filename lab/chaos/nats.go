@@ -102,23 +102,12 @@ func stream(route string, later, never bool) jetstream.StreamConfig {
 	return jetstream.StreamConfig{Name: route, Subjects: subjects, Storage: jetstream.FileStorage, Duplicates: duplicateWindow(route)}
 }
 
-func (s *natsServer) declare(ctx context.Context) error {
-	return s.with(ctx, func(ctx context.Context, js jetstream.JetStream) error {
-		var errs []error
-		for _, name := range routeNames("nats") {
-			_, err := js.CreateStream(ctx, stream(name, true, false))
-			errs = append(errs, err)
-		}
-		return errors.Join(errs...)
-	})
-}
-
-// route gives the later topics, and the never ones, a way into the streams.
+// route gives the later topics, and the never ones, a way into the streams, which it makes.
 func (s *natsServer) route(ctx context.Context, later, never bool) error {
 	return s.with(ctx, func(ctx context.Context, js jetstream.JetStream) error {
 		var errs []error
 		for _, name := range routeNames("nats") {
-			_, err := js.UpdateStream(ctx, stream(name, later, never))
+			_, err := js.CreateOrUpdateStream(ctx, stream(name, later, never))
 			errs = append(errs, err)
 		}
 		return errors.Join(errs...)

@@ -66,15 +66,15 @@ func (r *rig) startRelay(name string) error {
 	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 		return err
 	}
-	return r.start(p, func() *exec.Cmd {
+	return r.launch(p, func() *exec.Cmd {
 		cmd := exec.Command(r.binary, append([]string{"relay", "--config", config, "--holder", name}, r.profileFlags()...)...)
 		cmd.Env = []string{"CHAOS_POSTGRES=" + p.postgres.url, "CHAOS_RABBITMQ=" + p.rabbit.url, "CHAOS_NATS=" + p.nats.url}
 		return cmd
 	})
 }
 
-// start starts a relay or a worker, which command builds.
-func (r *rig) start(p *process, command func() *exec.Cmd) (err error) {
+// launch starts a relay or a worker, which command builds.
+func (r *rig) launch(p *process, command func() *exec.Cmd) (err error) {
 	if p.Program, err = testserver.NewProgram(p.name, command, nil); err != nil {
 		return err
 	}

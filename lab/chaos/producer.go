@@ -29,14 +29,14 @@ func keys(prefix string, n int) []string {
 type writer struct {
 	name    string
 	url     string
-	connect func(ctx context.Context, url string) (database, error)
+	dialect dialect
 	late    bool
 	poison  bool
 	pause   time.Duration // on average between transactions
 	journal *journal
 	random  *rand.Rand
 
-	conn database
+	conn *producerConn
 	n    int
 }
 
@@ -68,9 +68,7 @@ func (w *writer) run(ctx context.Context) {
 
 func (w *writer) hangUp() {
 	if w.conn != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = w.conn.close(ctx)
+		_ = w.conn.db.Close()
 		w.conn = nil
 	}
 }
@@ -82,7 +80,7 @@ func (w *writer) between(least, most time.Duration) time.Duration {
 // transaction publishes some messages and commits or rolls back.
 func (w *writer) transaction(ctx context.Context) error {
 	if w.conn == nil {
-		conn, err := w.connect(ctx, w.url)
+		conn, err := w.dialect.connect(w.url)
 		if err != nil {
 			return err
 		}
@@ -98,13 +96,13 @@ func (w *writer) transaction(ctx context.Context) error {
 	if err != nil {
 		// Whether ROLLBACK arrives, the connection ends or the server is gone: what
 		// never got a COMMIT does not.
-		if errors.Is(err, errChosen) && w.random.IntN(4) == 0 || w.conn.rollback(ctx) != nil {
+		if errors.Is(err, errChosen) && w.random.IntN(4) == 0 || w.conn.tx.Rollback() != nil {
 			w.hangUp()
 		}
 		w.journal.ended(entries, rolledBack)
 		return err
 	}
-	if err := w.conn.commit(ctx); err != nil {
+	if err := w.conn.tx.Commit(); err != nil {
 		w.journal.ended(entries, unknown)
 		return err
 	}
@@ -116,7 +114,7 @@ func (w *writer) publish(ctx context.Context) (entries []*entry, err error) {
 	if w.late {
 		// The transaction has an id from here on. Others begin and commit before
 		// it draws its sequence numbers, and more before it commits.
-		if err := w.conn.mark(ctx); err != nil {
+		if err := w.conn.exec(ctx, w.conn.mark); err != nil {
 			return nil, err
 		}
 		sleep(ctx, w.between(0, 300*time.Millisecond))
@@ -185,11 +183,7 @@ func (w *writer) write(ctx context.Context, m message) (*entry, error) {
 	if err != nil {
 		return e, err
 	}
-	var id any
-	if m.OwnID {
-		id = m.ID
-	}
-	return e, w.conn.write(ctx, m, id, fmt.Sprintf(`{"trace": %q}`, m.ID), payload, w.random)
+	return e, w.conn.write(ctx, m, payload, w.random)
 }
 
 // encode makes a payload that says which message it belongs to, of various sizes.

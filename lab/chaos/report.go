@@ -11,69 +11,32 @@ import (
 
 // summary is the line on standard output.
 type summary struct {
-	Seed        uint64         `json:"seed"`
-	Seconds     float64        `json:"seconds"`
-	Committed   int            `json:"committed"`
-	Delivered   int            `json:"delivered"`
+	Seed    uint64  `json:"seed"`
+	Seconds float64 `json:"seconds"`
+	verdict
 	Lost        int            `json:"lost"`
 	Phantom     int            `json:"phantom"`
 	OutOfOrder  int            `json:"out_of_order"`
-	Duplicates  int            `json:"duplicates"`
 	Unexplained int            `json:"unexplained_duplicates"`
-	Dead        int            `json:"dead"`
-	RolledBack  int            `json:"rolled_back"`
 	Unknown     int            `json:"unknown_commits"`
-	Takeovers   int            `json:"takeovers"`
-	Jobs        jobSummary     `json:"jobs"`
 	Faults      map[string]int `json:"faults"`
 	// Other violations, by kind.
 	Other map[string]int `json:"other_violations,omitempty"`
 	Logs  string         `json:"logs,omitempty"`
 }
 
-// jobSummary is the part of the line that is about jobs.
-type jobSummary struct {
-	Committed  int `json:"committed"`
-	Done       int `json:"done"`
-	Lost       int `json:"lost"`
-	Doubled    int `json:"doubled"` // after they were done, or two at a time, without need
-	OutOfOrder int `json:"out_of_order"`
-	Cancelled  int `json:"cancelled"`
-	Dead       int `json:"dead"`
-	Runs       int `json:"runs"`
-	Again      int `json:"again"` // runs that were not a job's first
-}
-
 func summarize(seed uint64, took time.Duration, v *verdict, unknown int, faults map[string]int) summary {
-	s := summary{Seed: seed, Seconds: float64(took.Milliseconds()) / 1000, Committed: v.Committed, Delivered: v.Delivered,
-		Duplicates: v.Duplicates, Dead: v.Dead, RolledBack: v.RolledBack, Unknown: unknown, Takeovers: v.Takeovers, Faults: faults,
-		Jobs: jobSummary{Committed: v.Jobs.Committed, Done: v.Jobs.Done, Cancelled: v.Jobs.Cancelled, Dead: v.Jobs.Dead, Runs: v.Jobs.Runs, Again: v.Jobs.Again}}
+	s := summary{Seed: seed, Seconds: float64(took.Milliseconds()) / 1000, verdict: *v, Unknown: unknown, Faults: faults, Other: map[string]int{}}
+	messages := map[string]*int{lost: &s.Lost, phantom: &s.Phantom, outOfOrder: &s.OutOfOrder, unexplained: &s.Unexplained}
+	jobs := map[string]*int{lost: &s.Jobs.Lost, outOfOrder: &s.Jobs.OutOfOrder, unexplained: &s.Jobs.Doubled, together: &s.Jobs.Doubled, phantom: &s.Phantom}
 	for _, x := range v.Violations {
-		ofJobs := x.Route == jobsRoute
-		switch {
-		case ofJobs && x.Kind == lost:
-			s.Jobs.Lost++
-			continue
-		case ofJobs && (x.Kind == unexplained || x.Kind == together):
-			s.Jobs.Doubled++
-			continue
-		case ofJobs && x.Kind == outOfOrder:
-			s.Jobs.OutOfOrder++
-			continue
+		count := messages[x.Kind]
+		if x.Route == jobsRoute {
+			count = jobs[x.Kind]
 		}
-		switch x.Kind {
-		case lost:
-			s.Lost++
-		case phantom:
-			s.Phantom++
-		case outOfOrder:
-			s.OutOfOrder++
-		case unexplained:
-			s.Unexplained++
-		default:
-			if s.Other == nil {
-				s.Other = map[string]int{}
-			}
+		if count != nil {
+			*count++
+		} else {
 			s.Other[x.Kind]++
 		}
 	}

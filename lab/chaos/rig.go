@@ -2,24 +2,19 @@ package main
 
 import (
 	"context"
-	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/penstock/penstock/internal/test/tcpproxy"
 	"github.com/penstock/penstock/internal/test/testserver"
 )
-
-//go:embed setup.sql
-var setupSQL string
 
 // rig is everything that runs: servers, proxies, relays and workers.
 type rig struct {
@@ -27,13 +22,12 @@ type rig struct {
 	dir       string // logs end up here
 	chronicle *chronicle
 
+	dialect
 	store    string
 	profile  string
-	engine   string
 	failover bool // what the run is about, instead of all other faults
 
 	mysql     *testserver.MariaDB  // instead of PostgreSQL
-	file      string               // of SQLite, instead of PostgreSQL
 	postgres  *testserver.Postgres // the primary
 	standby   *testserver.Postgres
 	database  string          // URL of the database, of whichever server is the primary
@@ -61,29 +55,28 @@ type link struct {
 
 // openRig starts everything.
 func openRig(ctx context.Context, cfg config, c *chronicle) (*rig, error) {
-	r := &rig{binary: cfg.binary, dir: cfg.dir, chronicle: c, store: cfg.store, profile: cfg.profile, engine: cfg.engine, failover: cfg.failover}
-	err := r.open(ctx)
+	r := &rig{binary: cfg.binary, dir: cfg.dir, chronicle: c, dialect: dialectOf(cfg), store: cfg.store, profile: cfg.profile, failover: cfg.failover}
+	err := r.start(ctx)
 	if err != nil {
 		return nil, errors.Join(err, r.close())
 	}
 	return r, nil
 }
 
-func (r *rig) open(ctx context.Context) error {
+func (r *rig) start(ctx context.Context) error {
 	if err := r.startServers(); err != nil {
 		return err
 	}
-	setUp := map[string]func(context.Context) error{storePostgres: r.setUpPostgres, storeMySQL: r.setUpMySQL, storeSQLite: r.setUpSQLite}
-	if err := setUp[r.store](ctx); err != nil {
+	if err := r.setUp(ctx); err != nil {
 		return fmt.Errorf("setting up the database: %w", err)
 	}
 	r.consumer = &rabbitConsumer{url: r.rabbit.URL, chronicle: r.chronicle}
-	if err := errors.Join(r.consumer.declare(), r.nats.declare(ctx)); err != nil {
+	if err := errors.Join(r.consumer.declare(), r.nats.route(ctx, true, false)); err != nil {
 		return fmt.Errorf("declaring queues: %w", err)
 	}
-	producers, err := r.database+"&application_name="+producerName+"&connect_timeout=3", error(nil)
-	if r.store == storeMySQL {
-		if producers, err = asProducer(r.database); err != nil {
+	producers, err := r.database, error(nil)
+	if r.asProducer != nil {
+		if producers, err = r.asProducer(r.database); err != nil {
 			return err
 		}
 	}
@@ -98,67 +91,27 @@ func (r *rig) open(ctx context.Context) error {
 	return r.startWorkers(ctx)
 }
 
-// setUpPostgres makes the standby, the business's tables and the outbox.
-func (r *rig) setUpPostgres(ctx context.Context) error {
-	r.bin = r.postgres.Bin
-	if err := r.startStandby(); err != nil {
-		return err
+// setUp makes the standby, the business's tables and the outbox.
+func (r *rig) setUp(ctx context.Context) error {
+	switch r.store {
+	case storePostgres:
+		r.bin = r.postgres.Bin
+		if err := r.startStandby(); err != nil {
+			return err
+		}
+	case storeSQLite:
+		r.database = "sqlite:" + filepath.Join(r.dir, "shop.db")
 	}
 	if _, err := r.penstock(ctx, "migrate"); err != nil {
 		return err
 	}
-	return r.withPostgres(ctx, func(conn *pgx.Conn) error {
-		if _, err := conn.Exec(ctx, setupSQL); err != nil {
+	if r.store != storePostgres || r.profile == portable {
+		if _, err := r.penstock(ctx, "outbox", "create", outbox); err != nil {
 			return err
 		}
-		if err := r.createOutbox(ctx, conn); err != nil {
-			return err
-		}
-		for _, key := range append(quickKeys, lateKeys...) {
-			if _, err := conn.Exec(ctx, "insert into business.account (key) values ($1)", key); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// connect is how producers do.
-func (r *rig) connect(ctx context.Context, url string) (database, error) {
-	switch r.store {
-	case storeMySQL:
-		return connectMySQL(ctx, url)
-	case storeSQLite:
-		return connectSQLite(r.file)
 	}
-	return connectPostgres(ctx, url, r.profile)
+	return r.dialect.setUp(ctx, r.database)
 }
-
-// The stores.
-const (
-	storePostgres = "postgres"
-	storeMySQL    = "mysql"
-	storeSQLite   = "sqlite"
-)
-
-// portable is the profile on plain tables.
-const portable = "portable"
-
-// createOutbox makes it with a small ring, or, in the portable profile, with numbers in blocks that each session has for itself.
-func (r *rig) createOutbox(ctx context.Context, conn *pgx.Conn) error {
-	if r.profile != portable {
-		_, err := conn.Exec(ctx, "select penstock.create_outbox('shop', 8, 524288)")
-		return err
-	}
-	if _, err := r.penstock(ctx, "outbox", "create", outbox); err != nil {
-		return err
-	}
-	_, err := conn.Exec(ctx, "alter table penstock_portable.outbox_shop alter column seq set cache 100")
-	return err
-}
-
-// producerName marks the producers' connections in pg_stat_activity.
-const producerName = "chaos-producer"
 
 func (r *rig) startServers() error {
 	var starting sync.WaitGroup
@@ -166,7 +119,10 @@ func (r *rig) startServers() error {
 	starting.Go(func() {
 		switch r.store {
 		case storeMySQL:
-			errs[0] = r.startMySQL()
+			if r.mysql, errs[0] = testserver.NewMariaDB(); errs[0] == nil {
+				r.closers = append(r.closers, r.mysql.Close)
+				r.database = r.mysql.URL + "?engine=" + strings.TrimPrefix(r.options, "engine = ")
+			}
 		case storePostgres:
 			r.postgres, errs[0] = testserver.NewPostgresWithClock("fsync = on", "full_page_writes = on", "log_min_messages = warning",
 				"wal_keep_size = 1GB", "wal_retrieve_retry_interval = 200ms") // for the standby
@@ -175,7 +131,14 @@ func (r *rig) startServers() error {
 	starting.Go(func() { r.rabbit, errs[1] = testserver.NewRabbitMQ() })
 	starting.Go(func() { r.nats, errs[2] = startNATS() })
 	starting.Wait()
-	r.closers = append(r.closers, func() error { return closeAll(r.postgres, r.standby) })
+	r.closers = append(r.closers, func() (err error) {
+		for _, p := range []*testserver.Postgres{r.postgres, r.standby} { // those that there are
+			if p != nil {
+				err = errors.Join(err, p.Close())
+			}
+		}
+		return err
+	})
 	if r.rabbit != nil {
 		r.closers = append(r.closers, r.rabbit.Close)
 	}
@@ -183,17 +146,6 @@ func (r *rig) startServers() error {
 		r.closers = append(r.closers, r.nats.Close)
 	}
 	return errors.Join(errs[:]...)
-}
-
-// closeAll closes those servers that there are.
-func closeAll(servers ...*testserver.Postgres) error {
-	var errs []error
-	for _, p := range servers {
-		if p != nil {
-			errs = append(errs, p.Close())
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // startStandby has a second server follow the first. If the run is about failover
@@ -332,43 +284,4 @@ func (r *rig) status(ctx context.Context) (all []subscriptionStatus, jobs queueS
 		return nil, jobs, fmt.Errorf("penstock status --json wrote %q: %w", out, err)
 	}
 	return said.Outboxes[0].Subscriptions, said.Queues[0], nil
-}
-
-func (r *rig) withPostgres(ctx context.Context, fn func(*pgx.Conn) error) error {
-	conn, err := pgx.Connect(ctx, r.database)
-	if err != nil {
-		return err
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	return fn(conn)
-}
-
-// facts reads the business table, once no producer writes to it any more.
-func (r *rig) facts(ctx context.Context) (map[string]message, error) {
-	switch r.store {
-	case storeMySQL:
-		return r.mysqlFacts(ctx)
-	case storeSQLite:
-		return r.sqliteFacts(ctx)
-	}
-	facts := map[string]message{}
-	err := r.withPostgres(ctx, func(conn *pgx.Conn) error {
-		for writing := 1; writing > 0; sleep(ctx, 50*time.Millisecond) {
-			err := conn.QueryRow(ctx, "select count(*) from pg_stat_activity where application_name = $1", producerName).Scan(&writing)
-			if err != nil || ctx.Err() != nil {
-				return errors.Join(err, ctx.Err())
-			}
-		}
-		rows, err := conn.Query(ctx, "select id, coalesce(key, ''), n, topic, own_id from business.fact")
-		if err != nil {
-			return err
-		}
-		var m message
-		_, err = pgx.ForEachRow(rows, []any{&m.ID, &m.Key, &m.N, &m.Topic, &m.OwnID}, func() error {
-			facts[m.ID] = m
-			return nil
-		})
-		return err
-	})
-	return facts, err
 }

@@ -118,7 +118,7 @@ func (c *chaos) startProducers(ctx context.Context, all *sync.WaitGroup) {
 		if i%2 == 1 && c.store == storeSQLite {
 			continue // its one writer would hold all others up: nothing commits late there
 		}
-		w := &writer{name: fmt.Sprintf("p%d", i/2+1), url: c.rig.producers.url, connect: c.rig.connect, poison: c.poison, pause: pause, journal: c.journal,
+		w := &writer{name: fmt.Sprintf("p%d", i/2+1), url: c.rig.producers.url, dialect: c.rig.dialect, poison: c.poison, pause: pause, journal: c.journal,
 			random: rand.New(rand.NewPCG(c.seed, uint64(100+i)))}
 		if i%2 == 1 {
 			w.name, w.late, w.pause = w.name+"-late", true, 200*time.Millisecond
@@ -166,7 +166,7 @@ func (c *chaos) aftermath(ctx context.Context, consumed <-chan error) (*evidence
 		fmt.Fprintf(c.progress, "chaos: %v\n", err) // the checker will name missing messages
 	}
 	e := &evidence{journal: c.journal.entries, arrivals: map[string][]arrival{}, dead: c.operator.dead(), runs: c.rig.handler.runs, cancelled: c.rig.handler.cancelled}
-	if e.facts, err = c.rig.facts(ctx); err != nil {
+	if e.facts, err = c.rig.facts(ctx, c.rig.database); err != nil {
 		return nil, fmt.Errorf("reading the business table: %w", err)
 	}
 	for _, p := range c.rig.processes {
