@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -81,7 +82,7 @@ func (p *processor) fill(s *session, sql string) error {
 // first to be measured after rows are filled in would wait for those.
 func (p *processor) withQueue(ctx context.Context, do func(*queue) error) error {
 	return p.inQueue(ctx, func(q *queue) error {
-		syncDisks()
+		syscall.Sync()
 		return do(q)
 	})
 }
