@@ -91,10 +91,11 @@ def on_page_markdown(markdown, page, config, files):
 
 def lead(link, source, page, config):
     """The link as the site has it."""
-    if re.match(r"[a-z]+:|#", link):
+    ours = re.match(re.escape(config.repo_url.rstrip("/")) + r"/(?:blob|tree)/main/", link)  # of a page that registries show as well
+    if not ours and re.match(r"[a-z]+:|#", link):
         return link
-    path, hash_, anchor = link.partition("#")
-    path = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
+    path, hash_, anchor = link[ours.end() if ours else 0 :].partition("#")
+    path = posixpath.normpath(posixpath.join("" if ours else posixpath.dirname(source), path))
     target = ROOT / path
     if path.startswith("docs/") and target.is_dir() and (target / "README.md").exists():
         path += "/README.md"
