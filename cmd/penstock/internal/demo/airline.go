@@ -2,7 +2,6 @@ package demo
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -60,6 +59,44 @@ func ParseArrival(key string, body []byte) Arrival {
 	return Arrival{Departure: Departure{Flight: p.ID, Tailnum: p.Tailnum, Turn: p.Turn}, Key: key}
 }
 
+// steps are those of one business transaction, which has begun.
+type steps interface {
+	takeTurn(ctx context.Context, tailnum string) (turn int64, err error)
+	insert(ctx context.Context, columns ...any) error
+	publish(ctx context.Context, m penstock.Message) error
+	rollback(ctx context.Context) error // after a commit it has no effect
+	commit(ctx context.Context) error
+}
+
+// depart is Airline.Depart.
+func depart(ctx context.Context, tx steps, f *Flight, rollback bool) (err error) {
+	defer func() { _ = tx.rollback(context.WithoutCancel(ctx)) }()
+	var turn int64
+	if f.Tailnum != "" {
+		if turn, err = tx.takeTurn(ctx, f.Tailnum); err != nil {
+			return fmt.Errorf("flight %d: the turn of aircraft %s: %w", f.ID, f.Tailnum, err)
+		}
+	}
+	if err := tx.insert(ctx, f.ID, f.Scheduled, f.Carrier, f.Number, f.Tailnum, turn, f.Origin, f.Dest,
+		f.DepTime, f.DepDelay, f.ArrDelay, f.Distance); err != nil {
+		return fmt.Errorf("flight %d: insert: %w", f.ID, err)
+	}
+	m, err := message(f, turn)
+	if err != nil {
+		return err
+	}
+	if err := tx.publish(ctx, m); err != nil {
+		return fmt.Errorf("flight %d: publish: %w", f.ID, err)
+	}
+	if rollback {
+		return tx.rollback(ctx)
+	}
+	if err := tx.commit(ctx); err != nil {
+		return fmt.Errorf("flight %d: commit: %w", f.ID, err)
+	}
+	return nil
+}
+
 // rollsBack decides whether the flight's transaction rolls back. The decision is the same in every
 // run with one seed.
 func rollsBack(seed uint64, flight int64, share float64) bool {
@@ -77,24 +114,4 @@ func statement(sql string) string {
 		}
 	}
 	return strings.Join(lines, "\n")
-}
-
-// readDepartures reads the committed flights with the query.
-func readDepartures(ctx context.Context, db *sql.DB, query string) (departures []Departure, err error) {
-	rows, err := db.QueryContext(ctx, query)
-	if err != nil {
-		return nil, fmt.Errorf("reading the committed flights: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var d Departure
-		if err := rows.Scan(&d.Flight, &d.Tailnum, &d.Turn); err != nil {
-			return nil, fmt.Errorf("reading the committed flights: %w", err)
-		}
-		departures = append(departures, d)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("reading the committed flights: %w", err)
-	}
-	return departures, nil
 }

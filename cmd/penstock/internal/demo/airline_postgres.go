@@ -17,17 +17,16 @@ import (
 	"github.com/penstock/penstock/store/postgres"
 )
 
-//go:embed sql/postgres/create.sql
-var pgCreate string
-
-//go:embed sql/postgres/turn.sql
-var pgTurn string
-
-//go:embed sql/postgres/depart.sql
-var pgDepart string
-
-//go:embed sql/postgres/committed.sql
-var pgCommitted string
+var (
+	//go:embed sql/postgres/create.sql
+	pgCreate string
+	//go:embed sql/postgres/turn.sql
+	pgTurn string
+	//go:embed sql/postgres/depart.sql
+	pgDepart string
+	//go:embed sql/postgres/committed.sql
+	pgCommitted string
+)
 
 type postgresAirline struct {
 	pool         *pgxpool.Pool
@@ -78,34 +77,30 @@ func (a *postgresAirline) Depart(ctx context.Context, f *Flight, rollback bool) 
 	if err != nil {
 		return fmt.Errorf("flight %d: begin: %w", f.ID, err)
 	}
-	// After a commit this has no effect.
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-
-	var turn int64
-	if f.Tailnum != "" {
-		if err := tx.QueryRow(ctx, a.turn, f.Tailnum).Scan(&turn); err != nil {
-			return fmt.Errorf("flight %d: the turn of aircraft %s: %w", f.ID, f.Tailnum, err)
-		}
-	}
-	if _, err := tx.Exec(ctx, a.depart, f.ID, f.Scheduled, f.Carrier, f.Number, f.Tailnum, turn, f.Origin, f.Dest,
-		f.DepTime, f.DepDelay, f.ArrDelay, f.Distance); err != nil {
-		return fmt.Errorf("flight %d: insert: %w", f.ID, err)
-	}
-	m, err := message(f, turn)
-	if err != nil {
-		return err
-	}
-	if err := a.outbox.PublishTx(ctx, tx, m); err != nil {
-		return fmt.Errorf("flight %d: publish: %w", f.ID, err)
-	}
-	if rollback {
-		return tx.Rollback(ctx)
-	}
-	if err := tx.Commit(ctx); err != nil {
-		return fmt.Errorf("flight %d: commit: %w", f.ID, err)
-	}
-	return nil
+	return depart(ctx, postgresSteps{a, tx}, f, rollback)
 }
+
+type postgresSteps struct {
+	*postgresAirline
+	tx pgx.Tx
+}
+
+func (s postgresSteps) takeTurn(ctx context.Context, tailnum string) (turn int64, err error) {
+	err = s.tx.QueryRow(ctx, s.turn, tailnum).Scan(&turn)
+	return turn, err
+}
+
+func (s postgresSteps) insert(ctx context.Context, columns ...any) error {
+	_, err := s.tx.Exec(ctx, s.depart, columns...)
+	return err
+}
+
+func (s postgresSteps) publish(ctx context.Context, m penstock.Message) error {
+	return s.outbox.PublishTx(ctx, s.tx, m)
+}
+
+func (s postgresSteps) rollback(ctx context.Context) error { return s.tx.Rollback(ctx) }
+func (s postgresSteps) commit(ctx context.Context) error   { return s.tx.Commit(ctx) }
 
 func (a *postgresAirline) Commit(ctx context.Context) error {
 	_, err := a.pool.Exec(ctx, a.turn, strconv.Itoa(rand.IntN(1000))) // of these aircraft there is no flight
