@@ -35,15 +35,8 @@ type Options struct {
 	OldTransactions int64
 }
 
-// Defaults of Options.
-const (
-	DefaultTimeout         = 5 * time.Second
-	DefaultOldSnapshot     = 5 * time.Minute
-	DefaultOldTransactions = 1_000_000
-)
-
 func (o *Options) setDefaults() {
-	o.Timeout, o.OldSnapshot, o.OldTransactions = cmp.Or(o.Timeout, DefaultTimeout), cmp.Or(o.OldSnapshot, DefaultOldSnapshot), cmp.Or(o.OldTransactions, DefaultOldTransactions)
+	o.Timeout, o.OldSnapshot, o.OldTransactions = cmp.Or(o.Timeout, 5*time.Second), cmp.Or(o.OldSnapshot, 5*time.Minute), cmp.Or(o.OldTransactions, 1_000_000)
 }
 
 // Run looks at the table of cfg, whose defaults are set. It changes nothing: every query is a

@@ -2,7 +2,11 @@ package check
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
+	"time"
+
+	"github.com/penstock/penstock/internal/doctor"
 )
 
 const (
@@ -100,4 +104,196 @@ func (f *facts) indexUse(x *index) (share float64, how string) {
 		width = max(width, *f.width)
 	}
 	return min(1, entries*(width+entryOverhead)/0.7/float64(x.bytes)), "estimated from statistics"
+}
+
+// lateRows is the number of dead rows from which waiting for autovacuum is reported: the read of a
+// batch may have to scan all of them.
+const lateRows = 50_000
+
+// findAutovacuum: whether dead rows are removed, and after how many.
+func findAutovacuum(f *facts) (found []Finding) {
+	if off := f.autovacuumOff(); off != nil {
+		found = append(found, *off)
+	}
+	if f.table.partitioned() || f.stats == nil || f.settings == nil {
+		return found
+	}
+	threshold, scale := f.option("autovacuum_vacuum_threshold"), f.option("autovacuum_vacuum_scale_factor")
+	waits := threshold + scale*float64(f.stats.rows)
+	if most := f.option("autovacuum_vacuum_max_threshold"); most > 0 { // PostgreSQL 18
+		waits = min(waits, most)
+	}
+	if waits > lateRows {
+		found = append(found, Finding{Severity: Warning, Code: CodeAutovacuumLate,
+			Title: fmt.Sprintf("autovacuum waits for %s dead rows", number(waits)),
+			Detail: fmt.Sprintf("It begins when %s rows and %g of all rows of the table are dead. An outbox makes a dead row of each message, however large the table is, "+
+				"so a fixed number fits better than a share.", number(threshold), scale),
+			Evidence: Evidence{Figures: []Figure{{"rows", float64(f.stats.rows), Rows}, {"dead rows", float64(f.stats.dead), Rows}, {"scale factor", scale, ""}, {"threshold", threshold, Rows}}},
+			Fix: []Statement{{SQL: fmt.Sprintf("alter table %s set (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = %d)", f.tableName(), lateRows/5),
+				Risk: "the table is vacuumed more often, a little each time"}}})
+	}
+	if dead := float64(f.stats.dead); dead > 2*waits && dead > lateRows {
+		find := Finding{Severity: Warning, Code: CodeVacuumBehind,
+			Title:    fmt.Sprintf("%s dead rows wait for vacuum", number(dead)),
+			Detail:   fmt.Sprintf("Autovacuum should have begun at %s. It is off, has too few workers or is slowed down too much (autovacuum_max_workers, autovacuum_vacuum_cost_delay), or an open snapshot keeps the rows.", number(waits)),
+			Evidence: Evidence{Figures: []Figure{{"dead rows", dead, Rows}, {"live rows", float64(f.stats.live), Rows}}},
+			Fix:      []Statement{f.vacuum()}}
+		if ago := f.stats.vacuumedAgo; ago != nil {
+			find.Evidence.Figures = append(find.Evidence.Figures, Figure{"since the last vacuum", *ago, Seconds})
+		}
+		found = append(found, find)
+	}
+	return found
+}
+
+// option is the table's own value of a setting, or else the server's, or 0 if there is none.
+func (f *facts) option(name string) float64 {
+	for _, from := range []map[string]string{f.table.options, f.settings} {
+		if v, err := strconv.ParseFloat(from[name], 64); err == nil {
+			return v
+		}
+	}
+	return 0
+}
+
+func (f *facts) autovacuumOff() *Finding {
+	find := &Finding{Severity: Warning, Code: CodeAutovacuumOff,
+		Detail: "Nothing removes the dead rows that deleting and marking leave. Reads walk over them, and the table grows without end."}
+	if own, set := f.table.options["autovacuum_enabled"]; set && !isTrue(own) {
+		find.Title = "autovacuum is off for the table"
+		find.Fix = []Statement{{SQL: "alter table " + f.tableName() + " reset (autovacuum_enabled)"}}
+		return find
+	}
+	for _, name := range []string{"autovacuum", "track_counts"} {
+		if f.settings[name] == "off" {
+			find.Title = name + " is off for the whole server"
+			find.Fix = []Statement{{SQL: "alter system set " + name + " = on", Risk: "for a superuser; takes effect with select pg_reload_conf()"}}
+			return find
+		}
+	}
+	return nil
+}
+
+// isTrue reads a boolean as it is written in reloptions.
+func isTrue(s string) bool {
+	v, err := strconv.ParseBool(s)
+	return s == "on" || s == "yes" || err == nil && v
+}
+
+const heldBack = " While it is open, vacuum removes nothing that it could see, in any table of the database. Penstock's low-water mark steps over such rows; its own outboxes have none."
+
+// findHolders: transactions, slots and standbys that hold back vacuum.
+func findHolders(f *facts) (found []Finding) {
+	for _, s := range f.sessions {
+		old := s.ageXacts >= f.opts.OldTransactions || s.seconds != nil && *s.seconds >= f.opts.OldSnapshot.Seconds()
+		if !old {
+			continue
+		}
+		doing := "is in a transaction"
+		advice := "Find out what it does; a report or a dump belongs on a standby."
+		if s.state == "idle in transaction" || s.state == "idle in transaction (aborted)" {
+			doing = "is idle in a transaction"
+			advice = "It has begun a transaction and does nothing: idle_in_transaction_session_timeout ends such sessions."
+		}
+		since := fmt.Sprintf("for %s transactions", number(float64(s.ageXacts)))
+		figures := []Figure{{"transactions begun since", float64(s.ageXacts), ""}}
+		if s.seconds != nil {
+			since = "for " + span(*s.seconds)
+			figures = append(figures, Figure{"age", *s.seconds, Seconds})
+		}
+		if s.query != nil {
+			figures = append(figures, Figure{"since its last query began", *s.query, Seconds})
+		}
+		found = append(found, Finding{Severity: Warning, Code: CodeOldSnapshot,
+			Title:    fmt.Sprintf("session %d of %s %s %s", s.pid, who(s.user, s.app), doing, since),
+			Detail:   advice + heldBack,
+			Evidence: Evidence{Figures: figures},
+			Fix:      []Statement{{SQL: fmt.Sprintf("select pg_terminate_backend(%d)", s.pid), Risk: "ends that session and rolls back its transaction", By: doctor.MayEndSession}}})
+	}
+	for _, p := range f.prepared {
+		if p.ageXacts < f.opts.OldTransactions && p.seconds < f.opts.OldSnapshot.Seconds() {
+			continue
+		}
+		found = append(found, Finding{Severity: Warning, Code: CodePrepared,
+			Title:    fmt.Sprintf("the prepared transaction %s of %s waits for %s", literal(p.gid), quote(p.owner), span(p.seconds)),
+			Detail:   "It stays until its transaction manager commits it or rolls it back, even if the server restarts." + heldBack,
+			Evidence: Evidence{Figures: []Figure{{"age", p.seconds, Seconds}, {"transactions begun since", float64(p.ageXacts), ""}}},
+			Fix: []Statement{{SQL: "rollback prepared " + literal(p.gid),
+				Risk: "its work is lost: ask the transaction manager first what it has decided", By: doctor.MayEndPrepared}}})
+	}
+	return append(append(found, f.slotFindings()...), f.standbyFindings()...)
+}
+
+// muchWAL is how much an unused slot may retain before it is a warning.
+const muchWAL = 1 << 30
+
+func (f *facts) slotFindings() (found []Finding) {
+	for _, s := range f.slots {
+		holds := s.age != nil && (!s.active || *s.age >= f.opts.OldTransactions)
+		if s.active && !holds {
+			continue
+		}
+		find := Finding{Severity: Note, Code: CodeReplicationSlot, Title: fmt.Sprintf("no process reads the replication slot %s", quote(s.name)),
+			Detail: "It retains WAL until its consumer comes back, if need be until the disk is full; max_slot_wal_keep_size bounds that."}
+		if s.active {
+			find.Title = fmt.Sprintf("the replication slot %s is far behind", quote(s.name))
+			find.Detail = "Its standby has a query or a transaction that needs old rows."
+		}
+		if holds {
+			find.Severity = Warning
+			find.Detail += heldBack
+			find.Evidence.Figures = append(find.Evidence.Figures, Figure{"transactions begun since", float64(*s.age), ""})
+		}
+		if s.wal != nil {
+			find.Evidence.Figures = append(find.Evidence.Figures, Figure{"WAL retained", *s.wal, Bytes})
+			if *s.wal >= muchWAL {
+				find.Severity = Warning
+			}
+		}
+		if s.catalog != nil && *s.catalog >= f.opts.OldTransactions {
+			find.Severity = Warning
+			find.Detail += " It also keeps dead rows of the system's catalogue."
+			find.Evidence.Figures = append(find.Evidence.Figures, Figure{"transactions begun since its catalogue", float64(*s.catalog), ""})
+		}
+		if !s.active {
+			find.Fix = []Statement{{SQL: "select pg_drop_replication_slot(" + literal(s.name) + ")", Risk: "its consumer, if there is one left, has to begin anew"}}
+		}
+		found = append(found, find)
+	}
+	return found
+}
+
+func (f *facts) standbyFindings() (found []Finding) {
+	for _, s := range f.standbys {
+		if s.age == nil || *s.age < f.opts.OldTransactions {
+			continue
+		}
+		found = append(found, Finding{Severity: Warning, Code: CodeStandby,
+			Title: fmt.Sprintf("a query on the standby %s holds back vacuum for %s transactions", quote(s.app), number(float64(*s.age))),
+			Detail: "The standby reports its oldest query (hot_standby_feedback)." + heldBack +
+				" End that query there, or let the standby cancel such queries: hot_standby_feedback = off with max_standby_streaming_delay.",
+			Evidence: Evidence{Figures: []Figure{{"transactions begun since", float64(*s.age), ""}}}})
+	}
+	return found
+}
+
+func who(user, app string) string {
+	if user == "" {
+		user = "another role"
+	} else {
+		user = quote(user)
+	}
+	if app != "" {
+		return fmt.Sprintf("%s (%q)", user, app)
+	}
+	return user
+}
+
+// span writes seconds for people.
+func span(seconds float64) string {
+	d := time.Duration(seconds * float64(time.Second))
+	if d < time.Minute {
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
 }

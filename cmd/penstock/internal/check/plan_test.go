@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Plans of servers of several versions.
@@ -127,7 +128,7 @@ func TestNumbers(t *testing.T) {
 // A read that exceeds the timeout although its index has the order is reported to scan dead rows.
 // A read with a filter may have met others.
 func TestEndlessRead(t *testing.T) {
-	f := &facts{opts: Options{Timeout: DefaultTimeout}, reads: reads{pinned: stored(t, "estimated"), endless: true}}
+	f := &facts{opts: Options{Timeout: 5 * time.Second}, reads: reads{pinned: stored(t, "estimated"), endless: true}}
 	if found := findScan(f); len(found) != 1 || found[0].Code != CodeDeadPrefix || !strings.Contains(found[0].Title, "longer than 5s") {
 		t.Errorf("%+v", found)
 	}

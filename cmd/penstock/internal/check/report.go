@@ -30,16 +30,7 @@ type Table struct {
 }
 
 // Clean is true if nothing is worse than a note.
-func (r *Report) Clean() bool { return r.Worst() < Warning }
-
-// Worst is the gravest severity found; Note if there are no findings.
-func (r *Report) Worst() Severity {
-	worst := Note
-	for i := range r.Findings {
-		worst = max(worst, r.Findings[i].Severity)
-	}
-	return worst
-}
+func (r *Report) Clean() bool { return r.Count(Warning)+r.Count(Critical) == 0 }
 
 // Count says how many findings are of that severity.
 func (r *Report) Count(s Severity) (n int) {

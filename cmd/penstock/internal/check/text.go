@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/penstock/penstock/internal/terminal"
 )
@@ -142,16 +141,7 @@ func (t *text) line(s string) {
 
 // wrap writes words in lines that begin with indent.
 func (t *text) wrap(indent, s string) {
-	line := indent
-	for _, word := range strings.Fields(s) {
-		if line != indent && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > lineWidth {
-			t.line(line)
-			line = indent
-		}
-		if line != indent {
-			line += " "
-		}
-		line += word
+	for line := range strings.SplitSeq(terminal.Wrap(indent+strings.Join(strings.Fields(s), " "), indent, lineWidth), "\n") {
+		t.line(line)
 	}
-	t.line(line)
 }
