@@ -80,7 +80,7 @@ var rooms = []row{
 
 	// The program. Its own rooms, from its servers and workers up to its verbs.
 	{room: program + "ingest", may: []string{".", "admin", "driver", "writer", "internal/*", program + "about", program + "lines"}, tests: with(helpers, "store/*")},
-	{room: program + "console", may: []string{".", "admin", "driver", "internal/*", program + "resend"}, tests: with(helpers, "store/*", "store/postgres/adopt")},
+	{room: program + "console", may: []string{".", "admin", "driver", "internal/*", "internal/terminal", program + "resend"}, tests: with(helpers, "store/*", "store/postgres/adopt")},
 	{room: program + "config", may: []string{self, ".", "admin", "driver", "internal/*", "internal/drivers", "relay", "store/*", "sink/*"}, tests: helpers},
 	{room: program + "run", may: with(wiring, program+"config", program+"ingest", program+"about"), tests: helpers},
 	{room: program + "demo", may: wiring, tests: helpers},

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -20,8 +19,7 @@ type Adopted struct {
 		DeadLetters(ctx context.Context, q admin.DeadLetterQuery) ([]admin.DeadLetter, error)
 		RetryDeadLetters(ctx context.Context, q admin.DeadLetterQuery) (int, error)
 		DiscardDeadLetters(ctx context.Context, q admin.DeadLetterQuery) (int, error)
-		ParkedKeys(ctx context.Context, limit int) ([]admin.ParkedKey, error)
-		RetryParked(ctx context.Context, keys ...string) (int, error)
+		parker
 	}
 }
 
@@ -90,15 +88,8 @@ func tableRoutes() []route {
 		bulk("discard", func(a *Adopted, ctx context.Context, q admin.DeadLetterQuery) (int, error) {
 			return a.Store.DiscardDeadLetters(ctx, q)
 		}),
-		reads(ofTable+"/parked", "Parked keys of an adopted table, those due soonest first", []string{"limit"}, (*Console).parkedOfTable),
-		acts(ofTable+"/parked/retry", "Have parked keys of an adopted table tried at once", func(c *Console, ctx context.Context, r *call, b Keys) (Count, error) {
-			a, err := c.adoptedOf(r)
-			if err = cmp.Or(err, named("keys", b.Keys)); err != nil {
-				return Count{}, err
-			}
-			n, err := a.Store.RetryParked(ctx, b.Keys...)
-			return Count{int64(n)}, err
-		}),
+		reads(ofTable+"/parked", "Parked keys of an adopted table, those due soonest first", []string{"limit"}, (*Console).parked),
+		acts(ofTable+"/parked/retry", "Have parked keys of an adopted table tried at once", (*Console).retryParked),
 	}
 }
 
@@ -107,9 +98,9 @@ func (c *Console) deadOfTable(ctx context.Context, r *call) (l List[DeadLetter],
 	if err != nil {
 		return l, err
 	}
-	after, err := strconv.ParseInt(cmp.Or(r.FormValue("after"), "0"), 10, 64)
+	after, err := r.after()
 	if err != nil {
-		return l, &penstock.FieldError{Field: "after", Problem: "is not a number", Hint: "give what the page before had as after"}
+		return l, err
 	}
 	a, err := c.adoptedOf(r)
 	if err != nil {
@@ -117,19 +108,6 @@ func (c *Console) deadOfTable(ctx context.Context, r *call) (l List[DeadLetter],
 	}
 	found, err := a.Store.DeadLetters(ctx, admin.DeadLetterQuery{AfterSeq: after, Limit: limit})
 	return listOf(c.letters(found), limit, func(d DeadLetter) string { return strconv.FormatInt(d.Number, 10) }), err
-}
-
-func (c *Console) parkedOfTable(ctx context.Context, r *call) (l List[admin.ParkedKey], err error) {
-	limit, err := r.int("limit", 50, 1000)
-	if err != nil {
-		return l, err
-	}
-	a, err := c.adoptedOf(r)
-	if err != nil {
-		return l, err
-	}
-	found, err := a.Store.ParkedKeys(ctx, limit)
-	return listOf(found, limit+1, nil), err
 }
 
 type tableData struct {
@@ -158,7 +136,7 @@ func (c *Console) tablePage(ctx context.Context, r *call) (string, any, error) {
 	if d.Error != "" { // it has no subscription yet, or the table does not fit
 		return "Adopted table " + a.Table, d, nil
 	}
-	if d.Keys, err = c.parkedOfTable(ctx, r); err != nil {
+	if d.Keys, err = c.parked(ctx, r); err != nil {
 		return "", nil, err
 	}
 	d.Letters, err = c.deadOfTable(ctx, r)

@@ -44,6 +44,15 @@ func (c *call) int(name string, otherwise, most int) (int, error) {
 	return n, nil
 }
 
+// after is where the page before ended, by number.
+func (c *call) after() (int64, error) {
+	n, err := strconv.ParseInt(cmp.Or(c.FormValue("after"), "0"), 10, 64)
+	if err != nil {
+		err = &penstock.FieldError{Field: "after", Problem: "is not a number", Hint: "give what the page before had as after"}
+	}
+	return n, err
+}
+
 // reads is a route that changes nothing, acts one that does.
 func reads[A any](path, summary string, params []string, serve func(c *Console, ctx context.Context, call *call) (A, error)) route {
 	return route{method: "GET", path: path, summary: summary, params: params, answer: reflect.TypeFor[A](),
@@ -154,27 +163,14 @@ var routes = slices.Concat([]route{
 	reads("/outboxes/{outbox}/messages", "The message of an id, or the newest of a key, and what became of it for each subscription", findParams[:3], (*Console).messages),
 	reads(ofQueue+"/jobs", "The job of an id, or those of a key, and where it is; a ready one of a group needs that, too. Or, without payloads, the jobs of a state: ready (of a group, in their order), running, delayed or waiting", findParams, (*Console).jobs),
 	sharing(reads(ofSubscription+"/latency", "How long messages took from commit to confirm in the last hour, where this process relays them", nil,
-		func(c *Console, _ context.Context, r *call) (Waits, error) {
-			return c.waits(r.PathValue("outbox") + "/" + r.PathValue("subscription")), nil
-		})),
-	sharing(reads(ofQueue+"/latency", "How long jobs took from enqueue to start in the last hour, where this process runs them", nil,
-		func(c *Console, _ context.Context, r *call) (Waits, error) { return c.waits(r.PathValue("queue")), nil })),
+		(*Console).latency)),
+	sharing(reads(ofQueue+"/latency", "How long jobs took from enqueue to start in the last hour, where this process runs them", nil, (*Console).latency)),
 	sharing(reads(ofSubscription+"/samples", "What came in and was settled in the last three hours, about once a minute, where the database keeps it", nil,
-		func(c *Console, ctx context.Context, r *call) (admin.Samples, error) {
-			return c.samplesOf(ctx, "", r.PathValue("outbox"), r.PathValue("subscription"))
-		})),
+		(*Console).samplesOf)),
 	sharing(reads(ofQueue+"/samples", "What came in, was done and failed in the last three hours, about once a minute, where the database keeps it", nil,
-		func(c *Console, ctx context.Context, r *call) (admin.Samples, error) {
-			return c.samplesOf(ctx, r.PathValue("queue"), "", "")
-		})),
+		(*Console).samplesOf)),
 	reads(ofSubscription+"/parked", "Parked keys, those due soonest first", []string{"limit"}, (*Console).parked),
-	acts(ofSubscription+"/parked/retry", "Have parked keys tried at once", func(c *Console, ctx context.Context, call *call, b Keys) (Count, error) {
-		if err := named("keys", b.Keys); err != nil {
-			return Count{}, err
-		}
-		n, err := c.o.Store.RetryParked(ctx, call.PathValue("outbox"), call.PathValue("subscription"), b.Keys...)
-		return Count{int64(n)}, err
-	}),
+	acts(ofSubscription+"/parked/retry", "Have parked keys tried at once", (*Console).retryParked),
 	acts(ofSubscription+"/replay", "Deliver again what was settled and is still there", func(c *Console, ctx context.Context, call *call, b Range) (Count, error) {
 		n, err := c.o.Store.Replay(ctx, admin.Replay{Outbox: call.PathValue("outbox"), Subscription: call.PathValue("subscription"), FromSeq: b.FromSeq, ToSeq: b.ToSeq})
 		return Count{n}, err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 const (
@@ -48,7 +49,8 @@ func (c *Console) readSamples(ctx context.Context) (sampled, error) {
 }
 
 // samplesOf are those of a queue, or of a subscription.
-func (c *Console) samplesOf(ctx context.Context, queue, outbox, subscription string) (admin.Samples, error) {
+func (c *Console) samplesOf(ctx context.Context, r *call) (admin.Samples, error) {
+	queue, outbox, subscription := r.PathValue("queue"), r.PathValue("outbox"), r.PathValue("subscription")
 	s, err := c.readSamples(ctx)
 	for _, one := range s.all {
 		if one.Queue == queue && one.Outbox == outbox && one.Subscription == subscription {
@@ -139,7 +141,7 @@ func (t Trend) Charts(failures bool) []Chart {
 		t.chart("Oldest waits for", func(v float64) string { return age(time.Duration(v * float64(time.Second))) }, figure{"oldest", "in", func(s step) float64 { return s.Oldest.Seconds() }}),
 		t.chart("Dead letters", func(v float64) string {
 			if v >= countedUpTo {
-				return grouped(countedUpTo) + "+"
+				return terminal.Count(countedUpTo) + "+"
 			}
 			return plain(v)
 		}, figure{"dead letters", "failed", func(s step) float64 { return float64(s.Dead) }}))
@@ -235,5 +237,5 @@ func plain(v float64) string {
 	if v > 0 && v < 10 && v != math.Trunc(v) {
 		return fmt.Sprintf("%.1f", v)
 	}
-	return grouped(int64(math.Round(v)))
+	return terminal.Count(int64(math.Round(v)))
 }

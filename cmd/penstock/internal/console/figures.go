@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // history is how much waited at the last samples, by queue or subscription.
@@ -106,26 +107,9 @@ func ring(segments []admin.SegmentStatus) (all []segment) {
 // count is a figure, with a plus if it was not counted to its end.
 func count(n int64, name string, atLeast []string) string {
 	if slices.Contains(atLeast, name) {
-		return grouped(n) + "+"
+		return terminal.Count(n) + "+"
 	}
-	return grouped(n)
-}
-
-func grouped(n int64) string {
-	s := strconv.FormatInt(n, 10)
-	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
-
-func size(n int64) string {
-	for i, unit := range []string{"GiB", "MiB", "KiB"} {
-		if one := int64(1) << (30 - 10*i); n >= one {
-			return strconv.FormatFloat(float64(n)/float64(one), 'f', 1, 64) + " " + unit
-		}
-	}
-	return strconv.FormatInt(n, 10) + " B"
+	return terminal.Count(n)
 }
 
 func age(d time.Duration) string {

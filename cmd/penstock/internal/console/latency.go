@@ -109,6 +109,15 @@ func quantile(q float64, bounds []float64, cumulative []uint64) float64 {
 	return bounds[len(bounds)-1]
 }
 
+// latency is that of a queue, or of a subscription.
+func (c *Console) latency(_ context.Context, r *call) (Waits, error) {
+	name := r.PathValue("queue")
+	if name == "" {
+		name = r.PathValue("outbox") + "/" + r.PathValue("subscription")
+	}
+	return c.waits(name), nil
+}
+
 // waits are the latencies of a queue, or of outbox/subscription.
 func (c *Console) waits(name string) Waits {
 	c.latencies.mu.Lock()

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"slices"
 	"strconv"
+	"time"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
@@ -20,9 +22,9 @@ func (c *Console) dead(ctx context.Context, r *call) (l List[DeadLetter], err er
 	if err != nil {
 		return l, err
 	}
-	after, err := strconv.ParseInt(cmp.Or(r.FormValue("after"), "0"), 10, 64)
+	after, err := r.after()
 	if err != nil {
-		return l, &penstock.FieldError{Field: "after", Problem: "is not a number", Hint: "give what the page before had as after"}
+		return l, err
 	}
 	b := c.boxOf(r)
 	if f.narrows() {
@@ -55,8 +57,46 @@ func (c *Console) parked(ctx context.Context, r *call) (l List[admin.ParkedKey],
 	if err != nil {
 		return l, err
 	}
-	found, err := c.o.Store.ParkedKeys(ctx, r.PathValue("outbox"), r.PathValue("subscription"), limit)
+	p, err := c.parkedOf(r)
+	if err != nil {
+		return l, err
+	}
+	found, err := p.ParkedKeys(ctx, limit)
 	return listOf(found, limit+1, nil), err
+}
+
+func (c *Console) retryParked(ctx context.Context, r *call, b Keys) (Count, error) {
+	p, err := c.parkedOf(r)
+	if err = cmp.Or(err, named("keys", b.Keys)); err != nil {
+		return Count{}, err
+	}
+	n, err := p.RetryParked(ctx, b.Keys...)
+	return Count{int64(n)}, err
+}
+
+// parker has the parked keys of one subscription.
+type parker interface {
+	ParkedKeys(ctx context.Context, limit int) ([]admin.ParkedKey, error)
+	RetryParked(ctx context.Context, keys ...string) (int, error)
+}
+
+func (c *Console) parkedOf(r *call) (parker, error) {
+	if r.PathValue("table") == "" {
+		return messageBox{c, r.PathValue("outbox"), r.PathValue("subscription")}, nil
+	}
+	a, err := c.adoptedOf(r)
+	if err != nil {
+		return nil, err
+	}
+	return a.Store, nil
+}
+
+func (b messageBox) ParkedKeys(ctx context.Context, limit int) ([]admin.ParkedKey, error) {
+	return b.c.o.Store.ParkedKeys(ctx, b.outbox, b.subscription, limit)
+}
+
+func (b messageBox) RetryParked(ctx context.Context, keys ...string) (int, error) {
+	return b.c.o.Store.RetryParked(ctx, b.outbox, b.subscription, keys...)
 }
 
 func (c *Console) groups(ctx context.Context, r *call) (l List[admin.GroupStatus], err error) {
@@ -187,4 +227,95 @@ func (c *Console) gaps(ctx context.Context, r *call) (l List[admin.InboxGap], er
 	}
 	found, err := store.InboxGaps(ctx, r.PathValue("consumer"), limit)
 	return listOf(found, limit+1, nil), err
+}
+
+// Worker is a worker with the jobs that it runs.
+type Worker struct {
+	admin.Worker
+	// State is working, idle, stopped, silent (its heartbeats have stopped), or unknown: it has leases and sends no heartbeats.
+	State string `json:"state"`
+	// Jobs are the ids of up to 1,000 jobs that it has leased.
+	Jobs []int64 `json:"jobs"`
+}
+
+// Workers are those that the database knows.
+type Workers struct {
+	Items []Worker `json:"items"`
+	// Heartbeats says that the database keeps heartbeats. Without them it knows only the workers that have jobs.
+	Heartbeats bool `json:"heartbeats"`
+}
+
+func (c *Console) workers(ctx context.Context, r *call) (all Workers, err error) {
+	queue := r.FormValue("queue")
+	all.Items = []Worker{}
+	of := map[[2]string]int{}
+	if store, ok := c.o.Store.(driver.WorkerStore); ok {
+		all.Heartbeats = true
+		found, err := store.Workers(ctx, queue, countedUpTo)
+		if err != nil {
+			return all, err
+		}
+		for _, w := range found {
+			of[[2]string{w.Queue, w.Name}] = len(all.Items)
+			all.Items = append(all.Items, Worker{Worker: w, State: stateOf(w, time.Now()), Jobs: []int64{}})
+		}
+	}
+	if store, ok := c.o.Store.(running); ok {
+		found, err := store.Running(ctx, queue, countedUpTo)
+		if err != nil {
+			return all, err
+		}
+		for _, job := range found {
+			at, known := of[[2]string{job.Queue, job.Worker}]
+			if !known {
+				at = len(all.Items)
+				of[[2]string{job.Queue, job.Worker}] = at
+				all.Items = append(all.Items, Worker{Worker: admin.Worker{Queue: job.Queue, Name: job.Worker}, State: "unknown", Jobs: []int64{}})
+			}
+			w := &all.Items[at]
+			w.Jobs = append(w.Jobs, job.ID)
+			w.Running = max(w.Running, len(w.Jobs))
+		}
+	}
+	slices.SortFunc(all.Items, func(a, b Worker) int { return cmp.Or(cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Name, b.Name)) })
+	return all, nil
+}
+
+func stateOf(w admin.Worker, now time.Time) string {
+	switch {
+	case w.Stopped:
+		return "stopped"
+	case w.AliveUntil.Before(now):
+		return "silent"
+	case w.Running > 0:
+		return "working"
+	}
+	return "idle"
+}
+
+// mostJobsShown are the jobs of a worker on the page.
+const mostJobsShown = 10
+
+// Some are the first jobs, for the page.
+func (w Worker) Some() []int64 { return w.Jobs[:min(len(w.Jobs), mostJobsShown)] }
+
+// Others is how many there are behind these.
+func (w Worker) Others() int { return w.Running - len(w.Some()) }
+
+type workersData struct {
+	Workers
+	Finds  bool
+	Relays []admin.OutboxStatus
+}
+
+func (c *Console) workersPage(ctx context.Context, r *call) (string, any, error) {
+	var d workersData
+	s, err := c.readStatus(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	_, d.Finds = c.o.Store.(finders)
+	d.Relays = s.Outboxes
+	d.Workers, err = c.workers(ctx, r)
+	return "Workers", d, err
 }

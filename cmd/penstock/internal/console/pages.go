@@ -19,13 +19,14 @@ import (
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/pgerror"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 //go:embed pages static
 var files embed.FS
 
 var templates = template.Must(template.New("").Funcs(template.FuncMap{
-	"count": count, "size": size, "age": age, "since": func(t time.Time) string { return age(time.Since(t)) }, "ago": func(t time.Time) string {
+	"count": count, "size": terminal.Size, "age": age, "since": func(t time.Time) string { return age(time.Since(t)) }, "ago": func(t time.Time) string {
 		if d := time.Since(t); d >= time.Second {
 			return age(d) + " ago"
 		}
@@ -36,7 +37,7 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 		}
 		return "lease for " + age(time.Until(t))
 	}, "until": func(t time.Time) string { return age(time.Until(t)) },
-	"seg": url.PathEscape, "pretty": pretty, "hex": hexDump, "spark": spark, "latest": latest, "millis": millis, "grouped": grouped, "firstline": func(f []penstock.Failure) string {
+	"seg": url.PathEscape, "pretty": pretty, "hex": hexDump, "spark": spark, "latest": latest, "millis": millis, "grouped": terminal.Count, "firstline": func(f []penstock.Failure) string {
 		line, _, _ := strings.Cut(penstock.LastError(f), "\n")
 		return line
 	}, "keeps": func(s penstock.QueueSettings) bool { return s.KeepDone != nil && *s.KeepDone > 0 }, "paused": func(s penstock.QueueSettings) bool { return s.Paused != nil && *s.Paused },
@@ -44,7 +45,7 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 		if n == nil || *n == 0 {
 			return ""
 		}
-		return grouped(int64(*n))
+		return terminal.Count(int64(*n))
 	},
 	"limits": limits,
 	"form": func(base, of, what, id, key, group string) map[string]any {
@@ -301,10 +302,10 @@ func limits(l *admin.GroupLimits) (lines []string) {
 		lines = append(lines, strings.TrimSuffix("held until "+l.Until.UTC().Format("2006-01-02 15:04:05")+" UTC: "+l.Reason, ": "))
 	}
 	if l.MaxRunning > 0 {
-		lines = append(lines, grouped(int64(l.MaxRunning))+" at a time")
+		lines = append(lines, terminal.Count(int64(l.MaxRunning))+" at a time")
 	}
 	if r := l.Rate; r.Jobs > 0 {
-		lines = append(lines, fmt.Sprintf("%s in %v, %s may start now", grouped(int64(r.Jobs)), r.Per, grouped(int64(l.Tokens))))
+		lines = append(lines, fmt.Sprintf("%s in %v, %s may start now", terminal.Count(int64(r.Jobs)), r.Per, terminal.Count(int64(l.Tokens))))
 	}
 	return lines
 }
