@@ -2,8 +2,10 @@ package dead
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,8 +30,8 @@ type deadLetters interface {
 	// columns of the table that list prints.
 	columns() []terminal.Column
 	// page returns up to limit dead letters whose numbers are above after, in order.
-	page(ctx context.Context, after int64, limit int) ([]deadLetter, error)
-	// named are the dead letters that the choice names one by one, by deadLetter.names.
+	page(ctx context.Context, after int64, limit int) ([]letter, error)
+	// named are the dead letters that the choice names one by one, by letter.names.
 	named() []string
 
 	// retry and discard act on dead letters by their numbers and return how many still existed.
@@ -39,18 +41,81 @@ type deadLetters interface {
 	resend(ctx context.Context, numbers []int64) (int, error)
 }
 
-// deadLetter is one dead letter.
-type deadLetter interface {
-	// number orders the dead letters of a box and names one: a message's seq, a job's
-	// id.
-	number() int64
-	names() []string
-	arguments() string // flags that choose it on a command line
-	size() int         // bytes in memory, approximately
+// letter is one dead letter.
+type letter struct {
+	number   int64    // orders the dead letters of a box and names one: a message's seq, a job's id
+	names    []string // by which a choice may name it
+	argument string   // flag that chooses it on a command line
+	size     int      // bytes in memory, approximately
+	cells    []string // its separate columns in the list
+	facts    [][2]string
+	json     func(death) any // for programs
+	death
+	payload []byte
+}
 
-	row(now time.Time) []string
-	text(full bool, now time.Time) string
-	json(withPayload bool) any
+// death is the part that messages and jobs share, for programs.
+type death struct {
+	Headers      map[string]string  `json:"headers,omitempty"`
+	Report       json.RawMessage    `json:"report,omitempty"` // of a job
+	PayloadBytes int                `json:"payload_bytes"`
+	CreatedAt    time.Time          `json:"created_at"`
+	DiedAt       time.Time          `json:"died_at"`
+	Attempts     int                `json:"attempts"`
+	Held         *bool              `json:"held,omitempty"` // of a message
+	Error        string             `json:"error"`
+	Failures     []penstock.Failure `json:"failures"`
+	cli.PayloadJSON
+}
+
+func deathOf(m *penstock.Message, at time.Time, failures []penstock.Failure) death {
+	d := death{Headers: m.Headers, PayloadBytes: len(m.Payload), CreatedAt: m.CreatedAt.UTC(), DiedAt: at.UTC(), Attempts: m.Attempt,
+		Error: penstock.LastError(failures), Failures: cli.NotNull(failures)}
+	if len(failures) > 0 { // those while it was parked count
+		d.Attempts = max(d.Attempts, failures[len(failures)-1].Attempt)
+	}
+	return d
+}
+
+// row is its line in the list.
+func (l *letter) row(now time.Time) []string {
+	row := append(slices.Clone(l.cells), fmt.Sprint(l.Attempts), cli.Since(l.DiedAt, now))
+	if l.Held != nil {
+		row = append(row, terminal.YesNo(*l.Held))
+	}
+	return append(row, l.Error)
+}
+
+// text is for people, one fact per line.
+func (l *letter) text(full bool, now time.Time) string {
+	var out cli.DeadLetterText
+	for _, fact := range l.facts {
+		out.Line(fact[0], "%s", fact[1])
+	}
+	out.Times(l.CreatedAt, l.DiedAt, now, l.Attempts)
+	if l.Held != nil && *l.Held {
+		out.Line("held", "yes: later messages of its key wait until it is retried or discarded")
+	}
+	out.Headers(l.Headers)
+	if l.Report != nil {
+		out.Line("report", "%s", shell.Visible(string(l.Report)))
+	}
+	out.Failures(l.Failures)
+	out.Payload(l.payload, full)
+	return out.String()
+}
+
+// forPrograms is its JSON.
+func (l *letter) forPrograms(withPayload bool) any {
+	if withPayload {
+		l.PayloadJSON = cli.PayloadFor(l.payload)
+	}
+	return l.json(l.death)
+}
+
+// orDash is a fact that may be empty.
+func orDash(name, value string) [2]string {
+	return [2]string{name, terminal.OrDash(shell.Visible(value))}
 }
 
 // openDeadLetters opens the database and finds the source of the dead letters: a queue, if there
@@ -120,7 +185,7 @@ const (
 
 // eachPage hands the dead letters of a box to see, page by page in order, up to limit
 // of them (0: all). No page is empty.
-func eachPage(ctx context.Context, box deadLetters, limit int, see func([]deadLetter) error) error {
+func eachPage(ctx context.Context, box deadLetters, limit int, see func([]letter) error) error {
 	size, after := firstPage, int64(0)
 	for seen := 0; limit == 0 || seen < limit; {
 		want := size
@@ -138,16 +203,16 @@ func eachPage(ctx context.Context, box deadLetters, limit int, see func([]deadLe
 			return nil
 		}
 		seen += len(page)
-		after = page[len(page)-1].number()
+		after = page[len(page)-1].number
 		size = nextPage(size, page)
 	}
 	return nil
 }
 
-func nextPage(size int, page []deadLetter) int {
+func nextPage(size int, page []letter) int {
 	bytes := 0
 	for _, l := range page {
-		bytes += l.size()
+		bytes += l.size
 	}
 	switch {
 	case bytes > 2*pageBytes:
@@ -162,12 +227,4 @@ func nextPage(size int, page []deadLetter) int {
 func noDeadLetter(box deadLetters, names []string) error {
 	return penstock.WithHint(fmt.Errorf("%s has no such dead letter: %s", box.name(), strings.Join(names, ", ")),
 		"penstock dead list %s shows those there are; one that was sent back is not among them until it dies again", box.arguments())
-}
-
-// attemptsOf a dead letter include those while it was parked.
-func attemptsOf(attempt int, failures []penstock.Failure) int {
-	if len(failures) > 0 {
-		return max(attempt, failures[len(failures)-1].Attempt)
-	}
-	return attempt
 }

@@ -2,7 +2,6 @@ package dead
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -197,12 +196,11 @@ func decide(ctx context.Context, a *cli.App, box deadLetters, limit int, action 
 func chooseDead(ctx context.Context, box deadLetters, limit int, p *terminal.Progress) ([]int64, error) {
 	var numbers []int64
 	missing := box.named()
-	err := eachPage(ctx, box, limit, func(page []deadLetter) error {
+	err := eachPage(ctx, box, limit, func(page []letter) error {
 		for _, l := range page {
-			numbers = append(numbers, l.number())
+			numbers = append(numbers, l.number)
 			if len(missing) > 0 {
-				names := l.names()
-				missing = slices.DeleteFunc(missing, func(name string) bool { return slices.Contains(names, name) })
+				missing = slices.DeleteFunc(missing, func(name string) bool { return slices.Contains(l.names, name) })
 			}
 		}
 		p.Show(terminal.Plural(int64(len(numbers)), "dead letter") + " found")
@@ -216,20 +214,16 @@ func chooseDead(ctx context.Context, box deadLetters, limit int, p *terminal.Pro
 
 // decided prints the result, also after an error.
 func decided(a *cli.App, box deadLetters, action deadAction, n decisions, err error) error {
-	switch {
-	case err != nil && n.chosen == 0:
+	if err != nil && n.chosen == 0 {
 		return nil
-	case a.JSON:
-		told := box.identity()
-		told[strings.ReplaceAll(action.past, " ", "_")] = n.done
-		return json.NewEncoder(a.Stdout).Encode(told)
 	}
-	fmt.Fprintf(a.Stdout, "%s of %s %s", terminal.Plural(int64(n.done), "dead letter"), box.name(), action.past)
+	fields := box.identity()
+	fields[strings.ReplaceAll(action.past, " ", "_")] = n.done
+	text := fmt.Sprintf("%s of %s %s", terminal.Plural(int64(n.done), "dead letter"), box.name(), action.past)
 	if left := n.chosen - n.done; left > 0 && err == nil {
-		fmt.Fprintf(a.Stdout, "; %s meanwhile decided by another operator", terminal.Count(int64(left)))
+		text += fmt.Sprintf("; %s meanwhile decided by another operator", terminal.Count(int64(left)))
 	} else if left > 0 {
-		fmt.Fprintf(a.Stdout, ", %s not", terminal.Count(int64(left)))
+		text += fmt.Sprintf(", %s not", terminal.Count(int64(left)))
 	}
-	fmt.Fprintln(a.Stdout, ".")
-	return nil
+	return a.Tell(fields, "%s.\n", text)
 }
