@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli/console"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/postgrestest"
@@ -57,7 +57,7 @@ func TestConsoleDocs(t *testing.T) {
 		}
 	}
 	token := strings.Repeat("0f", 32) // as openssl prints it
-	said := "http://" + cli.ConsoleListen
+	said := "http://" + console.Listen
 	commands := r.commands(0, 3)
 	api := *r
 	api.page = "docs/reference/console-api.md"

@@ -39,7 +39,7 @@ func TestRelayFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	j := jobs[0]
-	if len(jobs) != 1 || j.Outbox != "orders" || j.Name != "billing" || driver.Start(j.Start) != driver.FromNow || j.Sink.Name() != "discard" {
+	if len(jobs) != 1 || j.Outbox != "orders" || j.Name != "billing" || j.Start != config.FromNow || j.Sink.Name() != "discard" {
 		t.Errorf("got %+v", jobs)
 	}
 	l := j.Relay

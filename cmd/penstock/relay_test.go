@@ -68,7 +68,7 @@ func TestRelayFlagsThatAreRefused(t *testing.T) {
 		"--topic >.a":                           "with > before the end",
 		"--header region":                       "write NAME=VALUE",
 		"--header =eu":                          "has an empty name",
-		"--header region=eu --header region=us": "given with two values",
+		"--header region=eu --header region=us": "a header has one value",
 		"--max-attempts 0":                      "write a whole number from 1, or unlimited",
 		"--max-attempts many":                   "write a whole number from 1, or unlimited",
 		"--max-age soon":                        "or unlimited",

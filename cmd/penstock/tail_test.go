@@ -59,7 +59,7 @@ func TestTailRefuses(t *testing.T) {
 		"--header region":   "write NAME=VALUE",
 		"--topic order.p*":  "* and > stand for whole words",
 		"--from now":        "add --follow",
-		"--from yesterday":  "use beginning or now",
+		"--from yesterday":  "write beginning or now",
 		"--topic order.>.a": "> before the end",
 	} {
 		d.cli(append([]string{"tail", "orders"}, strings.Fields(args)...)...).wants(t, terminal.ExitUsage, want)

@@ -1,14 +1,13 @@
 // Package cli is shared by the verbs of the command line; each folder below it has the
 // verbs of one subject, and cmd/penstock puts them together.
 //
-//	app.go open.go                 the streams, the global flags, and the database they mean
-//	outboxes.go queues.go list.go  questions of several verbs to a store
-//	grant.go filter.go lines.go    rights, flags that choose messages, JSON lines from stdin
-//	exit.go                        the next step for an error
-//	complete.go suggest.go         names for the shell; the database that a suggested command means
-//	stdin.go                       reads that Ctrl-C ends
-//	confirm.go                     asking before something is lost
-//	dead_letter_text.go when.go    text for people: one dead letter or held message, and times
+//	app.go open.go run.go        the streams, the global flags, the database they mean, and what runs until a signal
+//	outboxes.go queues.go        questions of several verbs to a store
+//	kinds.go                     list, grant and drop, the same for each kind of thing
+//	flags.go lines.go            flags of several verbs, JSON lines from stdin
+//	exit.go complete.go          the next step for an error; names for the shell
+//	confirm.go                   asking before something is lost, and reads that Ctrl-C ends
+//	dead_letter_text.go when.go  text for people: one dead letter or held message, times and sizes
 //
 // Parts that other programs also have are in internal/terminal.
 package cli
@@ -49,7 +48,7 @@ type App struct {
 	Interactive bool
 	OnSignals   func(first, second func()) (stop func())
 	answers     *bufio.Reader // of stdin; nil until something was asked
-	opened      []io.Closer
+	ends        []func() error
 
 	DatabaseURL  string
 	DatabaseURLs []string // all that were given; the last counts, except for verbs that take several
@@ -67,13 +66,13 @@ func New(stdin io.Reader, stdout, stderr io.Writer) *App {
 	return &App{Stdin: stdin, Stdout: &terminal.Results{W: stdout}, Stderr: terminal.NewScrubber(stderr), Getenv: os.Getenv, OnSignals: terminal.OnSignals}
 }
 
-// Later closes something when the verb has ended.
-func (a *App) Later(c io.Closer) { a.opened = append(a.opened, c) }
+// Later calls end, which closes something, when the verb has ended.
+func (a *App) Later(end func() error) { a.ends = append(a.ends, end) }
 
 // Close closes everything that the verb opened.
 func (a *App) Close() {
-	for _, c := range slices.Backward(a.opened) { // users of a thing were opened after it
-		_ = c.Close()
+	for _, end := range slices.Backward(a.ends) { // users of a thing were opened after it
+		_ = end()
 	}
 }
 
@@ -90,7 +89,7 @@ func (f DatabaseFlag) Set(url string) error {
 // Over is a with another database and nothing opened. Close it as well.
 func (a *App) Over(url, schema string) *App {
 	b := *a
-	b.DatabaseURL, b.Schema, b.ConfigFile, b.opened, b.DatabaseURLs = url, schema, "", nil, nil
+	b.DatabaseURL, b.Schema, b.ConfigFile, b.ends, b.DatabaseURLs = url, schema, "", nil, nil
 	return &b
 }
 

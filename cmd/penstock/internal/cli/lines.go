@@ -247,8 +247,8 @@ func progressMade(w *lines.Words, sent int64, from int) string {
 	return fmt.Sprintf("%s %s, nothing from line %d on: repeat with tail -n +%d", terminal.Plural(sent, w.Item), w.Past, from, from)
 }
 
-// ReadHeaders reads name=value from each flag; it returns nil without flags.
-func ReadHeaders(flags []string) (map[string]string, error) {
+// ReadHeaders reads name=value, which an error calls as, from each flag; it returns nil without flags.
+func ReadHeaders(flags []string, as string) (map[string]string, error) {
 	if len(flags) == 0 {
 		return nil, nil
 	}
@@ -256,7 +256,7 @@ func ReadHeaders(flags []string) (map[string]string, error) {
 	for _, header := range flags {
 		name, value, ok := strings.Cut(header, "=")
 		if !ok {
-			return nil, terminal.Usage(fmt.Errorf("--header %q has no =: write name=value", header))
+			return nil, terminal.Usage(fmt.Errorf("--header %q has no =: write %s", header, as))
 		}
 		if _, twice := headers[name]; twice {
 			return nil, terminal.Usage(fmt.Errorf("--header %s is given twice: a header has one value", shell.Visible(name)))

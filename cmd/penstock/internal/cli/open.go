@@ -40,7 +40,7 @@ func (a *App) OpenStoreAt(ctx context.Context, url string) (driver.Store, error)
 	}
 	store, err := open(ctx, url, schema, log)
 	if err == nil {
-		a.Later(store)
+		a.Later(store.Close)
 	}
 	return store, err
 }

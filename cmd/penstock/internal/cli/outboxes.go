@@ -41,16 +41,6 @@ func ChooseSubscription(ctx context.Context, store StatusReader, outbox, named s
 	return "", terminal.Usage(fmt.Errorf("outbox %q has %d subscriptions, and which one is meant is not given: pass --subscription with one of %s", outbox, len(names), strings.Join(names, ", ")))
 }
 
-// OpenSubscription opens the database and finds the subscription for a verb.
-func (a *App) OpenSubscription(ctx context.Context, outbox, named string) (driver.Store, string, error) {
-	store, err := a.OpenStore(ctx)
-	if err != nil {
-		return nil, "", err
-	}
-	subscription, err := ChooseSubscription(ctx, store, outbox, named)
-	return store, subscription, err
-}
-
 // OfSubscription is a subscription's full name, as in orders/billing.
 func OfSubscription(outbox, subscription string) string {
 	return shell.Visible(outbox) + "/" + shell.Visible(subscription)

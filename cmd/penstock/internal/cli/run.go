@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 
+	"go.opentelemetry.io/otel"
+
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
 	"github.com/penstock/penstock/cmd/penstock/internal/run"
 	"github.com/penstock/penstock/internal/terminal"
+	"github.com/penstock/penstock/trace/otlp"
 )
 
 // errHurried is the cause of the end at the second signal.
@@ -44,5 +47,20 @@ func (a *App) Run(ctx context.Context, cfg *config.Config, o run.Options) error 
 	} else if err != nil {
 		return err
 	}
+	return nil
+}
+
+// Trace records spans until the verb ends, if OpenTelemetry's variables say where to send them.
+func (a *App) Trace(ctx context.Context) error {
+	log, err := a.Logger()
+	if err != nil {
+		return err
+	}
+	stop, err := otlp.Start(ctx)
+	if err != nil {
+		return terminal.Usage(err)
+	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("traces could not be sent", "err", err) }))
+	a.Later(stop)
 	return nil
 }

@@ -1,16 +1,21 @@
 package config
 
 import (
+	"cmp"
 	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 
 	"github.com/goccy/go-yaml/ast"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/drivers"
+	"github.com/penstock/penstock/store/portable"
+	"github.com/penstock/penstock/store/postgres"
 )
 
 // Config is a whole penstock.yaml. Printed with any fmt verb, logged or
@@ -89,36 +94,26 @@ func (l Log) NewLogger(w io.Writer) *slog.Logger {
 }
 
 // Start is driver.Start by name.
-type Start driver.Start
+type Start string
+
+// The starts there are.
+const (
+	FromBeginning Start = "beginning"
+	FromNow       Start = "now"
+)
 
 // UnmarshalText parses beginning and now.
-func (s *Start) UnmarshalText(b []byte) error {
-	switch string(b) {
-	case "beginning":
-		*s = Start(driver.FromBeginning)
-	case "now":
-		*s = Start(driver.FromNow)
-	default:
-		return &hintError{*notOneOf(string(b), []string{"beginning", "now"})}
+func (s *Start) UnmarshalText(b []byte) error { return oneOf(s, b, FromBeginning, FromNow) }
+
+// Of is the driver's start.
+func (s Start) Of() driver.Start {
+	if s == FromNow {
+		return driver.FromNow
 	}
-	return nil
+	return driver.FromBeginning
 }
 
-// MarshalText writes the form that UnmarshalText reads.
-func (s Start) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
-func (s Start) String() string {
-	if driver.Start(s) == driver.FromNow {
-		return "now"
-	}
-	return "beginning"
-}
-
-// Load reads and checks a file. The error is an Errors if the file could be
-// read and has mistakes in it.
-func Load(path string) (*Config, error) { return Loader{}.Load(path) }
-
-// Loader is Load with its surroundings replaced.
+// Loader reads a file in its surroundings; the zero value is usable.
 type Loader struct {
 	// DatabaseURL, from the command line, replaces the file's.
 	DatabaseURL string
@@ -134,7 +129,7 @@ type Loader struct {
 	ReadFile func(path string) ([]byte, error)
 }
 
-// Load reads and checks a file.
+// Load reads and checks a file. The error is an Errors if the file could be read and has mistakes in it.
 func (l Loader) Load(path string) (*Config, error) {
 	data, err := l.withDefaults().ReadFile(path)
 	if err != nil {
@@ -146,39 +141,25 @@ func (l Loader) Load(path string) (*Config, error) {
 // Database reads only where the database is. So that is known even if the rest cannot be read, for
 // example without a secret. The URL is empty if the file has none.
 func (l Loader) Database(path string) (url URL, schema string, err error) {
-	l = l.withDefaults()
-	data, err := l.ReadFile(path)
+	data, err := l.withDefaults().ReadFile(path)
 	if err != nil {
 		return "", "", err
 	}
-	src, root, fail := parse(path, data)
-	if fail != nil {
-		return "", "", Errors{fail}
+	d, root, err := l.decoder(path, data)
+	if err != nil {
+		return "", "", err
 	}
-	d := newDecoder(src, &resolver{lookupEnv: l.LookupEnv, readFile: l.ReadFile, dir: filepath.Dir(path)})
-	var profile Profile
+	c := Config{DatabaseURL: URL(l.DatabaseURL)}
+	fields := fieldsOf(reflect.ValueOf(&c).Elem())
 	d.mapping(root, "", func(key string, _ position, child ast.Node) {
-		switch key {
-		case "database_url":
-			if l.DatabaseURL != "" { // its variables need not be set
-				return
-			}
-			d.value(child, reflect.ValueOf(&url).Elem(), key)
-		case "schema":
-			d.value(child, reflect.ValueOf(&schema).Elem(), key)
-		case "profile":
-			d.value(child, reflect.ValueOf(&profile).Elem(), key)
+		if key == "database_url" || key == "schema" || key == "profile" {
+			d.value(child, fields[slices.IndexFunc(fields, func(f field) bool { return f.key == key })].value, key)
 		}
 	})
-	if len(d.errs) > 0 {
-		d.hideSecrets()
-		d.errs.sort()
-		return "", "", d.errs
+	if err := d.failed(); err != nil {
+		return "", "", err
 	}
-	if l.DatabaseURL != "" {
-		url = URL(l.DatabaseURL)
-	}
-	return URL(profile.or(l.Profile).Of(url.Reveal(), l.Ask)), schema, nil
+	return URL(c.Profile.or(l.Profile).Of(c.DatabaseURL.Reveal(), l.Ask)), c.Schema, nil
 }
 
 // Origin is the source of the subscription: its outbox or its adopted table.
@@ -192,25 +173,32 @@ func (s *Subscription) Origin() string {
 // LoadBytes checks a file's content. The name is for errors, and relative paths in file: values
 // start in its folder.
 func (l Loader) LoadBytes(name string, data []byte) (*Config, error) {
-	l = l.withDefaults()
-	src, root, fail := parse(name, data)
-	if fail != nil {
-		return nil, Errors{fail}
+	d, root, err := l.decoder(name, data)
+	if err != nil {
+		return nil, err
 	}
-	d := newDecoder(src, &resolver{lookupEnv: l.LookupEnv, readFile: l.ReadFile, dir: filepath.Dir(name)})
 	c := &Config{DatabaseURL: URL(l.DatabaseURL)}
-	d.given["database_url"] = l.DatabaseURL != ""
 	d.value(root, reflect.ValueOf(c).Elem(), "")
 	c.Profile = c.Profile.or(l.Profile)
 	c.DatabaseURL = URL(c.Profile.Of(c.DatabaseURL.Reveal(), l.Ask))
 	c.SetDefaults()
 	d.validate(c)
-	if len(d.errs) > 0 {
-		d.hideSecrets()
-		d.errs.sort()
-		return nil, d.errs
+	if err := d.failed(); err != nil {
+		return nil, err
 	}
 	return c, nil
+}
+
+// decoder reads a file's content. The variables of a URL that is given already need not be set.
+func (l Loader) decoder(name string, data []byte) (*decoder, ast.Node, error) {
+	src, root, fail := parse(name, data)
+	if fail != nil {
+		return nil, nil, Errors{fail}
+	}
+	l = l.withDefaults()
+	d := newDecoder(src, &resolver{lookupEnv: l.LookupEnv, readFile: l.ReadFile, dir: filepath.Dir(name)})
+	d.given["database_url"] = l.DatabaseURL != ""
+	return d, root, nil
 }
 
 func (l Loader) withDefaults() Loader {
@@ -233,3 +221,28 @@ func readLimited(path string) ([]byte, error) {
 	defer f.Close()
 	return io.ReadAll(io.LimitReader(f, MaxBytes+1))
 }
+
+// Profile is how Penstock uses a database that speaks PostgreSQL's protocol.
+type Profile string
+
+// The profiles. Auto asks the server with one more connection: portable on YugabyteDB and CockroachDB, else postgres.
+const (
+	Auto     Profile = "auto"
+	Postgres Profile = "postgres"
+	Portable Profile = "portable"
+)
+
+// UnmarshalText parses auto, postgres and portable.
+func (p *Profile) UnmarshalText(b []byte) error { return oneOf(p, b, Auto, Postgres, Portable) }
+
+// Of returns the URL of a database that is used in this way. Its scheme names the driver, so every user of the URL
+// opens it in the same way. Auto calls ask, which asks a PostgreSQL-like server whether only the portable profile can
+// use it. If ask is nil, no server is asked.
+func (p Profile) Of(url string, ask func(url string) (portable bool)) string {
+	if p == Portable || p == Auto && ask != nil && slices.Contains(postgres.Driver.Schemes, drivers.Scheme(url)) && ask(url) {
+		return portable.URL(url)
+	}
+	return url
+}
+
+func (p Profile) or(over Profile) Profile { return cmp.Or(over, p) }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding"
 	"fmt"
 	"maps"
@@ -49,8 +50,11 @@ func (d *decoder) fail(at position, path string, p problem) {
 	d.markBroken(path)
 }
 
-// hideSecrets masks secrets in the lines that errors show.
-func (d *decoder) hideSecrets() {
+// failed are the mistakes, with secrets masked in the lines that they show, or nil.
+func (d *decoder) failed() error {
+	if len(d.errs) == 0 {
+		return nil
+	}
 	for _, e := range d.errs {
 		for value, shown := range d.filledIn {
 			if shown == redact.Masked && strings.Contains(e.Source, value) {
@@ -58,6 +62,8 @@ func (d *decoder) hideSecrets() {
 			}
 		}
 	}
+	slices.SortStableFunc(d.errs, func(a, b *Error) int { return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column)) })
+	return d.errs
 }
 
 func (d *decoder) markBroken(path string) {
@@ -68,18 +74,29 @@ func (d *decoder) markBroken(path string) {
 	d.broken[""] = true
 }
 
-// nodeDecoder is a type that is not decoded field by field.
-type nodeDecoder interface {
-	decodeNode(d *decoder, n ast.Node, path string)
-}
+// nodeDecoder is a type that is not decoded field by field, and shorthander one for which a single value may stand.
+type (
+	nodeDecoder interface {
+		decodeNode(d *decoder, n ast.Node, path string)
+	}
+	shorthander interface{ shorthand(text string) error }
+)
 
 // value decodes n into v.
 func (d *decoder) value(n ast.Node, v reflect.Value, path string) {
 	if d.given[path] {
 		return
 	}
-	if _, _, single := scalarText(n); single {
+	if raw, _, single := scalarText(n); single {
 		d.values[path] = nodePlace(n)
+		if short, ok := v.Addr().Interface().(shorthander); ok {
+			if text, ok := d.resolved(raw, nodePlace(n), path); ok {
+				if err := short.shorthand(text); err != nil {
+					d.fail(nodePlace(n), path, problem{d.scrub(err.Error()), ""})
+				}
+			}
+			return
+		}
 	}
 	if custom, ok := v.Addr().Interface().(nodeDecoder); ok {
 		custom.decodeNode(d, n, path)

@@ -10,7 +10,7 @@ import (
 )
 
 // Every mistake of a file is reported at once, with its line and a correction.
-func ExampleLoad() {
+func ExampleLoader_Load() {
 	dir, err := os.MkdirTemp("", "example")
 	if err != nil {
 		log.Fatal(err)
@@ -20,7 +20,7 @@ func ExampleLoad() {
 	if err := os.WriteFile(file, []byte("database_url: sqlite:shop.db\nsubscriptions:\n  - {name: billing, outbox: orders, sink: stdout}\n"), 0o600); err != nil {
 		log.Fatal(err)
 	}
-	cfg, err := config.Load(file)
+	cfg, err := config.Loader{}.Load(file)
 	if err != nil {
 		log.Fatal(err)
 	}

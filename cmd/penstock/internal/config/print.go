@@ -22,9 +22,6 @@ func (c Config) String() string { return c.tree().String() }
 // Format makes every fmt verb print String.
 func (c Config) Format(f fmt.State, verb rune) { formatted(f, verb, c.String()) }
 
-// LogValue keeps passwords out of slog.
-func (c Config) LogValue() slog.Value { return c.tree().LogValue() }
-
 // MarshalJSON keeps passwords out of JSON.
 func (c Config) MarshalJSON() ([]byte, error) { return json.Marshal(c.tree().plain()) }
 
@@ -46,9 +43,6 @@ func (s Sink) String() string { return tree(s).String() }
 
 // Format makes every fmt verb print String.
 func (s Sink) Format(f fmt.State, verb rune) { formatted(f, verb, s.String()) }
-
-// LogValue keeps passwords out of slog.
-func (s Sink) LogValue() slog.Value { return tree(s).LogValue() }
 
 // MarshalJSON keeps passwords out of JSON.
 func (s Sink) MarshalJSON() ([]byte, error) { return json.Marshal(tree(s).plain()) }
@@ -94,7 +88,7 @@ func show(key string, v reflect.Value) any {
 			return int(x) // and not a text, which would be quoted
 		}
 	case slog.Level:
-		return levelName(x)
+		return strings.ToLower(x.String())
 	case encoding.TextMarshaler:
 		text, _ := x.MarshalText()
 		return string(text)
@@ -157,20 +151,6 @@ func (s shown) plain() map[string]any {
 		out[item.Key.(string)] = convert(item.Value, func(s shown) any { return s.plain() }, unchanged)
 	}
 	return out
-}
-
-// LogValue is s as groups.
-func (s shown) LogValue() slog.Value {
-	attrs := make([]slog.Attr, len(s))
-	for i, item := range s {
-		switch value := item.Value.(type) {
-		case shown:
-			attrs[i] = slog.Attr{Key: item.Key.(string), Value: value.LogValue()}
-		default:
-			attrs[i] = slog.Any(item.Key.(string), convert(value, func(s shown) any { return s.plain() }, unchanged))
-		}
-	}
-	return slog.GroupValue(attrs...)
 }
 
 func convert(value any, level func(shown) any, text func(string) string) any {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -213,29 +214,15 @@ func parseDuration(text string) (time.Duration, *problem) {
 	return t, nil
 }
 
-var levels = []struct {
-	name  string
-	level slog.Level
-}{{"debug", slog.LevelDebug}, {"info", slog.LevelInfo}, {"warn", slog.LevelWarn}, {"error", slog.LevelError}}
+// levels are those of slog, each four above the one before.
+var levels = []string{"debug", "info", "warn", "error"}
 
 func parseLevel(text string) (slog.Level, *problem) {
-	var names []string
-	for _, l := range levels {
-		if text == l.name {
-			return l.level, nil
-		}
-		names = append(names, l.name)
+	i := slices.Index(levels, text)
+	if i < 0 {
+		return 0, notOneOf(text, levels)
 	}
-	return 0, notOneOf(text, names)
-}
-
-func levelName(level slog.Level) string {
-	for _, l := range levels {
-		if level == l.level {
-			return l.name
-		}
-	}
-	return level.String()
+	return slog.LevelDebug + 4*slog.Level(i), nil
 }
 
 // formatDuration writes 1m and not 1m0s.

@@ -52,7 +52,7 @@ func TestSecretsNeverShow(t *testing.T) {
 	if i := strings.Index(shown.String(), "hunter2"); i >= 0 {
 		t.Errorf("the password shows in …%s…", shown.String()[max(0, i-200):i+20])
 	}
-	for _, want := range []string{"app:xxxxx@db.example", "password: xxxxx", `"password":"xxxxx"`, "max_in_flight_bytes=16MiB"} {
+	for _, want := range []string{"app:xxxxx@db.example", "password: xxxxx", `"password":"xxxxx"`, "max_in_flight_bytes: 16MiB"} {
 		if !strings.Contains(shown.String(), want) {
 			t.Errorf("%q is not shown", want)
 		}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -9,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/store/portable"
 )
@@ -20,6 +20,7 @@ func (c *Config) SetDefaults() {
 		s := &c.Subscriptions[i]
 		// Before defaults are set, because some of them depend on other limits.
 		s.Sink.SetDefaults()
+		s.Start = cmp.Or(s.Start, FromBeginning)
 		s.Relay = s.Relay.over(c.Relay).For(&s.Sink)
 		s.Relay.SetDefaults()
 		if s.Adopt != nil {
@@ -123,7 +124,7 @@ func (s *Subscription) Misfits(database URL) (all []*penstock.FieldError) {
 	switch {
 	case adopted && other != "":
 		misfit("adopt", "is for tables in PostgreSQL and MariaDB, and the database is "+other, "name an outbox to read instead")
-	case adopted && driver.Start(s.Start) == driver.FromNow:
+	case adopted && s.Start == FromNow:
 		misfit("start", "is now for an adopted table, whose rows say themselves which of them wait for delivery", "remove it, and mark as delivered what is not")
 	case adopted && queue:
 		misfit("sink", "is a queue, which only an outbox is forwarded to", "name a broker, or write to the queue in the business transaction: penstock.enqueue")

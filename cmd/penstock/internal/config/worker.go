@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -46,18 +47,8 @@ func (o *Output) UnmarshalText(b []byte) error { return oneOf(o, b, Inherit, Dis
 
 // SetDefaults sets the fields that are zero.
 func (w *Worker) SetDefaults() {
-	if w.Lease == 0 {
-		w.Lease = 30 * time.Second
-	}
-	if w.Timeout == 0 {
-		w.Timeout = unlimited
-	}
-	if w.DrainTimeout == 0 {
-		w.DrainTimeout = unlimited
-	}
-	if w.Output == "" {
-		w.Output = Inherit
-	}
+	w.Lease, w.Output = cmp.Or(w.Lease, 30*time.Second), cmp.Or(w.Output, Inherit)
+	w.Timeout, w.DrainTimeout = cmp.Or(w.Timeout, unlimited), cmp.Or(w.DrainTimeout, unlimited)
 }
 
 // Validate returns the first setting that no worker can use.

@@ -27,23 +27,20 @@ type forwarding struct {
 
 func newForwarding(s *subscription, queue string) *forwarding {
 	r := s.relays
-	req := s.request(r.o.Holder, s.Relay.Lease)
+	req := driver.Subscribe{Outbox: s.Outbox, Subscription: s.Name, Holder: r.o.Holder, Lease: s.Relay.Lease, Start: s.Start.Of()}
 	drained := make(chan struct{})
 	return &forwarding{
 		forward: func(ctx context.Context) (begun bool, err error) {
-			err = forwardTo(ctx, r.store, req, queue)
+			f, ok := r.store.(driver.Forwarder)
+			if !ok {
+				return false, &penstock.FieldError{Field: "sink.queue", Problem: "is for PostgreSQL and SQLite", Hint: "enqueue in the business transaction itself"}
+			}
+			err = f.Forward(ctx, req, queue)
 			return forward.Begun(err), about.Outbox(about.Queue(err, "", queue), "", s.Outbox, s.Name)
 		},
 		name: s.Name, log: r.o.Log.With("subscription", s.Name, "queue", queue), pause: time.Second,
 		drained: drained, drain: sync.OnceFunc(func() { close(drained) }),
 	}
-}
-
-func forwardTo(ctx context.Context, store driver.Store, req driver.Subscribe, queue string) error {
-	if f, ok := store.(driver.Forwarder); ok {
-		return f.Forward(ctx, req, queue)
-	}
-	return &penstock.FieldError{Field: "sink.queue", Problem: "is for PostgreSQL and SQLite", Hint: "enqueue in the business transaction itself"}
 }
 
 // Drain makes Run return. A batch in progress is written whole with the cursor, or not at all, so

@@ -16,23 +16,21 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
 	"github.com/penstock/penstock/cmd/penstock/internal/ingest"
 	"github.com/penstock/penstock/driver"
-	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/metrics"
 	"github.com/penstock/penstock/writer"
 )
 
-// Options of a run; the zero value is usable.
+// Options of a run.
 type Options struct {
-	// Store is the configuration's database, if it is open already. Close leaves it open.
+	// Store is the configuration's database. Close leaves it open.
 	Store driver.Store
 	// Holder names this process in status (default host and process id).
 	Holder string
 	// Metrics are updated by the relays (default: those of the configuration, if it says where to
 	// serve them).
 	Metrics *metrics.Metrics
-	// Log is the logger (default: standard error, as the configuration says).
-	Log *slog.Logger
-	// Stdout and Stderr get the output of the workers' commands (default: those of this process).
+	Log     *slog.Logger
+	// Stdout and Stderr get the output of the workers' commands.
 	Stdout, Stderr io.Writer
 }
 
@@ -55,43 +53,13 @@ type runner interface {
 	Drain()
 }
 
-// Run runs the configuration until ctx ends. Then it drains: it sends and claims nothing more,
-// waits for sends and jobs in progress and records how they ended, and gives the leases back.
-func Run(ctx context.Context, cfg *config.Config, o Options) error {
-	r, err := New(ctx, cfg, o)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	defer context.AfterFunc(ctx, r.Drain)()
-	return r.Run(context.WithoutCancel(ctx))
-}
-
-// New opens the database and the sinks, which need not be up. The caller closes the result.
+// New opens the sinks, which need not be up. The caller closes the result.
 func New(ctx context.Context, cfg *config.Config, o Options) (*Relays, error) {
-	if o.Log == nil {
-		o.Log = cfg.Log.NewLogger(os.Stderr)
-	}
 	o.Holder = cmp.Or(o.Holder, thisProcess())
-	if o.Stdout == nil {
-		o.Stdout = os.Stdout
-	}
-	if o.Stderr == nil {
-		o.Stderr = os.Stderr
+	if o.Metrics == nil && (cfg.Metrics.Listen != "" || len(cfg.Workers) > 0) {
+		o.Metrics = NewMetrics(cfg, o)
 	}
 	r := &Relays{store: o.Store, cfg: cfg, o: o, together: map[string]*together{}}
-	if r.store == nil {
-		store, err := drivers.OpenStore(ctx, cfg.DatabaseURL.Reveal(), cfg.Schema, o.Log)
-		if err != nil {
-			return nil, err
-		}
-		r.store = store
-		r.ends = append(r.ends, func() { _ = store.Close() })
-	}
-	if r.o.Metrics == nil && (cfg.Metrics.Listen != "" || len(cfg.Workers) > 0) {
-		o.Store = r.store
-		r.o.Metrics = NewMetrics(cfg, o)
-	}
 	for i := range cfg.Subscriptions {
 		s := &subscription{Subscription: &cfg.Subscriptions[i], relays: r}
 		if err := s.open(ctx); err != nil {
@@ -153,7 +121,7 @@ func (r *Relays) Drain() {
 	}
 }
 
-// Close closes the sinks, and the database if New opened it. Run must have returned.
+// Close closes the sinks. Run must have returned.
 func (r *Relays) Close() {
 	for i := range r.ends {
 		r.ends[len(r.ends)-1-i]()

@@ -59,7 +59,7 @@ func TestWorkerWaitsForADroppedQueue(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- Run(ctx, cfg, Options{Store: store, Log: slog.New(slog.NewTextHandler(logged, nil)), Stdout: ran, Stderr: ran})
+		ended <- runUntil(ctx, cfg, Options{Store: store, Log: slog.New(slog.NewTextHandler(logged, nil)), Stdout: ran, Stderr: ran})
 	}()
 	logged.until(t, "msg=working")
 	if err := store.DropQueue(t.Context(), "jobs"); err != nil {
@@ -118,7 +118,7 @@ func TestSubscriptionsAreMadeTogether(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() {
-				ended <- Run(ctx, cfg, Options{Store: store, Log: slog.New(slog.DiscardHandler)})
+				ended <- runUntil(ctx, cfg, Options{Store: store, Log: slog.New(slog.DiscardHandler)})
 			}()
 			time.Sleep(9 * time.Second)
 			if n := store.fetches.Load(); n > 0 {
@@ -228,4 +228,15 @@ func TestSharedNeedsAStoreThatShares(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "shared") {
 		t.Fatalf("got %v", err)
 	}
+}
+
+// runUntil runs a configuration until ctx ends, and then drains.
+func runUntil(ctx context.Context, cfg *config.Config, o Options) error {
+	r, err := New(ctx, cfg, o)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	defer context.AfterFunc(ctx, r.Drain)()
+	return r.Run(context.WithoutCancel(ctx))
 }

@@ -143,7 +143,7 @@ func (s *subscription) add(ctx context.Context, from subscriber, holder string) 
 	}
 	counters := &relay.Counters{}
 	opts := s.Relay.Options()
-	opts.Holder, opts.Start, opts.Filter, opts.Logger, opts.Observer = holder, driver.Start(s.Start), s.Filter, r.o.Log, counters
+	opts.Holder, opts.Start, opts.Filter, opts.Logger, opts.Observer = holder, s.Start.Of(), s.Filter, r.o.Log, counters
 	if r.o.Metrics != nil {
 		observer := r.o.Metrics.Relay(s.Origin(), s.Name)
 		opts.Observer, counters = observer, &observer.Counters
@@ -189,10 +189,6 @@ func (r *reading) Maintain(ctx context.Context, outbox string) error {
 		return nil
 	}
 	return r.relays.store.Maintain(ctx, outbox)
-}
-
-func (s *subscription) request(holder string, lease time.Duration) driver.Subscribe {
-	return driver.Subscribe{Outbox: s.Outbox, Subscription: s.Name, Holder: holder, Lease: lease, Start: driver.Start(s.Start)}
 }
 
 // openSink opens the sink with its wrappers. The format is the last, so it sees the headers and references

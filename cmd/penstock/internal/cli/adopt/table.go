@@ -107,7 +107,7 @@ func Find(ctx context.Context, a *cli.App, f *Flags, name string) (*Table, error
 	}
 	table, err := Open(ctx, a, found)
 	if err == nil {
-		a.Later(table)
+		a.Later(table.Close)
 	}
 	return table, err
 }

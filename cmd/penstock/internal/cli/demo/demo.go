@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli/doctor"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli/console"
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
 	"github.com/penstock/penstock/cmd/penstock/internal/demo"
 	"github.com/penstock/penstock/internal/redact"
@@ -96,7 +96,7 @@ Exit code 3 if anything was lost, phantom or out of order.`,
 	flags.Float64Var(&f.rollback, "rollback", 0, "`share` of transactions that publish and then roll back, 0 to 1")
 	flags.Float64Var(&f.rate, "rate", 0, "`number` of transactions that begin each second, 0 for as many as possible")
 	flags.StringVar(&f.console, "console", "", "serve the console at this `address` until Ctrl-C")
-	flags.Lookup("console").NoOptDefVal = cli.ConsoleListen
+	flags.Lookup("console").NoOptDefVal = console.Listen
 	flags.Uint64Var(&f.seed, "seed", 1, "`number` that decides which transactions roll back")
 	flags.DurationVar(&f.patience, "patience", time.Minute, "`duration` to wait for deliveries when there are none")
 	flags.BoolVar(&f.keep, "keep", false, "leave tables, queues and files for you to look at")
@@ -175,7 +175,7 @@ func showing(a *cli.App, cfg *demo.Config, listen string, clear func()) (end fun
 		over = a.Over(url, schema)
 		c := config.Console{Listen: listen}
 		c.SetDefaults()
-		at, err := over.ServeConsole(ctx, c, doctor.Console, cfg.Metrics)
+		at, err := console.Serve(ctx, over, c, cfg.Metrics)
 		if err == nil {
 			fmt.Fprintf(a.Stderr, "The console is at %s\n", at)
 		}

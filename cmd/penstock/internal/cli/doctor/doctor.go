@@ -21,7 +21,6 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/adopt"
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
-	"github.com/penstock/penstock/cmd/penstock/internal/console"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/drivers"
@@ -237,26 +236,6 @@ func Findings(a *cli.App, store driver.Store) func(ctx context.Context) ([]docto
 		doctor.Sort(e.found)
 		return e.found, err
 	}
-}
-
-// Console has the parts of this package that a console needs.
-var Console = cli.ConsoleParts{Findings: Findings, Adopted: adoptedTables}
-
-// adoptedTables opens the tables that the configuration adopts, until the verb ends.
-func adoptedTables(ctx context.Context, a *cli.App) (all []console.Adopted, err error) {
-	subscriptions, err := adopt.Configured(a)
-	if err != nil {
-		return nil, err
-	}
-	for i := range subscriptions {
-		table, err := adopt.Open(ctx, a, &subscriptions[i])
-		if err != nil {
-			return nil, err
-		}
-		a.Later(table)
-		all = append(all, console.Adopted{Table: table.Config.Table, Subscription: table.Name, Store: table.Adopted})
-	}
-	return all, nil
 }
 
 const columns = 100 // of a line, unless a word is longer

@@ -57,7 +57,7 @@ the loopback, or in a network that only Prometheus reaches.`,
 				if err != nil {
 					return err
 				}
-				a.Later(table)
+				a.Later(table.Close)
 				m.Table(table.Config.Table, table.Name, table.Adopted.Status)
 			}
 			if err := f.Serve(a, m); err != nil {

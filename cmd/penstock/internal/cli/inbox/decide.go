@@ -2,7 +2,6 @@ package inbox
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -87,19 +86,16 @@ func confirmRelease(ctx context.Context, a *cli.App, store driver.InboxStore, co
 
 func release(ctx context.Context, a *cli.App, store driver.InboxStore, q admin.HeldQuery) error {
 	n, err := store.ReleaseHeld(ctx, q)
+	text := fmt.Sprintf("%s of %s due now: the consumer's next inbox_due hands over what is due.", terminal.Plural(n, "message"), shell.Visible(q.Consumer))
 	switch {
 	case err != nil:
 		return about.Inbox(err, "releasing", q.Consumer)
 	case n == 0 && q.ID != "":
 		return notHeld(q.Consumer, q.ID)
-	case a.JSON:
-		return json.NewEncoder(a.Stdout).Encode(map[string]any{"consumer": q.Consumer, "released": n})
 	case n == 0:
-		fmt.Fprintf(a.Stdout, "Nothing of %s%s is held.\n", shell.Visible(q.Consumer), chosenHeld(q))
-		return nil
+		text = fmt.Sprintf("Nothing of %s%s is held.", shell.Visible(q.Consumer), chosenHeld(q))
 	}
-	fmt.Fprintf(a.Stdout, "%s of %s due now: the consumer's next inbox_due hands over what is due.\n", terminal.Plural(n, "message"), shell.Visible(q.Consumer))
-	return nil
+	return a.Tell(map[string]any{"consumer": q.Consumer, "released": n}, "%s\n", text)
 }
 
 func discardCommand(a *cli.App) *cobra.Command {
@@ -138,15 +134,11 @@ it needs --yes.`,
 			if err != nil {
 				return about.Inbox(err, "discarding", consumer)
 			}
-			if a.JSON {
-				return json.NewEncoder(a.Stdout).Encode(map[string]any{"consumer": consumer, "discarded": len(gone)})
-			}
-			fmt.Fprintf(a.Stdout, "%s of %s discarded", terminal.Plural(int64(len(gone)), "held message"), shell.Visible(consumer))
+			text := fmt.Sprintf("%s of %s discarded", terminal.Plural(int64(len(gone)), "held message"), shell.Visible(consumer))
 			if rest := len(ids) - len(gone); rest > 0 {
-				fmt.Fprintf(a.Stdout, "; %s meanwhile handed over", terminal.Count(int64(rest)))
+				text += fmt.Sprintf("; %s meanwhile handed over", terminal.Count(int64(rest)))
 			}
-			fmt.Fprintln(a.Stdout, ".")
-			return nil
+			return a.Tell(map[string]any{"consumer": consumer, "discarded": len(gone)}, "%s.\n", text)
 		},
 	}
 	cmd.Flags().BoolVar(&leave.Yes, "yes", false, "do not ask")

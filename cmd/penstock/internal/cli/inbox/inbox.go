@@ -13,6 +13,7 @@ import (
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli/status"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
@@ -199,4 +200,74 @@ Without a terminal it refuses unless --yes is given.`
 	cmd.Example = `  penstock inbox drop billing
   penstock inbox drop billing --yes`
 	return cmd
+}
+
+var grantableInbox = cli.Grantable{Kind: "inbox", Argument: "CONSUMER", About: about.Inbox, Rights: []cli.Privilege{
+	{Flag: "consume", Help: "receive, and nothing else", Grant: cli.Granter.GrantConsumer},
+	{Flag: "operate", Help: "operate it: status, held, gaps, release, discard", Grant: cli.Granter.GrantInboxOperator},
+}}
+
+func grantCommand(a *cli.App) *cobra.Command {
+	cmd := a.GrantCommand(grantableInbox)
+	cmd.Short = "Let a role of PostgreSQL use an inbox"
+	cmd.Long = `Let a role of PostgreSQL use one inbox, with no more rights than it needs. The role must
+exist. Only the owner of the schema can grant.
+
+  --consume  for the consumer: it can receive with this inbox
+  --operate  for operators: it can see sizes, gaps, and held messages with their
+             payloads, and release or discard them
+
+Both flags grant both. A grant that exists already is not an error. A right ends with
+"revoke", "drop owned by ROLE" or with the inbox.`
+	cmd.Example = `  penstock inbox grant billing billing_app --consume
+  penstock inbox grant billing oncall --operate`
+	return cmd
+}
+
+func statusCommand(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "status [CONSUMER]",
+		Short: "Show the windows and sizes of inboxes, what they hold, and gaps",
+		Long: `Show every inbox, or one of them:
+
+  keeps     for how long ids are known at least: see penstock inbox set
+  size      the inbox's size on disk; only on PostgreSQL, because elsewhere inboxes
+            share their tables
+  segments  of its ring, on PostgreSQL, and the one that is written to
+  held      messages that came before the one they follow: see penstock inbox held
+  payloads  the bytes of those
+  next gap  in how long the first of them is handed over, past its gap
+  gaps      messages that did not come in time, within about the last window:
+            see penstock inbox gaps
+
+Problems that need an operator follow below.`,
+		Example: `  penstock inbox status
+  penstock inbox status billing --json | jq .held`,
+		Args: terminal.Args(cobra.MaximumNArgs(1)),
+		RunE: cli.Opened(a, "inboxes", func(ctx context.Context, store inboxStore, args []string) (err error) {
+			var inboxes []admin.InboxStatus
+			if len(args) == 1 {
+				one, err := findInbox(ctx, store, args[0])
+				if err != nil {
+					return err
+				}
+				inboxes = append(inboxes, *one)
+			} else if inboxes, err = store.Inboxes(ctx); err != nil {
+				return fmt.Errorf("reading the status of inboxes: %w", err)
+			}
+			return showInboxes(a, inboxes)
+		}),
+	}
+	return a.WithJSON(cmd, "one JSON line per inbox, durations in nanoseconds")
+}
+
+func showInboxes(a *cli.App, inboxes []admin.InboxStatus) error {
+	if a.JSON {
+		return cli.JSONLines(a.Stdout, inboxes, func(b *admin.InboxStatus) any { return b })
+	}
+	if len(inboxes) == 0 {
+		fmt.Fprintln(a.Stdout, a.Suggest("There is no inbox yet: penstock inbox create CONSUMER makes one."))
+		return nil
+	}
+	return status.NewWriter(a.Stdout, a, time.Now()).Inboxes(inboxes)
 }

@@ -97,7 +97,7 @@ transaction. It is for trying things, and for scripts.`,
 			if flags.Changed("payload") && flags.Changed("payload-file") {
 				return terminal.Usage(errors.New("--payload and --payload-file are given: use one of them"))
 			}
-			headers, err := cli.ReadHeaders(f.headers)
+			headers, err := cli.ReadHeaders(f.headers, "name=value")
 			if err != nil {
 				return err
 			}

@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -71,11 +70,13 @@ range, it is refused, or on plain tables that part is delivered once.`,
 			if err := a.Possible(f.leave); err != nil {
 				return err
 			}
-			store, subscription, err := a.OpenSubscription(ctx, args[0], f.subscription)
+			store, err := a.OpenStore(ctx)
 			if err != nil {
 				return err
 			}
-			r.Subscription = subscription
+			if r.Subscription, err = cli.ChooseSubscription(ctx, store, args[0], f.subscription); err != nil {
+				return err
+			}
 			return startReplay(ctx, a, store, r, f)
 		},
 	}
@@ -124,15 +125,12 @@ func startReplay(ctx context.Context, a *cli.App, store replayer, r admin.Replay
 	if err != nil {
 		return about.Outbox(err, "starting the replay", r.Outbox, r.Subscription)
 	}
-	if a.JSON {
-		return json.NewEncoder(a.Stdout).Encode(map[string]any{"outbox": r.Outbox, "subscription": r.Subscription, "messages": n})
-	}
+	text := fmt.Sprintf("%s of %s will be delivered again, with the same ids; %s shows when that is done.",
+		terminal.Plural(n, "message"), to, a.Suggest("penstock status"))
 	if n == 0 {
-		fmt.Fprintf(a.Stdout, "0 messages: %s has settled none in this range that the outbox still has.\n", to)
-		return nil
+		text = fmt.Sprintf("0 messages: %s has settled none in this range that the outbox still has.", to)
 	}
-	fmt.Fprintf(a.Stdout, "%s of %s will be delivered again, with the same ids; %s shows when that is done.\n", terminal.Plural(n, "message"), to, a.Suggest("penstock status"))
-	return nil
+	return a.Tell(map[string]any{"outbox": r.Outbox, "subscription": r.Subscription, "messages": n}, "%s\n", text)
 }
 
 // rangeText describes the range of messages, at both ends.

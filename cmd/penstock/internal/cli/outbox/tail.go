@@ -16,6 +16,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/cmd/penstock/internal/config"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/sink/stdout"
@@ -60,7 +61,7 @@ each is one line of time, topic, key and payload, shortened to fit.`,
 			if err != nil {
 				return err
 			}
-			if start == driver.FromNow && !f.follow {
+			if start == config.FromNow && !f.follow {
 				return terminal.Usage(errors.New("--from now without --follow prints nothing: add --follow"))
 			}
 			if err := cli.NotEmpty(cmd.Flags(), "key"); err != nil {
@@ -73,7 +74,7 @@ each is one line of time, topic, key and payload, shortened to fit.`,
 			if err != nil {
 				return err
 			}
-			source, err := store.Subscribe(ctx, driver.Subscribe{Outbox: args[0], Subscription: "tail", Ephemeral: true, Start: start})
+			source, err := store.Subscribe(ctx, driver.Subscribe{Outbox: args[0], Subscription: "tail", Ephemeral: true, Start: start.Of()})
 			if err != nil {
 				return about.Outbox(err, fmt.Sprintf("reading outbox %q", args[0]), args[0], "")
 			}

@@ -2,12 +2,16 @@ package queue
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
 )
@@ -49,16 +53,121 @@ It prints how many there were. A job that is done already is not an error.`,
 			if err != nil {
 				return about.Queue(err, "cancelling", args[0])
 			}
-			if a.JSON {
-				return json.NewEncoder(a.Stdout).Encode(map[string]any{"queue": args[0], "cancelled": n})
-			}
-			fmt.Fprintf(a.Stdout, "%s of %s cancelled", terminal.Plural(int64(n), "job"), shell.Visible(args[0]))
+			text := fmt.Sprintf("%s of %s cancelled", terminal.Plural(int64(n), "job"), shell.Visible(args[0]))
 			if rest := len(ids) - n; rest > 0 {
-				fmt.Fprintf(a.Stdout, "; %s not: done, dead, or never there", terminal.Count(int64(rest)))
+				text += fmt.Sprintf("; %s not: done, dead, or never there", terminal.Count(int64(rest)))
 			}
-			fmt.Fprintln(a.Stdout, ".")
-			return nil
+			return a.Tell(map[string]any{"queue": args[0], "cancelled": n}, "%s.\n", text)
 		},
 	}
 	return a.WithJSON(cmd, "how many, as one JSON line")
+}
+
+// historyStore has the methods of a store that show done jobs.
+type historyStore interface {
+	driver.HistoryStore
+	cli.QueueStatusReader
+}
+
+// donePage is how many jobs one call asks for.
+const donePage = 1000
+
+func doneCommand(a *cli.App) *cobra.Command {
+	var (
+		ids   []string
+		kind  string
+		limit int
+	)
+	cmd := &cobra.Command{
+		Use:   "done NAME",
+		Short: "List jobs that are done, the latest first",
+		Long: `List the finished jobs of a queue, roughly in the order in which they finished, the
+latest first. A queue keeps them after penstock queue set --keep-done, without their
+payloads.
+
+  attempt  the one that succeeded
+  took     from the claim to the end; jobs that were claimed and ended together have
+           the same time
+  report   the last report of its worker
+
+--json prints one object per line, with the failures of earlier attempts.`,
+		Example: `  penstock queue set emails --keep-done 24h
+  penstock queue done emails
+  penstock queue done emails --id 4711 --json
+  penstock queue done emails --kind welcome --limit 20`,
+		Args: terminal.Exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, now := cmd.Context(), time.Now()
+			wanted, err := cli.JobIDs(ids)
+			if err != nil {
+				return err
+			}
+			if err := cli.NotEmpty(cmd.Flags(), "kind"); err != nil {
+				return err
+			}
+			if limit < 1 {
+				return terminal.Usage(fmt.Errorf("--limit is %d: use 1 or more", limit))
+			}
+			open, err := a.OpenQueues(ctx)
+			if err != nil {
+				return err
+			}
+			store, ok := open.(historyStore)
+			if !ok {
+				return terminal.Usage(errors.New("this database keeps no jobs that are done: PostgreSQL does"))
+			}
+			lines := json.NewEncoder(a.Stdout)
+			list := terminal.NewTable(a.Stdout, terminal.Right("ID"), terminal.Cut("KIND", 24), terminal.Cut("KEY", 24), terminal.Cut("GROUP", 24), terminal.Right("ATTEMPT"), terminal.Cut("WORKER", 24), terminal.Right("TOOK"), terminal.Left("AGE"), terminal.Cut("REPORT", 64))
+			listed, after := 0, ""
+			for {
+				found, next, err := store.DoneJobs(ctx, admin.DoneJobQuery{Queue: args[0], IDs: wanted, Kind: kind, After: after, Limit: min(donePage, limit-listed)})
+				if err != nil {
+					return about.Queue(err, "reading jobs that are done", args[0])
+				}
+				for i := range found {
+					j := &found[i]
+					if a.JSON {
+						if err := lines.Encode(j); err != nil {
+							return err
+						}
+						continue
+					}
+					took := "?"
+					if !j.ClaimedAt.IsZero() {
+						took = cli.Age(j.Duration())
+					}
+					list.Row(fmt.Sprint(j.ID), j.Kind, j.Key, j.Group, fmt.Sprint(j.Attempt), j.Worker, took, cli.Since(j.FinishedAt, now), string(j.Report))
+				}
+				listed += len(found)
+				if after = next; next == "" || listed >= limit {
+					break
+				}
+			}
+			if a.JSON {
+				return nil
+			}
+			if listed > 0 {
+				return list.Flush()
+			}
+			return nothingDone(a, cmd, store, args[0], len(wanted) > 0 || kind != "")
+		},
+	}
+	cmd.Flags().StringArrayVar(&ids, "id", nil, "only the job with this `id`; may be repeated")
+	cmd.Flags().StringVar(&kind, "kind", "", "only jobs of this `kind`")
+	cmd.Flags().IntVar(&limit, "limit", 100, "at most this `number`")
+	return a.WithJSON(cmd, "one JSON object per line")
+}
+
+// nothingDone says why there is nothing to list.
+func nothingDone(a *cli.App, cmd *cobra.Command, store cli.QueueStatusReader, name string, narrowed bool) error {
+	q, err := findQueue(cmd.Context(), store, name, uncounted)
+	if err != nil {
+		return err
+	}
+	if q.KeepDone == nil || *q.KeepDone == 0 {
+		_, err = fmt.Fprintf(a.Stdout, "Queue %s keeps no jobs that are done: penstock queue set %s --keep-done 24h begins to.\n", shell.Visible(name), shell.Word(name))
+		return err
+	}
+	_, err = fmt.Fprintf(a.Stdout, "0 jobs of %s are kept%s.\n", shell.Visible(name), map[bool]string{true: " that match"}[narrowed])
+	return err
 }

@@ -106,11 +106,9 @@ func (f *relayFlags) described() (s config.Subscription, err error) {
 	if err = s.Relay.Rate.Validate(); err != nil {
 		return s, terminal.Usage(err)
 	}
-	start, err := cli.ParseStart(f.from)
-	if err != nil {
+	if s.Start, err = cli.ParseStart(f.from); err != nil {
 		return s, err
 	}
-	s.Start = config.Start(start)
 	if s.Sink, err = config.ParseSink(f.sink); err != nil {
 		return s, terminal.Usage(fmt.Errorf("--sink: %w", err))
 	}

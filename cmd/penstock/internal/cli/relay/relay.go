@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli/doctor"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli/console"
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
 	"github.com/penstock/penstock/cmd/penstock/internal/run"
 	"github.com/penstock/penstock/internal/adopted"
@@ -22,7 +22,7 @@ type relayFlags struct {
 	outbox, subscription, sink, from, holder string
 	format, claimCheck, adopt, table         string
 	metrics                                  cli.MetricsFlags
-	console                                  cli.ConsoleFlags
+	console                                  console.Flags
 	workers                                  int
 	maxAttempts                              config.Attempts
 	maxAge                                   config.Age
@@ -179,7 +179,7 @@ func relay(ctx context.Context, a *cli.App, f *relayFlags) error {
 	if cfg.Console.Listen != "" { // which shows latencies
 		o.Metrics = run.NewMetrics(cfg, o)
 	}
-	if _, err := a.ServeConsole(ctx, cfg.Console, doctor.Console, o.Metrics); err != nil {
+	if _, err := console.Serve(ctx, a, cfg.Console, o.Metrics); err != nil {
 		return err
 	}
 	return a.Run(ctx, cfg, o)

@@ -16,7 +16,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli/doctor"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli/console"
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
 	"github.com/penstock/penstock/cmd/penstock/internal/run"
 	"github.com/penstock/penstock/driver"
@@ -31,7 +31,7 @@ type workFlags struct {
 	concurrency           int
 	lease, timeout, drain cli.Span
 	metrics               cli.MetricsFlags
-	console               cli.ConsoleFlags
+	console               console.Flags
 }
 
 func Command(a *cli.App) *cobra.Command {
@@ -233,7 +233,7 @@ func runWorkers(ctx context.Context, a *cli.App, cfg *config.Config, f *workFlag
 	defer cli.WarnOfDifferences(ctx, store, only, true, log)()
 	o := run.Options{Store: store, Log: log}
 	o.Metrics = run.NewMetrics(cfg, o)
-	if err := f.console.ServeDuring(ctx, a, doctor.Console, o.Metrics); err != nil {
+	if err := f.console.ServeDuring(ctx, a, o.Metrics); err != nil {
 		return err
 	}
 	return a.Run(ctx, cfg, o)

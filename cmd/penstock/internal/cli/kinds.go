@@ -2,8 +2,11 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -91,4 +94,87 @@ func (a *App) grant(ctx context.Context, g Granter, to Grantable, rights []Privi
 	}
 	return a.Tell(map[string]any{strings.ToLower(to.Argument): name, "role": role, "granted": granted},
 		"Role %s may %s on %s %s.\n", shell.Visible(role), strings.Join(granted, " and "), to.Kind, shell.Visible(name))
+}
+
+// Drop describes an object that a verb would drop.
+type Drop struct {
+	Warning string // the loss, shown before the question
+	Do      func() error
+	Fields  map[string]any // the dropped objects, for programs
+	Gone    string         // and for people
+}
+
+// DropCommand is the verb that drops a thing with its contents, once its name was typed or --yes is
+// given.
+func DropCommand(a *App, find func(ctx context.Context, name string) (Drop, error)) *cobra.Command {
+	leave := Consent{Undone: "nothing was dropped"}
+	cmd := &cobra.Command{
+		Use:  "drop NAME",
+		Args: terminal.Exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			if err := a.Possible(leave); err != nil {
+				return err
+			}
+			drop, err := find(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if err := a.ConfirmName(ctx, leave, drop.Warning, args[0]); err != nil {
+				return err
+			}
+			if err := drop.Do(); err != nil {
+				return err
+			}
+			return a.Tell(drop.Fields, "%s\n", drop.Gone)
+		},
+	}
+	cmd.Flags().BoolVar(&leave.Yes, "yes", false, "do not ask")
+	return a.WithJSON(cmd, "the dropped object as one JSON line")
+}
+
+// NameStore is a store for lists of names, which do not read the contents of the named things.
+type NameStore interface {
+	namer
+	Close() error
+}
+
+// NamesOf is for ListCommand.
+func NamesOf(things string) func(context.Context, NameStore) ([]string, error) {
+	return func(ctx context.Context, store NameStore) ([]string, error) { return store.Names(ctx, things) }
+}
+
+// ListCommand is the verb that lists the names of one kind of thing: a name a line, or
+// one JSON array.
+func ListCommand[S io.Closer](a *App, things string, names func(context.Context, S) ([]string, error)) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:  "list",
+		Args: terminal.Args(cobra.NoArgs),
+		RunE: Opened(a, things, func(ctx context.Context, store S, _ []string) error {
+			found, err := names(ctx, store)
+			if err != nil {
+				return fmt.Errorf("listing %s: %w", things, err)
+			}
+			slices.Sort(found) // by bytes, whatever the database's locale
+			if a.JSON {
+				return json.NewEncoder(a.Stdout).Encode(append([]string{}, found...)) // [] rather than null
+			}
+			for _, name := range found {
+				fmt.Fprintln(a.Stdout, shell.Visible(name))
+			}
+			return nil
+		}),
+	}
+	return a.WithJSON(cmd, "a JSON array on one line")
+}
+
+// JSONLines writes each of them as a line that as makes.
+func JSONLines[T any](w io.Writer, all []T, as func(*T) any) error {
+	lines := json.NewEncoder(w)
+	for i := range all {
+		if err := lines.Encode(as(&all[i])); err != nil {
+			return err
+		}
+	}
+	return nil
 }

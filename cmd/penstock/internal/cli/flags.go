@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/spf13/pflag"
 
@@ -55,7 +56,32 @@ func (f *MetricsFlags) Serve(a *App, m *metrics.Metrics) error {
 	}
 	server, err := m.Serve(f.listen)
 	if err == nil {
-		a.Later(server)
+		a.Later(server.Close)
 	}
 	return err
+}
+
+// FilterFlags choose messages as the filter of a subscription does.
+type FilterFlags struct{ topics, headers []string }
+
+func (f *FilterFlags) Add(flags *pflag.FlagSet, verb string) {
+	flags.StringArrayVar(&f.topics, "topic", nil, verb+" only topics of this `pattern`; may be repeated")
+	flags.StringArrayVar(&f.headers, "header", nil, verb+" only messages with this header, as `name=value`; may be repeated")
+}
+
+func (f *FilterFlags) Read() (penstock.Filter, error) {
+	headers, err := ReadHeaders(f.headers, "NAME=VALUE, or NAME=* for any value")
+	filter := penstock.Filter{Topics: f.topics, Headers: headers}
+	if err != nil {
+		return filter, err
+	}
+	return filter, terminal.Usage(filter.Validate())
+}
+
+// ParseStart reads --from.
+func ParseStart(from string) (start config.Start, err error) {
+	if err = start.UnmarshalText([]byte(from)); err != nil {
+		err = terminal.Usage(fmt.Errorf("--from %w", err))
+	}
+	return start, err
 }
