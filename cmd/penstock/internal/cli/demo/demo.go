@@ -24,15 +24,10 @@ import (
 )
 
 type demoFlags struct {
-	sink, csv        string
-	producers, limit int
-	rollback         float64
-	rate             float64
-	seed             uint64
-	console          string
-	patience         time.Duration
-	keep             bool
-	progress         bool
+	demo.Config
+	csv, console string
+	limit        int
+	progress     bool
 }
 
 // shownRate is slow enough to watch.
@@ -83,23 +78,23 @@ Exit code 3 if anything was lost, phantom or out of order.`,
 		Args: terminal.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.console != "" && !cmd.Flags().Changed("rate") {
-				f.rate = shownRate
+				f.Rate = shownRate
 			}
 			return run(a, cmd, f)
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.sink, "sink", "embedded", "`url` of the sink: amqp://…, nats://…, embedded, stdout or discard")
+	flags.StringVar(&f.Sink, "sink", "embedded", "`url` of the sink: amqp://…, nats://…, embedded, stdout or discard")
 	flags.StringVar(&f.csv, "csv", "", "`file` of flights to use instead of the embedded ones, gzipped or plain, - for stdin")
 	flags.IntVar(&f.limit, "limit", 0, "use only this `number` of flights")
-	flags.IntVar(&f.producers, "producers", 1, "`number` of concurrent writers; the flights of one aircraft stay with one of them")
-	flags.Float64Var(&f.rollback, "rollback", 0, "`share` of transactions that publish and then roll back, 0 to 1")
-	flags.Float64Var(&f.rate, "rate", 0, "`number` of transactions that begin each second, 0 for as many as possible")
+	flags.IntVar(&f.Producers, "producers", 1, "`number` of concurrent writers; the flights of one aircraft stay with one of them")
+	flags.Float64Var(&f.Rollback, "rollback", 0, "`share` of transactions that publish and then roll back, 0 to 1")
+	flags.Float64Var(&f.Rate, "rate", 0, "`number` of transactions that begin each second, 0 for as many as possible")
 	flags.StringVar(&f.console, "console", "", "serve the console at this `address` until Ctrl-C")
 	flags.Lookup("console").NoOptDefVal = console.Listen
-	flags.Uint64Var(&f.seed, "seed", 1, "`number` that decides which transactions roll back")
-	flags.DurationVar(&f.patience, "patience", time.Minute, "`duration` to wait for deliveries when there are none")
-	flags.BoolVar(&f.keep, "keep", false, "leave tables, queues and files for you to look at")
+	flags.Uint64Var(&f.Seed, "seed", 1, "`number` that decides which transactions roll back")
+	flags.DurationVar(&f.Patience, "patience", time.Minute, "`duration` to wait for deliveries when there are none")
+	flags.BoolVar(&f.Keep, "keep", false, "leave tables, queues and files for you to look at")
 	a.WithJSON(cmd, "summary as one JSON line")
 	flags.BoolVar(&f.progress, "progress", false, "show progress even if stderr is not a terminal")
 	return cmd
@@ -110,8 +105,8 @@ func run(a *cli.App, cmd *cobra.Command, f demoFlags) error {
 	if err := f.validate(); err != nil {
 		return err
 	}
-	a.Stderr.Hide(f.sink)
-	if _, err := config.ParseSink(f.sink); err != nil {
+	a.Stderr.Hide(f.Sink)
+	if _, err := config.ParseSink(f.Sink); err != nil {
 		return terminal.Usage(fmt.Errorf("--sink: %w", err))
 	}
 	log, err := demoLogger(a, cmd)
@@ -129,21 +124,19 @@ func run(a *cli.App, cmd *cobra.Command, f demoFlags) error {
 	a.Stderr.Hide(databaseURL)
 
 	out := a.Stdout
-	if a.JSON || f.sink == "stdout" || f.sink == "-" {
+	if a.JSON || f.Sink == "stdout" || f.Sink == "-" {
 		out = io.Discard
 	}
 	database := "a private SQLite file"
 	if databaseURL != "" {
 		database = redact.Text(databaseURL)
 	}
-	fmt.Fprintf(out, "%s → outbox on %s → relay → %s → consumer\n", terminal.Plural(int64(len(flights)), "flight"), database, sinkText(f.sink))
+	fmt.Fprintf(out, "%s → outbox on %s → relay → %s → consumer\n", terminal.Plural(int64(len(flights)), "flight"), database, sinkText(f.Sink))
 
 	progress := terminal.NewProgress(a.Stderr, f.progress)
-	cfg := demo.Config{
-		Flights: flights, DatabaseURL: databaseURL, Schema: schema, Sink: f.sink,
-		Producers: f.producers, Rollback: f.rollback, Seed: f.seed, Keep: f.keep, Patience: f.patience, Rate: f.rate,
-		Log: log, Progress: func(p demo.Progress) { progress.Show(demoProgress(p)) },
-	}
+	cfg := f.Config
+	cfg.Flights, cfg.DatabaseURL, cfg.Schema, cfg.Log = flights, databaseURL, schema, log
+	cfg.Progress = func(p demo.Progress) { progress.Show(demoProgress(p)) }
 	if f.console != "" {
 		defer showing(a, &cfg, f.console, progress.Clear)()
 	}
@@ -156,7 +149,7 @@ func run(a *cli.App, cmd *cobra.Command, f demoFlags) error {
 		if err := json.NewEncoder(a.Stdout).Encode(demoSummary(&result)); err != nil {
 			return err
 		}
-	} else if f.sink == "stdout" || f.sink == "-" {
+	} else if f.Sink == "stdout" || f.Sink == "-" {
 		writeDemoSummary(a.Stderr, &result, f)
 	} else {
 		writeDemoSummary(a.Stdout, &result, f)
@@ -195,18 +188,18 @@ func showing(a *cli.App, cfg *demo.Config, listen string, clear func()) (end fun
 
 func (f *demoFlags) validate() error {
 	switch {
-	case f.rate < 0 || math.IsNaN(f.rate):
-		return terminal.Usage(fmt.Errorf("--rate is %v: use 1 or more, or 0 for as many as can", f.rate))
-	case f.producers < 1:
-		return terminal.Usage(fmt.Errorf("--producers is %d: use 1 or more", f.producers))
-	case f.producers > 1000:
-		return terminal.Usage(fmt.Errorf("--producers is %d: use at most 1000, each takes a connection", f.producers))
-	case math.IsNaN(f.rollback) || f.rollback < 0 || f.rollback > 1:
-		return terminal.Usage(fmt.Errorf("--rollback is %v: use a share from 0 to 1", f.rollback))
+	case f.Rate < 0 || math.IsNaN(f.Rate):
+		return terminal.Usage(fmt.Errorf("--rate is %v: use 1 or more, or 0 for as many as can", f.Rate))
+	case f.Producers < 1:
+		return terminal.Usage(fmt.Errorf("--producers is %d: use 1 or more", f.Producers))
+	case f.Producers > 1000:
+		return terminal.Usage(fmt.Errorf("--producers is %d: use at most 1000, each takes a connection", f.Producers))
+	case math.IsNaN(f.Rollback) || f.Rollback < 0 || f.Rollback > 1:
+		return terminal.Usage(fmt.Errorf("--rollback is %v: use a share from 0 to 1", f.Rollback))
 	case f.limit < 0:
 		return terminal.Usage(fmt.Errorf("--limit is %d: use 1 or more, or 0 for all", f.limit))
-	case f.patience <= 0:
-		return terminal.Usage(fmt.Errorf("--patience is %v: use a time such as 1m", f.patience))
+	case f.Patience <= 0:
+		return terminal.Usage(fmt.Errorf("--patience is %v: use a time such as 1m", f.Patience))
 	}
 	return nil
 }
@@ -293,14 +286,14 @@ func writeDemoSummary(w io.Writer, r *demo.Result, f demoFlags) {
 		terminal.Count(int64(r.Delivered)), r.Elapsed.Round(10*time.Millisecond), terminal.Rate(r.PerSecond()))
 	fmt.Fprintf(w, "  bounded by    %s\n", demoBound(r))
 	if r.Unread {
-		fmt.Fprintf(w, "\n%s cannot be read back, so losses and order were not checked.\n", f.sink)
+		fmt.Fprintf(w, "\n%s cannot be read back, so losses and order were not checked.\n", f.Sink)
 	} else {
 		fmt.Fprintf(w, "  lost          %d\n  phantom       %d\n  out of order  %d\n  duplicates    %d\n", r.Lost, r.Phantom, r.OutOfOrder, r.Duplicates)
 		switch {
 		case r.OK():
 			fmt.Fprintln(w, "\nEvery committed flight arrived, in order per aircraft, and nothing that was rolled back did.")
 		case r.GaveUp:
-			fmt.Fprintf(w, "\nNothing was delivered any more for %s, so the rest counts as lost. It is still in the outbox;\nthe log above says what the relay was waiting for, --patience makes it wait longer.\n", f.patience)
+			fmt.Fprintf(w, "\nNothing was delivered any more for %s, so the rest counts as lost. It is still in the outbox;\nthe log above says what the relay was waiting for, --patience makes it wait longer.\n", f.Patience)
 		default:
 			fmt.Fprintln(w, "\nThat must not happen: please report it with this output and the flags.")
 		}
@@ -326,10 +319,10 @@ func demoBound(r *demo.Result) string {
 // demoNext suggests features that this run did not show.
 func demoNext(f demoFlags) string {
 	var next strings.Builder
-	if f.rollback == 0 || f.producers == 1 {
+	if f.Rollback == 0 || f.Producers == 1 {
 		next.WriteString("  penstock demo --rollback 0.1 --producers 4     transactions that roll back, concurrent writers\n")
 	}
-	if strings.HasPrefix(f.sink, "embedded") {
+	if strings.HasPrefix(f.Sink, "embedded") {
 		next.WriteString("  penstock demo --database-url postgres://… --sink amqp://…     the same on your servers\n")
 	}
 	next.WriteString("  penstock --help     how to use it for your own tables\n")

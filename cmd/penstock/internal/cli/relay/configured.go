@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/adopt"
@@ -19,7 +18,7 @@ import (
 // file. The database is found as for any verb.
 func configured(a *cli.App, f *relayFlags) (*config.Config, error) {
 	cfg := &config.Config{}
-	if f.outbox == "" && f.adopt == "" && f.sink == "" {
+	if f.Outbox == "" && f.adopt == "" && f.sink == "" {
 		if len(f.withoutFile) > 0 {
 			return nil, terminal.Usage(fmt.Errorf("--%s goes with --outbox or --adopt, and --sink: with a configuration file, write it there", f.withoutFile[0]))
 		}
@@ -59,10 +58,10 @@ func (f *relayFlags) chosen(a *cli.App) (*config.Config, error) {
 	if cfg == nil {
 		return nil, terminal.Usage(errors.New("nothing to relay is given: pass --outbox and --sink, or --config penstock.yaml"))
 	}
-	if len(cfg.Subscriptions) == 0 && (len(cfg.Workers) == 0 || f.subscription != "") {
+	if len(cfg.Subscriptions) == 0 && (len(cfg.Workers) == 0 || f.Name != "") {
 		return nil, terminal.Usage(errors.New("the configuration has no subscriptions: run penstock serve to take messages, or add one"))
 	}
-	if f.subscription == "" {
+	if f.Name == "" {
 		return cfg, nil
 	}
 	cfg.Workers = nil
@@ -70,9 +69,9 @@ func (f *relayFlags) chosen(a *cli.App) (*config.Config, error) {
 	for _, s := range cfg.Subscriptions {
 		names = append(names, s.Name)
 	}
-	cfg.Subscriptions = slices.DeleteFunc(cfg.Subscriptions, func(s config.Subscription) bool { return s.Name != f.subscription })
+	cfg.Subscriptions = slices.DeleteFunc(cfg.Subscriptions, func(s config.Subscription) bool { return s.Name != f.Name })
 	if len(cfg.Subscriptions) == 0 {
-		return nil, terminal.Usage(fmt.Errorf("--subscription %q is not in the configuration, which has %s", f.subscription, strings.Join(names, ", ")))
+		return nil, terminal.Usage(fmt.Errorf("--subscription %q is not in the configuration, which has %s", f.Name, strings.Join(names, ", ")))
 	}
 	return cfg, nil
 }
@@ -80,27 +79,24 @@ func (f *relayFlags) chosen(a *cli.App) (*config.Config, error) {
 // described is the subscription that flags describe without a file.
 func (f *relayFlags) described() (s config.Subscription, err error) {
 	switch {
-	case f.outbox != "" && f.adopt != "":
+	case f.Outbox != "" && f.adopt != "":
 		return s, terminal.Usage(errors.New("--outbox and --adopt are both given: a subscription reads an outbox or a table that is adopted"))
-	case f.adopt == "" && f.outbox == "":
+	case f.adopt == "" && f.Outbox == "":
 		return s, terminal.Usage(errors.New("--sink is given without --outbox: say which outbox to relay, or with --adopt which table"))
 	case f.sink == "":
-		return s, terminal.Usage(fmt.Errorf("%s is given without --sink: say where to relay it, as in --sink amqp://guest:guest@localhost/", map[bool]string{true: "--outbox", false: "--adopt"}[f.outbox != ""]))
+		return s, terminal.Usage(fmt.Errorf("%s is given without --sink: say where to relay it, as in --sink amqp://guest:guest@localhost/", map[bool]string{true: "--outbox", false: "--adopt"}[f.Outbox != ""]))
 	}
 	for _, name := range []string{"table", "workers"} {
 		if f.adopt == "" && slices.Contains(f.withoutFile, name) {
 			return s, terminal.Usage(fmt.Errorf("--%s goes with --adopt: with an outbox it has no meaning", name))
 		}
 	}
-	if f.lease == 0 && slices.Contains(f.withoutFile, "lease") {
+	if f.Relay.Lease == 0 && slices.Contains(f.withoutFile, "lease") {
 		return s, terminal.Usage(errors.New("--lease is 0: use a time such as 15s"))
 	}
-	s = config.Subscription{
-		Name: cmp.Or(f.subscription, "default"), Outbox: f.outbox, Previous: f.previous,
-		Relay: config.Relay{MaxAttempts: f.maxAttempts, MaxAge: f.maxAge, OnDead: f.onDead},
-	}
-	s.Relay.Lease = time.Duration(f.lease)
-	if s.Relay.Rate, err = cli.ParseRate(f.rate, f.burst); err != nil {
+	s = f.Subscription
+	s.Name = cmp.Or(f.Name, "default")
+	if s.Relay.Rate, err = cli.ParseRate(f.rate, s.Relay.Rate.Burst); err != nil {
 		return s, err
 	}
 	if err = s.Relay.Rate.Validate(); err != nil {
@@ -120,7 +116,7 @@ func (f *relayFlags) described() (s config.Subscription, err error) {
 		if err != nil {
 			return s, err
 		}
-		s.Adopt, s.Name = &config.Adopt{Config: c}, cmp.Or(f.subscription, c.Table)
+		s.Adopt, s.Name = &config.Adopt{Config: c}, cmp.Or(f.Name, c.Table)
 	}
 	_, queued := s.Sink.Queue()
 	if queued && s.Adopt == nil {
@@ -149,7 +145,7 @@ func (f *relayFlags) described() (s config.Subscription, err error) {
 
 // logger is the file's logger unless the flags configure it.
 func (f *relayFlags) logger(a *cli.App) (*slog.Logger, error) {
-	if f.outbox == "" && f.adopt == "" && !f.logs {
+	if f.Outbox == "" && f.adopt == "" && !f.logs {
 		if cfg, err := a.LoadConfig(); err == nil && cfg != nil {
 			return cfg.Log.NewLogger(a.Stderr), nil
 		}

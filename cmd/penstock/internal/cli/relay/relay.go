@@ -19,20 +19,14 @@ import (
 
 type relayFlags struct {
 	cli.FilterFlags
-	outbox, subscription, sink, from, holder string
-	format, claimCheck, adopt, table         string
-	metrics                                  cli.MetricsFlags
-	console                                  console.Flags
-	workers                                  int
-	maxAttempts                              config.Attempts
-	maxAge                                   config.Age
-	onDead                                   config.OnDead
-	lease                                    cli.Span
-	rate                                     string
-	burst                                    int
-	withoutFile                              []string // flags given that have no meaning with a file
-	previous                                 bool
-	logs                                     bool // whether flags say how to log
+	config.Subscription              // as far as flags fill it in themselves
+	sink, from, holder, rate         string
+	format, claimCheck, adopt, table string
+	workers                          int
+	metrics                          cli.MetricsFlags
+	console                          console.Flags
+	withoutFile                      []string // flags given that have no meaning with a file
+	logs                             bool     // whether flags say how to log
 }
 
 func Command(a *cli.App) *cobra.Command {
@@ -116,23 +110,23 @@ the next relay sends the unconfirmed messages, exit code 130.`,
 }
 
 func (f *relayFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.outbox, "outbox", "", "`outbox` to relay")
+	flags.StringVar(&f.Outbox, "outbox", "", "`outbox` to relay")
 	flags.StringVar(&f.adopt, "adopt", "", "instead of an outbox, relay a table that exists already, of this `kind`: "+strings.Join(adopted.PresetNames(), ", "))
 	flags.StringVar(&f.table, "table", "", "with --adopt: the `table`, or schema.table (default the kind's)")
 	flags.IntVar(&f.workers, "workers", 1, "with --adopt: `number` of workers that claim rows in parallel, without order; 1 keeps the order")
-	flags.StringVar(&f.subscription, "subscription", "", "`name` of the subscription (default \"default\" with --outbox, the table's with --adopt, all without)")
+	flags.StringVar(&f.Name, "subscription", "", "`name` of the subscription (default \"default\" with --outbox, the table's with --adopt, all without)")
 	flags.StringVar(&f.sink, "sink", "", "`url` of the sink: amqp://…, nats://…, embedded, kafka://…, redis://…, sqs://…, sns://…, pubsub://…, amqp1://…, https://…, queue:NAME, stdout or discard")
 	flags.StringVar(&f.from, "from", "beginning", "`start` of a new subscription: beginning or now")
 	f.FilterFlags.Add(flags, "deliver")
 	flags.StringVar(&f.format, "format", "", "`format` of messages: raw, cloudevents or debezium (default raw)")
 	flags.StringVar(&f.claimCheck, "claim-check", "", "`url` of the bucket or directory where large payloads are stored")
-	flags.BoolVar(&f.previous, "previous", false, "add the header penstock-previous: the id of the message before of the same key")
-	flags.Var(textFlag{&f.maxAttempts, "number"}, "max-attempts", "`number` of attempts before a message is a dead letter, or unlimited (default 25)")
-	flags.Var(textFlag{&f.maxAge, "duration"}, "max-age", "`duration` for which a refused message is tried before it is a dead letter (default unlimited)")
-	flags.Var(textFlag{&f.onDead, "text"}, "on-dead", "`action` of a dead letter's key: continue or hold (default continue)")
-	flags.Var(&f.lease, "lease", "`duration` after which another relay takes over from one that crashed (default 15s)")
+	flags.BoolVar(&f.Previous, "previous", false, "add the header penstock-previous: the id of the message before of the same key")
+	flags.Var(textFlag{&f.Relay.MaxAttempts, "number"}, "max-attempts", "`number` of attempts before a message is a dead letter, or unlimited (default 25)")
+	flags.Var(textFlag{&f.Relay.MaxAge, "duration"}, "max-age", "`duration` for which a refused message is tried before it is a dead letter (default unlimited)")
+	flags.Var(textFlag{&f.Relay.OnDead, "text"}, "on-dead", "`action` of a dead letter's key: continue or hold (default continue)")
+	flags.Var((*cli.Span)(&f.Relay.Lease), "lease", "`duration` after which another relay takes over from one that crashed (default 15s)")
 	flags.StringVar(&f.rate, "rate", "", "`messages/duration` that are sent at most, such as 60/1m (default no limit)")
-	flags.IntVar(&f.burst, "burst", 0, "with --rate: `number` of messages that are sent at once after a pause (default 1)")
+	flags.IntVar(&f.Relay.Rate.Burst, "burst", 0, "with --rate: `number` of messages that are sent at once after a pause (default 1)")
 	f.metrics.Add(flags, "")
 	f.console.AddListen(flags)
 	flags.StringVar(&f.holder, "holder", "", "`name` of this relay in status (default host and process id)")

@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -25,13 +24,9 @@ import (
 )
 
 type workFlags struct {
-	command, http, output string
-	groups, kinds         []string
-	allGroups             bool
-	concurrency           int
-	lease, timeout, drain cli.Span
-	metrics               cli.MetricsFlags
-	console               console.Flags
+	config.Worker
+	metrics cli.MetricsFlags
+	console console.Flags
 }
 
 func Command(a *cli.App) *cobra.Command {
@@ -107,7 +102,7 @@ Without QUEUE it runs the workers of the configuration file, for all queues in i
   penstock work --config penstock.yaml
   penstock work reports --all-groups --exec './report "$PENSTOCK_JOB_GROUP"'`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 && f.command == "" && f.http == "" {
+			if len(args) == 0 && f.Exec == "" && f.HTTP == "" {
 				return nil // the workers of the configuration file
 			}
 			return terminal.Exactly("QUEUE")(cmd, args)
@@ -129,37 +124,37 @@ Without QUEUE it runs the workers of the configuration file, for all queues in i
 }
 
 func (f *workFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.command, "exec", "", "`command` for /bin/sh to run, once per job")
-	flags.StringVar(&f.http, "http", "", "`url` to send each job to, instead of --exec")
-	flags.StringArrayVarP(&f.groups, "group", "g", nil, "`group` to work on; may be repeated (default the jobs without one)")
-	flags.BoolVar(&f.allGroups, "all-groups", false, "work on every group, whenever it appears")
-	flags.StringArrayVar(&f.kinds, "kind", nil, "`kind` of jobs to run; may be repeated, and '' is the jobs without one (default all jobs)")
-	flags.IntVar(&f.concurrency, "concurrency", runtime.GOMAXPROCS(0), "`number` of commands that run at a time")
+	flags.StringVar(&f.Exec, "exec", "", "`command` for /bin/sh to run, once per job")
+	flags.StringVar((*string)(&f.HTTP), "http", "", "`url` to send each job to, instead of --exec")
+	flags.StringArrayVarP(&f.Groups, "group", "g", nil, "`group` to work on; may be repeated (default the jobs without one)")
+	flags.BoolVar(&f.AllGroups, "all-groups", false, "work on every group, whenever it appears")
+	flags.StringArrayVar(&f.Kinds, "kind", nil, "`kind` of jobs to run; may be repeated, and '' is the jobs without one (default all jobs)")
+	flags.IntVar(&f.Concurrency, "concurrency", runtime.GOMAXPROCS(0), "`number` of commands that run at a time")
 	flags.Lookup("concurrency").DefValue = "the number of CPUs"
-	flags.Var(&f.lease, "lease", "`duration` after which another worker runs the jobs of one that crashed (default 30s)")
-	flags.Var(&f.timeout, "timeout", "kill a command that runs longer than this `duration`; its job failed (default unlimited)")
-	flags.Var(&f.drain, "drain-timeout", "`duration` for which commands may run after a signal (default as long as they take)")
+	flags.Var((*cli.Span)(&f.Lease), "lease", "`duration` after which another worker runs the jobs of one that crashed (default 30s)")
+	flags.Var((*cli.Span)(&f.Timeout), "timeout", "kill a command that runs longer than this `duration`; its job failed (default unlimited)")
+	flags.Var((*cli.Span)(&f.DrainTimeout), "drain-timeout", "`duration` for which commands may run after a signal (default as long as they take)")
 	f.metrics.Add(flags, "")
 	f.console.AddListen(flags)
-	flags.StringVar(&f.output, "output", "inherit", "`destination` of the commands' stdout and stderr: inherit, that of penstock, or discard")
+	flags.StringVar((*string)(&f.Output), "output", "inherit", "`destination` of the commands' stdout and stderr: inherit, that of penstock, or discard")
 }
 
 func (f *workFlags) check(flags *pflag.FlagSet, args []string) error {
 	switch {
 	case len(args) == 0:
 		return nil // the file's workers
-	case f.command == "" && f.http == "":
+	case f.Exec == "" && f.HTTP == "":
 		return terminal.Misuse(errors.New("--exec is missing: give the command to run, or with --http the URL to send each job to"))
-	case f.command != "" && f.http != "":
+	case f.Exec != "" && f.HTTP != "":
 		return terminal.Misuse(errors.New("--exec is given with --http: leave one of them out"))
-	case f.concurrency < 1:
-		return terminal.Usage(fmt.Errorf("--concurrency is %d: use 1 or more", f.concurrency))
-	case f.allGroups && len(f.groups) > 0:
+	case f.Concurrency < 1:
+		return terminal.Usage(fmt.Errorf("--concurrency is %d: use 1 or more", f.Concurrency))
+	case f.AllGroups && len(f.Groups) > 0:
 		return terminal.Misuse(errors.New("--all-groups is given with --group: leave one of them out"))
-	case slices.ContainsFunc(f.kinds, func(kind string) bool { return penstock.ValidateKind(kind) != nil }):
+	case slices.ContainsFunc(f.Kinds, func(kind string) bool { return penstock.ValidateKind(kind) != nil }):
 		return terminal.Usage(errors.New("--kind is not possible: use up to 100 bytes without control characters"))
-	case f.output != "inherit" && f.output != "discard":
-		return terminal.Usage(fmt.Errorf("--output is %q: use inherit or discard", f.output))
+	case f.Output != config.Inherit && f.Output != config.Discard:
+		return terminal.Usage(fmt.Errorf("--output is %q: use inherit or discard", f.Output))
 	}
 	for _, name := range []string{"lease", "timeout", "drain-timeout"} {
 		if value := flags.Lookup(name).Value.(*cli.Span); flags.Changed(name) && *value <= 0 {
@@ -171,22 +166,6 @@ func (f *workFlags) check(flags *pflag.FlagSet, args []string) error {
 
 // secretsVariable has the secrets that sign requests, because others can read a command line.
 const secretsVariable = "PENSTOCK_HTTP_SECRETS"
-
-// worker is the worker of the flags.
-func (f *workFlags) worker(queue string) (config.Worker, error) {
-	w := config.Worker{Queue: queue, Exec: f.command, HTTP: config.URL(f.http), Groups: f.groups, AllGroups: f.allGroups, Kinds: f.kinds, Concurrency: f.concurrency,
-		Lease: time.Duration(f.lease), Timeout: config.Age(f.timeout), DrainTimeout: config.Age(f.drain), Output: config.Output(f.output)}
-	if f.http == "" {
-		return w, nil
-	}
-	for _, secret := range strings.Fields(strings.ReplaceAll(os.Getenv(secretsVariable), ",", " ")) {
-		w.HTTPSecrets = append(w.HTTPSecrets, webhook.Secret(secret))
-	}
-	if _, err := w.Webhook(); err != nil {
-		return w, terminal.Usage(fmt.Errorf("--http: %w", err))
-	}
-	return w, nil
-}
 
 // configured is a configuration with the worker of the flags, or the file.
 func (f *workFlags) configured(a *cli.App, args []string) (*config.Config, error) {
@@ -201,12 +180,16 @@ func (f *workFlags) configured(a *cli.App, args []string) (*config.Config, error
 		cfg.Subscriptions, cfg.Serve = nil, nil
 		return cfg, f.metrics.Set(&cfg.Metrics)
 	}
-	cfg := &config.Config{}
-	w, err := f.worker(args[0])
-	if err != nil {
-		return nil, err
+	f.Queue = args[0]
+	if f.HTTP != "" {
+		for _, secret := range strings.Fields(strings.ReplaceAll(os.Getenv(secretsVariable), ",", " ")) {
+			f.HTTPSecrets = append(f.HTTPSecrets, webhook.Secret(secret))
+		}
+		if _, err := f.Webhook(); err != nil {
+			return nil, terminal.Usage(fmt.Errorf("--http: %w", err))
+		}
 	}
-	cfg.Workers = append(cfg.Workers, w)
+	cfg := &config.Config{Workers: []config.Worker{f.Worker}}
 	cfg.SetDefaults()
 	return cfg, f.metrics.Set(&cfg.Metrics)
 }
