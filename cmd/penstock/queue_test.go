@@ -11,7 +11,6 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/sqlitetest"
@@ -19,7 +18,7 @@ import (
 )
 
 // queues is the desk's store for verbs about queues.
-func (d *desk) queues() cli.QueueStore { return d.store.(cli.QueueStore) }
+func (d *desk) queues() driver.QueueStore { return d.store.(driver.QueueStore) }
 
 // jobs enqueues one job per payload and returns their ids.
 func (d *desk) jobs(queue string, payloads ...string) []int64 {

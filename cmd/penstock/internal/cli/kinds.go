@@ -133,20 +133,14 @@ func DropCommand(a *App, find func(ctx context.Context, name string) (Drop, erro
 	return a.WithJSON(cmd, "the dropped object as one JSON line")
 }
 
-// NameStore is a store for lists of names, which do not read the contents of the named things.
-type NameStore interface {
-	namer
-	Close() error
-}
-
 // NamesOf is for ListCommand.
-func NamesOf(things string) func(context.Context, NameStore) ([]string, error) {
-	return func(ctx context.Context, store NameStore) ([]string, error) { return store.Names(ctx, things) }
+func NamesOf(things string) func(context.Context, namer) ([]string, error) {
+	return func(ctx context.Context, store namer) ([]string, error) { return store.Names(ctx, things) }
 }
 
 // ListCommand is the verb that lists the names of one kind of thing: a name a line, or
 // one JSON array.
-func ListCommand[S io.Closer](a *App, things string, names func(context.Context, S) ([]string, error)) *cobra.Command {
+func ListCommand[S any](a *App, things string, names func(context.Context, S) ([]string, error)) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:  "list",
 		Args: terminal.Args(cobra.NoArgs),

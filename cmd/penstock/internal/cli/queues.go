@@ -20,17 +20,6 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// QueueStore is a store for verbs about queues.
-type QueueStore interface {
-	driver.QueueStore
-	Close() error
-}
-
-// OpenQueues opens the database for a verb about queues. The caller closes it.
-func (a *App) OpenQueues(ctx context.Context) (QueueStore, error) {
-	return OpenWith[QueueStore](ctx, a, "queues")
-}
-
 // QueueStatusReader has the methods of a store that show queues.
 type QueueStatusReader interface {
 	QueueStatus(ctx context.Context, names ...string) ([]admin.QueueStatus, error)

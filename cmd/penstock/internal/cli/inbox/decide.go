@@ -56,7 +56,7 @@ If the missing message comes later, it is handed over late.`,
 			if err := a.Possible(leave); err != nil {
 				return err
 			}
-			store, err := openInboxes(ctx, a)
+			store, err := cli.OpenWith[driver.InboxStore](ctx, a, "inboxes")
 			if err != nil {
 				return err
 			}
@@ -119,7 +119,7 @@ it needs --yes.`,
 			if err := a.Possible(leave); err != nil {
 				return err
 			}
-			store, err := openInboxes(ctx, a)
+			store, err := cli.OpenWith[driver.InboxStore](ctx, a, "inboxes")
 			if err != nil {
 				return err
 			}

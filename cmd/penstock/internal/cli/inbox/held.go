@@ -73,7 +73,7 @@ message: penstock inbox discard.`,
 			} else if full {
 				return terminal.Usage(errors.New("--full goes with ID: say which message to show"))
 			}
-			store, err := openInboxes(ctx, a)
+			store, err := cli.OpenWith[driver.InboxStore](ctx, a, "inboxes")
 			if err != nil {
 				return err
 			}
@@ -220,7 +220,7 @@ the inbox was made.`,
 			if limit < 1 || limit >= admin.MaxRows {
 				return terminal.Usage(fmt.Errorf("--limit is %d: use 1 to %d", limit, admin.MaxRows-1))
 			}
-			store, err := openInboxes(ctx, a)
+			store, err := cli.OpenWith[driver.InboxStore](ctx, a, "inboxes")
 			if err != nil {
 				return err
 			}

@@ -43,17 +43,6 @@ In the application's transaction, on PostgreSQL:
 		releaseCommand(a), discardCommand(a), grantCommand(a), dropCommand(a))
 }
 
-// inboxStore is a store for verbs about inboxes.
-type inboxStore interface {
-	driver.InboxStore
-	Close() error
-}
-
-// openInboxes opens the database for a verb about inboxes. The caller closes it.
-func openInboxes(ctx context.Context, a *cli.App) (inboxStore, error) {
-	return cli.OpenWith[inboxStore](ctx, a, "inboxes")
-}
-
 // findInbox returns the status of an inbox.
 func findInbox(ctx context.Context, store cli.InboxReader, consumer string) (*admin.InboxStatus, error) {
 	inboxes, err := store.Inboxes(ctx)
@@ -92,7 +81,7 @@ func createCommand(a *cli.App) *cobra.Command {
 			if err := validKeep(keep, cmd.Flags().Changed("keep")); err != nil {
 				return err
 			}
-			store, err := openInboxes(ctx, a)
+			store, err := cli.OpenWith[driver.InboxStore](ctx, a, "inboxes")
 			if err != nil {
 				return err
 			}
@@ -141,7 +130,7 @@ from now on. Ids that were due to be forgotten tomorrow still are.
 			if err := validKeep(keep, true); err != nil {
 				return err
 			}
-			store, err := openInboxes(ctx, a)
+			store, err := cli.OpenWith[driver.InboxStore](ctx, a, "inboxes")
 			if err != nil {
 				return err
 			}
@@ -157,7 +146,7 @@ from now on. Ids that were due to be forgotten tomorrow still are.
 }
 
 func listCommand(a *cli.App) *cobra.Command {
-	cmd := cli.ListCommand(a, "inboxes", func(ctx context.Context, store inboxStore) (names []string, err error) {
+	cmd := cli.ListCommand(a, "inboxes", func(ctx context.Context, store driver.InboxStore) (names []string, err error) {
 		inboxes, err := store.Inboxes(ctx) // those that the role may see
 		for i := range inboxes {
 			names = append(names, inboxes[i].Consumer)
@@ -173,7 +162,7 @@ func listCommand(a *cli.App) *cobra.Command {
 
 func dropCommand(a *cli.App) *cobra.Command {
 	cmd := cli.DropCommand(a, func(ctx context.Context, consumer string) (cli.Drop, error) {
-		store, err := openInboxes(ctx, a)
+		store, err := cli.OpenWith[driver.InboxStore](ctx, a, "inboxes")
 		if err != nil {
 			return cli.Drop{}, err
 		}
@@ -244,7 +233,7 @@ Problems that need an operator follow below.`,
 		Example: `  penstock inbox status
   penstock inbox status billing --json | jq .held`,
 		Args: terminal.Args(cobra.MaximumNArgs(1)),
-		RunE: cli.Opened(a, "inboxes", func(ctx context.Context, store inboxStore, args []string) (err error) {
+		RunE: cli.Opened(a, "inboxes", func(ctx context.Context, store driver.InboxStore, args []string) (err error) {
 			var inboxes []admin.InboxStatus
 			if len(args) == 1 {
 				one, err := findInbox(ctx, store, args[0])

@@ -24,7 +24,6 @@ type migrator interface {
 	SchemaVersion(ctx context.Context) (int64, error)
 	CheckSchema(ctx context.Context) (differences []string, err error)
 	Migrate(ctx context.Context) error
-	Close() error
 }
 
 func Command(a *cli.App) *cobra.Command {

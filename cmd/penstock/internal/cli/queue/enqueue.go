@@ -136,7 +136,7 @@ transaction. It is for trying things, and for scripts.`,
 				}
 				one = append(one, job)
 			}
-			store, err := a.OpenQueues(ctx)
+			store, err := cli.OpenWith[driver.QueueStore](ctx, a, "queues")
 			if err != nil {
 				return err
 			}

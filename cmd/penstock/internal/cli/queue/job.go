@@ -45,7 +45,7 @@ It prints how many there were. A job that is done already is not an error.`,
 			if err != nil {
 				return err
 			}
-			store, err := a.OpenQueues(ctx)
+			store, err := cli.OpenWith[driver.QueueStore](ctx, a, "queues")
 			if err != nil {
 				return err
 			}
@@ -108,7 +108,7 @@ payloads.
 			if limit < 1 {
 				return terminal.Usage(fmt.Errorf("--limit is %d: use 1 or more", limit))
 			}
-			open, err := a.OpenQueues(ctx)
+			open, err := cli.OpenWith[driver.QueueStore](ctx, a, "queues")
 			if err != nil {
 				return err
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
 )
@@ -77,7 +78,7 @@ changes their settings.`,
 			if order != string(penstock.FIFO) && order != string(penstock.LIFO) {
 				return terminal.Usage(fmt.Errorf("--order is %q: use fifo or lifo", order))
 			}
-			store, err := a.OpenQueues(ctx)
+			store, err := cli.OpenWith[driver.QueueStore](ctx, a, "queues")
 			if err != nil {
 				return err
 			}
@@ -122,7 +123,7 @@ func listCommand(a *cli.App) *cobra.Command {
 
 func dropCommand(a *cli.App) *cobra.Command {
 	cmd := cli.DropCommand(a, func(ctx context.Context, name string) (cli.Drop, error) {
-		store, err := a.OpenQueues(ctx)
+		store, err := cli.OpenWith[driver.QueueStore](ctx, a, "queues")
 		if err != nil {
 			return cli.Drop{}, err
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
 )
@@ -83,7 +84,7 @@ A paused schedule that is set again stays paused.`,
 			if err != nil {
 				return err
 			}
-			store, err := a.OpenQueues(ctx)
+			store, err := cli.OpenWith[driver.QueueStore](ctx, a, "queues")
 			if err != nil {
 				return err
 			}
@@ -116,7 +117,7 @@ enqueued run. To pause all jobs of a queue, use penstock queue pause.`,
 job makes up for times within the pause.`
 	}
 	cmd.Args = terminal.Exactly("QUEUE", "NAME")
-	cmd.RunE = cli.Opened(a, "queues", func(ctx context.Context, store cli.QueueStore, args []string) error {
+	cmd.RunE = cli.Opened(a, "queues", func(ctx context.Context, store driver.QueueStore, args []string) error {
 		act := store.PauseSchedule
 		if !pause {
 			act = store.ResumeSchedule
@@ -137,7 +138,7 @@ func scheduleRunCommand(a *cli.App) *cobra.Command {
 not ended. The schedule's next time stays. It prints the job's id.`,
 		Example: `  penstock schedule run reports nightly`,
 		Args:    terminal.Exactly("QUEUE", "NAME"),
-		RunE: cli.Opened(a, "queues", func(ctx context.Context, store cli.QueueStore, args []string) error {
+		RunE: cli.Opened(a, "queues", func(ctx context.Context, store driver.QueueStore, args []string) error {
 			made, err := store.RunSchedule(ctx, args[0], args[1])
 			if err != nil {
 				return aboutSchedule(err, "running", args)
@@ -169,7 +170,7 @@ func scheduleListCommand(a *cli.App) *cobra.Command {
 		Example: `  penstock schedule list reports
   penstock schedule list reports --json | jq -r '.name + " " + .next'`,
 		Args: terminal.Exactly("QUEUE"),
-		RunE: cli.Opened(a, "queues", func(ctx context.Context, store cli.QueueStore, args []string) error {
+		RunE: cli.Opened(a, "queues", func(ctx context.Context, store driver.QueueStore, args []string) error {
 			schedules, err := store.Schedules(ctx, args[0])
 			if err != nil {
 				return about.Queue(err, "reading schedules", args[0])
@@ -228,7 +229,7 @@ func scheduleDropCommand(a *cli.App) *cobra.Command {
 		Long:    `Drop a periodic job. Jobs that it has enqueued stay: penstock job cancel removes them.`,
 		Example: `  penstock schedule drop reports nightly`,
 		Args:    terminal.Exactly("QUEUE", "NAME"),
-		RunE: cli.Opened(a, "queues", func(ctx context.Context, store cli.QueueStore, args []string) error {
+		RunE: cli.Opened(a, "queues", func(ctx context.Context, store driver.QueueStore, args []string) error {
 			if err := store.DropSchedule(ctx, args[0], args[1]); err != nil {
 				return aboutSchedule(err, "dropping", args)
 			}

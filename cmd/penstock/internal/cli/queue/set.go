@@ -14,6 +14,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
 )
@@ -129,7 +130,7 @@ hold for jobs that are in the queue already.
 			if wanted == (penstock.QueueSettings{}) {
 				return terminal.Misuse(errors.New("nothing to set: give --max-attempts, --max-running, --rate, --dedup-window or --keep-done"))
 			}
-			store, err := a.OpenQueues(ctx)
+			store, err := cli.OpenWith[driver.QueueStore](ctx, a, "queues")
 			if err != nil {
 				return err
 			}
@@ -156,7 +157,7 @@ enqueued, and running jobs finish: penstock status shows when none runs any more
   penstock queue pause emails --json`
 	}
 	cmd.Args = terminal.Exactly("NAME")
-	cmd.RunE = cli.Opened(a, "queues", func(ctx context.Context, store cli.QueueStore, args []string) error {
+	cmd.RunE = cli.Opened(a, "queues", func(ctx context.Context, store driver.QueueStore, args []string) error {
 		return setQueue(ctx, a, store, args[0], penstock.QueueSettings{Paused: &pause})
 	})
 	return a.WithJSON(cmd, "the new settings, as one JSON line")
