@@ -33,6 +33,16 @@ func TestBarriersInTransactions(t *testing.T) {
 	if err := tx.Commit(); err != nil {
 		t.Fatal(err)
 	}
+	late, err := q.Enqueue(t.Context(), penstock.NewJob{WaitsFor: []int64{b}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.CancelJobs(t.Context(), "jobs", late[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	if n := scan[int](t, app, `select count(*) from penstock_waits`); n != 1 {
+		t.Errorf("%d jobs wait after one of two was cancelled", n)
+	}
 	for _, headers := range []string{`{"penstock-holds": "x"}`, fmt.Sprintf(`{"penstock-holds": "%d"}`, b+1)} {
 		if _, err := app.Exec(`insert into penstock_queue_jobs (payload, headers) values ('', ?)`, headers); err == nil {
 			t.Errorf("a job with the headers %s was inserted", headers)

@@ -34,6 +34,7 @@ var barrierCases = []testCase{
 	{name: "Rollback", run: barrierRollback},
 	{name: "Refused", run: barrierRefused},
 	{name: "AtOnce", run: barrierAtOnce},
+	{name: "ReadsEachOnce", run: barrierReads, needs: Features{Reads: true}},
 }
 
 func init() {
@@ -468,6 +469,37 @@ func barrierRefused(e *env) {
 		e.Error("a queue that is not there has a barrier")
 	}
 	e.BadField("SetSchedule", e.Store.SetSchedule(e.ctx, penstock.Schedule{Queue: queue, Name: "s", Cron: "@daily", Job: holder(open, "a")}), "holds")
+}
+
+// Ten times as many jobs that hold a barrier, and that wait for it, are ten times as many reads.
+func barrierReads(e *env) {
+	reads := func(n int) float64 {
+		b := e.barrier()
+		batch := make([]penstock.NewJob, 2*n)
+		for i := range n {
+			batch[i], batch[n+i] = holder(b, "held"), waiter("waits", b)
+		}
+		before := e.Reads(e)
+		e.enqueue(batch...)
+		e.seal(b)
+		for range 10 {
+			e.ack(e.claim(n / 10)...)
+		}
+		for ran := 0; ran < n; {
+			waited := e.claim(n)
+			if len(waited) == 0 || string(waited[0].Payload) != "waits" {
+				e.Fatalf("after %d jobs that wait the next are %q", ran, names(waited))
+			}
+			e.ack(waited...)
+			ran += len(waited)
+		}
+		return e.Reads(e) - before
+	}
+	few, many := reads(100), reads(1000)
+	e.Logf("%.0f entries for 100 jobs, %.0f for 1000", few, many)
+	if many > 15*few {
+		e.Errorf("100 jobs read %.0f entries, 1000 read %.0f", few, many)
+	}
 }
 
 // Many workers end the jobs of some barriers at once: each opens once, and no job that waits runs before.
