@@ -42,7 +42,7 @@ type Whereabouts struct {
 	Failures []penstock.Failure `json:"failures"`
 	Worker   string             `json:"worker,omitempty"`
 	// WaitsFor is why a job that is ready does not start: pause, hold, limit or rate; key if it waits behind another one of
-	// its key. Stores leave it empty.
+	// its key. Stores leave it empty, but for a job that waits for barriers: "barrier 7: 3 not ended, 1 dead".
 	WaitsFor string `json:"waits_for,omitempty"`
 	// Report is what the last attempt of a job that reported has reported, as JSON.
 	Report json.RawMessage `json:"report,omitempty"`

@@ -153,5 +153,10 @@ func (s *Store) FindJobs(ctx context.Context, f admin.Find) (all []admin.Found, 
 		all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (admin.Found, error) { return foundJob(row) })
 		return err
 	})
+	for i := range all {
+		if w := &all[i].Where[0]; w.State == "waiting for barriers" {
+			w.WaitsFor, w.Worker = w.Worker, ""
+		}
+	}
 	return all, s.queueError(ctx, f.In, err)
 }

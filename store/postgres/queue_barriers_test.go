@@ -2,10 +2,13 @@ package postgres_test
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock/admin"
 )
 
 // heldBy enqueues a waiting job, and one for each payload that holds a barrier, which it seals. The waiting job has the id 1.
@@ -209,6 +212,50 @@ func TestBarriersAreCarriedOver(t *testing.T) {
 	f.wantClaim(5, 1)
 	f.Exec("select penstock.drop_queue('q')")
 	f.wantText("0", "select count(*)::text from penstock._barrier")
+}
+
+// A job that is looked up says which barriers it waits for, and how far these are.
+func TestFindSaysForWhichBarriers(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	var b []int64
+	for range 3 {
+		b = append(b, f.Number("select penstock.barrier('q')"))
+	}
+	id := f.Number("select penstock.enqueue('q', 'done', waits_for => $1, key => 'k')", b)
+	f.Exec("select penstock.enqueue_many('q', '{x,y,z}', holds => $1), penstock.seal('q', $1), penstock.seal('q', $2)", b[0], b[1])
+	jobs := f.claim(2)
+	f.Exec("select penstock.ack('q', $1), penstock.dead_letter('q', $2, 'no')", jobs[0].lease, jobs[1].lease)
+	for _, find := range []admin.Find{{ID: fmt.Sprint(id)}, {Key: "k"}} {
+		find.In, find.Limit = "q", 5
+		found, err := f.store.FindJobs(f.Ctx, find)
+		f.Must(err)
+		want := fmt.Sprintf("barrier %d: 1 not ended, 1 dead; barrier %d: 0 not ended, not sealed", b[0], b[2])
+		if len(found) != 1 || found[0].Where[0].WaitsFor != want || found[0].Where[0].Worker != "" {
+			t.Errorf("found %+v, want one that waits for %s", found, want)
+		}
+	}
+}
+
+// The end of a job that holds a barrier, with its count at the commit, reads as many pages of 5,000 such jobs as of 50. So does a claim.
+func TestBarrierReadsFewPages(t *testing.T) {
+	t.Parallel()
+	var ends, claims []int
+	for _, n := range []int{50, 5000} {
+		f := newJobs(t, "fifo")
+		f.heldBy(slices.Repeat([]string{"x"}, n)...)
+		for _, j := range f.claim(10) {
+			f.Exec("select penstock.ack('q', $1)", j.lease)
+		}
+		job := f.claim(1)[0]
+		ends = append(ends, f.pagesIn(f.Conn, "^_barrier", "begin", "set constraints all immediate", fmt.Sprintf("select penstock.ack('q', %d)", job.lease)))
+		f.Exec("rollback")
+		claims = append(claims, f.pagesOf("select * from penstock.claim('q', 1)"))
+	}
+	t.Logf("ends read %d pages, claims %d", ends, claims)
+	if ends[0] == 0 || ends[1] > 2*ends[0] || claims[1] > 2*claims[0] {
+		t.Errorf("with 50 and 5,000 jobs that hold a barrier an end reads %d pages and a claim %d", ends, claims)
+	}
 }
 
 // A queue that never had a barrier has no flag for them.

@@ -1,5 +1,6 @@
 -- Jobs wherever they are, the newest first: of an id, or of a key. A ready job that was not tried yet is found by its id
 -- within its group: the ring has no other index.
+-- In place of a worker a job that waits for barriers has those that are not open.
 --   $1 queue, $2 id or null, $3 key or null, $4 group, $5 limit
 with q as materialized (select id from {schema}._queue where name = $1::text),
 found as (
@@ -19,7 +20,10 @@ found as (
        from {schema}._lease l cross join lateral unnest(l.jobs) j where l.queue = (select id from q) and j.id = $2 and get_bit(l.done, (j.lease >> 1 & 255)::int) = 0)
     union all
     (select s.id, s.key, s.group_key, s.priority, s.attempt, s.created_at, s.headers, s.payload, s.failures,
-            case s.due when 'infinity' then 'behind its key' when '-infinity' then 'waiting for barriers' else 'delayed' end, '', case when isfinite(s.due) then s.due end
+            case s.due when 'infinity' then 'behind its key' when '-infinity' then 'waiting for barriers' else 'delayed' end,
+            coalesce((select string_agg(concat('barrier ', b, ': ', t.running, ' not ended', case when t.dead > 0 then concat(', ', t.dead, ' dead') end, case t.stage when 0 then ', not sealed' end), '; ' order by b)
+                        from unnest({schema}._waits_for(s.headers)) b cross join lateral {schema}._barrier_state(b) t where t.stage < 2 and s.due = '-infinity'), ''),
+            case when isfinite(s.due) then s.due end
        from {schema}._scheduled s where s.queue = (select id from q) and (s.id = $2 or s.key = $3) limit $5)
     union all
     (select d.id, d.key, d.group_key, d.priority, d.attempt, d.created_at, d.headers, d.payload, d.failures, 'dead', '', d.died_at
