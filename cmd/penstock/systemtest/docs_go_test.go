@@ -251,7 +251,7 @@ func TestInboxInGo(t *testing.T) {
 
 func TestQueuesInGo(t *testing.T) {
 	t.Parallel()
-	d := newGoDocs(t, "docs/guides/queues.md", 0)
+	d := newGoDocs(t, "docs/guides/queues.md", 1)
 	store, body := d.store, []byte(`{"to": "ann"}`)
 	type mail struct {
 		To string `json:"to"`
@@ -294,9 +294,63 @@ func TestQueuesInGo(t *testing.T) {
 	d.wants("select (ready + running + waiting + delayed)::text from penstock.queue_status('emails')", "0")
 }
 
+// The message is there when all lines have shipped, once, though one does not ship at first.
+func TestBatchesInGo(t *testing.T) {
+	t.Parallel()
+	d := newGoDocs(t, "docs/guides/queues.md", 0)
+	store, emails := d.store, d.store.Queue("emails")
+	lines, order := [][]byte{[]byte("shoes"), []byte("socks"), []byte("laces")}, []byte("order 42")
+	d.in(func(tx pgx.Tx) error {
+		ctx := d.ctx
+		shipped, err := emails.BarrierTx(ctx, tx) // in the transaction of the order
+		d.must(err)
+		for _, line := range lines {
+			_, err = emails.EnqueueTx(ctx, tx, penstock.NewJob{Kind: "ship", Payload: line, Holds: shipped})
+			d.must(err)
+		}
+		_, err = emails.EnqueueTx(ctx, tx, penstock.NewJob{Kind: "announce", Payload: order, WaitsFor: []int64{shipped}})
+		d.must(err)
+		err = emails.SealTx(ctx, tx, shipped)
+		return err
+	})
+	ctx, announced := d.until(1)
+	err := ctx.Err()
+	d.must(err)
+	var failed atomic.Bool
+	ship := func(ctx context.Context, tx pgx.Tx, line []byte) error {
+		if string(line) == "socks" && !failed.Swap(true) {
+			return penstock.RetryAfter(errors.New("no parcel yet"), 0)
+		}
+		var messages int
+		err := tx.QueryRow(ctx, "select count(*) from penstock.orders").Scan(&messages)
+		if messages != 0 {
+			t.Errorf("the message was there before %s had shipped", line)
+		}
+		return err
+	}
+
+	handler := func(ctx context.Context, tx pgx.Tx, job penstock.Job) error {
+		if job.Kind() == "announce" {
+			return store.Outbox("orders").PublishTx(ctx, tx, penstock.Message{Topic: "order.shipped", Payload: job.Payload})
+		}
+		return ship(ctx, tx, job.Payload)
+	}
+	every := handler
+	handler = func(ctx context.Context, tx pgx.Tx, job penstock.Job) error {
+		if job.Kind() == "announce" {
+			announced()
+		}
+		return every(ctx, tx, job)
+	}
+	err = postgres.WorkTx(ctx, store, "emails", handler, work.Options{})
+	d.must(err)
+	d.wants("select topic || ' ' || convert_from(payload, 'UTF8') from penstock.orders", "order.shipped order 42")
+	d.wants("select (ready + running + waiting + delayed + dead)::text from penstock.queue_status('emails')", "0")
+}
+
 func TestKindsInGo(t *testing.T) {
 	t.Parallel()
-	d := newGoDocs(t, "docs/guides/queues.md", 1)
+	d := newGoDocs(t, "docs/guides/queues.md", 2)
 	type mail struct {
 		To string `json:"to"`
 	}
@@ -335,7 +389,7 @@ func TestKindsInGo(t *testing.T) {
 
 func TestStepsInGo(t *testing.T) {
 	t.Parallel()
-	d := newGoDocs(t, "docs/guides/queues.md", 2)
+	d := newGoDocs(t, "docs/guides/queues.md", 3)
 	emails := d.store.Queue("emails")
 	_, err := emails.Enqueue(d.ctx, penstock.NewJob{Payload: []byte("socks")})
 	d.must(err)

@@ -71,7 +71,7 @@ var runs = map[string]struct {
 	"docs/guides/inbox.md python":          {1, "store/postgres TestPythonDocs"},
 	"docs/guides/queues.md sql":            {12, "store/postgres TestQueueDocs"},
 	"docs/guides/queues.md psql":           {2, "store/postgres TestQueueDocsInPsql"},
-	"docs/guides/queues.md go":             {3, "cmd/penstock/systemtest TestQueuesInGo TestKindsInGo TestStepsInGo"},
+	"docs/guides/queues.md go":             {4, "cmd/penstock/systemtest TestBatchesInGo TestQueuesInGo TestKindsInGo TestStepsInGo"},
 	"docs/guides/queues.md python":         {3, "store/postgres TestPythonDocs"},
 	"docs/guides/queues.md js":             {1, "store/postgres TestNodeDocs"},
 	"docs/reference/queues.md sql":         {3, "store/postgres TestQueueDocs"},
