@@ -32,14 +32,11 @@ func StartArtemis(tb testing.TB, user, password string, queues ...string) *Artem
 
 // NewArtemis starts a broker, which the caller closes. Without queues it makes those that clients name.
 func NewArtemis(user, password string, queues []string) (*Artemis, error) {
-	port, err := FreePort()
+	s, port, _, err := prepare("artemis", "", syscall.SIGTERM, syscall.SIGKILL)
 	if err != nil {
 		return nil, err
 	}
-	a := &Artemis{server: &server{name: "artemis", stopSig: syscall.SIGTERM, killSig: syscall.SIGKILL}, Address: loopback(port)}
-	if err := a.newDir(); err != nil {
-		return nil, err
-	}
+	a := &Artemis{server: s, Address: loopback(port)}
 	instance := filepath.Join(a.dir, "instance")
 	a.command = func() *exec.Cmd { return a.run(filepath.Join(instance, "bin", "artemis"), "run") }
 	a.ready = func(ctx context.Context) error {
@@ -50,11 +47,7 @@ func NewArtemis(user, password string, queues []string) (*Artemis, error) {
 	return a, a.begin(a.create(instance, port, user, password, queues))
 }
 
-func (a *Artemis) run(program string, args ...string) *exec.Cmd {
-	cmd := exec.Command(program, args...)
-	cmd.Dir, cmd.Env = a.dir, baseEnv("HOME="+a.dir)
-	return cmd
-}
+func (a *Artemis) run(program string, args ...string) *exec.Cmd { return a.as(nil, program, args...) }
 
 // create makes the broker's folder.
 func (a *Artemis) create(instance string, port int, user, password string, queues []string) error {

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/go-sql-driver/mysql"
 )
 
 // Galera is a private cluster of MariaDB servers with InnoDB, each of which takes writes.
@@ -30,7 +28,7 @@ func StartGalera(tb testing.TB, nodes int) *Galera {
 }
 
 // NewGalera starts one. A *MissingError if Galera is not installed.
-func NewGalera(nodes int) (*Galera, error) {
+func NewGalera(nodes int) (_ *Galera, err error) {
 	library, err := galeraLibrary()
 	if err != nil {
 		return nil, err
@@ -44,25 +42,30 @@ func NewGalera(nodes int) (*Galera, error) {
 		members = append(members, loopback(replication[i]))
 	}
 	g := &Galera{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, g.Close())
+		}
+	}()
 	for i, port := range replication {
 		incremental, err := FreePort()
 		if err != nil {
-			return nil, errors.Join(err, g.Close())
+			return nil, err
 		}
 		state, err := FreePort()
 		if err != nil {
-			return nil, errors.Join(err, g.Close())
+			return nil, err
 		}
 		m, err := newMariaDB("--wsrep-on=ON", "--wsrep-provider="+library, "--wsrep-cluster-name=penstock", "--wsrep-cluster-address=gcomm://"+strings.Join(members, ","),
 			fmt.Sprintf("--wsrep-node-name=node%d", i+1), "--wsrep-node-address="+loopback(port), "--wsrep-sst-method=rsync", "--wsrep-sst-receive-address="+loopback(state),
 			fmt.Sprintf("--wsrep-provider-options=gmcast.listen_addr=tcp://%s;ist.recv_addr=%s;gcache.size=64M", loopback(port), loopback(incremental)),
 			"--binlog-format=ROW", "--innodb-autoinc-lock-mode=2")
 		if err != nil {
-			return nil, errors.Join(err, g.Close())
+			return nil, err
 		}
 		m.founds, m.ready = i == 0, m.synced
 		if err := m.begin(nil); err != nil {
-			return nil, errors.Join(err, g.Close())
+			return nil, err
 		}
 		m.founds = false // started again it joins the others
 		g.Nodes = append(g.Nodes, m)
@@ -80,24 +83,14 @@ func (g *Galera) Close() (err error) {
 
 // synced is nil once the node takes part in the cluster.
 func (m *MariaDB) synced(ctx context.Context) error {
-	config, err := mysqlConfig(m.URL)
-	if err != nil {
+	return withMariaDB(m.URL, func(db *sql.DB) error {
+		var name, state string
+		err := db.QueryRowContext(ctx, "show global status like 'wsrep_local_state_comment'").Scan(&name, &state)
+		if err == nil && state != "Synced" {
+			err = fmt.Errorf("the node is %s", state)
+		}
 		return err
-	}
-	connector, err := mysql.NewConnector(config)
-	if err != nil {
-		return err
-	}
-	db := sql.OpenDB(connector)
-	defer db.Close()
-	var name, state string
-	if err := db.QueryRowContext(ctx, "show global status like 'wsrep_local_state_comment'").Scan(&name, &state); err != nil {
-		return err
-	}
-	if state != "Synced" {
-		return fmt.Errorf("the node is %s", state)
-	}
-	return nil
+	})
 }
 
 // galeraLibrary makes MariaDB a node.

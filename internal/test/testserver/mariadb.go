@@ -49,21 +49,11 @@ func newMariaDB(options ...string) (*MariaDB, error) {
 	if err != nil {
 		return nil, err
 	}
-	port, err := FreePort()
+	s, port, who, err := prepare("mariadb", "mysql", syscall.SIGTERM, syscall.SIGKILL)
 	if err != nil {
 		return nil, err
 	}
-	who, err := unprivileged("mysql")
-	if err != nil {
-		return nil, err
-	}
-	m := &MariaDB{
-		server: &server{name: "mariadb", stopSig: syscall.SIGTERM, killSig: syscall.SIGKILL},
-		URL:    fmt.Sprintf("mysql://root@%s/", loopback(port)),
-	}
-	if err := m.newDir(); err != nil {
-		return nil, err
-	}
+	m := &MariaDB{server: s, URL: fmt.Sprintf("mysql://root@%s/", loopback(port))}
 	common := []string{"--no-defaults", "--datadir=" + filepath.Join(m.dir, "data"), "--tmpdir=" + m.dir, "--skip-name-resolve"} // a server that begins removes what others have in the same tmpdir
 	run := func(program string, args ...string) *exec.Cmd {
 		return m.as(who, program, slices.Concat(common, args)...)
@@ -112,6 +102,13 @@ func (m *MariaDB) ping(ctx context.Context) error { return onMariaDB(ctx, m.URL,
 
 // onMariaDB executes one statement as the URL's user.
 func onMariaDB(ctx context.Context, server, statement string) error {
+	return withMariaDB(server, func(db *sql.DB) error {
+		_, err := db.ExecContext(ctx, statement)
+		return err
+	})
+}
+
+func withMariaDB(server string, do func(*sql.DB) error) error {
 	config, err := mysqlConfig(server)
 	if err != nil {
 		return err
@@ -122,8 +119,7 @@ func onMariaDB(ctx context.Context, server, statement string) error {
 	}
 	db := sql.OpenDB(connector)
 	defer db.Close()
-	_, err = db.ExecContext(ctx, statement)
-	return err
+	return do(db)
 }
 
 func mysqlConfig(server string) (*mysql.Config, error) {

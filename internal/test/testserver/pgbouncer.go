@@ -46,25 +46,14 @@ func NewPgBouncer(serverURL string, conf ...string) (*PgBouncer, error) {
 	if err != nil {
 		return nil, err
 	}
-	port, err := FreePort()
-	if err != nil {
-		return nil, err
-	}
-	who, err := unprivileged("postgres") // nor does this run as root
+	s, port, who, err := prepare("pgbouncer", "postgres", syscall.SIGINT, syscall.SIGKILL)
 	if err != nil {
 		return nil, err
 	}
 	front := *behind
 	front.Host = loopback(port)
 	first, _, _ := strings.Cut(string(version), "\n")
-	b := &PgBouncer{
-		server:  &server{name: "pgbouncer", stopSig: syscall.SIGINT, killSig: syscall.SIGKILL},
-		URL:     front.String(),
-		Version: first,
-	}
-	if err := b.newDir(); err != nil {
-		return nil, err
-	}
+	b := &PgBouncer{server: s, URL: front.String(), Version: first}
 	b.ready = func(ctx context.Context) error { return pingPostgres(ctx, b.URL) }
 	ini, users := filepath.Join(b.dir, "pgbouncer.ini"), filepath.Join(b.dir, "users.txt")
 	// As a service manager does it starts again after a crash: 1.18 ends with "bad client state" where a client goes

@@ -52,28 +52,16 @@ func newPostgres(clock bool, fill func(p *Postgres, who *syscall.Credential, por
 	if err != nil {
 		return nil, err
 	}
-	port, err := FreePort()
+	s, port, who, err := prepare("postgres", "postgres", syscall.SIGINT, syscall.SIGQUIT)
 	if err != nil {
 		return nil, err
 	}
-	who, err := unprivileged("postgres")
-	if err != nil {
-		return nil, err
-	}
-	p := &Postgres{
-		server: &server{name: "postgres", stopSig: syscall.SIGINT, killSig: syscall.SIGQUIT},
-		URL:    fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable", loopback(port)),
-		Bin:    bin,
-		clock:  clock,
-	}
+	p := &Postgres{server: s, URL: fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable", loopback(port)), Bin: bin, clock: clock}
 	p.ready = func(ctx context.Context) error { return pingPostgres(ctx, p.URL) }
 	p.command = func() *exec.Cmd {
 		cmd := p.as(who, filepath.Join(bin, "postgres"), "-D", p.data())
 		cmd.Env = append(cmd.Env, p.clockEnv()...)
 		return cmd
-	}
-	if err := p.newDir(); err != nil {
-		return nil, err
 	}
 	if clock {
 		err = p.makeClock()

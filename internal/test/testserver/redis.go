@@ -33,14 +33,11 @@ func NewRedis(conf ...string) (*Redis, error) {
 	if err != nil {
 		return nil, err
 	}
-	port, err := FreePort()
+	s, port, _, err := prepare("redis", "", syscall.SIGTERM, syscall.SIGKILL)
 	if err != nil {
 		return nil, err
 	}
-	r := &Redis{server: &server{name: "redis", stopSig: syscall.SIGTERM, killSig: syscall.SIGKILL}, Address: loopback(port)}
-	if err := r.newDir(); err != nil {
-		return nil, err
-	}
+	r := &Redis{server: s, Address: loopback(port)}
 	file := filepath.Join(r.dir, "redis.conf")
 	r.command = func() *exec.Cmd { return r.as(nil, program, file) }
 	r.ready = func(ctx context.Context) error { // it answers errors too, of which LOADING is one

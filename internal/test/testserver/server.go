@@ -40,6 +40,20 @@ const (
 	stopPatience  = time.Minute
 )
 
+// prepare makes the folder of a new server and finds it a port. user is for a server that refuses to run as root.
+func prepare(name, user string, stop, kill syscall.Signal) (s *server, port int, who *syscall.Credential, err error) {
+	if port, err = FreePort(); err != nil {
+		return nil, 0, nil, err
+	}
+	if user != "" {
+		if who, err = unprivileged(user); err != nil {
+			return nil, 0, nil, err
+		}
+	}
+	s = &server{name: name, stopSig: stop, killSig: kill}
+	return s, port, who, s.newDir()
+}
+
 // newDir makes the server's folder and the guard that removes it.
 func (s *server) newDir() error {
 	dir, err := os.MkdirTemp(os.Getenv(envData), "penstock-"+s.name+"-")
