@@ -37,10 +37,7 @@ type ChurnResult struct {
 type ChurnCurve struct {
 	Intervals []Interval `json:"intervals"`
 
-	FirstP50MS  float64 `json:"first_p50_ms"`
-	LastP50MS   float64 `json:"last_p50_ms"`
-	FirstP99MS  float64 `json:"first_p99_ms"`
-	LastP99MS   float64 `json:"last_p99_ms"`
+	FirstAndLast
 	FirstMeanMS float64 `json:"first_mean_ms"`
 	LastMeanMS  float64 `json:"last_mean_ms"`
 	Flatness    float64 `json:"flatness"` // LastMeanMS over FirstMeanMS
@@ -53,9 +50,7 @@ type ChurnCurve struct {
 	// RowsPerSecond that were consumed, in this contender's turns.
 	RowsPerSecond float64 `json:"rows_per_second"`
 
-	SizeAtStart int64 `json:"size_at_start_bytes"`
-	SizePeak    int64 `json:"size_peak_bytes"`
-	SizeAtEnd   int64 `json:"size_at_end_bytes"`
+	Sizes
 
 	Late *LateRow `json:"late_row,omitempty"`
 

@@ -35,14 +35,15 @@ type churner struct {
 	// lateAt is when the late row was consumed, zero if it is not known.
 	lateAt time.Time
 
-	consuming *timeline
-	busy      []time.Duration      // by interval, of inserting and consuming
-	rows      []int64              // consumed, by interval
-	calls     []mysql.RocksDBCalls // by interval
-	last      time.Duration        // when its last turn within the run ended
-	sizes     []int64
-	late      *lateRow
-	closers   []func(context.Context) error // in reverse
+	consuming     *timeline
+	busy          []time.Duration      // by interval, of inserting and consuming
+	rows          []int64              // consumed, by interval
+	calls         []mysql.RocksDBCalls // by interval
+	last          time.Duration        // when its last turn within the run ended
+	sizes         []int64
+	late          *session                      // of the late row
+	lateCommitted time.Time                     // zero while it is open
+	closers       []func(context.Context) error // in reverse
 }
 
 // close removes the churner's objects.
@@ -206,13 +207,7 @@ func (c *churner) from(ctx context.Context, src driver.Source, batch int) {
 	}
 }
 
-// lateRow is a transaction that is open from the start on.
-type lateRow struct {
-	*session
-	committed time.Time // zero while it is open
-}
-
-// beginLate inserts the late row.
+// beginLate inserts the late row, in a transaction that stays open.
 func (c *churner) beginLate(ctx context.Context) error {
 	s, err := c.connect(ctx)
 	if err != nil {
@@ -222,7 +217,7 @@ func (c *churner) beginLate(ctx context.Context) error {
 		s.close() // rolls back what is open
 		return nil
 	})
-	c.late = &lateRow{session: s}
+	c.late = s
 	if err := s.say("begin"); err != nil {
 		return err
 	}

@@ -157,13 +157,13 @@ func (r *churnRun) turn(ctx context.Context, c *churner) error {
 
 // commitLate does so when it is time.
 func (r *churnRun) commitLate(ctx context.Context, c *churner) error {
-	if c.late == nil || !c.late.committed.IsZero() || time.Since(r.start) < r.cfg.Late {
+	if c.late == nil || !c.lateCommitted.IsZero() || time.Since(r.start) < r.cfg.Late {
 		return nil
 	}
 	if err := c.late.say("commit"); err != nil {
 		return fmt.Errorf("%s: committing the late row: %w", c.label, err)
 	}
-	c.late.committed = time.Now()
+	c.lateCommitted = time.Now()
 	c.curve.Inserted++
 	return nil
 }
@@ -247,15 +247,14 @@ func (r *churnRun) curve(c *churner, size int64, lateDelivered bool) {
 	window := min(time.Minute, r.cfg.Duration/4)
 	// A contender that is stuck holds up the others, by hand for minutes: the last minute is that of turns.
 	first, last := c.consuming.between(0, window), c.consuming.between(c.last-window, c.last)
-	curve.FirstP50MS, curve.FirstP99MS, curve.FirstMeanMS = first.quantileMS(0.5), first.quantileMS(0.99), first.meanMS()
-	curve.LastP50MS, curve.LastP99MS, curve.LastMeanMS = last.quantileMS(0.5), last.quantileMS(0.99), last.meanMS()
+	curve.FirstAndLast, curve.FirstMeanMS, curve.LastMeanMS = firstAndLast(first, last), first.meanMS(), last.meanMS()
 	curve.Flatness = over(curve.LastMeanMS, curve.FirstMeanMS)
 	curve.FlatnessP50, curve.FlatnessP99 = over(curve.LastP50MS, curve.FirstP50MS), over(curve.LastP99MS, curve.FirstP99MS)
-	curve.SizeAtStart, curve.SizePeak, curve.SizeAtEnd = c.sizes[0], slices.Max(c.sizes), size
-	if c.late != nil && !c.late.committed.IsZero() {
-		curve.Late = &LateRow{CommittedAt: c.late.committed.Sub(r.start).Seconds(), Delivered: lateDelivered}
+	curve.Sizes = Sizes{c.sizes[0], slices.Max(c.sizes), size}
+	if !c.lateCommitted.IsZero() {
+		curve.Late = &LateRow{CommittedAt: c.lateCommitted.Sub(r.start).Seconds(), Delivered: lateDelivered}
 		if !c.lateAt.IsZero() {
-			curve.Late.After = c.lateAt.Sub(c.late.committed).Seconds()
+			curve.Late.After = c.lateAt.Sub(c.lateCommitted).Seconds()
 		}
 	}
 }

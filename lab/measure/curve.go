@@ -307,8 +307,7 @@ func (d *dequeuing) curve() Curve {
 	warm := min(warmUpFor, end/4)
 	tenth := (end - warm) / 10
 	first, last := d.times.between(warm, warm+tenth), d.times.between(end-tenth, end+d.times.slice-1)
-	c.FirstP50MS, c.FirstP99MS = first.quantileMS(0.5), first.quantileMS(0.99)
-	c.LastP50MS, c.LastP99MS = last.quantileMS(0.5), last.quantileMS(0.99)
+	c.FirstAndLast = firstAndLast(first, last)
 	c.Flatness = over(c.LastP99MS, c.FirstP99MS)
 	return c
 }

@@ -48,11 +48,8 @@ type FifoLifoResult struct {
 type Curve struct {
 	Intervals []Interval `json:"intervals"`
 
-	FirstP50MS float64 `json:"first_p50_ms"`
-	LastP50MS  float64 `json:"last_p50_ms"`
-	FirstP99MS float64 `json:"first_p99_ms"`
-	LastP99MS  float64 `json:"last_p99_ms"`
-	Flatness   float64 `json:"flatness"` // LastP99MS over FirstP99MS
+	FirstAndLast
+	Flatness float64 `json:"flatness"` // LastP99MS over FirstP99MS
 
 	Seconds       float64 `json:"seconds"` // until the time was up, or the queue empty
 	Drained       bool    `json:"drained"` // it ended because the queue was empty
@@ -63,10 +60,8 @@ type Curve struct {
 	EmptyPolls    int64   `json:"empty_polls"` // that found nothing though there were jobs; not in any figure
 
 	// Sizes with indexes; SegmentsTruncated of Penstock's ring while it ran.
-	SizeAtStart       int64 `json:"size_at_start_bytes"`
-	SizePeak          int64 `json:"size_peak_bytes"`
-	SizeAtEnd         int64 `json:"size_at_end_bytes"`
-	SegmentsTruncated int   `json:"segments_truncated"`
+	Sizes
+	SegmentsTruncated int `json:"segments_truncated"`
 
 	CPU     CPU          `json:"cpu"`               // while the workers ran
 	RocksDB *CallsPerJob `json:"rocksdb,omitempty"` // per dequeue
@@ -80,6 +75,25 @@ type Interval struct {
 	P99MS     float64      `json:"p99_ms"`
 	SizeBytes int64        `json:"size_bytes,omitempty"` // at its end
 	RocksDB   *CallsPerJob `json:"rocksdb,omitempty"`
+}
+
+// FirstAndLast are latencies of the first and the last part of a run.
+type FirstAndLast struct {
+	FirstP50MS float64 `json:"first_p50_ms"`
+	LastP50MS  float64 `json:"last_p50_ms"`
+	FirstP99MS float64 `json:"first_p99_ms"`
+	LastP99MS  float64 `json:"last_p99_ms"`
+}
+
+func firstAndLast(first, last *histogram) FirstAndLast {
+	return FirstAndLast{first.quantileMS(0.5), last.quantileMS(0.5), first.quantileMS(0.99), last.quantileMS(0.99)}
+}
+
+// Sizes of tables with their indexes.
+type Sizes struct {
+	SizeAtStart int64 `json:"size_at_start_bytes"`
+	SizePeak    int64 `json:"size_peak_bytes"`
+	SizeAtEnd   int64 `json:"size_at_end_bytes"`
 }
 
 // Line is how one side of a comparison went, for a chart.

@@ -53,17 +53,8 @@ func (l *ledger) arrive(msgs []penstock.Message, errs []error) {
 	l.counts(now)
 }
 
-// arrived notes one payload that a consumer got.
+// arrived notes one payload that a consumer or an endpoint got.
 func (l *ledger) arrived(payload []byte) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if n, ok := number(payload); ok {
-		l.note(n)
-	}
-}
-
-// answered notes one payload, and whether it was the last that is waited for.
-func (l *ledger) answered(payload []byte) {
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()

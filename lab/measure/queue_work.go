@@ -21,13 +21,13 @@ type drained struct {
 	jobs  int64
 	start time.Time
 	done  atomic.Int64
-	last  atomic.Int64       // nanoseconds after the start
+	last  latest             // a job was done
 	stop  context.CancelFunc // called with the last job
 }
 
 // handle is a handler that does nothing.
 func (d *drained) handle() {
-	d.last.Store(int64(time.Since(d.start)))
+	d.last.note(time.Since(d.start))
 	if d.done.Add(1) == d.jobs {
 		d.stop()
 	}
@@ -62,7 +62,7 @@ func (cfg QueueConfig) drain(ctx context.Context, c contender, ours bool) (perSe
 		if err != nil {
 			return err
 		}
-		perSecond = over(float64(d.done.Load()), time.Duration(d.last.Load()).Seconds())
+		perSecond = over(float64(d.done.Load()), d.last.seconds())
 		_, err = c.checked(keeper, d.jobs, d.done.Load(), 0)
 		return err
 	})

@@ -151,23 +151,39 @@ func (r *relayRun) pairs(ctx context.Context) error {
 
 // drain runs the relay until the backlog is confirmed and settled. The rate is that
 // of the confirms, as the ceiling's is.
-func (r *relayRun) drain(ctx context.Context, q *queue) error {
+func (r *relayRun) drain(ctx context.Context, q *queue) (err error) {
 	count := newCounter(r.cfg.Messages)
 	usage := startUsage()
 	relays, err := r.relays(ctx, relaying{sink: q.sink, Options: relay.Options{Observer: count, Limits: relay.Limits{MaxInFlight: r.cfg.MaxInFlight}}})
 	if err != nil {
 		return err
 	}
-	stop, took, err := r.drained(ctx, count, relays...)
-	if err != nil {
-		return err
+	start := time.Now()
+	var stops []func() error
+	defer func() {
+		for _, stop := range stops {
+			err = errors.Join(err, stop())
+		}
+	}()
+	for _, cfg := range relays {
+		stop, err := r.startRelay(ctx, cfg)
+		if err != nil {
+			return err
+		}
+		stops = append(stops, stop)
 	}
+	select {
+	case <-count.settled:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	took := (<-count.confirmed).Sub(start)
 	used, n := usage.stop(), float64(r.cfg.Messages)
 	r.result.CPUSecondsPer100k = max(r.result.CPUSecondsPer100k, used.CPU.Seconds()/n*100_000)
 	r.result.PeakRSSMB = max(r.result.PeakRSSMB, used.RSSMB)
 	r.result.Drains = append(r.result.Drains, n/took.Seconds())
 	_, err = r.size(ctx)
-	return errors.Join(err, stop())
+	return err
 }
 
 // relays are the configurations of the relays: of one that has the subscription alone, or of several, of which each has its part
@@ -202,31 +218,6 @@ func (r *relayRun) relays(ctx context.Context, one relaying) (all []relaying, er
 		all, maintain = append(all, one), nil
 	}
 	return all, nil
-}
-
-// drained starts relays and waits until all that count names is settled. took is until the last confirm.
-func (r *rig) drained(ctx context.Context, count *counter, relays ...relaying) (stop func() error, took time.Duration, err error) {
-	start := time.Now()
-	var stops []func() error
-	stop = func() (err error) {
-		for _, s := range stops {
-			err = errors.Join(err, s())
-		}
-		return err
-	}
-	for _, cfg := range relays {
-		s, err := r.startRelay(ctx, cfg)
-		if err != nil {
-			return nil, 0, errors.Join(err, stop())
-		}
-		stops = append(stops, s)
-	}
-	select {
-	case <-count.settled:
-		return stop, (<-count.confirmed).Sub(start), nil
-	case <-ctx.Done():
-		return nil, 0, errors.Join(ctx.Err(), stop())
-	}
 }
 
 // counter is an observer that notes when all is confirmed, and when all is settled.

@@ -176,7 +176,7 @@ func startEndpoint(delay time.Duration, keys int) (*endpoint, error) {
 			return
 		}
 		time.Sleep(delay)
-		e.ledger.answered(payload)
+		e.ledger.arrived(payload)
 		w.WriteHeader(http.StatusNoContent)
 	})}
 	go func() {
