@@ -183,6 +183,15 @@ func (c *Config) SetDefaults() {
 	c.ClaimTimeout = cmp.Or(c.ClaimTimeout, DefaultClaimTimeout)
 }
 
+// Prepare sets the defaults and validates, for a subscription of that name.
+func (c *Config) Prepare(subscription string) error {
+	if n := len(subscription); n == 0 || n > penstock.MaxSubscriptionBytes {
+		return Field("subscription", "must have 1 to 128 bytes", "choose another name")
+	}
+	c.SetDefaults()
+	return c.Validate()
+}
+
 // Validate returns a *penstock.FieldError for the first field that cannot be used. Call
 // SetDefaults before. It does not read the database.
 func (c *Config) Validate() error {

@@ -108,11 +108,7 @@ func NewAdopted(on AdoptDB, subscription string, c adopted.Config, closes func()
 
 // usable says whether a table can be adopted in this way, without looking at it.
 func usable(subscription string, c *adopted.Config) error {
-	if n := len(subscription); n == 0 || n > penstock.MaxSubscriptionBytes {
-		return adopted.Field("subscription", "must have 1 to 128 bytes", "choose another name")
-	}
-	c.SetDefaults()
-	if err := c.Validate(); err != nil {
+	if err := c.Prepare(subscription); err != nil {
 		return err
 	}
 	switch {

@@ -142,7 +142,7 @@ func (s *Source) readOn(ctx context.Context, q querier, after place, limit drive
 			snapshot = string(values[0])
 			return
 		}
-		if full = full || !claims(q) && bytes > limit.Bytes; full { // rows beyond the limit are not kept
+		if full = full || bytes > limit.Bytes && !claims(q); full { // rows beyond the limit are not kept
 			return
 		}
 		page = append(page, d.decode(values[1:]))

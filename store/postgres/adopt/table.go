@@ -49,11 +49,7 @@ type Table struct {
 // at by Check and by Subscribe, so that a database that is down is an error that
 // passes. A config that cannot be used is a *penstock.FieldError.
 func Open(ctx context.Context, o Options) (*Table, error) {
-	if n := len(o.Subscription); n == 0 || n > 128 {
-		return nil, adopted.Field("subscription", "must have 1 to 128 bytes", "choose another name")
-	}
-	o.Config.SetDefaults()
-	if err := o.Config.Validate(); err != nil {
+	if err := o.Config.Prepare(o.Subscription); err != nil {
 		return nil, err
 	}
 	return connect(ctx, o)

@@ -163,14 +163,10 @@ func (m *mapping) reason(id string, why error) string {
 
 // madeOf are the columns that a part of the message is made of.
 func (m *mapping) madeOf(part string) (columns []string) {
-	switch part {
-	case "id":
-		return m.parts.MessageID.Columns()
-	case "key":
-		return m.parts.Key.Columns()
-	case "topic":
-		return m.parts.Topic.Columns()
-	case "payload":
+	if t, templated := map[string]adopted.Template{"id": m.parts.MessageID, "key": m.parts.Key, "topic": m.parts.Topic}[part]; templated {
+		return t.Columns()
+	}
+	if part == "payload" {
 		return []string{m.payload.Name}
 	}
 	for i, name := range m.parts.HeaderNames {
