@@ -33,11 +33,10 @@ type deadMessages struct {
 
 // ofSubscription is the flags' choice from a subscription. Times are this machine's.
 func (f *deadFlags) ofSubscription(store deadStore, outbox, subscription string, flags *pflag.FlagSet) *deadMessages {
-	before, after := f.died(flags)
-	return &deadMessages{store: store, query: admin.DeadLetterQuery{
-		Outbox: outbox, Subscription: subscription, IDs: f.ids, Seqs: f.seqs, Key: f.key, Topic: f.topic, Error: f.errorText,
-		DiedBefore: before, DiedAfter: after,
-	}}
+	q := f.DeadLetterQuery
+	q.Outbox, q.Subscription, q.Limit = outbox, subscription, 0 // each page has its limit
+	q.DiedBefore, q.DiedAfter = f.died(flags)
+	return &deadMessages{store: store, query: q}
 }
 
 func (b *deadMessages) name() string { return cli.OfSubscription(b.query.Outbox, b.query.Subscription) }
@@ -160,13 +159,13 @@ func (f *deadFlags) ofQueue(store cli.DeadJobStore, queue string, flags *pflag.F
 			return nil, terminal.Usage(fmt.Errorf("--%s chooses among messages, and %s is a queue: its jobs have an --id, a --kind, a --key and a --group", name, shell.Visible(queue)))
 		}
 	}
-	ids, err := cli.JobIDs(f.ids)
+	ids, err := cli.JobIDs(f.IDs)
 	if err != nil {
 		return nil, err
 	}
 	before, after := f.died(flags)
 	return &deadJobs{store, admin.DeadJobQuery{
-		Queue: queue, IDs: ids, Key: f.key, Group: f.group, Error: f.errorText, DiedBefore: before, DiedAfter: after,
+		Queue: queue, IDs: ids, Key: f.Key, Group: f.group, Error: f.Error, DiedBefore: before, DiedAfter: after,
 	}, f.noGroup, f.kind}, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/adopt"
 	"github.com/penstock/penstock/internal/terminal"
@@ -40,32 +41,27 @@ shows these dead letters as held.
 // deadFlags choose dead letters of one subscription or queue.
 type deadFlags struct {
 	adopt.Flags
-	subscription         string
-	ids                  []string
-	seqs                 []int64
-	key, topic           string
-	kind, group          string
-	errorText            string
-	olderThan, newerThan cli.Span
-	noGroup              bool // --group '': the jobs without one
-	listing              bool // it changes nothing
-	limit                int
-	all                  bool
-	narrowed, byName     bool // whether anything was chosen, and by ids or seqs
+	admin.DeadLetterQuery // without times
+	kind, group           string
+	olderThan, newerThan  cli.Span
+	noGroup               bool // --group '': the jobs without one
+	listing               bool // it changes nothing
+	all                   bool
+	narrowed, byName      bool // whether anything was chosen, and by ids or seqs
 }
 
 func (f *deadFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.subscription, "subscription", "", "dead letters of this subscription, by its `name` (default: the outbox's only subscription)")
-	flags.StringArrayVar(&f.ids, "id", nil, "those with this `id`; may be repeated")
-	flags.Int64SliceVar(&f.seqs, "seq", nil, "those with this `seq`, of an outbox; may be repeated")
-	flags.StringVar(&f.key, "key", "", "those of this `key`")
-	flags.StringVar(&f.topic, "topic", "", "those of this `topic`, of an outbox")
+	flags.StringVar(&f.Subscription, "subscription", "", "dead letters of this subscription, by its `name` (default: the outbox's only subscription)")
+	flags.StringArrayVar(&f.IDs, "id", nil, "those with this `id`; may be repeated")
+	flags.Int64SliceVar(&f.Seqs, "seq", nil, "those with this `seq`, of an outbox; may be repeated")
+	flags.StringVar(&f.Key, "key", "", "those of this `key`")
+	flags.StringVar(&f.Topic, "topic", "", "those of this `topic`, of an outbox")
 	flags.StringVar(&f.kind, "kind", "", "those of this `kind`, of a queue")
 	flags.StringVar(&f.group, "group", "", "those of this `group`, of a queue")
-	flags.StringVar(&f.errorText, "error", "", "those whose last error contains this `text`")
+	flags.StringVar(&f.Error, "error", "", "those whose last error contains this `text`")
 	flags.Var(&f.olderThan, "older-than", "those that died longer ago than this `duration`, such as 90s, 24h or 7d")
 	flags.Var(&f.newerThan, "newer-than", "those that died within this last `duration`")
-	flags.IntVar(&f.limit, "limit", 0, "at most this `number`, the first by seq")
+	flags.IntVar(&f.Limit, "limit", 0, "at most this `number`, the first by seq")
 	f.Flags.Add(flags)
 }
 
@@ -76,23 +72,23 @@ are also --seq and --topic, for a queue --kind and --group. If several are given
 // from an unset variable of a script. For listing, the empty group also selects: jobs without a
 // group.
 func (f *deadFlags) check(flags *pflag.FlagSet) error {
-	for name, empty := range map[string]bool{"key": f.key == "", "kind": f.kind == "", "topic": f.topic == "", "error": f.errorText == "", "subscription": f.subscription == ""} {
+	for name, empty := range map[string]bool{"key": f.Key == "", "kind": f.kind == "", "topic": f.Topic == "", "error": f.Error == "", "subscription": f.Subscription == ""} {
 		if flags.Changed(name) && empty {
 			return terminal.Usage(fmt.Errorf("--%s is empty: give it a text, or leave it out", name))
 		}
 	}
-	for _, id := range f.ids {
+	for _, id := range f.IDs {
 		if id == "" {
 			return terminal.Usage(errors.New("--id is empty: give an id that penstock dead list NAME shows, or leave it out"))
 		}
 	}
-	for _, seq := range f.seqs {
+	for _, seq := range f.Seqs {
 		if seq < 1 {
 			return terminal.Usage(fmt.Errorf("--seq is %d: give a seq that penstock dead list NAME shows", seq))
 		}
 	}
-	if f.limit < 0 || flags.Changed("limit") && f.limit == 0 {
-		return terminal.Usage(fmt.Errorf("--limit is %d: use 1 or more, or leave it out", f.limit))
+	if f.Limit < 0 || flags.Changed("limit") && f.Limit == 0 {
+		return terminal.Usage(fmt.Errorf("--limit is %d: use 1 or more, or leave it out", f.Limit))
 	}
 	if flags.Changed("older-than") && flags.Changed("newer-than") && f.olderThan >= f.newerThan {
 		return terminal.Usage(errors.New("--older-than is not less than --newer-than: nothing is both"))
@@ -101,8 +97,8 @@ func (f *deadFlags) check(flags *pflag.FlagSet) error {
 	if f.noGroup && !f.listing {
 		return terminal.Usage(errors.New("--group is empty: give it a text, or leave it out; penstock dead list NAME takes it, for the jobs without a group"))
 	}
-	f.byName = len(f.ids)+len(f.seqs) > 0
-	f.narrowed = f.byName || flags.Changed("older-than") || flags.Changed("newer-than") || f.key != "" || f.topic != "" || f.kind != "" || flags.Changed("group") || f.errorText != ""
+	f.byName = len(f.IDs)+len(f.Seqs) > 0
+	f.narrowed = f.byName || flags.Changed("older-than") || flags.Changed("newer-than") || f.Key != "" || f.Topic != "" || f.kind != "" || flags.Changed("group") || f.Error != ""
 	if f.all && f.narrowed {
 		return terminal.Usage(errors.New("--all is given with flags that narrow the choice: leave it out, the rest takes every one that matches"))
 	}

@@ -155,7 +155,7 @@ func adoptedDeadLetters(ctx context.Context, a *cli.App, name string, f *deadFla
 
 func findDeadLetters(ctx context.Context, store driver.Store, name string, f *deadFlags, flags *pflag.FlagSet) (deadLetters, error) {
 	queues, hasQueues := store.(cli.DeadJobStore)
-	if hasQueues && f.subscription == "" {
+	if hasQueues && f.Subscription == "" {
 		found, err := cli.IsQueue(ctx, queues, name)
 		if err != nil {
 			return nil, err
@@ -167,8 +167,8 @@ func findDeadLetters(ctx context.Context, store driver.Store, name string, f *de
 	if one := f.ofJobs(); one != "" {
 		return nil, terminal.Usage(fmt.Errorf("%s chooses among jobs, and %s is not a queue: leave it out, or name a queue", one, shell.Visible(name)))
 	}
-	subscription, err := cli.ChooseSubscription(ctx, store, name, f.subscription)
-	if hasQueues && f.subscription == "" && errors.Is(err, penstock.ErrNoOutbox) {
+	subscription, err := cli.ChooseSubscription(ctx, store, name, f.Subscription)
+	if hasQueues && f.Subscription == "" && errors.Is(err, penstock.ErrNoOutbox) {
 		return nil, penstock.WithHint(err, "nor is there a queue of that name; penstock status shows the outboxes and queues there are")
 	}
 	if err != nil {

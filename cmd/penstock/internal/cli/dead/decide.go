@@ -146,7 +146,7 @@ func actionCommand(a *cli.App, action deadAction) *cobra.Command {
 			}
 			p := terminal.NewProgress(a.Stderr, progress)
 			defer p.Clear()
-			done, err := decide(ctx, a, box, f.limit, action, leave, p)
+			done, err := decide(ctx, a, box, f.Limit, action, leave, p)
 			p.Clear()
 			return errors.Join(decided(a, box, action, done, err), err)
 		},

@@ -50,7 +50,7 @@ the payload: show has it.`,
 			}
 			if a.JSON {
 				lines := json.NewEncoder(a.Stdout)
-				return eachPage(ctx, box, f.limit, func(page []letter) error {
+				return eachPage(ctx, box, f.Limit, func(page []letter) error {
 					for _, l := range page {
 						if err := lines.Encode(l.forPrograms(false)); err != nil {
 							return err
@@ -62,7 +62,7 @@ the payload: show has it.`,
 			list := terminal.NewTable(a.Stdout, box.columns()...)
 			listed := 0
 			now := time.Now()
-			err = eachPage(ctx, box, f.limit, func(page []letter) error {
+			err = eachPage(ctx, box, f.Limit, func(page []letter) error {
 				for _, l := range page {
 					list.Row(l.row(now)...)
 				}
@@ -105,9 +105,9 @@ given; --json is never cut, and penstock publish and enqueue take its payload.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			switch {
-			case len(args) == 2 && len(f.seqs) == 0:
-				f.ids = args[1:]
-			case len(args) != 1 || len(f.seqs) != 1:
+			case len(args) == 2 && len(f.Seqs) == 0:
+				f.IDs = args[1:]
+			case len(args) != 1 || len(f.Seqs) != 1:
 				return terminal.Misuse(errors.New("it takes OUTBOX or QUEUE and an ID, or OUTBOX and one --seq"))
 			}
 			if err := f.check(cmd.Flags()); err != nil {
@@ -121,8 +121,8 @@ given; --json is never cut, and penstock publish and enqueue take its payload.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.subscription, "subscription", "", "dead letter of this subscription, by its `name` (default: the outbox's only subscription)")
-	flags.Int64SliceVar(&f.seqs, "seq", nil, "the one with this `seq`, instead of ID")
+	flags.StringVar(&f.Subscription, "subscription", "", "dead letter of this subscription, by its `name` (default: the outbox's only subscription)")
+	flags.Int64SliceVar(&f.Seqs, "seq", nil, "the one with this `seq`, instead of ID")
 	f.Flags.Add(flags)
 	flags.BoolVar(&full, "full", false, "the whole payload, however long")
 	return a.WithJSON(cmd, "one JSON line, with the whole payload")

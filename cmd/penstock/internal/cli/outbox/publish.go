@@ -22,7 +22,7 @@ import (
 )
 
 type publishFlags struct {
-	id, key, topic       string
+	message              penstock.Message // without its headers and its payload
 	headers              []string
 	payload, payloadFile string
 	cli.LineFlags
@@ -88,7 +88,7 @@ transaction. It is for trying things, and for scripts.`,
 			if one && f.File != "" {
 				return terminal.Usage(errors.New("--file is given with flags of one message: its lines have their own key, topic and payload"))
 			}
-			if one && f.once != "" && f.id == "" {
+			if one && f.once != "" && f.message.ID == "" {
 				return terminal.Usage(errors.New("--once needs --id: the message is recognized by it"))
 			}
 			if err := f.Check(); err != nil {
@@ -124,9 +124,9 @@ transaction. It is for trying things, and for scripts.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.id, "id", "", "`id` of the message (default: derived)")
-	flags.StringVarP(&f.key, "key", "k", "", "`key` whose messages are delivered in order")
-	flags.StringVarP(&f.topic, "topic", "t", "", "`topic` of the message")
+	flags.StringVar(&f.message.ID, "id", "", "`id` of the message (default: derived)")
+	flags.StringVarP(&f.message.Key, "key", "k", "", "`key` whose messages are delivered in order")
+	flags.StringVarP(&f.message.Topic, "topic", "t", "", "`topic` of the message")
 	flags.StringArrayVarP(&f.headers, "header", "H", nil, "header as `name=value`; may be repeated")
 	flags.StringVarP(&f.payload, "payload", "p", "", "payload as `text`")
 	flags.StringVar(&f.payloadFile, "payload-file", "", "`file` to read the payload from, - for stdin")
@@ -136,7 +136,8 @@ transaction. It is for trying things, and for scripts.`,
 }
 
 func publishOne(ctx context.Context, a *cli.App, store writer.Store, outbox string, f *publishFlags, headers map[string]string) (int64, error) {
-	m := penstock.Message{ID: f.id, Key: f.key, Topic: f.topic, Headers: headers, Payload: []byte(f.payload)}
+	m := f.message
+	m.Headers, m.Payload = headers, []byte(f.payload)
 	if f.payloadFile != "" {
 		var err error
 		if m.Payload, err = readPayload(a, f.payloadFile); err != nil {

@@ -23,25 +23,21 @@ import (
 
 // jobFlags describe a job.
 type jobFlags struct {
-	kind, key, group, dedupKey string
-	priority                   int
-	headers                    []string
-	uniqueKey, onConflict      string
-	debounceMax, timeout       cli.Span
-	maxAttempts                int
+	job     penstock.NewJob // without its headers
+	headers []string
 }
 
 func (f *jobFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.kind, "kind", "", "`kind` of the job, which says what handler takes it")
-	flags.StringVarP(&f.key, "key", "k", "", "`key` whose jobs run one after another, in the order of their ids")
-	flags.StringVarP(&f.group, "group", "g", "", "`group`, such as a tenant: ordered by itself")
-	flags.IntVar(&f.priority, "priority", 0, fmt.Sprintf("`number` from %d (first) to %d (last)", penstock.MinPriority, penstock.MaxPriority))
-	flags.StringVar(&f.dedupKey, "dedup-key", "", "do not enqueue it if the queue had a job with this deduplication `key` within its window")
-	flags.StringVar(&f.uniqueKey, "unique-key", "", "`key` of which the queue has one job at most that has not ended; it is the job's key as well")
-	flags.StringVar(&f.onConflict, "on-conflict", "", "`what` to do if the queue has a job with --unique-key: ignore (the default), replace or debounce")
-	flags.Var(&f.debounceMax, "debounce-max", "how long --on-conflict debounce puts a job off at most, from its first enqueue: a `duration`")
-	flags.IntVar(&f.maxAttempts, "max-attempts", 0, "`number` of attempts after which the job is a dead letter, instead of the queue's")
-	flags.Var(&f.timeout, "timeout", "`duration` of an attempt at most, such as 30s")
+	flags.StringVar(&f.job.Kind, "kind", "", "`kind` of the job, which says what handler takes it")
+	flags.StringVarP(&f.job.Key, "key", "k", "", "`key` whose jobs run one after another, in the order of their ids")
+	flags.StringVarP(&f.job.Group, "group", "g", "", "`group`, such as a tenant: ordered by itself")
+	flags.IntVar(&f.job.Priority, "priority", 0, fmt.Sprintf("`number` from %d (first) to %d (last)", penstock.MinPriority, penstock.MaxPriority))
+	flags.StringVar(&f.job.DedupKey, "dedup-key", "", "do not enqueue it if the queue had a job with this deduplication `key` within its window")
+	flags.StringVar(&f.job.UniqueKey, "unique-key", "", "`key` of which the queue has one job at most that has not ended; it is the job's key as well")
+	flags.StringVar((*string)(&f.job.OnConflict), "on-conflict", "", "`what` to do if the queue has a job with --unique-key: ignore (the default), replace or debounce")
+	flags.Var((*cli.Span)(&f.job.DebounceMax), "debounce-max", "how long --on-conflict debounce puts a job off at most, from its first enqueue: a `duration`")
+	flags.IntVar(&f.job.MaxAttempts, "max-attempts", 0, "`number` of attempts after which the job is a dead letter, instead of the queue's")
+	flags.Var((*cli.Span)(&f.job.Timeout), "timeout", "`duration` of an attempt at most, such as 30s")
 	flags.StringArrayVarP(&f.headers, "header", "H", nil, "header as `name=value`; may be repeated")
 }
 
@@ -50,11 +46,10 @@ func (f *jobFlags) read(flags *pflag.FlagSet, payload []byte) (penstock.NewJob, 
 	if err := cli.NotEmpty(flags, "kind", "key", "dedup-key", "unique-key", "on-conflict"); err != nil {
 		return penstock.NewJob{}, err
 	}
-	headers, err := cli.ReadHeaders(f.headers, "name=value")
-	return penstock.NewJob{
-		Payload: payload, Kind: f.kind, Key: f.key, Group: f.group, Priority: f.priority, DedupKey: f.dedupKey, Headers: headers, UniqueKey: f.uniqueKey,
-		OnConflict: penstock.OnConflict(f.onConflict), DebounceMax: time.Duration(f.debounceMax), MaxAttempts: f.maxAttempts, Timeout: time.Duration(f.timeout),
-	}, err
+	job, err := f.job, error(nil)
+	job.Payload = payload
+	job.Headers, err = cli.ReadHeaders(f.headers, "name=value")
+	return job, err
 }
 
 type enqueueFlags struct {
