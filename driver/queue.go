@@ -84,9 +84,15 @@ type Releaser interface {
 //
 // Claim jobs this way, even with empty acks, only to end many of them at a time. A store may keep the leases
 // of such jobs together. Then a call that ends one of them waits for the transaction that ends another.
+//
+// Full among acked says that a limit of running jobs is close: as many as the claim asked for make it more than half of the limit. The end of a job then
+// may make room for the next one, so a worker ends it at once, with a claim, and claims none ahead.
 type AckClaimer interface {
 	AckClaim(ctx context.Context, acks []int64, c Claim) (acked []int64, jobs []penstock.Job, err error)
 }
+
+// Full is the number of no lease, see AckClaimer.
+const Full int64 = 0
 
 // GroupFinder is a queue that finds groups with jobs to claim. A worker needs it for several groups.
 type GroupFinder interface {

@@ -2,6 +2,7 @@ package work_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -238,4 +239,59 @@ func TestWorkersThatBeginTogetherSpread(t *testing.T) {
 			}
 		}
 	})
+}
+
+// limited is a queue of which at most limit jobs may run at a time.
+type limited struct {
+	carrying
+	limit int
+	most  *int // that have run at a time
+}
+
+func (q limited) AckClaim(ctx context.Context, acks []int64, c driver.Claim) ([]int64, []penstock.Job, error) {
+	q.mu.Lock()
+	room := q.limit - len(q.leases) + len(acks)
+	q.mu.Unlock()
+	full := 2*(room-c.Jobs) < q.limit
+	var acked []int64
+	var jobs []penstock.Job
+	var err error
+	if c.Jobs = min(c.Jobs, room); c.Jobs > 0 {
+		acked, jobs, err = q.carrying.AckClaim(ctx, acks, c)
+	} else {
+		acked, err = q.Ack(ctx, acks...)
+	}
+	if full {
+		acked = append(acked, driver.Full)
+	}
+	q.mu.Lock()
+	*q.most = max(*q.most, len(q.leases))
+	q.mu.Unlock()
+	return acked, jobs, err
+}
+
+// Under a limit the end of a job makes room for the next one at once, however long the pauses between claims are. No job is claimed
+// ahead, which another worker could run.
+func TestWorkKeepsALimitFull(t *testing.T) {
+	for _, c := range []struct{ limit, most int }{{4, 4}, {6, 4}, {3, 3}} {
+		t.Run(fmt.Sprint(c.limit), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := limited{carrying{newFakeQueue(60)}, c.limit, new(int)}
+				began := time.Now()
+				_, stop := begin(t, q, func(_ context.Context, j penstock.Job) error {
+					time.Sleep(50*time.Millisecond + time.Duration(j.ID)*time.Nanosecond) // they end one by one
+					return nil
+				}, work.Options{Concurrency: 4, PollMin: time.Hour, PollMax: time.Hour, AckEvery: time.Minute})
+				time.Sleep(time.Duration(60/c.most)*50*time.Millisecond + time.Millisecond)
+				q.mu.Lock()
+				if len(q.done) < 56 || len(q.waiting) > 0 || *q.most != c.most {
+					t.Errorf("after %s %d of 60 jobs are done, %d wait, and up to %d ran at a time, want %d", time.Since(began), len(q.done), len(q.waiting), *q.most, c.most)
+				}
+				q.mu.Unlock()
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }

@@ -73,13 +73,13 @@ const carryAt = 32
 
 // carries reports whether the next claim should carry ended jobs. Carrying makes the claim slower,
 // whatever the number of jobs. So jobs that ended just now go with a later claim. They do not wait
-// if a job of their key may wait for them, or if the queue's limit blocks more: a claim brought
-// none. The next claim carries nothing if the last one failed, because acking must not wait until
+// if a job of their key may wait for them, or if a limit blocks more. It does if a claim brought none, or said so and
+// there is one group. The next claim carries nothing if the last one failed, because acking must not wait until
 // claims work again.
 func (w *worker) carries(none bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.acks) > 0 && !w.noClaims && (none || len(w.acks) >= min(carryAt, w.Batch) || time.Since(w.acks[0].done) >= w.AckEvery/2 ||
+	return len(w.acks) > 0 && !w.noClaims && (none || w.full && w.turns.finder == nil || len(w.acks) >= min(carryAt, w.Batch) || time.Since(w.acks[0].done) >= w.AckEvery/2 ||
 		slices.ContainsFunc(w.acks, func(t *task) bool { return t.job.Key != "" }))
 }
 

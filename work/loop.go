@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -42,6 +43,8 @@ type worker struct {
 	settles  bool            // a handler has ended its job itself
 	claimed  time.Time       // when a claim last brought jobs
 	backlog  bool            // the last claim brought all that it asked for
+	full     bool            // a limit of running jobs left hardly room at the last claim
+	over     bool            // a job has ended since that claim began, and nothing was queued
 	helping  int             // goroutines that claim in addition to the loop
 	busy     int             // slots in use
 	resting  int             // slots whose goroutine waits to be used again
@@ -221,8 +224,32 @@ func (w *worker) claimLoop(ctx, handling, writing context.Context) {
 		// An eighth of the silence so far: while jobs keep coming, the next claim is never further away
 		// than about PollMin.
 		pause := max(min(max(time.Since(last)/8, w.PollMin), w.PollMax), 4*w.turns.looked)
-		if !more && !sleep(ctx, spread(pause)) {
+		if !more && !w.rests(ctx, spread(pause)) {
 			return
+		}
+	}
+}
+
+// rests waits between two claims, and reports whether ctx has not ended. Where a limit has kept jobs back, it waits only until a job has ended.
+func (w *worker) rests(ctx context.Context, pause time.Duration) bool {
+	end := time.NewTimer(pause)
+	defer end.Stop()
+	for {
+		w.mu.Lock()
+		freed, over := w.freed, w.over
+		if !w.full {
+			freed, over = nil, false
+		}
+		w.mu.Unlock()
+		if over {
+			return ctx.Err() == nil
+		}
+		select {
+		case <-freed:
+		case <-end.C:
+			return true
+		case <-ctx.Done():
+			return false
 		}
 	}
 }
@@ -323,6 +350,13 @@ func (w *worker) claimFrom(call context.Context, group string, n int, carry bool
 		w.returnAcks(tasks)
 		return nil, err
 	}
+	full := slices.Index(acked, driver.Full)
+	if full >= 0 {
+		acked = slices.Delete(acked, full, full+1)
+	}
+	w.mu.Lock()
+	w.full = full >= 0
+	w.mu.Unlock()
 	w.acked(tasks, acked)
 	return jobs, nil
 }
@@ -336,6 +370,7 @@ func (w *worker) room(ctx context.Context, helper bool) (int, bool) {
 		over := helper && !w.backlog
 		if n > 0 && !over {
 			w.asked += n
+			w.over = false
 		}
 		more := n > 0 && w.wanted() > 0
 		w.mu.Unlock()
@@ -361,7 +396,7 @@ func (w *worker) room(ctx context.Context, helper bool) (int, bool) {
 // claimed.
 func (w *worker) wanted() int {
 	ahead := 0
-	if w.pace > 0 {
+	if w.pace > 0 && !w.full { // what is claimed ahead would take places of jobs that could run elsewhere
 		window := min(100*time.Millisecond, w.Lease/10)
 		ahead = int(min(int64(w.Claims*w.Batch), int64(w.Concurrency)*int64(window/w.pace)))
 	}

@@ -72,6 +72,7 @@ func (w *worker) rest() bool {
 func (w *worker) closeSlot(handling, writing context.Context) {
 	w.mu.Lock()
 	w.busy--
+	w.over = true
 	if len(w.queued) > 0 && !w.stopping { // they came after the slot's last look
 		w.openSlot(handling, writing)
 	}

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -269,6 +270,7 @@ func (p *program) onDB(ctx context.Context, d *db, r *request) (any, error) {
 		for _, j := range jobs {
 			claimed.Jobs = append(claimed.Jobs, conformance.OfJob(j))
 		}
+		acked = slices.DeleteFunc(acked, func(lease int64) bool { return lease == driver.Full })
 		claimed.Acked = append(claimed.Acked, conformance.IDs(acked)...)
 		return claimed, err
 	case "ack":

@@ -262,7 +262,7 @@ export class Queue {
     const call = acks ? 'ack_claim($1::text, $6::text::bigint[]' : 'claim($1::text'
     const rows = await this.#rows(`${jobColumns}, lease::text, (extract(epoch from lease_until) * 1000)::text as until
       from penstock.${call}, $2::text::int, $3::text::interval, $4::text, $5::text)`, ...values, ...acks ? [array(acks)] : [])
-    return { jobs: rows.filter(([id]) => id !== null).map(row => new Job(row, this)), acked: rows.filter(([id]) => id === null).map(row => BigInt(row[8]!)) }
+    return { jobs: rows.filter(([id]) => id !== null).map(row => new Job(row, this)), acked: rows.filter(row => row[0] === null && row[8] !== '0').map(row => BigInt(row[8]!)) }
   }
 
   /** Returns the groups that have jobs to claim, of some or of all: up to most, those behind one first. Each is there as often as it weighs. */

@@ -124,7 +124,7 @@ class Postgres:
             [*values, n, seconds(lease), group_key, worker],
         )
         home = self, queue
-        return [int(row[8]) for row in rows if row[0] is None], [job(row, home) for row in rows if row[0] is not None]
+        return [int(row[8]) for row in rows if row[0] is None and int(row[8])], [job(row, home) for row in rows if row[0] is not None]
 
     def ready_groups(self, queue: str, groups: Sequence[str] | None, behind: str, most: int) -> Op[list[str]]:
         """The groups that have jobs to claim, of some or of all, each as often as it weighs. Those behind one come first."""

@@ -2,8 +2,8 @@
 -- flag {watched} is raised.
 --
 -- How many jobs of a group run is counted, from leases. So there is nothing to give back, and a worker that dies leaves nothing
--- behind. A claim of a group with a limit lists its leases in _group_state, and the next one looks which of those listed are still
--- there. An index of leases by group would cost every claim of every queue. Claims of a group that has a limit or a rate take turns,
+-- behind. A claim of a group with a limit lists the group's leases in _group_state, and the next one looks which of those listed are
+-- still there. An index of leases by group would cost every claim of every queue. Claims of a group that has a limit or a rate take turns,
 -- by a lock that they hold until they commit: each sees the lists of those before.
 
 -- _policy is what a group's own row of _group says, or that of *.
@@ -12,14 +12,11 @@ language plpgsql volatile set search_path from current as $$
 declare
     g _group;
 begin
-    select * into g from _group x where x.queue = _policy.queue and x.group_key = in_group;
-    if not found then
-        select * into g from _group x where x.queue = _policy.queue and x.group_key = '*';
-    end if;
+    select * into g from _group x where x.queue = _policy.queue and x.group_key in (in_group, '*') order by x.group_key = in_group desc limit 1;
     return g;
 end $$;
 
--- _state_of returns the newest state of a group, with the leases of all rows from since on. A state of a queue as a whole is that of the
+-- _state_of returns the newest state of a group, with the leases of all rows from since on. n is null if there is none. A state of a queue as a whole is that of the
 -- group '' under the queue's negative number.
 create or replace function _state_of(queue int, in_group text) returns _group_state
 language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
@@ -28,13 +25,16 @@ declare
     other _group_state;
     leaf  int;
 begin
+    s.queue := queue;
+    s.group_key := in_group;
+    s.leases := '{}';
     foreach leaf in array _listed('_group_state_slot') loop
         if leaf = 0 then
             select * into other from _group_state_0 x where x.queue = _state_of.queue and x.group_key = in_group order by x.n desc limit 1;
         else
             select * into other from _group_state_1 x where x.queue = _state_of.queue and x.group_key = in_group order by x.n desc limit 1;
         end if;
-        if s.n is null or other.n > s.n then
+        if other.n > coalesce(s.n, 0) then
             s := other;
         end if;
     end loop;
@@ -84,30 +84,47 @@ begin
     return greatest(least(coalesce(next_at, now), now + (coalesce(burst, 1) - 1) * every), now) + started * every;
 end $$;
 
--- _count_listed counts the jobs that listed leases hold, but for those that acks end. It is one statement, so a lease that moves to
--- the other segment meanwhile counts once.
-create or replace function _count_listed(queue int, leases bigint[], acks bigint[]) returns int
-language plpgsql volatile set search_path from current
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
-begin
-    return (select coalesce(sum(case when l.jobs is null then ((l.lease = any (acks)) is not true)::int else 256 - bit_count(l.done) end), 0)
-              from _lease l where l.lease = any (leases) and l.queue + 0 = _count_listed.queue);
-end $$;
-
 -- _numbers_of returns the numbers under which a lease is listed. A row of several jobs may be parted, so it has those of its jobs as well.
 create or replace function _numbers_of(l _lease) returns bigint[]
 language sql immutable set search_path from current as $$
     select array[l.lease] || array(select j.lease from unnest(l.jobs) j)
 $$;
 
+-- _still_held returns those of listed leases that are still there, but for those that acks end, and how many jobs they hold. It is one statement,
+-- so a lease that moves to the other segment meanwhile counts once.
+create or replace function _still_held(queue int, among bigint[], acks bigint[], out jobs int, out leases bigint[])
+language plpgsql volatile set search_path from current
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+begin
+    select coalesce(sum(case when x.number <> l.lease then 0 when l.jobs is null then 1 else 256 - bit_count(l.done) end), 0), coalesce(array_agg(x.number), '{}')
+      into jobs, leases
+      from _lease l cross join lateral unnest(case when l.jobs is null then array[l.lease] else _numbers_of(l) end) x(number)
+     where l.lease = any (among) and l.queue + 0 = _still_held.queue and (l.jobs is not null or (l.lease = any (acks)) is not true);
+end $$;
+
+-- _note_state writes the next state of a group, which lists more leases. Mostly it lists all, and beyond 64 now and then.
+create or replace function _note_state(s _group_state, more bigint[]) returns void
+language plpgsql volatile set search_path from current as $$
+begin
+    if cardinality(s.leases) <= 64 or random() < 0.03 then
+        s.since := null;
+        more := s.leases || more;
+    else
+        s.since := coalesce(s.since, s.n);
+    end if;
+    insert into _group_state (queue, group_key, next_at, held_until, reason, leases, since) values (s.queue, s.group_key, s.next_at, s.held_until, s.reason, more, s.since);
+end $$;
+
 -- _admit says how many of n jobs a claim may take from a group, and whether it lists their leases; null: not even their number matters, for a rate.
--- The claim calls _admitted unless it is null. acks are leases that the same transaction ends. It writes nothing, so that the claim can move a skip map's bound.
-create or replace function _admit(queue int, in_group text, n int, acks bigint[], out admitted int, out listed boolean)
+-- crowded: with n more, more than half of a limit is in use. state is the group's, with those of its listed leases that are left. The claim calls _admitted
+-- unless listed is null. acks are leases that the same transaction ends. It writes nothing, so that the claim can move a skip map's bound.
+create or replace function _admit(queue int, in_group text, n int, acks bigint[], out admitted int, out listed boolean, out crowded boolean, out state _group_state)
 language plpgsql volatile set search_path from current as $$
 declare
     q _queue;
     g _group;
-    s _group_state;
+    running int;
+    room    int; -- how many more jobs limits let run
 begin
     select * into q from _queue x where x.id = _admit.queue;
     g := _policy(queue, in_group);
@@ -119,46 +136,48 @@ begin
     if admitted > 0 and (q.max_running is not null or q.rate is not null) then -- one claim at a time, and it counts
         if not pg_try_advisory_xact_lock('_lease'::regclass::oid::int, queue) then
             admitted := 0;
+            crowded := q.max_running is not null;
             return;
         end if;
         if q.max_running is not null then
-            admitted := least(admitted, q.max_running - _running(queue));
+            room := q.max_running - _running(queue, acks);
+            crowded := 2 * (room - n) < q.max_running;
         end if;
         if q.rate is not null then
             listed := false;
-            s := _state_of(-queue, '');
-            admitted := least(admitted, _tokens(s.next_at, q.rate, q.per, q.burst));
+            admitted := least(admitted, _tokens((_state_of(-queue, '')).next_at, q.rate, q.per, q.burst));
         end if;
     end if;
-    if admitted > 0 then
-        if g.max_running is not null or g.rate is not null then
-            if not _lock_group(queue, in_group) then
-                admitted := 0;
-                return;
-            end if;
+    if least(admitted, room) > 0 then
+        if num_nonnulls(g.max_running, g.rate) > 0 and not _lock_group(queue, in_group) then
+            admitted := 0;
+            crowded := g.max_running is not null;
+            return;
         end if;
-        s := _state_of(queue, in_group);
-        if s.held_until > clock_timestamp() then
+        state := _state_of(queue, in_group);
+        if state.held_until > clock_timestamp() then
             admitted := 0;
         end if;
         if admitted > 0 and g.rate is not null then
             listed := false;
-            admitted := least(admitted, _tokens(s.next_at, g.rate, g.per, g.burst));
+            admitted := least(admitted, _tokens(state.next_at, g.rate, g.per, g.burst));
         end if;
-        if admitted > 0 and g.max_running is not null then
-            listed := true;
-            admitted := least(admitted, g.max_running - _count_listed(queue, s.leases, acks));
+        if admitted > 0 and (g.max_running is not null or listed is not null and state.leases <> '{}') then
+            select h.jobs, h.leases into running, state.leases from _still_held(queue, state.leases, acks) h;
+            if g.max_running is not null then
+                listed := true;
+                room := least(room, g.max_running - running);
+                crowded := crowded is true or 2 * (g.max_running - running - n) < g.max_running;
+            end if;
         end if;
     end if;
-    admitted := greatest(admitted, 0);
+    admitted := greatest(least(admitted, room), 0);
 end $$;
 
--- _admitted writes down that a claim of a group took these leases, and lists them if listed. Now and then it lists all that are left of the
--- group instead.
-create or replace function _admitted(queue int, in_group text, leases bigint[], listed boolean) returns void
-language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+-- _admitted writes down that a claim of a group took these leases: state is what _admit returned, and lists them if listed.
+create or replace function _admitted(queue int, in_group text, state _group_state, leases bigint[], listed boolean) returns void
+language plpgsql volatile set search_path from current as $$
 declare
-    started constant int := cardinality(leases);
     q _queue;
     g constant _group := _policy(queue, in_group);
     s _group_state;
@@ -169,22 +188,14 @@ begin
     select * into q from _queue x where x.id = _admitted.queue;
     if q.rate is not null then
         s := _state_of(-queue, '');
-        insert into _group_state (queue, group_key, next_at) values (-queue, '', _after_starts(s.next_at, q.rate, q.per, q.burst, started));
+        s.next_at := _after_starts(s.next_at, q.rate, q.per, q.burst, cardinality(leases));
+        perform _note_state(s, '{}');
+    end if;
+    if g.rate is not null then
+        state.next_at := _after_starts(state.next_at, g.rate, g.per, g.burst, cardinality(leases));
     end if;
     if g.rate is not null or listed then
-        s := _state_of(queue, in_group);
-        if g.rate is not null then
-            s.next_at := _after_starts(s.next_at, g.rate, g.per, g.burst, started);
-        end if;
-        s.since := coalesce(s.since, s.n);
-        if not listed then
-            leases := '{}';
-        elsif random() < 0.03 then
-            leases := leases || array(select unnest(_numbers_of(l)) from _lease l where l.lease = any (s.leases) and l.queue + 0 = _admitted.queue);
-            s.since := null;
-        end if;
-        insert into _group_state (queue, group_key, next_at, held_until, reason, leases, since)
-        values (queue, in_group, s.next_at, s.held_until, s.reason, leases, s.since);
+        perform _note_state(state, case when listed then leases else '{}' end);
     end if;
 end $$;
 
@@ -193,17 +204,10 @@ create or replace function _queue_open(queue int) returns boolean
 language plpgsql volatile set search_path from current as $$
 declare
     q _queue;
-    s _group_state;
 begin
     select * into q from _queue x where x.id = _queue_open.queue;
-    if q.paused or q.max_running <= _running(queue) then
-        return false;
-    end if;
-    if q.rate is not null then
-        s := _state_of(-queue, '');
-        return _tokens(s.next_at, q.rate, q.per, q.burst) > 0;
-    end if;
-    return true;
+    return (q.paused or q.max_running <= _running(queue, null)) is not true
+       and case when q.rate is null then true else _tokens((_state_of(-queue, '')).next_at, q.rate, q.per, q.burst) > 0 end;
 end $$;
 
 -- _group_open says whether anything may be claimed from a group now. It locks nothing.
@@ -215,7 +219,7 @@ declare
 begin
     return (s.held_until > clock_timestamp()) is not true
        and case when g.rate is null then true else _tokens(s.next_at, g.rate, g.per, g.burst) > 0 end
-       and case when g.max_running is null then true else _count_listed(queue, s.leases, null) < g.max_running end;
+       and case when g.max_running is null then true else (_still_held(queue, s.leases, null)).jobs < g.max_running end;
 end $$;
 
 -- _weighted repeats each group as often as it weighs.
@@ -313,9 +317,9 @@ begin
     perform pg_advisory_xact_lock(hashtextextended(in_group, 2199023255552 + queue)); -- see _lock_group
     s := _state_of(queue, in_group);
     if hold_for > interval '0' and (s.held_until > clock_timestamp() + hold_for) is not true or hold_for = interval '0' and s.held_until > clock_timestamp() then
-        insert into _group_state (queue, group_key, next_at, held_until, reason, since)
-        values (queue, in_group, s.next_at, case when hold_for > interval '0' then clock_timestamp() + hold_for end, case when hold_for > interval '0' then reason end,
-                coalesce(s.since, s.n));
+        s.held_until := case when hold_for > interval '0' then clock_timestamp() + hold_for end;
+        s.reason := case when hold_for > interval '0' then _hold_group.reason end;
+        perform _note_state(s, '{}');
         perform _watch(queue);
     end if;
 end $$;

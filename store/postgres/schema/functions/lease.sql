@@ -42,7 +42,7 @@ declare
     most  int;
     base  bigint;
     empty int := 0;
-    listing boolean; -- null: a claim of the group notes nothing
+    granted record; -- see _admit
 begin
     if (n between 1 and 10000 and lease > interval '0' and lease <= interval '1000 years' and coalesce(octet_length(worker), 0) <= 256) is not true then
         perform {schema}._refuse_claim(n, lease, worker);
@@ -122,26 +122,24 @@ begin
         if came is not null and got > 0 and got < n then
             perform setval({next}, greatest(came - 64, 0)), setval({fast_path}, {now} * 4096 + 2048 + pg_sequence_last_value({ring}) % 1024);
         end if;
+    elsif flags & {watched} = 0 then
+        return query
+        insert into {schema}._lease as l ({lease_columns})
+        select {lease_row} from {take_keyed}(n, in_group, true) t
+        returning {leased_job};
     else
-        if flags & {watched} <> 0 then
-            select a.admitted, a.listed into n, listing from {schema}._admit({id}, in_group, n, acks) a;
-        end if;
-        if n > 0 then
-            if flags & ({keyed} | {dated}) <> 0 then
-                return query
-                with l as (
-                    insert into {schema}._lease as l (listed, {lease_columns})
-                    select listing, {lease_row} from {take_keyed}(n, in_group, true) t
-                    returning l.*)
-                select {leased_job} from (select case when listing is not null then {schema}._admitted({id}, in_group, array_agg(l.lease), listing) end from l) a cross join l;
-            else
-                return query
-                with l as (
-                    insert into {schema}._lease as l (listed, {lease_columns})
-                    select listing, {lease_row} from {take}(n, in_group, null, false, true) t
-                    returning l.*)
-                select {leased_job} from (select case when listing is not null then {schema}._admitted({id}, in_group, array_agg(l.lease), listing) end from l) a cross join l;
-            end if;
+        select * into granted from {schema}._admit({id}, in_group, n, acks);
+        return query select null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, 0::bigint, null::timestamptz
+                      where granted.crowded and acks is not null;
+        if granted.admitted > 0 then
+            return query
+            with l as (
+                insert into {schema}._lease as l (listed, {lease_columns})
+                select granted.listed, {lease_row} from (
+                    select * from {take_keyed}(granted.admitted, in_group, true) where flags & ({keyed} | {dated}) <> 0
+                    union all select * from {take}(granted.admitted, in_group, null, false, true) where flags & ({keyed} | {dated}) = 0) t
+                returning l.*)
+            select {leased_job} from (select case when granted.listed is not null then {schema}._admitted({id}, in_group, granted.state, array_agg(l.lease), granted.listed) end from l) a cross join l;
         end if;
     end if;
     if acks <> '{}' then
@@ -303,8 +301,8 @@ begin
     using errcode = '22023', hint = 'give the time a job takes and some more, for example interval ''30 s''';
 end $$;
 
--- _running returns how many jobs of a queue are leased.
-create or replace function _running(queue int) returns int
+-- _running returns how many jobs of a queue are leased, but for those that acks end.
+create or replace function _running(queue int, acks bigint[]) returns int
 language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
     jobs int;
@@ -313,9 +311,9 @@ declare
 begin
     foreach leaf in array _listed('_lease_slot') loop
         if leaf = 0 then
-            select coalesce(sum(coalesce(256 - bit_count(l.done), 1)), 0) into jobs from _lease_0 l where l.queue = _running.queue;
+            select coalesce(sum(case when l.jobs is null then ((l.lease = any (acks)) is not true)::int else 256 - bit_count(l.done) end), 0) into jobs from _lease_0 l where l.queue = _running.queue;
         else
-            select coalesce(sum(coalesce(256 - bit_count(l.done), 1)), 0) into jobs from _lease_1 l where l.queue = _running.queue;
+            select coalesce(sum(case when l.jobs is null then ((l.lease = any (acks)) is not true)::int else 256 - bit_count(l.done) end), 0) into jobs from _lease_1 l where l.queue = _running.queue;
         end if;
         many := many + jobs;
     end loop;

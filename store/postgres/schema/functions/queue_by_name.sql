@@ -153,7 +153,7 @@ begin
     return query execute pg_catalog.concat('select * from ', {schema}._queue_function(queue, 'claim'), '($1, $2, $3, $4, $5)') using n, lease, coalesce(group_key, ''), worker, leases;
 end $fn$;
 
-comment on function ack_claim is 'Ends jobs, as ack_many does, and claims others with the same call: both, or neither. Behind the jobs it returns the leases that were still held, as rows with only a lease. Leases of a claim may share a row: an ack of one waits for the end of a transaction that acks another.';
+comment on function ack_claim is 'Ends jobs, as ack_many does, and claims others with the same call: both, or neither. Behind the jobs it returns the leases that were still held, as rows with only a lease; lease 0 says that a limit of running jobs is close. Leases of a claim may share a row: an ack of one waits for the end of a transaction that acks another.';
 
 create or replace function ack_many(queue text, leases bigint[]) returns setof bigint
 language plpgsql volatile as $fn$

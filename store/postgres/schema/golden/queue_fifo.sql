@@ -612,7 +612,7 @@ declare
     most  int;
     base  bigint;
     empty int := 0;
-    listing boolean; -- null: a claim of the group notes nothing
+    granted record; -- see _admit
 begin
     if (n between 1 and 10000 and lease > interval '0' and lease <= interval '1000 years' and coalesce(octet_length(worker), 0) <= 256) is not true then
         perform penstock._refuse_claim(n, lease, worker);
@@ -790,26 +790,24 @@ end if;
         if came is not null and got > 0 and got < n then
             perform setval('penstock."_emails.next"'::pg_catalog.regclass, greatest(came - 64, 0)), setval('penstock."_emails.fast_path"'::pg_catalog.regclass, (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint * 4096 + 2048 + pg_sequence_last_value('penstock."_emails.ring"'::pg_catalog.regclass) % 1024);
         end if;
+    elsif flags & 25769803776 = 0 then
+        return query
+        insert into penstock._lease as l (queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+        select 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_emails.take_keyed"(n, in_group, true) t
+        returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
     else
-        if flags & 25769803776 <> 0 then
-            select a.admitted, a.listed into n, listing from penstock._admit(1, in_group, n, acks) a;
-        end if;
-        if n > 0 then
-            if flags & (4294967296 | 103079215104) <> 0 then
-                return query
-                with l as (
-                    insert into penstock._lease as l (listed, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-                    select listing, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_emails.take_keyed"(n, in_group, true) t
-                    returning l.*)
-                select l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until from (select case when listing is not null then penstock._admitted(1, in_group, array_agg(l.lease), listing) end from l) a cross join l;
-            else
-                return query
-                with l as (
-                    insert into penstock._lease as l (listed, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-                    select listing, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_emails.take"(n, in_group, null, false, true) t
-                    returning l.*)
-                select l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until from (select case when listing is not null then penstock._admitted(1, in_group, array_agg(l.lease), listing) end from l) a cross join l;
-            end if;
+        select * into granted from penstock._admit(1, in_group, n, acks);
+        return query select null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, 0::bigint, null::timestamptz
+                      where granted.crowded and acks is not null;
+        if granted.admitted > 0 then
+            return query
+            with l as (
+                insert into penstock._lease as l (listed, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+                select granted.listed, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from (
+                    select * from penstock."_emails.take_keyed"(granted.admitted, in_group, true) where flags & (4294967296 | 103079215104) <> 0
+                    union all select * from penstock."_emails.take"(granted.admitted, in_group, null, false, true) where flags & (4294967296 | 103079215104) = 0) t
+                returning l.*)
+            select l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until from (select case when granted.listed is not null then penstock._admitted(1, in_group, granted.state, array_agg(l.lease), granted.listed) end from l) a cross join l;
         end if;
     end if;
     if acks <> '{}' then

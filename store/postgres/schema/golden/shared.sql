@@ -1039,7 +1039,7 @@ end $function$;
 -- function _newest_skip_map(queue integer, group_key text, priority smallint): schema/functions/take.sql
 -- function _reposition(queue text, n integer, low bigint, slots smallint[]): schema/functions/take.sql
 -- function _refuse_claim(n integer, lease interval, worker text): schema/functions/lease.sql
--- function _running(queue integer): schema/functions/lease.sql
+-- function _running(queue integer, acks bigint[]): schema/functions/lease.sql
 -- function _not_moved(queue integer, leases bigint[]): schema/functions/lease.sql
 -- function _extend(queue integer, leases bigint[], by interval): schema/functions/settle_leases.sql
 -- function _report(queue integer, lease bigint, report jsonb): schema/functions/settle_leases.sql
@@ -1251,10 +1251,9 @@ end $function$;
 -- function _functions_of(queue text): schema/functions/hashes.sql
 -- function _is_of(name text, queue text): schema/functions/hashes.sql
 -- function _check_functions(queue text, OUT files text, OUT changed text[]): schema/functions/hashes.sql, everybody may execute it
--- function _admit(queue integer, in_group text, n integer, acks bigint[], OUT admitted integer, OUT listed boolean): schema/functions/groups.sql
--- function _admitted(queue integer, in_group text, leases bigint[], listed boolean): schema/functions/groups.sql
+-- function _admit(queue integer, in_group text, n integer, acks bigint[], OUT admitted integer, OUT listed boolean, OUT crowded boolean, OUT state penstock._group_state): schema/functions/groups.sql
+-- function _admitted(queue integer, in_group text, state penstock._group_state, leases bigint[], listed boolean): schema/functions/groups.sql
 -- function _after_starts(next_at timestamp with time zone, rate integer, per interval, burst integer, started integer): schema/functions/groups.sql
--- function _count_listed(queue integer, leases bigint[], acks bigint[]): schema/functions/groups.sql
 -- function _enqueue_unique(queue integer, seq regclass, payload bytea, group_key text, priority integer, not_before timestamp with time zone, headers jsonb, OUT id bigint, OUT known boolean): schema/functions/unique.sql
 -- function _group_limits(queue integer, group_keys text[], after text, most integer): schema/functions/groups.sql
 -- function _group_open(queue integer, in_group text): schema/functions/groups.sql
@@ -1263,6 +1262,7 @@ end $function$;
 -- function _list_leases(queue integer): schema/functions/groups.sql
 -- function _lock_group(queue integer, in_group text): schema/functions/groups.sql
 -- function _may_dequeue(queue integer, in_group text): schema/functions/groups.sql
+-- function _note_state(s penstock._group_state, more bigint[]): schema/functions/groups.sql
 -- function _numbers_of(l penstock._lease): schema/functions/groups.sql
 -- function _policy(queue integer, in_group text): schema/functions/groups.sql
 -- function _queue_open(queue integer): schema/functions/groups.sql
@@ -1270,6 +1270,7 @@ end $function$;
 -- function _refused_letters(queue integer, ids bigint[]): schema/functions/unique.sql
 -- function _set_group(queue integer, in_group text, max_running integer, rate integer, per interval, burst integer, weight integer): schema/functions/groups.sql
 -- function _state_of(queue integer, in_group text): schema/functions/groups.sql
+-- function _still_held(queue integer, among bigint[], acks bigint[], OUT jobs integer, OUT leases bigint[]): schema/functions/groups.sql
 -- function _tokens(next_at timestamp with time zone, rate integer, per interval, burst integer): schema/functions/groups.sql
 -- function _unended(queue integer, keys text[]): schema/functions/unique.sql
 -- function _weighted(queue integer, group_keys text[]): schema/functions/groups.sql

@@ -41,10 +41,10 @@ public final class Queue {
         for (Object[] row : penstock.rows("select " + Job.COLUMNS + ", lease, cast(extract(epoch from lease_until) * 1000000 as bigint) from " + penstock.quotedSchema()
             + (acks == null ? ".claim(cast(? as text)" : ".ack_claim(cast(? as text), cast(? as bigint[])")
             + ", cast(? as int), cast(cast(? as text) as interval), cast(? as text), cast(? as text))", values.toArray())) {
-            if (row[0] == null) {
-                acked.add((Long) row[8]);
-            } else {
+            if (row[0] != null) {
                 jobs.add(new Job(name, row));
+            } else if ((Long) row[8] != 0) { // which says that a limit is close
+                acked.add((Long) row[8]);
             }
         }
         return new Claimed(jobs, acked);
