@@ -1,0 +1,330 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	osexec "os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/test/suite"
+	"github.com/penstock/penstock/internal/test/testseed"
+	"github.com/penstock/penstock/internal/test/testserver"
+	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/work"
+)
+
+// workerEnv makes a process of this test binary a worker of the queue "q", of all groups: its value is the name, the lease and the URL.
+const workerEnv = "PENSTOCK_TEST_WORKER_OF_GROUPS"
+
+const workerSlots = 8
+
+// A handler passes the gate, which the test closes with an exclusive lock.
+const gate = 1702060386
+
+// runWorker is main of such a process. It ends with its standard input, so it outlives no test.
+func runWorker(as string) error {
+	name, rest, _ := strings.Cut(as, " ")
+	lease, url, _ := strings.Cut(rest, " ")
+	of, err := time.ParseDuration(lease)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		stop()
+	}()
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return err
+	}
+	config.MaxConns = workerSlots + 8
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return err
+	}
+	handle := func(ctx context.Context, job penstock.Job) error {
+		_, err := pool.Exec(ctx, "select pg_advisory_xact_lock_shared($1)", gate)
+		if err == nil && job.ID%7 == 0 && job.Attempt == 1 {
+			err = penstock.RetryAfter(errors.New("each seventh job fails once"), 0)
+		}
+		return err
+	}
+	return work.Run(ctx, postgres.New(pool, postgres.Options{}).DriverQueue("q"), handle, work.Options{Worker: name, Concurrency: workerSlots, AllGroups: true, Lease: of})
+}
+
+// workers are processes that work for a test.
+type workers struct {
+	testing.TB
+	url   string
+	lease time.Duration
+	all   []*osexec.Cmd
+	begun int
+}
+
+func (w *workers) start() {
+	w.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.begun++
+	cmd := osexec.Command(self)
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=w%d %s %s", workerEnv, w.begun, w.lease, w.url))
+	if _, err := cmd.StdinPipe(); err != nil {
+		w.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	w.all = append(w.all, cmd)
+}
+
+// kill ends one without notice.
+func (w *workers) kill(i int) {
+	w.Helper()
+	if err := w.all[i].Process.Kill(); err != nil {
+		w.Fatal(err)
+	}
+	_ = w.all[i].Wait()
+	w.all = slices.Delete(w.all, i, i+1)
+}
+
+func (w *workers) signal(i int, s syscall.Signal) {
+	w.Helper()
+	if err := w.all[i].Process.Signal(s); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// watched is what a test allows: of each group as many leases as its limit, or as it had when that was lowered.
+type watched struct {
+	*fixture
+	conn    *pgx.Conn
+	mu      sync.Mutex
+	limit   map[string]int // of each group with one
+	allowed map[string]int
+	looks   int
+}
+
+// look compares the leases of all groups with what is allowed. They are read in one statement.
+func (w *watched) look() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	running, err := w.running()
+	if err != nil {
+		return err
+	}
+	w.looks++
+	for group, most := range w.allowed {
+		n := running[group]
+		if n > most {
+			return fmt.Errorf("%d jobs of the group %q have leases, %d may", n, group, most)
+		}
+		w.allowed[group] = max(w.limit[group], min(most, n))
+	}
+	return nil
+}
+
+func (w *watched) running() (map[string]int, error) {
+	rows, err := w.conn.Query(w.Ctx, "select group_key, sum(coalesce(256 - bit_count(done), 1))::int from penstock._lease where queue > 0 group by 1")
+	if err != nil {
+		return nil, err
+	}
+	running := map[string]int{}
+	var group string
+	var n int
+	_, err = pgx.ForEachRow(rows, []any{&group, &n}, func() error { running[group] = n; return nil })
+	return running, err
+}
+
+// set changes the limit of a group. A claim that had begun before still goes by the limit before. So it waits for those, and until what
+// they took is listed, which the maintenance does once a second.
+func (w *watched) set(group string, limit int) {
+	w.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before, was := w.allowed[group]
+	delete(w.allowed, group)
+	w.Exec("select penstock.set_group('q', $1, max_running => $2)", group, limit)
+	claims := w.text("select coalesce(string_agg(virtualtransaction, ','), '') from pg_locks where locktype = 'virtualxid' and pid <> pg_backend_pid()")
+	w.Eventually("the claims that had begun have ended", func() bool {
+		return w.Number("select count(*) from pg_locks where locktype = 'virtualxid' and virtualtransaction = any (string_to_array($1, ','))", claims) == 0
+	})
+	w.Eventually("all leases are listed", func() bool {
+		return w.Number("select count(*) from penstock._lease where queue > 0 and group_key = $1 and listed is not true", group) == 0
+	})
+	running, err := w.running()
+	w.Must(err)
+	w.limit[group] = limit
+	w.allowed[group] = max(limit, running[group])
+	if was {
+		w.allowed[group] = max(limit, min(before, w.allowed[group]))
+	}
+}
+
+// Random limits, and workers that are killed, or stopped until their leases have ended, while the clock is set on and back. No group has more leases
+// than its limit, looked at all the time. With all handlers held up, each group fills its limit, or no worker has a free slot. In the end all is done.
+func TestLimitsOfProcesses(t *testing.T) {
+	t.Parallel()
+	env := suite.NewEnv(t)
+	random := env.Random(0)
+	server := testserver.StartPostgresWithClock(t)
+	f := fixtureOn(t, testserver.Database(t, server.URL), postgres.Options{Segments: 4, SegmentBytes: 65536})
+	f.Exec("select penstock.create_queue('q'), penstock.set_queue('q', max_attempts => 1000000)")
+	w := &watched{fixture: f, conn: f.Connect(), limit: map[string]int{}, allowed: map[string]int{}}
+	groups := []string{"", "a", "b", "c", "by default", "also by default"}
+	enqueue := func(jobs int) {
+		f.Exec("select penstock.enqueue_many('q', array_fill('x'::text, array[$1::int]), group_keys => array(select ($2::text[])[1 + i % cardinality($2)] from generate_series(1, $1::int) i))", jobs, groups)
+	}
+	f.Exec("select penstock.set_group('q', '*', max_running => 2)")
+	for _, group := range groups {
+		if w.limit[group] = 2; !strings.Contains(group, "default") {
+			w.set(group, 1+random.IntN(5))
+		}
+		w.allowed[group] = w.limit[group]
+	}
+	enqueue(600)
+	processes := &workers{TB: t, url: f.URL, lease: 400 * time.Millisecond}
+	for range 3 {
+		processes.start()
+	}
+	watching, stopped := context.WithCancel(t.Context())
+	seen := make(chan error, 1)
+	go func() {
+		var err error
+		for moment := time.NewTicker(time.Millisecond); err == nil && watching.Err() == nil; <-moment.C {
+			err = w.look()
+		}
+		seen <- err
+	}()
+	shut := f.Connect()
+	full := func() {
+		t.Helper()
+		_, err := shut.Exec(f.Ctx, "select pg_advisory_lock($1)", gate)
+		f.Must(err)
+		f.Eventually("each group fills its limit", func() bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			running, err := w.running()
+			f.Must(err)
+			all, room := 0, false
+			for group, limit := range w.limit {
+				all += running[group]
+				room = room || running[group] < limit
+			}
+			return !room || all >= len(processes.all)*workerSlots
+		})
+		_, err = shut.Exec(f.Ctx, "select pg_advisory_unlock($1)", gate)
+		f.Must(err)
+	}
+	full()
+	for step := range testseed.Steps(40) {
+		i := random.IntN(len(processes.all))
+		switch what := random.IntN(6); what {
+		case 0:
+			processes.kill(i)
+			processes.start()
+		case 1: // its jobs are taken by others, and it believes that it has them
+			name := processes.all[i].Env[len(processes.all[i].Env)-1]
+			name, _, _ = strings.Cut(strings.TrimPrefix(name, workerEnv+"="), " ")
+			processes.signal(i, syscall.SIGSTOP)
+			f.Eventually("its leases end", func() bool {
+				return f.Number("select count(*) from penstock._lease where queue > 0 and worker = $1", name) == 0
+			})
+			processes.signal(i, syscall.SIGCONT)
+		case 2:
+			f.Must(server.SetClock(time.Duration(random.Int64N(int64(4*time.Second))) - 2*time.Second))
+		case 3:
+			full()
+		default:
+			w.set(groups[random.IntN(4)], 1+random.IntN(5))
+		}
+		enqueue(random.IntN(100))
+		if len(seen) > 0 {
+			t.Logf("in step %d", step)
+			break
+		}
+	}
+	full()
+	f.Must(server.SetClock(0))
+	f.Eventually("all jobs have ended", func() bool {
+		return len(seen) > 0 || f.Number("select (select count(*) from penstock.q) + (select count(*) from penstock._scheduled) + (select count(*) from penstock._lease where queue > 0)") == 0
+	})
+	stopped()
+	if err := <-seen; err != nil {
+		t.Error(err)
+	}
+	if n := f.Number("select count(*) from penstock._dead_job"); n > 0 {
+		t.Errorf("%d jobs are dead", n)
+	}
+	t.Logf("looked %d times", w.looks)
+}
+
+// Weights are shares of each thousand jobs that start, with three processes of which one is killed. A group with one job among deep ones has its turn
+// within a round and the 16 groups of a search. Until then a process comes twice at most to any other group.
+func TestSharesOfProcesses(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	fill := func(group string, weight, jobs int) {
+		f.Exec("select penstock.set_group('q', $1, weight => $2), penstock.enqueue_many('q', array_fill('x'::text, array[$3::int]), group_keys => array_fill($1, array[$3::int]))", group, weight, jobs)
+	}
+	thousands := 3
+	if testseed.Long() {
+		thousands = 20
+	}
+	for i, group := range []string{"a", "b", "c"} {
+		fill(group, 1<<i, 200*thousands<<i)
+	}
+	f.Exec("create table claims (n bigserial, group_key text)")
+	f.Exec("create function note_claim() returns trigger language plpgsql security definer as $$ begin insert into public.claims (group_key) values (new.group_key); return null; end $$")
+	f.Exec("create trigger note after insert on penstock._lease for each row when (new.queue > 0) execute function note_claim()")
+	claims := func(group string) int64 {
+		return f.Number("select count(*) from claims where group_key like $1", group)
+	}
+	processes := &workers{TB: t, url: f.URL, lease: time.Minute}
+	for range 3 {
+		processes.start()
+	}
+	f.Eventually("a third has started", func() bool { return claims("%") >= int64(thousands*1000/3) })
+	processes.kill(1)
+	f.Eventually("most jobs have started", func() bool { return claims("%") >= int64(thousands*1000) })
+	rows, err := f.Conn.Query(f.Ctx, `select s.begin, count(*) filter (where group_key = 'a'), count(*) filter (where group_key = 'b'), count(*) filter (where group_key = 'c')
+		from generate_series(0, ($1 - 1) * 1000, 100) s(begin), (select *, row_number() over (order by n) as i from claims) c where i > s.begin and i <= s.begin + 1000 group by 1 order by 1`, thousands)
+	f.Must(err)
+	var from int64
+	var got [3]float64
+	_, err = pgx.ForEachRow(rows, []any{&from, &got[0], &got[1], &got[2]}, func() error {
+		for i, n := range got {
+			if want := 1000 * float64(int(1)<<i) / 7; n < 0.95*want || n > 1.05*want {
+				t.Errorf("of the thousand from %d on, group %d has %.0f, want %.0f", from, i+1, n, want)
+			}
+		}
+		return nil
+	})
+	f.Must(err)
+
+	f.Exec("select penstock.set_group('q', g, weight => 1) from unnest('{a,b,c}'::text[]) g, penstock.set_group('q', '*', weight => 2)")
+	f.Exec("select penstock.enqueue_many('q', array_fill('x'::text, array[4000]), group_keys => array(select 'deep ' || i % 100 from generate_series(1, 4000) i))")
+	f.Eventually("a round has begun", func() bool { return claims("deep %") > 10 })
+	f.Exec("select penstock.enqueue('q', 'x', group_key => 'deep 2 alone')")
+	before := f.Number("select max(n) from claims")
+	f.Eventually("it has started", func() bool { return claims("deep 2 alone") == 1 })
+	jobs := f.Number(`select max(c) from (select count(*) as c from claims where group_key like 'deep %' and n > $1 and n < (select n from claims where group_key = 'deep 2 alone') group by group_key) c`, before)
+	if turns := 2 * len(processes.all); jobs > int64(2*turns) {
+		t.Errorf("a group with one job had its turn after another had %d jobs, want %d turns of two at most", jobs, turns)
+	}
+}
