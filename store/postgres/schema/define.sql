@@ -45,7 +45,7 @@ declare
         dequeue, deduplicated, barrier, seal, enqueue, enqueue_bytes, enqueue_many, enqueue_many_bytes, claim, ack_claim, ack, ack_many, extend, extend_many, release, release_many, retry, dead_letter, cancel, maintain_queue,
         pause_queue, resume_queue, dead_jobs, retry_dead_jobs, discard_dead_jobs, queue_status, queue_groups, ready_groups, set_group, hold_group, group_policies, report, done_jobs,
         check_client, inbox, inbox_many, inbox_in_order, inbox_in_order_bytes, inbox_due, inbox_held, inbox_gaps, inbox_release, inbox_discard, maintain_inbox,
-        _q, _queue_function, _count_of, _done_of, _read_committed, _refuse_headers, _refuse_job, _validate_message, _refuse_options, _deadline, _with_options, _lost, _check_functions}'; -- these only look, or call what the caller may
+        _q, _queue_function, _call, _count_of, _done_of, _read_committed, _refuse_headers, _refuse_job, _validate_message, _refuse_options, _deadline, _with_options, _lost, _check_functions}'; -- these only look, or call what the caller may
     made regprocedure;
 begin
     execute format('revoke execute on all functions in schema %I from public', current_schema());

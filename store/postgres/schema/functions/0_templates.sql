@@ -10,5 +10,4 @@ create or replace function _qualified(body text) returns text
 language sql immutable set search_path from current as $$
     select regexp_replace(regexp_replace(body,
         $re$ (<=|>=|<|>|=|\+|-|\*|%) $re$, $re$ operator(pg_catalog.\1) $re$, 'g'),
-        $re$\m(pg_sequence_last_value|nextval|setval|date_part|clock_timestamp|current_setting)\($re$, $re$pg_catalog.\1($re$, 'g')
-$$;
+        $re$\m(pg_sequence_last_value|nextval|setval|date_part|clock_timestamp|current_setting)\($re$, $re$pg_catalog.\1($re$, 'g') $$;

@@ -4,9 +4,7 @@
 -- _adopt_fence checks that the epoch is the latest of the subscription, and keeps the lease from changing hands until
 -- the transaction ends. Error: PS001 if another relay has the lease.
 create or replace function _adopt_fence(of_subscription bigint, of_epoch bigint) returns void
-language plpgsql set search_path from current set enable_seqscan = off set enable_sort = off set jit = off as $$
-declare
-    latest bigint;
+language plpgsql set search_path from current set enable_seqscan = off set enable_sort = off set jit = off as $$ declare latest bigint;
 begin
     perform pg_advisory_xact_lock_shared(1885695585, of_subscription::int); -- "pena"
     select l.epoch into latest from _adopt_log l where l.subscription = of_subscription
@@ -32,12 +30,10 @@ language sql set search_path from current set enable_seqscan = off set enable_so
              where f.subscription = of_subscription and f.parked_key = l.parked_key and f.died_at is null and not f.out_of_order
              order by f.subscription, f.parked_key, f.seq limit 1) first
      where r.subscription = of_subscription and r.row_id = first.row_id and r.due is null
-       and not exists (select from _adopt_row h where h.subscription = of_subscription and h.parked_key = l.parked_key and h.held)
-$$;
+       and not exists (select from _adopt_row h where h.subscription = of_subscription and h.parked_key = l.parked_key and h.held) $$;
 
 create or replace function grant_adopt(role name) returns void
-language plpgsql set search_path from current as $$
-begin
+language plpgsql set search_path from current as $$ begin
     execute format($ddl$
         grant usage on schema %2$I to %1$I;
         grant select on table _migration to %1$I;

@@ -1,8 +1,7 @@
 -- What clients in other languages ask.
 
 create or replace function check_client(written_for bigint) returns bigint
-language plpgsql immutable as $$
-declare
+language plpgsql immutable as $$ declare
     oldest  constant bigint := 300; -- that a client may be written for; a change that breaks older ones raises it
     version constant bigint := {schema version};
 begin

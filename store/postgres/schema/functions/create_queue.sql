@@ -1,12 +1,10 @@
 -- Creating a queue.
 
 create or replace function create_queue(name text, ordering text default 'fifo', segments int default 3, segment_bytes bigint default 67108864) returns void
-language plpgsql set search_path from current set check_function_bodies = off as $$
-declare
+language plpgsql set search_path from current set check_function_bodies = off as $$ declare
     seq_name   text := _q(format('_%s.seq', name));
     ring_name  text := _q(format('_%s.ring', name));
     flags_name text := _q(format('_%s.flags', name));
-    register   text;
     segment    text;
     made       int;
 begin
@@ -25,20 +23,16 @@ begin
     perform pg_advisory_xact_lock('_queue'::regclass::oid::int, 0); -- migrate, which makes all functions anew, waits
     insert into _queue (name, lifo, segment_bytes) values (name, ordering = 'lifo', segment_bytes) returning id into made;
     insert into _segment (queue, slot, turn) values (made, 0, 0);
-    execute format('create sequence %s', seq_name);
-    -- Sequences used as registers, see create_outbox. fast_path, next and, in LIFO order, top: where a job can be found
+    -- Registers, see _make_register. fast_path, next and, in LIFO order, top: where a job can be found
     -- without a scan, see {scan}. next counts where jobs have keys, see {take_keyed}. maintained: when that was done last, in ms. seen: see _idle_for. expired: how many
     -- jobs ended because their deadline had passed.
-    foreach register in array '{ring,flags,seen,fast_path,next,maintained,expired}' || case ordering when 'lifo' then '{top}' else '{}'::text[] end loop
-        register := _q(format('_%s.%s', name, register));
-        execute format('create sequence %s minvalue 0', register);
-        perform setval(register, 0);
-    end loop;
-    perform setval(flags_name, 65536); -- plain, see _fill
+    perform _make_register(_q(format('_%s.%s', name, r)), case r when 'flags' then 65536 else 0 end) -- plain, see _fill
+       from unnest('{ring,flags,seen,fast_path,next,maintained,expired}' || case ordering when 'lifo' then '{top}' else '{}'::text[] end) r;
     if ordering = 'lifo' then
         execute format('alter sequence %s increment -1 minvalue -9223372036854775807', _q(format('_%s.next', name)));
     end if;
     execute format($ddl$
+        create sequence %2$s;
         create table %1$s (
             xid        xid8        not null default pg_current_xact_id(), -- must come before seq, see _skip_map
             seq        bigint      not null default nextval(%2$L),
@@ -57,10 +51,12 @@ begin
     perform _validate_by(name, format('_validate_job(%L)', flags_name));
     for slot in 0 .. segments - 1 loop
         segment := _q(format('_%s.%s', name, slot));
-        execute format('create table %s partition of %s for values in (%s)
-                        with (autovacuum_enabled = false, toast.autovacuum_enabled = false)', segment, _q(name), slot);
-        execute format('create unique index on %1$s (group_key, priority, seq); create index on %1$s (xid);
-                        create index on %1$s (key, id, seq) where key is not null; create index on %1$s (id) where id is not null', segment); -- by id cancel finds jobs
+        execute format($ddl$
+            create table %1$s partition of %2$s for values in (%3$s) with (autovacuum_enabled = false, toast.autovacuum_enabled = false);
+            create unique index on %1$s (group_key, priority, seq); create index on %1$s (xid);
+            create index on %1$s (key, id, seq) where key is not null;
+            create index on %1$s (id) where id is not null -- by id cancel finds jobs
+            $ddl$, segment, _q(name), slot);
         execute (select format('alter table %s replica identity using index %I', segment, c.relname) -- see the tables' file, at its end
                    from pg_index i join pg_class c on c.oid = i.indexrelid where i.indrelid = segment::regclass and i.indisunique);
     end loop;

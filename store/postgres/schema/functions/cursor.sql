@@ -6,8 +6,7 @@
 create or replace function _head(subscription bigint) returns setof _cursor
 language sql volatile set search_path from current as $$
     select * from _cursor c where c.subscription = _head.subscription
-     order by epoch desc, n desc limit 1
-$$;
+     order by epoch desc, n desc limit 1 $$;
 
 -- _write_cursor appends to the cursor log, which moves the cursor and extends the
 -- lease; a lease of 0 gives it back: it has ended by any clock. It returns the new n. It returns null and
@@ -23,9 +22,7 @@ $$;
 create or replace function _write_cursor(subscription bigint, epoch bigint, holder text, lease_us bigint, done pg_snapshot, low bigint,
                               upto pg_snapshot, upto_low bigint, pos bigint, settled bigint, system bigint, since timestamptz, expected bigint, timeline integer,
                               ahead int8multirange) returns bigint
-language plpgsql volatile set search_path from current as $$
-declare
-    written bigint;
+language plpgsql volatile set search_path from current as $$ declare written bigint;
 begin
     perform _read_committed();
     perform pg_advisory_xact_lock_shared(1885695596, subscription::int); -- leaseLock in outbox_lease.go
@@ -40,8 +37,7 @@ end $$;
 -- _report_sink notes whether a subscription's sink takes messages, when that changes. A relay's role may change nothing
 -- else of a subscription. False if the lease has been lost.
 create or replace function _report_sink(subscription bigint, epoch bigint, down timestamptz, error text) returns boolean
-language plpgsql security definer set search_path from current as $$
-begin
+language plpgsql security definer set search_path from current as $$ begin
     update _subscription s set sink_epoch = $2, sink_down = down, sink_error = error
      where s.id = $1 and (select h.epoch from _head($1) h) = $2;
     return found;
@@ -52,32 +48,25 @@ end $$;
 -- %2$s the number of the other one. rest tells the bytes that it would copy. The segment stays while these are more than
 -- 8 MiB and half of what has come since, so that copying costs less than writing did.
 create or replace function _turn_ring(ring text, full_bytes bigint, carry text, rest text default 'select 0') returns boolean
-language plpgsql set search_path from current set lock_timeout = '20ms' as $$
-declare
+language plpgsql set search_path from current set lock_timeout = '20ms' as $$ declare
     current int;
     sealed  regclass;
     other   regclass;
     bytes   bigint;
 begin
     perform _read_committed();
-    if not pg_try_advisory_xact_lock(_q(ring)::regclass::oid::int, 0) then
-        return false;
-    end if;
+    if not pg_try_advisory_xact_lock(_q(ring)::regclass::oid::int, 0) then return false; end if;
     current := pg_sequence_last_value(_q(ring || '_slot')::regclass);
     sealed := _q(format('%s_%s', ring, 1 - current));
     other := _q(format('%s_%s', ring, current));
     if pg_relation_size(sealed) = 0 then
-        if pg_table_size(other) < full_bytes or pg_relation_size(other) = 0 then
-            return false;
-        end if;
+        if pg_table_size(other) < full_bytes or pg_relation_size(other) = 0 then return false; end if;
         current := 1 - current;
         perform setval(_q(ring || '_slot'), current);
         select other, sealed into sealed, other;
     end if;
     execute format(rest, sealed) into bytes;
-    if bytes > greatest(8388608, pg_table_size(other) / 2) then
-        return false;
-    end if;
+    if bytes > greatest(8388608, pg_table_size(other) / 2) then return false; end if;
     perform _step_back_for_dumps(sealed);
     execute format('lock table %s in access exclusive mode', sealed);
     perform _step_back_for_dumps(sealed);
@@ -96,5 +85,4 @@ language sql volatile security definer set search_path from current as $$
         insert into _cursor (subscription, epoch, n, at, lease_until, since, low, upto_low, pos, settled, system, timeline, holder, done, upto, ahead, slot)
         select h.subscription, h.epoch, h.n, h.at, h.lease_until, h.since, h.low, h.upto_low, h.pos, h.settled, h.system, h.timeline, h.holder, h.done, h.upto, h.ahead, %2$s
           from _subscription s, lateral _head(s.id) h
-         where h.slot = 1 - %2$s$sql$)
-$$;
+         where h.slot = 1 - %2$s$sql$) $$;

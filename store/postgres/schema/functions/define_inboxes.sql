@@ -9,8 +9,7 @@ as $$ select _q(format('__inbox.%s.%s', id, part)) $$;
 -- on are their own names, and {ring} and so on the registers. {each: ...} stands for a case of the
 -- four slots, in which {seen}, {held}, {heads} and {gaps} are the slot's tables.
 create or replace function _define_inbox(id int) returns void
-language plpgsql set search_path from current as $$
-declare
+language plpgsql set search_path from current as $$ declare
     text  text := (select string_agg(t.body, '' order by t.name) from _template t where t.kind = 'inbox');
     own   constant text[] := '{enter,enter_holding,is_locked,see,received,reported,held_after,first,first_of,in_order,release,due,advance,maintain,is_empty,empty,
                                      status,list_held,list_gaps,let_go,discard}';
@@ -37,9 +36,7 @@ begin
         end loop;
         text := replace(text, part, cases || E'\n        end case;');
     end loop;
-    foreach word in array own loop
-        text := replace(text, '{' || word || '}', _inbox_name(id, word));
-    end loop;
+    foreach word in array own loop text := replace(text, '{' || word || '}', _inbox_name(id, word)); end loop;
     -- next is at most ten seconds ahead: further, and the clock was set back.
     text := replace(text, '{is_due}', 'abs(extract(epoch from clock_timestamp()) * 1000 - pg_sequence_last_value({next}) + 5000) > 5000');
     foreach word in array array['ring', 'since', 'next', 'holds', 'low', 'candidate', 'epoch'] loop
@@ -58,8 +55,7 @@ end $$;
 -- _dispatch_inboxes makes the functions that take a consumer's name anew: a branch for each
 -- inbox, because a dynamic call costs several times a static one.
 create or replace function _dispatch_inboxes() returns void
-language plpgsql set search_path from current as $$
-declare
+language plpgsql set search_path from current as $$ declare
     public_functions constant text[] := array[
         'inbox(consumer text, message_id text) returns boolean', 'return {first}(message_id)',
         'Notes that a consumer receives a message, and says whether it is the first time. The note commits or rolls back with the consumer''s transaction. Errors: 42P01, 22023, 23514.',
@@ -108,14 +104,12 @@ end $$;
 
 -- inbox_in_order is inbox_in_order_bytes for text and JSON, see publish.
 do $do$
-declare
-    kind text;
+declare kind text;
 begin
     foreach kind in array array['text', 'jsonb'] loop
         execute format($ddl$
 create or replace function inbox_in_order(consumer text, key text, message_id text, previous_id text, headers jsonb, payload %2$s, wait interval default '30 s') returns setof inboxed
-language plpgsql volatile as $fn$
-begin
+language plpgsql volatile as $fn$ begin
     return query select * from %1$I.inbox_in_order_bytes(consumer, key, message_id, previous_id, headers, pg_catalog.convert_to(payload::pg_catalog.text, 'UTF8'), wait);
 end $fn$;
 

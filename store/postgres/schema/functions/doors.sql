@@ -6,38 +6,28 @@ insert into _template (kind, name, body) select 'queue', 'door', $$
 
 -- {extend} makes leases end by from now, and returns those that were still held, with their new end.
 create or replace function {extend}(leases bigint[], by interval) returns table (lease bigint, until timestamptz)
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
-begin
-    return query select * from {schema}._extend({id}, leases, by);
-end $fn$;
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $fn$ begin return query select * from {schema}._extend({id}, leases, by); end $fn$;
 
 -- {report} notes what a job says of itself, and returns when its lease ends, null if that is lost.
 create or replace function {report}(lease bigint, report jsonb) returns timestamptz
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
-begin
-    return {schema}._report({id}, lease, report);
-end $fn$;
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $fn$ begin return {schema}._report({id}, lease, report); end $fn$;
 
 -- {release} gives jobs back, to run again after a while, and returns the leases that were still held.
 create or replace function {release}(leases bigint[], after interval) returns setof bigint
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
-begin
-    return query select {schema}._release({id}, leases, after);
-end $fn$;
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $fn$ begin return query select {schema}._release({id}, leases, after); end $fn$;
 
 -- {fail} ends an attempt that failed, see _fail.
 create or replace function {fail}(lease bigint, after interval, error text, final boolean) returns timestamptz
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
-begin
-    return {schema}._fail({id}, lease, after, error, final);
-end $fn$;
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $fn$ begin return {schema}._fail({id}, lease, after, error, final); end $fn$;
 
 -- {maintain} does the maintenance of the queue at once, see _maintain.
 create or replace function {maintain}() returns void
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
-begin
-    perform {schema}._maintain({id}, true);
-end $fn$;
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $fn$ begin perform {schema}._maintain({id}, true); end $fn$;
 
 -- {pause} pauses the queue, or ends that.
 create or replace function {pause}(paused boolean) returns void

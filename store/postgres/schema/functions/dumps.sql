@@ -9,8 +9,7 @@
 -- tables before it reads the first. The other waits for the lock to read another table. It takes a pg_dump of other
 -- schemas for one that will come.
 create or replace function _step_back_for_dumps(segment regclass) returns void
-language plpgsql volatile set search_path from current as $$
-begin
+language plpgsql volatile set search_path from current as $$ begin
     if _dump_is_coming(segment) then
         raise exception 'a dump is about to read %', segment using errcode = '55P03';
     end if;
@@ -19,8 +18,7 @@ end $$;
 -- _dump_is_coming says whether a dump may be about to read the segment, see _step_back_for_dumps. It looks at the sessions as they
 -- are now, and locks nothing.
 create or replace function _dump_is_coming(segment regclass) returns boolean
-language plpgsql volatile set search_path from current as $$
-begin
+language plpgsql volatile set search_path from current as $$ begin
     perform pg_stat_clear_snapshot(); -- a transaction is shown the sessions as they were when it looked first
     return exists (select from pg_stat_activity a
                     where a.datname = current_database() and a.pid <> pg_backend_pid()
@@ -38,5 +36,4 @@ language sql volatile set search_path from current as $$
     select exists (select from pg_locks l join pg_stat_activity a on a.pid = l.pid
                     where l.locktype = 'relation' and l.relation = segment and l.granted
                       and l.database = (select d.oid from pg_database d where d.datname = current_database())
-                      and a.application_name like $re$pg\_dump%$re$)
-$$;
+                      and a.application_name like $re$pg\_dump%$re$) $$;

@@ -8,8 +8,7 @@ insert into _template (kind, name, body) select 'queue', 'enqueue', _qualified($
 -- {enqueue} writes one job and returns its id; of a duplicate, the first one's. Mostly it is one expression and a plain INSERT, at
 -- which the queue's trigger looks; without a search_path, as dequeue_NAME. _place handles a delay, a dedup key, a unique key and barriers to wait for.
 create or replace function {enqueue}(payload bytea, key text, group_key text, priority int, not_before timestamptz, dedup_key text, headers jsonb) returns bigint
-language plpgsql volatile security definer as $fn$
-declare
+language plpgsql volatile security definer as $fn$ declare
     made   bigint;
     placed record;
 begin
@@ -31,16 +30,13 @@ $$) || $$
 
 -- {raise} raises flags, see _validate_job: those up to {keyed}, and {dated}.
 create or replace function {raise}(wanted bigint) returns void
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
-begin
-    perform {schema}._write_flags({flags}, wanted & ({keyed} * 2 - 1 | {dated}));
-end $fn$;
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $fn$ begin perform {schema}._write_flags({flags}, wanted & ({keyed} * 2 - 1 | {dated})); end $fn$;
 
 -- {enqueue_many} writes a job for each payload and returns their ids in order. It writes them with one INSERT. _place handles delays, dedup keys and unique
 -- keys before that.
 create or replace function {enqueue_many}(payloads bytea[], keys text[], group_keys text[], priorities int[], not_befores timestamptz[], dedup_keys text[], headers jsonb[]) returns setof bigint
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
-declare
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$ declare
     many   constant int := coalesce(cardinality(payloads), 0);
     one    boolean := false; -- has a unique key, or waits for barriers
     placed record;
@@ -67,8 +63,7 @@ begin
     if cardinality(priorities) > 0 then -- at all else the queue's trigger looks
         perform {schema}._refuse_job('', null, null, p, null, null) from unnest(priorities) p where p not between -16 and 15;
     end if;
-    return query
-    insert into {queue} (key, group_key, priority, headers, payload)
+    return query insert into {queue} (key, group_key, priority, headers, payload)
     select j.key, coalesce(j.group_key, ''), coalesce(j.priority, 0), j.headers, j.payload
       from unnest(payloads, keys, group_keys, priorities, headers) j(payload, key, group_key, priority, headers)
     returning seq;
@@ -83,8 +78,7 @@ $$;
 -- because deduplicated reads a whole setting.
 create or replace function _place(queue int, seq regclass, payloads bytea[], keys text[], group_keys text[], priorities int[], not_befores timestamptz[], dedup_keys text[],
                                   headers jsonb[], out ids bigint[], out known boolean[], out at timestamptz)
-language plpgsql volatile set search_path from current as $$
-declare
+language plpgsql volatile set search_path from current as $$ declare
     unique_keys constant text[] := case when headers is not null then array(select u.h ->> 'penstock-unique-key' from unnest(headers) with ordinality u(h, i) order by u.i) end;
     uniques constant text[] := coalesce(array_remove(unique_keys, null), '{}');
     keyed   constant boolean := coalesce(array_remove(dedup_keys, null) <> '{}', false) or uniques <> '{}';
@@ -138,8 +132,7 @@ end $$;
 
 -- _first_of returns the id of the job that a dedup_key stands for, null once the key's window has passed.
 create or replace function _first_of(queue int, key text) returns bigint
-language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
-declare
+language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$ declare
     since constant timestamptz := clock_timestamp() - (select q.dedup_window from _queue q where q.id = queue);
     made  bigint;
     leaf  int;

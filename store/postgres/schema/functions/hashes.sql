@@ -7,41 +7,33 @@ language sql stable set search_path from current as $$
     select format('%s(%s)', p.proname, (select string_agg(t.typname, ', ' order by a.i) from unnest(p.proargtypes) with ordinality a(type, i) join pg_type t on t.oid = a.type)),
            md5(format('%s %s %s %s %s %s %s %s %s %s %s %s', l.lanname, t.typname, p.proretset, p.proargnames, p.proargmodes, p.pronargdefaults, p.prokind, p.provolatile,
                       p.proisstrict, p.prosecdef, p.proconfig, p.prosrc))
-      from unnest(functions) f join pg_proc p on p.oid = f join pg_language l on l.oid = p.prolang join pg_type t on t.oid = p.prorettype
-$$;
+      from unnest(functions) f join pg_proc p on p.oid = f join pg_language l on l.oid = p.prolang join pg_type t on t.oid = p.prorettype $$;
 
 -- _keep_hashes writes the hashes of functions that were just made.
 create or replace function _keep_hashes(functions oid[]) returns void
 language sql volatile set search_path from current as $$
     insert into _function_hash (name, hash) select h.name, h.hash from _hashes(functions) h
-    on conflict (name) do update set hash = excluded.hash where _function_hash.hash <> excluded.hash
-$$;
+    on conflict (name) do update set hash = excluded.hash where _function_hash.hash <> excluded.hash $$;
 
 -- _forget_hashes deletes the hashes of functions that are about to be dropped.
 create or replace function _forget_hashes(functions oid[]) returns void
-language sql volatile set search_path from current as $$
-    delete from _function_hash k using _hashes(functions) h where k.name = h.name
-$$;
+language sql volatile set search_path from current as $$ delete from _function_hash k using _hashes(functions) h where k.name = h.name $$;
 
 -- _hashes_of_templates returns the hashes of the texts that functions are made of.
 create or replace function _hashes_of_templates() returns table (name text, hash text)
-language sql stable set search_path from current as $$
-    select format('template %s %s', t.kind, t.name), md5(t.body) from _template t
-$$;
+language sql stable set search_path from current as $$ select format('template %s %s', t.kind, t.name), md5(t.body) from _template t $$;
 
 -- _functions_of lists the functions of the schema: all of them, or only the shared ones and those of one queue.
 create or replace function _functions_of(queue text) returns oid[]
-language sql stable set search_path from current as $$
-    select array(select p.oid from pg_proc p where p.pronamespace = quote_ident(current_schema())::regnamespace and _is_of(p.proname::text, queue))
-$$;
+language sql stable set search_path from current
+as $$ select array(select p.oid from pg_proc p where p.pronamespace = quote_ident(current_schema())::regnamespace and _is_of(p.proname::text, queue)) $$;
 
 -- _is_of says whether a function, by its name, belongs to a queue or to none. It is true for all functions if queue is
 -- null.
 create or replace function _is_of(name text, queue text) returns boolean
 language sql immutable as $$
     select queue is null or strpos(name, '.') = 0 and not starts_with(name, 'dequeue_') or split_part(name, '(', 1) = 'dequeue_' || queue
-        or starts_with(name, '_' || queue || '.') and strpos(substr(name, length(queue) + 3), '.') = 0
-$$;
+        or starts_with(name, '_' || queue || '.') and strpos(substr(name, length(queue) + 3), '.') = 0 $$;
 
 -- _check_functions returns the hash of the files that the functions were made from, and the functions that were changed
 -- or dropped since. It also returns those that run with the owner's rights and that PUBLIC may execute, as after a restore
@@ -58,5 +50,4 @@ language sql stable security definer set search_path from current as $$
                    from _hashes(array(select p.oid from pg_proc p
                                        where p.oid = any (_functions_of(queue)) and p.prosecdef and p.proname <> '_check_functions'
                                          and exists (select from aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a where a.grantee = 0))) h
-                  order by h.name)
-$$;
+                  order by h.name) $$;

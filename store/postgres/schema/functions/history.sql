@@ -9,16 +9,14 @@
 -- _make_history makes the ring of a queue's kept jobs. Its register, done_turn, holds 8 * the time since which the
 -- current segment is written to, in ms, + its slot.
 create or replace function _make_history(q _queue) returns void
-language plpgsql set search_path from current as $$
-declare
+language plpgsql set search_path from current as $$ declare
     ring constant text := _q(format('_%s.done', q.name));
     turn constant text := _q(format('_%s.done_turn', q.name));
 begin
-    execute format('create sequence %s minvalue 0', turn);
-    perform setval(turn, 8 * (extract(epoch from clock_timestamp()) * 1000)::bigint);
+    perform _make_register(turn, 8 * (extract(epoch from clock_timestamp()) * 1000)::bigint);
     execute format($ddl$
-        create table %s (
-            slot        smallint    not null default (pg_sequence_last_value(%L) %% 8)::smallint,
+        create table %1$s (
+            slot        smallint    not null default (pg_sequence_last_value(%2$L) %% 8)::smallint,
             finished_at timestamptz not null default clock_timestamp(),
             claimed_at  timestamptz, -- null: before the queue kept history
             worker      text        not null,
@@ -36,8 +34,9 @@ begin
             failed      jsonb[],
             kind        text,        -- the header penstock-kind
             kinds       text[]
-        ) partition by list (slot)$ddl$, ring, turn);
-    execute format('alter table %s alter jobs set storage plain, alter attempts set storage plain, alter created set storage plain', ring); -- 255 fit a page
+        ) partition by list (slot);
+        alter table %1$s alter jobs set storage plain, alter attempts set storage plain, alter created set storage plain -- 255 fit a page
+        $ddl$, ring, turn);
     for slot in 0 .. 5 loop
         execute format('create table %s partition of %s for values in (%s) with (autovacuum_enabled = false, toast.autovacuum_enabled = false)',
                        _q(format('_%s.done_%s', q.name, slot)), ring, slot);
@@ -48,8 +47,7 @@ end $$;
 -- _turn_history gives back kept jobs that are older than keep_done allows, all of them if the queue keeps none. It
 -- moves on to the next segment once the current one has a quarter of that time, or a sixth of the bytes.
 create or replace function _turn_history(q _queue) returns void
-language plpgsql volatile set search_path from current as $$
-declare
+language plpgsql volatile set search_path from current as $$ declare
     turn     constant regclass := _q(format('_%s.done_turn', q.name))::regclass;
     state    constant bigint := pg_sequence_last_value(turn);
     here     constant int := state % 8;
@@ -77,9 +75,7 @@ begin
     for slot in select s from generate_series(0, 5) s where pg_relation_size(segments[s + 1]) > 0 loop
         if q.keep_done is null
            or slot <> here and (q.done_since[(slot + 1) % 6 + 1] < now - q.keep_done or slot = following and crowded) then -- it ended when the next one began
-            if not _is_dumped(segments[slot + 1]) then
-                perform _truncate(segments[slot + 1]::text, 'false');
-            end if;
+            if not _is_dumped(segments[slot + 1]) then perform _truncate(segments[slot + 1]::text, 'false'); end if;
         end if;
     end loop;
     if (crowded or began < now - q.keep_done / 4) and pg_relation_size(segments[here + 1]) > 0 and pg_relation_size(segments[following + 1]) = 0 then
@@ -92,8 +88,7 @@ end $$;
 -- so it reads pages from the last one back, at most 2,000 a call.
 create or replace function _done_jobs(queue int, most int, before text, ids bigint[]) returns jsonb
 language plpgsql volatile set search_path from current
-set enable_seqscan = off set jit = off as $$
-declare
+set enable_seqscan = off set jit = off as $$ declare
     q       constant _queue := (select q from _queue q where q.id = queue);
     at      constant bigint[] := string_to_array(before, '.'); -- 8 * the segment's beginning + its slot, page, line and place
     state   bigint;
@@ -121,9 +116,7 @@ begin
         continue when not there;
         segment := _q(format('_%s.done_%s', q.name, slot));
         upto := pg_relation_size(segment) / current_setting('block_size')::int;
-        if ring = at[1] then
-            upto := least(upto, at[2] + 1);
-        end if;
+        if ring = at[1] then upto := least(upto, at[2] + 1); end if;
         while upto > 0 loop
             if looked >= 2000 then
                 return jsonb_build_object('jobs', done, 'next', format('%s.%s.0.0', ring, upto));

@@ -12,8 +12,7 @@
 
 -- _refuse_inboxed raises an error that tells a consumer which field of a message is invalid.
 create or replace function _refuse_inboxed(message_id text, previous_id text, key text, headers jsonb, payload bytea) returns void
-language plpgsql volatile set search_path from current as $$
-begin
+language plpgsql volatile set search_path from current as $$ begin
     if message_id is null or message_id = '' then
         raise exception 'the message has no id' using errcode = '22023', hint = 'pass the id that the message carries, for example AMQP message-id';
     elsif octet_length(message_id) > 256 then
@@ -35,8 +34,7 @@ end $$;
 
 -- _check_keep raises an error for a time that an inbox cannot keep ids.
 create or replace function _check_keep(keep interval) returns void
-language plpgsql set search_path from current as $$
-begin
+language plpgsql set search_path from current as $$ begin
     if (keep between interval '1 minute' and interval '10 years') is not true then
         raise exception 'keep is %, expected 1 minute to 10 years', coalesce(keep::text, 'null')
         using errcode = '22023', hint = 'give the longest time after which a message may come again, for example interval ''7 days''';
@@ -46,8 +44,7 @@ end $$;
 -- _wants_read_committed raises an error at another isolation level than read committed, because its callers take a lock
 -- and then look.
 create or replace function _wants_read_committed() returns void
-language plpgsql set search_path from current as $$
-begin
+language plpgsql set search_path from current as $$ begin
     if current_setting('transaction_isolation') <> 'read committed' then
         raise exception 'order is kept at the isolation level read committed, this transaction is %', current_setting('transaction_isolation')
         using errcode = '25001', hint = 'begin it with: begin isolation level read committed';

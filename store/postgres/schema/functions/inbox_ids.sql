@@ -6,8 +6,7 @@ insert into _template (kind, name, body) select 'inbox', 'id', $$
 -- lock, in shared form, and a turn settles only when no transaction holds the lock of the one
 -- before.
 create or replace function {enter}() returns bigint
-language plpgsql volatile as $fn$
-declare
+language plpgsql volatile as $fn$ declare
     ring bigint := pg_sequence_last_value({ring});
     now  bigint;
 begin
@@ -27,8 +26,7 @@ end $fn$;
 -- unique index makes the transaction that comes second wait for the first. Ids of the turns before
 -- them were committed long ago: there it is enough to look, if the statement's snapshot is of now.
 create or replace function {see}(in_id text, ring bigint) returns boolean
-language plpgsql volatile as $fn$
-declare
+language plpgsql volatile as $fn$ declare
     turn    constant bigint := ring / 2;
     moving  constant bigint := ring % 2;
     oldest  constant bigint := turn - 2 - moving;
@@ -36,28 +34,21 @@ declare
 begin
     for t in oldest .. decides - 1 loop
         {each: perform from {seen} s where s.id = in_id;}
-        if found then
-            return false;
-        end if;
+        if found then return false; end if;
     end loop;
     for t in decides .. turn loop
         {each: insert into {seen} (id) values (in_id) on conflict do nothing;}
-        if not found then
-            return false;
-        end if;
+        if not found then return false; end if;
     end loop;
     return true;
 end $fn$;
 
 -- {received} says whether an id was received.
 create or replace function {received}(in_id text, ring bigint) returns boolean
-language plpgsql volatile as $fn$
-begin
+language plpgsql volatile as $fn$ begin
     for t in reverse ring / 2 .. ring / 2 - 2 - ring % 2 loop
         {each: perform from {seen} s where s.id = in_id;}
-        if found then
-            return true;
-        end if;
+        if found then return true; end if;
     end loop;
     return false;
 end $fn$;
@@ -65,14 +56,11 @@ end $fn$;
 -- {first} is inbox for this consumer.
 create or replace function {first}(message_id text) returns boolean
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
-begin
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$ begin
     if (message_id <> '' and octet_length(message_id) <= 256) is not true then
         perform {schema}._refuse_inboxed(message_id, null, null, null, '');
     end if;
-    if {is_due} then
-        perform {maintain}(false);
-    end if;
+    if {is_due} then perform {maintain}(false); end if;
     return {see}(message_id, {enter}());
 end $fn$;
 
@@ -80,8 +68,7 @@ end $fn$;
 -- for each other.
 create or replace function {first_of}(ids text[]) returns setof text
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
-declare
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$ declare
     ring    bigint;
     turn    bigint;
     oldest  bigint;
@@ -92,9 +79,7 @@ begin
     for bad in select i from unnest(ids) i where (i <> '' and octet_length(i) <= 256) is not true loop
         perform {schema}._refuse_inboxed(bad, null, null, null, '');
     end loop;
-    if {is_due} then
-        perform {maintain}(false);
-    end if;
+    if {is_due} then perform {maintain}(false); end if;
     ring := {enter}();
     turn := ring / 2;
     oldest := turn - 2 - ring % 2;

@@ -7,8 +7,7 @@ insert into _template (kind, name, body) select 'inbox', 'maintenance', $$
 -- call looks into any more.
 create or replace function {maintain}(force boolean) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off as $fn$
-declare
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $fn$ declare
     now_ms  constant bigint := extract(epoch from clock_timestamp()) * 1000;
     half_ms bigint;
     ring    bigint;
@@ -18,21 +17,15 @@ declare
     rest    boolean;
     wait_ms bigint;
 begin
-    if not force and not {is_due} or current_setting('transaction_isolation') <> 'read committed' then
-        return;
-    end if;
-    if not pg_try_advisory_xact_lock({class}, -{id}) then
-        return;
-    end if;
+    if not force and not {is_due} or current_setting('transaction_isolation') <> 'read committed' then return; end if;
+    if not pg_try_advisory_xact_lock({class}, -{id}) then return; end if;
     if pg_sequence_last_value({since}) > now_ms then -- the clock was ahead
         perform setval({since}, now_ms);
     end if;
     if pg_sequence_last_value({low}) > now_ms then -- what is held from now on is due before that
         perform setval({low}, 0);
     end if;
-    if pg_sequence_last_value({holds}) = 1 then
-        perform {advance}();
-    end if;
+    if pg_sequence_last_value({holds}) = 1 then perform {advance}(); end if;
     half_ms := (select extract(epoch from keep) * 500 from {schema}._inbox where id = {id});
     wait_ms := least(half_ms / 8, 10000);
     ring := pg_sequence_last_value({ring});
@@ -65,13 +58,11 @@ create or replace function {is_locked}(class int, key int) returns boolean
 language sql volatile as $fn$
     select exists (select from pg_locks l
                     where l.locktype = 'advisory' and l.objsubid = 2 and l.classid = $1::oid and l.objid = $2::oid
-                      and l.database = (select d.oid from pg_database d where d.datname = current_database()))
-$fn$;
+                      and l.database = (select d.oid from pg_database d where d.datname = current_database())) $fn$;
 
 -- {is_empty} says whether a slot's tables take no space. It looks at sizes and opens none of them.
 create or replace function {is_empty}(slot int) returns boolean
-language plpgsql volatile as $fn$
-begin
+language plpgsql volatile as $fn$ begin
     for t in slot .. slot loop
         {each: return pg_relation_size({seen_name}::regclass) + pg_relation_size({held_name}::regclass)
                    + pg_relation_size({heads_name}::regclass) + pg_relation_size({gaps_name}::regclass) = 0;}
@@ -80,8 +71,7 @@ end $fn$;
 
 -- {empty} truncates a slot's tables, if it has their locks within 20 ms. They are out of the window, so all that is in them may go.
 create or replace function {empty}(slot int) returns void
-language plpgsql volatile set lock_timeout = '20ms' as $fn$
-begin
+language plpgsql volatile set lock_timeout = '20ms' as $fn$ begin
     for t in slot .. slot loop
         {each: truncate table {seen}, {held}, {heads}, {gaps};}
     end loop;
@@ -92,8 +82,7 @@ end $fn$;
 -- {enter_holding} is {enter} for the transactions that hold a message back, which come
 -- in epochs.
 create or replace function {enter_holding}() returns void
-language plpgsql volatile as $fn$
-declare
+language plpgsql volatile as $fn$ declare
     epoch bigint := pg_sequence_last_value({epoch});
     now   bigint;
 begin
@@ -113,8 +102,7 @@ end $fn$;
 -- holds a message in it has read the candidate, and is due no earlier. Once those of the epoch
 -- before have ended, what is due before the candidate is visible.
 create or replace function {advance}() returns void
-language plpgsql volatile as $fn$
-declare
+language plpgsql volatile as $fn$ declare
     now_ms    constant bigint := extract(epoch from clock_timestamp()) * 1000;
     epoch     bigint;
     ring      bigint;
@@ -122,21 +110,15 @@ declare
     earliest  timestamptz;
     least_due timestamptz;
 begin
-    if not pg_try_advisory_xact_lock({class}, -{id}) then
-        return;
-    end if;
+    if not pg_try_advisory_xact_lock({class}, -{id}) then return; end if;
     epoch := pg_sequence_last_value({epoch});
     if pg_sequence_last_value({candidate}) = 0 then
-        if now_ms - pg_sequence_last_value({low}) < 1000 then
-            return;
-        end if;
+        if now_ms - pg_sequence_last_value({low}) < 1000 then return; end if;
         perform setval({candidate}, now_ms);
         epoch := epoch + 1;
         perform setval({epoch}, epoch);
     end if;
-    if {is_locked}({holding_class}, {id} * 2 + ((epoch - 1) % 2)::int) then
-        return;
-    end if;
+    if {is_locked}({holding_class}, {id} * 2 + ((epoch - 1) % 2)::int) then return; end if;
     low := to_timestamp(pg_sequence_last_value({low}) / 1000.0);
     least_due := to_timestamp(pg_sequence_last_value({candidate}) / 1000.0);
     ring := {enter}();

@@ -6,8 +6,7 @@ insert into _template (kind, name, body) select 'inbox', 'order', $$
 -- sees all that others of the key have done.
 create or replace function {in_order}(in_key text, in_id text, in_previous text, in_headers jsonb, in_payload bytea, wait interval) returns setof {schema}.inboxed
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
-declare
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$ declare
     ring    bigint;
     turn    bigint;
     missing text;
@@ -23,17 +22,11 @@ begin
         using errcode = '22023', hint = 'for example interval ''30 s''; set_inbox changes what the inbox keeps';
     end if;
     perform {schema}._wants_read_committed();
-    if in_key <> '' then
-        perform pg_advisory_xact_lock(hashtextextended(in_key, {key_seed}));
-    end if;
-    if {is_due} then
-        perform {maintain}(false);
-    end if;
+    if in_key <> '' then perform pg_advisory_xact_lock(hashtextextended(in_key, {key_seed})); end if;
+    if {is_due} then perform {maintain}(false); end if;
     ring := {enter}();
     turn := ring / 2;
-    if not {see}(in_id, ring) then
-        return;
-    end if;
+    if not {see}(in_id, ring) then return; end if;
     if in_key <> '' and in_previous <> '' then
         if not {received}(in_previous, ring) then
             if {reported}(in_previous, ring) then
@@ -46,9 +39,7 @@ begin
         end if;
     end if;
     if due_at is not null then
-        if pg_sequence_last_value({holds}) = 0 then
-            perform setval({holds}, 1);
-        end if;
+        if pg_sequence_last_value({holds}) = 0 then perform setval({holds}, 1); end if;
         perform {enter_holding}();
         due_at := greatest(due_at, to_timestamp(pg_sequence_last_value({candidate}) / 1000.0)); -- this one first
         due_at := greatest(due_at, to_timestamp(pg_sequence_last_value({low}) / 1000.0));
@@ -72,8 +63,7 @@ end $fn$;
 -- parts tell which one is older, should they come. The part that a reported message follows goes before the message handed over in its place.
 -- See internal/inorder.
 create or replace function {release}(one {schema}.inboxed, in_previous text, ring bigint) returns setof {schema}.inboxed
-language plpgsql volatile as $fn$
-declare
+language plpgsql volatile as $fn$ declare
     in_key   constant text := one.key;
     made     constant text := '^([^-]+)-([0-9]+)-([0-9a-z]{10})$|^([0-9A-Za-z]{4})~([0-9A-Za-z]{9})([0-9A-Za-z]+)$'; -- see internal/messageid
     previous text := coalesce(in_previous, '');
@@ -125,9 +115,7 @@ begin
                 end if;
             else
                 one.late := true;
-                if at is not null then
-                    parts[at] := one.message_id;
-                end if;
+                if at is not null then parts[at] := one.message_id; end if;
             end if;
             previous := null;
             ends := ends || one.message_id;
@@ -153,8 +141,7 @@ end $fn$;
 -- that one, or to the next call.
 create or replace function {due}(n int, passing_over text[]) returns setof {schema}.inboxed
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
-declare
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$ declare
     ring  bigint;
     low   timestamptz;
     now   constant timestamptz := clock_timestamp();
@@ -173,12 +160,8 @@ begin
         raise exception 'n is %, expected 1 to 1000', coalesce(n::text, 'null') using errcode = '22023', hint = 'call inbox_due again for more';
     end if;
     perform {schema}._wants_read_committed();
-    if {is_due} then
-        perform {maintain}(false);
-    end if;
-    if pg_sequence_last_value({holds}) = 0 then
-        return;
-    end if;
+    if {is_due} then perform {maintain}(false); end if;
+    if pg_sequence_last_value({holds}) = 0 then return; end if;
     perform {advance}();
     ring := {enter}();
     low := to_timestamp(pg_sequence_last_value({low}) / 1000.0);
@@ -202,9 +185,7 @@ begin
             root := prior;
             prior := above;
             steps := steps + 1;
-            if steps & (steps - 1) = 0 then
-                mark := root;
-            end if;
+            if steps & (steps - 1) = 0 then mark := root; end if;
         end loop;
         for t in ring / 2 - 2 - ring % 2 .. ring / 2 loop
             {each: delete from {held} h where h.id = root
@@ -228,22 +209,17 @@ end $fn$;
 
 -- {reported} says whether a message was reported missing, or discarded.
 create or replace function {reported}(in_id text, ring bigint) returns boolean
-language plpgsql volatile as $fn$
-begin
+language plpgsql volatile as $fn$ begin
     for t in reverse ring / 2 .. ring / 2 - 2 - ring % 2 loop
         {each: perform from {gaps} g where g.id = in_id;}
-        if found then
-            return true;
-        end if;
+        if found then return true; end if;
     end loop;
     return false;
 end $fn$;
 
 -- {held_after} is the predecessor that a held message waits for, null if the id is not held.
 create or replace function {held_after}(in_id text, ring bigint) returns text
-language plpgsql volatile as $fn$
-declare
-    found_id text;
+language plpgsql volatile as $fn$ declare found_id text;
 begin
     for t in reverse ring / 2 .. ring / 2 - 2 - ring % 2 loop
         {each: select h.previous into found_id from {held} h where h.id = in_id;}

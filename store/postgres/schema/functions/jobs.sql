@@ -17,13 +17,11 @@ language sql volatile set search_path from current as $$
       from (select e, i from jsonb_array_elements(case jsonb_typeof(failures) when 'array' then failures else '[]' end || jsonb_build_object(
                 'attempt', attempt, 'error', coalesce(error, ''),
                 'at', to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))) with ordinality x(e, i)
-             order by i desc limit 10) latest
-$$;
+             order by i desc limit 10) latest $$;
 
 -- _refuse_job raises an error that tells a producer which field of a job is invalid.
 create or replace function _refuse_job(payload bytea, key text, group_key text, priority int, headers jsonb, dedup_key text) returns void
-language plpgsql volatile set search_path from current as $$
-begin
+language plpgsql volatile set search_path from current as $$ begin
     if payload is null then
         raise exception 'the payload is null' using errcode = '22023', hint = 'use an empty payload if the job needs none';
     elsif octet_length(payload) > 67108864 then
@@ -51,8 +49,7 @@ end $$;
 -- _refuse_options is the part of _refuse_job for the headers that carry options of a job. Whether there is a twin of a unique key is not
 -- looked at here: a job also comes back to its queue by an INSERT.
 create or replace function _refuse_options(headers jsonb, key text) returns void
-language plpgsql stable set search_path from current as $$
-declare
+language plpgsql stable set search_path from current as $$ declare
     name text;
     seconds constant text := '^(?=.*[1-9])[0-9]{1,9}([.][0-9]{1,6})?$';
 begin
@@ -87,9 +84,7 @@ begin
     end loop;
     if headers ? 'penstock-deadline' then
         begin
-            if _deadline(headers) is not null then
-                return;
-            end if;
+            if _deadline(headers) is not null then return; end if;
         exception when datetime_field_overflow or invalid_datetime_format then
             null;
         end;
@@ -106,16 +101,13 @@ $$;
 
 -- _max_attempts returns after how many attempts a job is a dead letter: its own limit, or the queue's.
 create or replace function _max_attempts(headers jsonb, of_queue int) returns int
-language sql immutable set search_path from current as $$
-    select case when headers ->> 'penstock-max-attempts' ~ '^[1-9][0-9]{0,8}$' then (headers ->> 'penstock-max-attempts')::int else of_queue end
-$$;
+language sql immutable set search_path from current
+as $$ select case when headers ->> 'penstock-max-attempts' ~ '^[1-9][0-9]{0,8}$' then (headers ->> 'penstock-max-attempts')::int else of_queue end $$;
 
 -- _with_options returns the headers of a job with those that carry its options.
 create or replace function _with_options(headers jsonb, kind text, unique_key text, on_conflict text, debounce_max interval, max_attempts int, timeout interval, deadline timestamptz,
                                          holds bigint default null, waits_for bigint[] default null, on_dead text default null) returns jsonb
-language plpgsql stable set search_path from current as $$
-declare
-    o record;
+language plpgsql stable set search_path from current as $$ declare o record;
 begin
     for o in select * from (values
                 ('kind', nullif(kind, '')), ('unique_key', unique_key), ('on_conflict', on_conflict), ('debounce_max', trim_scale(extract(epoch from debounce_max))::text), ('max_attempts', max_attempts::text),
@@ -135,8 +127,7 @@ end $$;
 
 -- _lost raises the error for a lease that is not there any more. It returns a time so that it fits into an expression.
 create or replace function _lost(lease bigint) returns timestamptz
-language plpgsql volatile set search_path from current as $$
-begin
+language plpgsql volatile set search_path from current as $$ begin
     raise exception 'lease % is lost', coalesce(lease::text, 'null')
     using errcode = 'PS001', hint = 'it has ended, or the job was settled or cancelled: extend leases while a job runs, or claim with a longer one';
 end $$;
@@ -146,8 +137,7 @@ end $$;
 -- transaction with more than a hundred keys takes from the next call on only the latter, and not shared. Without
 -- waiting, it may return false, and hold some.
 create or replace function _hold_keys(queue int, keys text[], waiting boolean default true) returns boolean
-language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
-declare
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$ declare
     many int := coalesce(nullif(current_setting('penstock.dedup_keys', true), '')::int, 0) + cardinality(keys);
     k    record;
 begin
@@ -155,9 +145,7 @@ begin
         raise exception 'a dedup_key or unique_key needs the isolation level read committed, this transaction is %', current_setting('transaction_isolation')
         using errcode = '25001', hint = 'it does not see what others have enqueued since it began; begin it with: begin isolation level read committed';
     end if;
-    if waiting then
-        perform set_config('penstock.dedup_keys', many::text, true);
-    end if;
+    if waiting then perform set_config('penstock.dedup_keys', many::text, true); end if;
     for k in select h.bucket, array_agg(distinct h.hash order by h.hash) as hashes -- in one order, so that two calls do not wait for each other
                from (select hash, (queue::bigint * 1024 + (hash & 1023) & 2147483647)::int as bucket
                        from (select hashtextextended(x, -queue) as hash from unnest(keys) x where x is not null offset 0) x) h

@@ -6,8 +6,7 @@ insert into _template (kind, name, body) select 'queue', 'key', $$
 -- still run. Jobs that are only delayed do not count. It looks where jobs come from before it looks
 -- where they go to, so it sees one that moves meanwhile.
 create or replace function {busy}(in_key text, in_id bigint, slots smallint[]) returns boolean
-language plpgsql volatile as $fn$
-declare
+language plpgsql volatile as $fn$ declare
     here smallint;
     leaf int;
     yes  boolean;
@@ -16,17 +15,13 @@ begin
 {leaf of lease}
         yes := exists (select from {leaf} l where l.queue = {id} and l.key = in_key);
 {end}
-        if yes then
-            return true;
-        end if;
+        if yes then return true; end if;
     end loop;
     foreach leaf in array {listed scheduled} loop
 {leaf of scheduled}
         yes := exists (select from {leaf} l where l.queue = {id} and l.key = in_key and l.id < in_id and (l.attempt <> 0 or l.due = 'infinity'));
 {end}
-        if yes then
-            return true;
-        end if;
+        if yes then return true; end if;
     end loop;
     for i {older_first} loop
         exit when yes;
@@ -39,52 +34,71 @@ begin
     return yes;
 end $fn$;
 
+-- {candidates} reads up to most jobs of a segment behind a position. It returns those whose key is not in skip, and of all: how many, and from where to where.
+create or replace function {candidates}(here int, in_group text, p int, lo bigint[], hi bigint[], pos bigint, most int, skip text[],
+                                        out ctids tid[], out seqs bigint[], out ids bigint[], out keys text[], out got int, out before bigint, out upto bigint)
+language plpgsql volatile as $fn$ begin
+{segments here}
+    select array_agg(v.ctid) filter (where v.free), array_agg(v.seq) filter (where v.free), array_agg(v.id) filter (where v.free), array_agg(v.key) filter (where v.free),
+           count(*), case when {lifo} then max(v.seq) + 1 else min(v.seq) - 1 end, case when {lifo} then min(v.seq) else max(v.seq) end
+      into ctids, seqs, ids, keys, got, before, upto
+      from (select v.*, (v.key <> all (skip)) is not false as free from (select unnest(lo) as lo, unnest(hi) as hi) i cross join lateral (
+                select t.ctid, t.seq, coalesce(t.id, t.seq) as id, t.key from {segment} t
+                 where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.seq {beyond} pos
+                 order by t.seq {dir} limit most) v limit most) v;
+{end}
+end $fn$;
+
+-- {pull} deletes jobs at their places in a segment, but for those that another session has locked, and returns them in order.
+create or replace function {pull}(here int, ctids tid[], seqs bigint[]) returns setof {queue}
+language plpgsql volatile as $fn$ begin
+{segments here}
+    return query with d as (delete from {segment} t where t.ctid = any (array(
+        select t.ctid from {segment} t where t.ctid = any (ctids) and t.seq = any (seqs) for update skip locked)) returning t.*)
+    select * from d order by d.seq {dir};
+{end}
+end $fn$;
+
+-- {put_off} moves jobs whose keys are busy to _scheduled, and returns how many. One before the one that was chosen stays: it may
+-- be what they wait for, and is looked at next.
+create or replace function {put_off}(here int, ctids tid[], seqs bigint[], ids bigint[], keys text[], chosen bigint[], busy text[]) returns int
+language plpgsql volatile as $fn$ declare moved int;
+begin
+    insert into {schema}._scheduled (id, queue, attempt, due, created_at, priority, group_key, key, headers, payload, failures)
+    select coalesce(d.id, d.seq), {id}, d.attempt, 'infinity', d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures
+      from {pull}(here, array(
+        select ctids[c.i] from (select *, min(ids[i]) over (partition by key) as lowest from unnest(keys) with ordinality u(key, i) where key = any (busy)) c
+         where ids[c.i] <> c.lowest or c.i = any (chosen)), seqs) d;
+    get diagnostics moved = row_count;
+    return moved;
+end $fn$;
+
 -- {take_keyed} is {take} where jobs have keys or deadlines, or hold barriers. The transaction that takes a job of a key holds the
 -- key's lock until its end, and has a lease from then on. So a statement that begins with the lock
 -- held sees whether one runs, and whether one with a smaller id must still run. Jobs that must wait
 -- are moved to _scheduled, at the cost of one move each.
 --
--- Of a priority it reads a thousand jobs from the first one on, and then four thousand from another place, and on from the
--- first thousand behind the last. {next} counts the places, as no job with a key is found by it. They are multiples of the golden ratio,
--- modulo 1, and the segments those of the root of two. So they are spread evenly, also for a caller that makes every second or third call.
+-- Of a priority it reads a thousand jobs from the first one on, and then four thousand from another place (_next_place), and on from the
+-- first thousand behind the last.
 create or replace function {take_keyed}(n int, in_group text, leasing boolean) returns setof {queue}
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
-declare
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$ declare
     flags  constant bigint := pg_sequence_last_value({flags});
     bound  constant bigint := case when pg_current_xact_id_if_assigned() is null then coalesce(pg_sequence_last_value({seq}), 0) end; -- of the skip maps of all priorities
     m      {schema}._skip_map;
-    here   smallint;
-    pos    bigint;
-    before bigint;
-    upto   bigint;
     list   smallint[];  -- the segments it goes through
     at     int;         -- which of them
-    begun  int;         -- in which of them the first thousand end
-    near   bigint;      -- where they end, null before
-    edge   bigint;      -- behind it there are few
-    drawn  bigint;      -- where it continues, between the two
-    turn   numeric;     -- the place's number
-    first  boolean;     -- in the segment begun
-    mark   int;         -- what seen was then
+    pos    bigint; before bigint; upto bigint;
+    begun  int; near bigint; edge bigint; drawn bigint; first boolean; -- see _next_place
+    seen   int; mark int; -- jobs that were read, and then; a key that must wait counts as four more
     most   int;         -- jobs to read at once
-    seen   int;         -- jobs that were read; a key that must wait counts as four more
-    todo   int := n;
-    got    int;
+    todo   int := n; got int;
     locked int := 0;    -- keys
-    moved  int := 0;    -- jobs moved to _scheduled
-    had    int;
-    skip   text[] := '{}';
-    ctids  tid[];
-    seqs   bigint[];
-    ids    bigint[];
-    keys   text[];
-    chosen bigint[];
-    run    bigint[];
-    busy   text[];
-    gone   int;
-    ended  int := 0;    -- jobs whose deadline had passed
-    last   int;
+    moved  int := 0; had int; -- jobs moved to _scheduled, and before
+    ended  int := 0; gone int; -- jobs whose deadline had passed
+    ctids  tid[]; seqs bigint[]; ids bigint[]; keys text[]; -- of candidates
+    chosen bigint[]; run bigint[]; -- places in these
+    skip   text[] := '{}'; busy text[];
 begin
     for p in -16 .. 15 loop
         continue when flags & (1::bigint << (16 + p)) = 0;
@@ -93,9 +107,7 @@ begin
            or m.pending <> '{}' and exists (select from unnest(m.pending) x where pg_visible_in_snapshot(x, pg_current_snapshot()) or x >= pg_snapshot_xmax(pg_current_snapshot())) then
             m := {skip_map}(in_group, p::smallint, bound);
         end if;
-        if m.turn <> pg_sequence_last_value({ring}) then
-            m.slots := {slots};
-        end if;
+        if m.turn <> pg_sequence_last_value({ring}) then m.slots := {slots}; end if;
         list := m.slots;
         at := 1;
         pos := {start};
@@ -106,46 +118,18 @@ begin
         while todo > 0 and seen < 5000 loop
             exit when at > cardinality(list) and (near is null or drawn = near);
             if at > cardinality(list) or near is null and seen >= 1000 then
-                if near is null then
-                    begun := at;
-                    near := pos;
-                    edge := case when {lifo} then m.lo[cardinality(m.lo)] - 1 else least(m.hi[cardinality(m.hi)], pg_sequence_last_value({seq})) end;
-                elsif seen >= mark + 64 then
-                    edge := near;
-                elsif first then -- few are behind it, or none
-                    edge := drawn;
-                end if;
+                select * into at, pos, begun, near, edge, drawn, first
+                  from {schema}._next_place({lifo}, {seq}, {next}, m.lo, m.hi, cardinality(list), seen >= mark + 64, at, pos, begun, near, edge, drawn, first);
                 mark := seen;
-                -- Among the seqs, or the segments: jobs that were carried over are in a later one than those behind them.
-                at := begun;
-                drawn := near;
-                if edge {beyond} near then
-                    turn := abs(nextval({next}));
-                    at := begun + greatest(0, trunc((turn * 0.4142135623730950 % 1 * 2 - 1) * (cardinality(list) - begun + 1)))::int;
-                    first := at = begun;
-                    pos := case when first then near when {lifo} then pg_sequence_last_value({seq}) + 1 else m.lo[1] - 1 end;
-                    drawn := pos + trunc(turn * 0.6180339887498949 % 1 * (edge - pos))::bigint;
-                end if;
-                pos := drawn;
             end if;
-            here := list[at];
-{segments here}
-            select array_agg(v.ctid) filter (where v.free), array_agg(v.seq) filter (where v.free), array_agg(v.id) filter (where v.free), array_agg(v.key) filter (where v.free),
-                   count(*), case when {lifo} then max(v.seq) + 1 else min(v.seq) - 1 end, case when {lifo} then min(v.seq) else max(v.seq) end
-              into ctids, seqs, ids, keys, got, before, upto
-              from (select v.*, (v.key <> all (skip)) is not false as free from (select unnest(m.lo) as lo, unnest(m.hi) as hi) i cross join lateral (
-                        select t.ctid, t.seq, coalesce(t.id, t.seq) as id, t.key from {segment} t
-                         where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.seq {beyond} pos
-                         order by t.seq {dir} limit most) v
-                     limit most) v;
-{end}
+            select * into ctids, seqs, ids, keys, got, before, upto from {candidates}(list[at], in_group, p, m.lo, m.hi, pos, most, skip);
             if got = 0 then
                 at := at + 1;
                 pos := {start};
                 continue;
             end if;
             if flags & {late} <> 0 and ended < 5000 then
-                gone := {schema}._end_late({id}, {name}, here, ctids, seqs);
+                gone := {schema}._end_late({id}, {name}, list[at], ctids, seqs);
                 if gone > 0 then
                     ended := ended + gone;
                     most := least(2 * most, 500);
@@ -153,28 +137,18 @@ begin
                     continue;
                 end if;
             end if;
-            seen := seen + got;
-            pos := upto;
-            chosen := null;
-            if seqs is not null then
-                select array_agg(c.i), array_agg(distinct c.key) filter (where c.key is not null) into chosen, busy
-                  from (select c.* from (select k.key, k.i, ids[k.i] as id from unnest(keys) with ordinality k(key, i) offset 0) c
-                         where case when c.key is null then true
-                                    when locked >= 500 then false
-                                    when not leasing and {busy}(c.key, c.id, m.slots) then false
-                                    else pg_try_advisory_xact_lock(hashtextextended(c.key, {id})) end
-                         limit todo) c;
-                last := cardinality(keys);
-                if cardinality(chosen) = todo then
-                    last := chosen[todo];
-                    pos := seqs[last];
-                end if;
-                locked := locked + coalesce(cardinality(busy), 0);
-                seen := seen - 4 * cardinality(skip);
-                skip := skip || array(select distinct c.key from unnest(keys) with ordinality c(key, i)
-                                       where c.i <= last and c.key is not null and (chosen is null or c.i <> all (chosen)));
-                seen := seen + 4 * cardinality(skip);
-            end if;
+            select array_agg(c.i), array_agg(distinct c.key) filter (where c.key is not null) into chosen, busy
+              from (select c.* from (select k.key, k.i, ids[k.i] as id from unnest(keys) with ordinality k(key, i) offset 0) c
+                     where case when c.key is null then true
+                                when locked >= 500 then false
+                                when not leasing and {busy}(c.key, c.id, m.slots) then false
+                                else pg_try_advisory_xact_lock(hashtextextended(c.key, {id})) end limit todo) c;
+            pos := coalesce(seqs[chosen[todo]], upto);
+            locked := locked + coalesce(cardinality(busy), 0);
+            seen := seen + got - 4 * cardinality(skip);
+            skip := skip || array(select distinct c.key from unnest(keys) with ordinality c(key, i)
+                                   where c.i <= coalesce(chosen[todo], cardinality(keys)) and c.key is not null and (chosen is null or c.i <> all (chosen)));
+            seen := seen + 4 * cardinality(skip);
             if chosen is null then
                 most := least(2 * most, 500);
                 continue;
@@ -185,51 +159,24 @@ begin
                     m.turn := pg_sequence_last_value({ring});
                     m.slots := {slots};
                 end if;
-                select array_agg(c.i order by c.i) into run
-                  from (select i, ids[i] as id, keys[i] as key from unnest(chosen) i) c
+                select array_agg(c.i order by c.i) into run from (select i, ids[i] as id, keys[i] as key from unnest(chosen) i) c
                  where c.key is null or not {busy}(c.key, c.id, m.slots);
                 -- Of a key that runs now the others stay where they are. Of one that cannot run, a
                 -- claim moves them: a dequeue may be part of a long transaction, and should lock no
-                -- key without need. One before the one that was looked at stays: it may be what
-                -- they wait for, and is looked at next.
+                -- key without need.
                 busy := array(select unnest(busy) except select keys[i] from unnest(run) i);
                 skip := skip || array(select distinct keys[i] from unnest(run) i where keys[i] is not null);
                 if busy <> '{}' and leasing then
-{segments here}
-                    with d as (
-                        delete from {segment} t
-                         where t.ctid = any (array(
-                            select ctids[c.i] from (select *, min(ids[i]) over (partition by key) as lowest from unnest(keys) with ordinality u(key, i) where key = any (busy)) c
-                             where ids[c.i] <> c.lowest or c.i = any (chosen)))
-                           and t.seq = any (seqs) and t.key = any (busy)
-                        returning t.*)
-                    insert into {schema}._scheduled (id, queue, attempt, due, created_at, priority, group_key, key, headers, payload, failures)
-                    select coalesce(d.id, d.seq), {id}, d.attempt, 'infinity', d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d;
-{end}
-                    get diagnostics got = row_count;
+                    got := {put_off}(list[at], ctids, seqs, ids, keys, chosen, busy);
                     moved := moved + got;
                     most := case when 2 * got >= most then least(2 * most, 500) else greatest(most / 2, least(todo, 500), 8) end;
-                    if moved > 1000 then
-                        skip := skip || busy; -- the next call continues with it
-                    elsif got > 0 then
-                        pos := before;
-                    end if;
-                else
-                    skip := skip || busy;
+                    pos := case when moved <= 1000 and got > 0 then before else pos end;
                 end if;
+                skip := skip || case when leasing and moved <= 1000 then '{}' else busy end; -- the next call continues with it
             end if;
             if run is not null then
-{segments here}
-                return query
-                with d as (
-                    delete from {segment} t
-                     where t.ctid = any (array(
-                        select t.ctid from {segment} t
-                         where t.ctid = any (array(select ctids[i] from unnest(run) i)) and t.seq = any (seqs)
-                           for update skip locked))
-                    returning t.*)
-                select * from d where leasing or flags & {held} = 0 or {schema}._count_holders({id}, array[coalesce(d.id, d.seq)], array[d.headers], -1, 0) order by d.seq {dir};
-{end}
+                return query select d.* from {pull}(list[at], array(select ctids[i] from unnest(run) i), seqs) d
+                 where leasing or flags & {held} = 0 or {schema}._count_holders({id}, array[coalesce(d.id, d.seq)], array[d.headers], -1, 0);
                 get diagnostics got = row_count;
                 todo := todo - got;
                 if not leasing and busy is not null then
@@ -247,10 +194,39 @@ end $fn$;
 
 $$;
 
+-- _next_place says where {take_keyed} continues: in which segment, at which of many, and behind which seq. At first it notes where the first
+-- thousand end: in the segment begun, at near. There are few jobs behind edge. It continues at drawn, between the two, and first says that this is
+-- in begun. enough: many jobs were read there the last time.
+--
+-- The register next counts the places, as no job with a key is found by it. They are multiples of the golden ratio, modulo 1, and the segments those of
+-- the root of two. So they are spread evenly, also for a caller that makes every second or third call.
+create or replace function _next_place(lifo boolean, seq regclass, next regclass, lo bigint[], hi bigint[], many int, enough boolean,
+                                       inout at int, inout pos bigint, inout begun int, inout near bigint, inout edge bigint, inout drawn bigint, inout first boolean)
+language plpgsql volatile set search_path from current as $$ declare turn numeric;
+begin
+    if near is null then
+        begun := at;
+        near := pos;
+        edge := case when lifo then lo[cardinality(lo)] - 1 else least(hi[cardinality(hi)], pg_sequence_last_value(seq)) end;
+    else
+        edge := case when enough then near when first then drawn else edge end; -- few are behind it, or none
+    end if;
+    -- Among the seqs, or the segments: jobs that were carried over are in a later one than those behind them.
+    at := begun;
+    drawn := near;
+    if lifo and edge < near or not lifo and edge > near then
+        turn := abs(nextval(next));
+        at := begun + greatest(0, trunc((turn * 0.4142135623730950 % 1 * 2 - 1) * (many - begun + 1)))::int;
+        first := at = begun;
+        pos := case when first then near when lifo then pg_sequence_last_value(seq) + 1 else lo[1] - 1 end;
+        drawn := pos + trunc(turn * 0.6180339887498949 % 1 * (edge - pos))::bigint;
+    end if;
+    pos := drawn;
+end $$;
+
 -- _end_late deletes and counts those of some jobs in a segment whose deadline has passed, and returns how many these were. It waits for no row.
 create or replace function _end_late(queue int, name text, slot int, ctids tid[], seqs bigint[]) returns int
-language plpgsql volatile set search_path from current set enable_seqscan = off set jit = off as $$
-declare
+language plpgsql volatile set search_path from current set enable_seqscan = off set jit = off as $$ declare
     gone int;
     keys text[];
     ids  bigint[]; headers jsonb[];
@@ -264,9 +240,7 @@ begin
         select count(nextval($3)), array_agg(distinct d.key) filter (where d.key is not null), array_agg(coalesce(d.id, d.seq)), array_agg(d.headers) from d$sql$, _q(format('_%s.%s', name, slot)))
        into gone, keys, ids, headers using ctids, seqs, _q(format('_%s.expired', name))::regclass;
     perform _count_holders(queue, ids, headers, -1, 0) where gone > 0;
-    if keys is not null then
-        perform _promote(queue, keys);
-    end if;
+    if keys is not null then perform _promote(queue, keys); end if;
     return gone;
 end $$;
 
@@ -276,8 +250,7 @@ end $$;
 -- where a kept snapshot may hide jobs.
 create or replace function _promote(queue int, keys text[]) returns void
 language plpgsql volatile set search_path from current
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
-declare
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$ declare
     k     text;
     head  bigint;
     other bigint;

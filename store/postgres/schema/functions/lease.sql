@@ -1,15 +1,14 @@
 -- Leases: a claim takes jobs and writes them down with a lease; the other functions end that, or
 -- extend it.
 
-insert into _template (kind, name, body) select 'queue', 'lease', replace(regexp_replace(replace($$
+insert into _template (kind, name, body) select 'queue', 'lease', replace(regexp_replace(regexp_replace($$
 
 -- {claim} takes jobs from the ring and leases them. Then it ends the jobs of acks, as {ack} does: a
 -- worker's done jobs and its next ones go with one call. Of acks those come back that were held,
 -- behind the jobs, as rows with nothing but a lease. They are ended last, because that draws an
 -- xid, and a skip map made after it bounds nothing (see {skip_map}).
 --
--- From a backlog it takes the jobs behind the position in the registers that were never locked, and moves that on. It does so
--- here, because a function that returns rows to another has each copied once more, and costs a claim of one job half. It looks
+-- From a backlog it takes the jobs behind the position in the registers that were never locked, and moves that on. It looks
 -- behind the position five times a second, not forty as {scan}: a claim that finds nothing there takes three to five times as
 -- long. To lock each job before it is deleted takes as long again as all else. Another claim that has drawn the same position,
 -- which is rare, waits for this one to commit.
@@ -19,22 +18,21 @@ insert into _template (kind, name, body) select 'queue', 'lease', replace(regexp
 -- know such rows.
 --
 -- While few jobs wait it has another fast path, one statement from where registers say, as
--- dequeue_NAME has (docs/decisions/0008). A claim that went by the skip map and left nothing
+-- dequeue_NAME has (docs/decisions/0008). A {claim_scan} that left nothing
 -- sets them, to 64 seqs before the latest, so that what is in flight now will be found. They hold
 -- for these 25 ms and the next: no other session would move them on meanwhile. There are no keys
 -- then, and the jobs to end mostly have their leases in the same table: without a call of {ack},
 -- which opens both, that costs half.
 create or replace function {claim}(n int, lease interval, in_group text, worker text, acks bigint[] default null) returns setof {schema}.leased_job
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
-declare
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$ declare
     flags constant bigint := pg_sequence_last_value({flags});
     until constant timestamptz := clock_timestamp() + least(lease, interval '1000 years'); -- more is refused
-    came  bigint := case when flags = {plain} and in_group = '' and not {lifo} then coalesce(pg_sequence_last_value({seq}), 0) end;
+    came  constant bigint := case when flags = {plain} and in_group = '' and not {lifo} then coalesce(pg_sequence_last_value({seq}), 0) end;
     path  constant bigint := case when came - pg_sequence_last_value({next}) <= 512
                                        and pg_sequence_last_value({fast_path}) - {now} * 4096 - 2048 - pg_sequence_last_value({ring}) % 1024 in (0, -4096)
                                   then pg_sequence_last_value({ring}) % 1024 end;
-    leaf  int := pg_sequence_last_value({lease_slot}) % 2;
+    leaf  constant int := pg_sequence_last_value({lease_slot}) % 2;
     due   boolean;
     drawn bigint;
     pos   bigint;
@@ -42,24 +40,14 @@ declare
     most  int;
     base  bigint;
     empty int := 0;
-    granted record; -- see _admit
 begin
     if (n between 1 and 10000 and lease > interval '0' and lease <= interval '1000 years' and coalesce(octet_length(worker), 0) <= 256) is not true then
         perform {schema}._refuse_claim(n, lease, worker);
     end if;
     if path is not null then
-{segments path}
-        return query
-        with d as (
-            delete from {segment} t where t.ctid = any (array(
-                select t.ctid from {segment} t
-                 where t.group_key = '' and t.priority = 0 and t.seq > (select pg_sequence_last_value({next})) and t.key is null
-                 order by t.seq limit n for update skip locked))
-            returning t.*)
-        insert into {schema}._lease as l (slot, {lease_columns})
-        select leaf, {lease_row} from d t order by t.seq
+        return query insert into {schema}._lease as l (slot, {lease_columns})
+        select leaf, {lease_row} from {draw}(path, null, n) t order by t.seq
         returning {leased_job};
-{end}
     elsif came is not null then -- from a backlog
         drawn := pg_sequence_last_value({fast_path}) - ({now} - 7) * 4096;
         if drawn between 0 and 32767 and drawn % 4096 < 2048 then
@@ -67,7 +55,6 @@ begin
                 drawn := drawn + 1024;
                 perform setval({fast_path}, ({now} - 7) * 4096 + drawn);
             end if;
-            drawn := drawn % 1024 + 1024;
             loop
                 pos := pg_sequence_last_value({next});
                 most := least(n, came - pos, case when acks is null then 10000 else 255 end);
@@ -76,64 +63,108 @@ begin
                 -- PERFORM.
                 pos := case when most = 1 then nextval({next}) - 1 else setval({next}, pos + most) - most end;
                 if acks is null or most < 8 then
-{segments drawn 1024}
-                    return query
-                    with d as ({drawn})
-                    insert into {schema}._lease as l (slot, {lease_columns})
-                    select leaf, {lease_row} from d t
+                    return query insert into {schema}._lease as l (slot, {lease_columns})
+                    select leaf, {lease_row} from {draw}(drawn % 1024, pos, most) t
                     returning {leased_job};
-{end}
                 else
                     base := {next_base};
-{segments drawn 1024}
-                    return query
-                    with d as ({drawn}, t.seq - pos as i), {as_one}
-                    select {job}, base + 2 * t.i, until from d t;
-{end}
+                    return query with d as materialized (select * from {draw}(drawn % 1024, pos, most)), {as one, at t.seq - pos}
+                    select {job}, base + 2 * (t.seq - pos), until from d t;
                 end if;
                 get diagnostics got = row_count;
+                exit when got = n;
                 n := n - got;
-                exit when n <= 0;
                 empty := empty + (got = 0)::int;
+                got := null;
                 exit when empty > 2;
             end loop;
         end if;
     end if;
-    if path is not null or n = 0 then
-        null; -- all that was asked for
-    elsif flags & ({keyed} | {watched} | {dated}) = 0 then
+    if path is null and got is distinct from n then
+        return query select * from {claim_scan}(n, until, lease, in_group, worker, acks, came);
+    end if;
+    if acks <> '{}' then
+        due := acks[1] & 1 = 0 {if kept}and cardinality(acks) = 1 {end if}and (path is not null or got = n);
+        if due and cardinality(acks) > 1 then -- where {ack} would lock them in this order
+            due := pg_sequence_last_value({lease_slot}) < 2 and (select bit_or(a) & 1 = 0 from unnest(acks) a);
+        end if;
+        if due then
+{leaf of lease}
+            return query {with l}delete from {leaf} l where l.lease = any (acks) and l.queue + 0 = {id} and l.jobs is null
+            {returning} {only lease}, l.lease, null::timestamptz{from l};
+{end}
+            get diagnostics got = row_count;
+            if got = cardinality(acks) then acks := null; end if;
+        elsif acks[1] & 1 = 1 and acks[cardinality(acks)] - acks[1] = 2 * cardinality(acks) - 2 then
+{leaf of lease}
+            return query {whole of acks} select {only lease}, unnest(acks), null::timestamptz from l;
+{end}
+            if found then acks := null; end if;
+        end if;
+        if acks is not null then
+            return query select {only lease}, a, null::timestamptz from {ack}(acks) a;
+        end if;
+    end if;
+    {maintain_if_due, leasing}
+end $fn$;
+
+-- {draw} takes jobs for {claim}, from the segment that registers say. With a position these are up to most jobs behind it that were
+-- never locked. Without one they are the first free ones behind the register's.
+create or replace function {draw}(here bigint, pos bigint, most int) returns setof {queue}
+language plpgsql volatile as $fn$ begin
+    if pos is not null then
+{segments here}
+        return query delete from {segment} t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*;
+{end}
+    else
+{segments here}
+        return query delete from {segment} t where t.ctid = any (array(
+            select t.ctid from {segment} t
+             where t.group_key = '' and t.priority = 0 and t.seq > (select pg_sequence_last_value({next})) and t.key is null
+             order by t.seq limit most for update skip locked)) returning t.*;
+{end}
+    end if;
+end $fn$;
+
+-- {claim_scan} is the slow path of {claim}: it takes what {take} finds by the skip map, or {take_keyed} by keys. Under limits it takes as many
+-- jobs as _admit allows.
+create or replace function {claim_scan}(most int, until timestamptz, lease interval, in_group text, worker text, acks bigint[], came bigint) returns setof {schema}.leased_job
+language plpgsql volatile as $fn$ declare
+    flags constant bigint := pg_sequence_last_value({flags});
+    leaf  constant int := pg_sequence_last_value({lease_slot}) % 2;
+    due   boolean;
+    got   int;
+    base  bigint;
+    granted record; -- see _admit
+begin
+    if flags & ({keyed} | {watched} | {dated}) = 0 then
         if pg_current_xact_id_if_assigned() is not null then
             came := null; -- jobs that this transaction took may come back, and it does not see them
         elsif came is not null then -- from a backlog few go by the skip map, each over all that was taken since it was made
             due := pg_sequence_last_value({fast_path}) % 4096 < 2048 or random() < 0.05;
         end if;
-        base := case when acks is not null and n between 8 and 255 and flags = {plain} then {next_base} end;
+        base := case when acks is not null and most between 8 and 255 and flags = {plain} then {next_base} end;
         if base is null then
-            return query
-            insert into {schema}._lease as l (slot, {lease_columns})
-            select leaf, {lease_row} from {take}(n, in_group, due, false) t
+            return query insert into {schema}._lease as l (slot, {lease_columns})
+            select leaf, {lease_row} from {take}(most, in_group, due, false) t
             returning {leased_job};
         else
-            return query
-            with d as materialized (select t.*, row_number() over () as i from {take}(n, in_group, due, false) t), {as_one}
+            return query with d as materialized (select t.*, row_number() over () as i from {take}(most, in_group, due, false) t), {as one, at t.i}
             select {job}, base + 2 * t.i, until from d t;
         end if;
         get diagnostics got = row_count;
-        if came is not null and got > 0 and got < n then
+        if came is not null and got > 0 and got < most then
             perform setval({next}, greatest(came - 64, 0)), setval({fast_path}, {now} * 4096 + 2048 + pg_sequence_last_value({ring}) % 1024);
         end if;
     elsif flags & {watched} = 0 then
-        return query
-        insert into {schema}._lease as l ({lease_columns})
-        select {lease_row} from {take_keyed}(n, in_group, true) t
+        return query insert into {schema}._lease as l ({lease_columns})
+        select {lease_row} from {take_keyed}(most, in_group, true) t
         returning {leased_job};
     else
-        select * into granted from {schema}._admit({id}, in_group, n, acks);
-        return query select null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, 0::bigint, null::timestamptz
-                      where granted.crowded and acks is not null;
+        select * into granted from {schema}._admit({id}, in_group, most, acks);
+        return query select {only lease}, 0::bigint, null::timestamptz where granted.crowded and acks is not null;
         if granted.admitted > 0 then
-            return query
-            with l as (
+            return query with l as (
                 insert into {schema}._lease as l (listed, {lease_columns})
                 select granted.listed, {lease_row} from (
                     select * from {take_keyed}(granted.admitted, in_group, true) where flags & ({keyed} | {dated}) <> 0
@@ -142,36 +173,6 @@ begin
             select {leased_job} from (select case when granted.listed is not null then {schema}._admitted({id}, in_group, granted.state, array_agg(l.lease), granted.listed) end from l) a cross join l;
         end if;
     end if;
-    if acks <> '{}' then
-        due := acks[1] & 1 = 0 {if kept}and cardinality(acks) = 1 {end if}and (path is not null or drawn is not null and n = 0);
-        if due and cardinality(acks) > 1 then -- where {ack} would lock them in this order
-            due := pg_sequence_last_value({lease_slot}) < 2 and (select bit_or(a) & 1 = 0 from unnest(acks) a);
-        end if;
-        if due then
-{leaf of lease}
-            return query
-            {with l}delete from {leaf} l where l.lease = any (acks) and l.queue + 0 = {id} and l.jobs is null
-            {returning} null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, l.lease, null::timestamptz{from l};
-{end}
-            get diagnostics got = row_count;
-            if got = cardinality(acks) then
-                acks := null;
-            end if;
-        elsif acks[1] & 1 = 1 and acks[cardinality(acks)] - acks[1] = 2 * cardinality(acks) - 2 then
-{leaf of lease}
-            return query
-            {whole of acks} select null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, unnest(acks), null::timestamptz from l;
-{end}
-            if found then
-                acks := null;
-            end if;
-        end if;
-        if acks is not null then
-            return query select null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, a, null::timestamptz
-                           from {ack}(acks) a;
-        end if;
-    end if;
-    {maintain_if_due, leasing}
 end $fn$;
 
 -- {ack} ends jobs and returns the leases that were held. queue + 0 keeps the planner
@@ -180,8 +181,7 @@ end $fn$;
 -- several leases does it in one order: by segment as listed, in each the rows of several by number, and then the others.
 create or replace function {ack}(in_leases bigint[]) returns setof bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
-declare
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$ declare
     todo int := cardinality(in_leases);
     turn bigint;
     got  int;
@@ -195,9 +195,7 @@ begin
 {leaf of lease}
         return query {with l}delete from {leaf} l where l.lease = any (in_leases) and l.queue + 0 = {id} and l.jobs is null {returning} l.lease{from l};
 {end}
-        if found then
-            return;
-        end if;
+        if found then return; end if;
     elsif odd is not true and todo > 1 then
         odd := (select bool_or(a & 1 = 1) from unnest(in_leases) a);
     elsif odd and in_leases[todo] - in_leases[1] = 2 * todo - 2 then
@@ -205,9 +203,7 @@ begin
 {leaf of lease}
             return query {whole of in_leases} select unnest(in_leases) from l;
 {end}
-            if found then
-                return;
-            end if;
+            if found then return; end if;
         end loop;
     end if;
     loop
@@ -215,8 +211,7 @@ begin
         foreach leaf in array {listed lease} loop
             if odd then
 {leaf of lease}
-                return query
-                with m as materialized (
+                return query with m as materialized (
                     select a & -511 as lease, bit_or(set_bit({nobody}, (a >> 1 & 255)::int, 1)) as places from unnest(in_leases) a where a & 1 = 1 group by 1 order by 1),
                 o as materialized (
                     select l.lease, l.done{if kept}, l.claimed_at, l.worker, l.group_key, l.priority, l.key, l.jobs{end if}, m.places & ~l.done as ended
@@ -249,9 +244,7 @@ begin
                 select array_agg(d.lease), array_agg(distinct d.key) filter (where d.key is not null), count(*), array_agg(d.id) filter (where ties), array_agg(d.headers) filter (where ties) into held, keys, got, ids, headers from d;
 {end}
                 perform {schema}._count_holders({id}, ids, headers, -1, 0) where ties;
-                if keys is not null then
-                    perform {schema}._promote({id}, keys);
-                end if;
+                if keys is not null then perform {schema}._promote({id}, keys); end if;
                 return query select unnest(held);
             end if;
             todo := todo - got;
@@ -259,39 +252,34 @@ begin
         end loop;
         exit when todo <= 0 or turn = pg_sequence_last_value({lease_slot});
     end loop;
-    if todo > 0 then
-        perform {schema}._not_moved({id}, in_leases);
-    end if;
+    if todo > 0 then perform {schema}._not_moved({id}, in_leases); end if;
 end $fn$;
 
-$$, '{as_one}', $one$-- A row for the jobs of d, in place i each. It is a row each if they are few, or one is large, or if another
-                        -- flag was raised since they were read.
-                        alike as (
-                            select count(*) as n, max(t.i) as last, count(*) < 8 or pg_sequence_last_value({flags}) <> {plain} or bool_or(octet_length(t.payload) > 65536) as apart,
-                                   array_agg(row(base + 2 * t.i, coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::{schema}._claimed)
-                                       filter (where octet_length(t.payload) <= 65536) as jobs
-                              from d t),
-                        one as (
-                            insert into {schema}._lease (slot, queue, lease, lease_until, {if kept}claimed_at, {end if}worker, priority, group_key, done, jobs)
-                            select leaf, {id}, base, until, {if kept}until - lease, {end if} coalesce(worker, ''), 0, in_group,
-                                   case when a.n = a.last then {first a.n} else ~(select bit_or(set_bit({nobody}, x.i::int, 1)) from d x) end, a.jobs
-                              from alike a where not a.apart),
-                        each as (
-                            insert into {schema}._lease (slot, lease, {lease_columns})
-                            select leaf, base + 2 * t.i, {lease_row} from d t where (select a.apart from alike a))$one$),
-    $re$\{whole of (\w+)\}$re$, $one$-- all of a claim, as it came; mostly that row is still as it was written
-                with l as (
-                    delete from {leaf} l
-                     where l.lease = \1[1] - 2 and l.queue + 0 = {id} and l.done = ~((~{nobody}) << 256 - cardinality(\1) >> 1)
-                       and \1 = array(select generate_series(\1[1], \1[cardinality(\1)], 2))
-                    returning {if kept}l.*{end if}{if not kept}1{end if}){if kept},
+$$,
+    $re$\{as one, at ([^}]*)\}$re$, $one$-- A row for the jobs of d, each at its place in it. It is a row each if they
+                    -- are few, or one is large, or if another flag was raised since they were read.
+                    alike as (
+                        select a.*, a.n >= 8 and a.n = cardinality(a.jobs) and pg_sequence_last_value({flags}) = {plain} as yes
+                          from (select count(*) as n, array_agg(row(base + 2 * (\1), coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::{schema}._claimed)
+                                                          filter (where octet_length(t.payload) <= 65536) as jobs from d t) a),
+                    one as (
+                        insert into {schema}._lease (slot, queue, lease, lease_until, {if kept}claimed_at, {end if}worker, priority, group_key, done, jobs)
+                        select leaf, {id}, base, until, {if kept}until - lease, {end if}coalesce(worker, ''), 0, in_group,
+                               case when a.n = most then {first a.n} else ~(select bit_or(set_bit({nobody}, (\1)::int, 1)) from d t) end, a.jobs
+                          from alike a where a.yes),
+                    each as (
+                        insert into {schema}._lease (slot, lease, {lease_columns})
+                        select leaf, base + 2 * (\1), {lease_row} from d t where (select a.yes from alike a) is not true)$one$, 'g'),
+    $re$\{whole of (\w+)\}$re$, $one$with l as ( -- all of a claim, as it came; mostly that row is still as it was written
+                delete from {leaf} l where l.lease = \1[1] - 2 and l.queue + 0 = {id}
+                   and l.done = ~((~{nobody}) << 256 - cardinality(\1) >> 1) and \1 = array(select generate_series(\1[1], \1[cardinality(\1)], 2))
+                returning {if kept}l.*{end if}{if not kept}1{end if}){if kept},
                 kept as ({done} select {done row}, d.* from l cross join lateral ({done jobs} from unnest(l.jobs) j) d){end if}$one$, 'g'),
     '{first a.n}', '~((~{nobody}) << 256 - a.n::int >> 1)');
 
 -- _refuse_claim raises the error of a claim's first argument that is out of its range.
 create or replace function _refuse_claim(n int, lease interval, worker text) returns void
-language plpgsql immutable set search_path from current as $$
-begin
+language plpgsql immutable set search_path from current as $$ begin
     if (n between 1 and 10000) is not true then
         raise exception 'n is %, expected 1 to 10000', coalesce(n::text, 'null') using errcode = '22023', hint = 'call claim again for more';
     elsif octet_length(worker) > 256 then
@@ -303,8 +291,7 @@ end $$;
 
 -- _running returns how many jobs of a queue are leased, but for those that acks end.
 create or replace function _running(queue int, acks bigint[]) returns int
-language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
-declare
+language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$ declare
     jobs int;
     many int := 0;
     leaf int;
@@ -324,8 +311,7 @@ end $$;
 -- They were carried over from a segment that is off the list or truncated, to one in which the snapshot does not show
 -- them. It compares the catalogue of the snapshot with the current one.
 create or replace function _not_moved(queue int, leases bigint[]) returns void
-language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
-begin
+language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$ begin
     if current_setting('transaction_isolation') not in ('repeatable read', 'serializable') then
         return; -- and locks nothing
     end if;

@@ -11,8 +11,7 @@
 -- ten times as much, with nothing in them.
 create or replace function _maintain(queue int, first boolean default false) returns void
 language plpgsql volatile set search_path from current
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
-declare
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$ declare
     q      constant _queue := (select q from _queue q where q.id = queue);
     done   constant regclass := _q(format('_%s.maintained', q.name));
     last   constant bigint := pg_sequence_last_value(done);
@@ -35,9 +34,7 @@ begin
     perform setval(done, now_ms);
     if (flags & 25769803776 <> 0 or q.paused or q.max_running is not null or q.rate is not null or pg_relation_size('_group') > 0) -- watched, see _queue_flags
        and current_setting('transaction_isolation') = 'read committed' then
-        if _is_watched(q) <> (flags & 25769803776 <> 0) then
-            perform _watch(queue, true);
-        end if;
+        if _is_watched(q) <> (flags & 25769803776 <> 0) then perform _watch(queue, true); end if;
         if now_ms / 1000 <> last / 1000 and exists (select from _group g where g.queue = _maintain.queue and g.max_running is not null) then
             perform _list_leases(queue);
         end if;
@@ -67,9 +64,7 @@ begin
         for s in select * from _schedule x where x.queue = _maintain.queue and x.next <= upto and not x.paused for update skip locked loop
             continue when (s.dedup_key is not null or s.headers ? 'penstock-unique-key') and not _hold_keys(queue, array[s.dedup_key, s.headers ->> 'penstock-unique-key'], false);
             continue when s.headers ->> 'penstock-on-conflict' <> 'ignore' and not pg_try_advisory_xact_lock(hashtextextended(s.headers ->> 'penstock-unique-key', queue));
-            if not (s.skip_overlap and _overlaps(q.name, s)) then
-                perform _run_schedule(q.name, s);
-            end if;
+            if not (s.skip_overlap and _overlaps(q.name, s)) then perform _run_schedule(q.name, s); end if;
             update _schedule x set next = _cron_next(s.cron, upto) where x.queue = _maintain.queue and x.name = s.name; -- upto: the clock may be set back meanwhile
         end loop;
     end if;
@@ -86,8 +81,7 @@ end $$;
 
 -- _expire moves the jobs whose lease has ended, and says whether there may be more.
 create or replace function _expire(queue _queue, since timestamptz, upto timestamptz) returns boolean
-language plpgsql volatile set search_path from current as $$
-declare
+language plpgsql volatile set search_path from current as $$ declare
     got  int;
     keys text[];
 begin
@@ -117,12 +111,8 @@ begin
             held as (select _count_holders($1, array_agg(d.id), array_agg(d.headers), -1, 1) from dead d)
             select count(*), array_agg(distinct f.key) filter (where f.key is not null), max(f.lease_until) - interval '1 microsecond' from noted f cross join held$sql$, _q(queue.name))
            into got, keys, since using queue.id, since, upto, queue.max_attempts; -- the next round reads none of these again
-        if keys is not null then
-            perform _promote(queue.id, keys);
-        end if;
-        if got < 500 then
-            return false;
-        end if;
+        if keys is not null then perform _promote(queue.id, keys); end if;
+        if got < 500 then return false; end if;
         exit when clock_timestamp() > upto + interval '200 ms';
     end loop;
     return true;
@@ -130,8 +120,7 @@ end $$;
 
 -- _wake moves the jobs that have become due to the ring, and says whether there may be more.
 create or replace function _wake(queue _queue, since timestamptz, upto timestamptz) returns boolean
-language plpgsql volatile set search_path from current set enable_mergejoin = off as $$
-declare
+language plpgsql volatile set search_path from current set enable_mergejoin = off as $$ declare
     ids  bigint[];
     dues timestamptz[];
     last bigint := 9223372036854775807; -- the round before has read up to here, and since
@@ -141,9 +130,7 @@ begin
           from (select l.id, l.due from _scheduled l
                  where l.queue = (_wake.queue).id and (l.due, l.id) > (since, last) and l.due <= upto
                  order by l.due, l.id limit 500 for update skip locked) x;
-        if ids is null then
-            return false;
-        end if;
+        if ids is null then return false; end if;
         execute format($sql$
             with d as (
                 delete from _scheduled l using unnest($2, $3) u(id, due)
@@ -152,9 +139,7 @@ begin
             insert into %s (id, attempt, created_at, priority, group_key, key, headers, payload, failures)
             select d.id, greatest(d.attempt, 0), d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d order by d.due, d.id$sql$, _q(queue.name))
           using queue.id, ids, dues;
-        if cardinality(ids) < 500 then
-            return false;
-        end if;
+        if cardinality(ids) < 500 then return false; end if;
         since := dues[500];
         last := ids[500];
         exit when clock_timestamp() > upto + interval '200 ms';
@@ -164,8 +149,7 @@ end $$;
 
 -- _look_at_keys promotes the keys that _promote has left to it, and says whether there may be more.
 create or replace function _look_at_keys(queue _queue, since timestamptz, upto timestamptz) returns boolean
-language plpgsql volatile set search_path from current as $$
-declare
+language plpgsql volatile set search_path from current as $$ declare
     ids  bigint[];
     dues timestamptz[];
     keys text[];
@@ -174,9 +158,7 @@ begin
       from (select l.id, l.due, l.key from _scheduled l
              where l.queue = -(_look_at_keys.queue).id and l.due > since and l.due <= upto
              order by l.due limit 200 for update skip locked) x;
-    if ids is null then
-        return false;
-    end if;
+    if ids is null then return false; end if;
     delete from _scheduled l using unnest(ids, dues) u(id, due) where l.queue = -(_look_at_keys.queue).id and l.due = u.due and l.id = u.id;
     perform _promote(queue.id, keys);
     return cardinality(ids) = 200;
@@ -187,8 +169,7 @@ end $$;
 -- fast path took. It must come first in a transaction. Those that were written last are at the table's end; of many
 -- groups it takes a hundred.
 create or replace function _refresh(q _queue) returns void
-language plpgsql volatile set search_path from current as $$
-declare
+language plpgsql volatile set search_path from current as $$ declare
     seen  constant regclass := _q(format('_%s.seen', q.name));
     late  constant boolean := pg_sequence_last_value(seen) & 1 <> 0;
     leaf  constant int := pg_sequence_last_value('_skip_map_slot');
@@ -201,9 +182,7 @@ begin
     end if;
     seq := coalesce(pg_sequence_last_value(_q(format('_%s.seq', q.name))::regclass), 0);
     perform pg_current_xact_id(); -- draws it
-    if late then
-        perform setval(seen, pg_sequence_last_value(seen) & ~1::bigint);
-    end if;
+    if late then perform setval(seen, pg_sequence_last_value(seen) & ~1::bigint); end if;
     for lane in execute format($sql$
         select m.group_key, m.priority
           from (select * from _skip_map_%1$s m where m.ctid >= '(%2$s,0)' and m.queue = $1 order by m.n desc limit 100) m
@@ -218,8 +197,7 @@ end $$;
 -- the sequence when this last looked (27). The third is since when it has been that, in tenths of a second. A bit
 -- that another session sets just now may be lost: a scan is longer then.
 create or replace function _idle_for(queue text) returns bigint
-language plpgsql volatile set search_path from current as $$
-declare
+language plpgsql volatile set search_path from current as $$ declare
     seen constant regclass := _q(format('_%s.seen', queue));
     was  constant bigint := pg_sequence_last_value(seen);
     seq  constant bigint := coalesce(pg_sequence_last_value(_q(format('_%s.seq', queue))::regclass), 0) & 134217727;
@@ -235,8 +213,7 @@ end $$;
 -- _maintain_storage gives space back, about once a second and in every fourth of calls that come alone. That takes
 -- time, so it looks at sizes and registers first.
 create or replace function _maintain_storage(q _queue) returns void
-language plpgsql volatile set search_path from current as $$
-declare
+language plpgsql volatile set search_path from current as $$ declare
     idle  constant bigint := _idle_for(q.name);
     here  constant int := (_ring_position(q.name)).slot;
     known _segment;
@@ -260,13 +237,9 @@ begin
             update _segment s set job = one, again = _look_again(began) where s.queue = q.id and s.slot = here;
         end if;
     end if;
-    if other or bytes >= q.segment_bytes or one is null then
-        perform _maintain_ring(q.name);
-    end if;
+    if other or bytes >= q.segment_bytes or one is null then perform _maintain_ring(q.name); end if;
     perform _reclaim_pairs();
-    if q.done_since is not null then
-        perform _turn_history(q);
-    end if;
+    if q.done_since is not null then perform _turn_history(q); end if;
     if _samples_due() then
         begin
             perform _take_samples();
@@ -286,8 +259,7 @@ end $$;
 -- The leases of a claim last longer by the time that maintenance took. It may have waited for a lock, or an earlier statement of its transaction
 -- may have. The claim has said lease_until before. Leases that end in the same microsecond it takes for the claim's.
 create or replace function _maintain_at_commit() returns trigger
-language plpgsql volatile security definer set search_path from current as $$
-declare
+language plpgsql volatile security definer set search_path from current as $$ declare
     around text;
     now    constant float8 := extract(epoch from clock_timestamp());
     began  constant timestamptz := to_timestamp(coalesce(nullif(current_setting('penstock.maintaining', true), '')::float8, now)); -- in this transaction
@@ -315,8 +287,7 @@ end $$;
 -- else only the end of the transaction would do; a session's lock would stay if the statement was cancelled. The
 -- register keeps its value.
 create or replace function _write_flags(flags regclass, raised bigint, lowered bigint default 0) returns void
-language plpgsql volatile set search_path from current as $$
-begin
+language plpgsql volatile set search_path from current as $$ begin
     perform pg_advisory_xact_lock(1885695597, flags::oid::int); -- "penm"
     perform setval(flags, pg_sequence_last_value(flags) & ~lowered | raised);
     raise exception sqlstate 'PS002';
@@ -329,16 +300,13 @@ end $$;
 -- call that takes jobs has to look at the queue's row, as its snapshot shows it. The flag is not lowered while an operator sets
 -- something, because the operator has the row locked.
 create or replace function _watch(queue int, lowering boolean default false) returns void
-language plpgsql volatile set search_path from current as $$
-declare
+language plpgsql volatile set search_path from current as $$ declare
     watched constant bigint := 25769803776; -- see _queue_flags
     q       _queue;
     flags   regclass;
 begin
     select * into q from _queue x where x.id = _watch.queue for no key update skip locked;
-    if not found then
-        return;
-    end if;
+    if not found then return; end if;
     flags := _q(format('_%s.flags', q.name));
     if not _is_watched(q) and lowering then
         delete from _group_state s where s.queue in (q.id, -q.id) and not exists (select from _lease l where l.lease = any (s.leases));
@@ -351,8 +319,7 @@ end $$;
 -- _await_others waits until the transactions that are open now have ended, up to 0.2 s: they may have read the flag before it was raised.
 create or replace function _await_others() returns void
 language plpgsql volatile set search_path from current as $$
-declare
-    others constant text[] := array(select l.virtualtransaction from pg_locks l where l.locktype = 'virtualxid' and l.granted and l.pid <> pg_backend_pid());
+declare others constant text[] := array(select l.virtualtransaction from pg_locks l where l.locktype = 'virtualxid' and l.granted and l.pid <> pg_backend_pid());
 begin
     for round in 1 .. 20 loop
         exit when not exists (select from pg_locks l where l.locktype = 'virtualxid' and l.virtualtransaction = any (others));
@@ -361,8 +328,7 @@ begin
 end $$;
 
 create or replace function advance_queue(name text, by interval) returns void
-language plpgsql volatile set search_path from current as $$
-declare
+language plpgsql volatile set search_path from current as $$ declare
     q   constant int := (select x.id from _queue x where x.name = advance_queue.name);
     now constant timestamptz := clock_timestamp();
 begin

@@ -2,9 +2,7 @@
 
 -- _queue_named returns a queue, or raises 42P01.
 create or replace function _queue_named(queue text) returns _queue
-language plpgsql stable set search_path from current as $$
-declare
-    q _queue;
+language plpgsql stable set search_path from current as $$ declare q _queue;
 begin
     select * into q from _queue x where x.name = queue;
     if not found then
@@ -17,9 +15,7 @@ end $$;
 create or replace function set_queue(name text, max_attempts int default null, max_running int default null, dedup_window interval default null,
                                      keep_done interval default null, keep_done_bytes bigint default null,
                                      rate int default null, per interval default null, burst int default null) returns void
-language plpgsql set search_path from current as $$
-declare
-    q _queue := _queue_named(name);
+language plpgsql set search_path from current as $$ declare q _queue := _queue_named(name);
 begin
     if max_attempts < 1 then
         raise exception 'max_attempts is %, expected at least 1', max_attempts using errcode = '22023', hint = 'with 1 a job that fails is a dead letter at once';
@@ -32,9 +28,7 @@ begin
     elsif keep_done_bytes < 1048576 then
         raise exception 'keep_done_bytes is %, expected at least 1048576', keep_done_bytes using errcode = '22023', hint = 'keep_done interval ''0'' keeps nothing';
     end if;
-    if rate <> 0 or rate is null then
-        perform _refuse_rate(rate, per, burst);
-    end if;
+    if rate <> 0 or rate is null then perform _refuse_rate(rate, per, burst); end if;
     if keep_done is not null then
         perform pg_advisory_xact_lock('_queue'::regclass::oid::int, 0); -- as every call that makes functions
     end if;
@@ -50,9 +44,7 @@ begin
     returning x.* into q;
     perform _watch(q.id);
     if keep_done is not null then -- {ack} and {claim} have it in their texts
-        if q.keep_done is not null and q.done_since is null then
-            perform _make_history(q);
-        end if;
+        if q.keep_done is not null and q.done_since is null then perform _make_history(q); end if;
         perform _define(q.name);
         perform _keep_hashes(_functions_of_queue(q.name));
         perform _own(q.name);
@@ -62,8 +54,7 @@ end $$;
 comment on function set_queue is 'Changes settings of a queue; null leaves one as it is, and max_running 0 lifts the limit. At most rate jobs start in per, and burst of them at once; rate 0 lifts that. keep_done is how long done jobs are kept, within keep_done_bytes; 0 keeps none. Errors: 42P01, 22023.';
 
 create or replace function drop_queue(name text) returns void
-language plpgsql set search_path from current set lock_timeout = '50ms' as $$
-declare
+language plpgsql set search_path from current set lock_timeout = '50ms' as $$ declare
     q    _queue;
     made text;
 begin
@@ -100,9 +91,7 @@ end $$;
 comment on function drop_queue is 'Removes a queue with its jobs, dead letters and schedules. Error: 42P01.';
 
 create or replace function grant_enqueuer(queue text, role name) returns void
-language plpgsql set search_path from current as $$
-declare
-    q _queue := _queue_named(queue);
+language plpgsql set search_path from current as $$ declare q _queue := _queue_named(queue);
 begin
     execute format($ddl$
         grant usage on schema %2$I to %1$I;
@@ -116,9 +105,7 @@ end $$;
 comment on function grant_enqueuer is 'Lets a role write jobs to one queue and do nothing else, by enqueue or by a plain INSERT of the columns that belong to it.';
 
 create or replace function grant_worker(queue text, role name) returns void
-language plpgsql set search_path from current as $$
-declare
-    q _queue := _queue_named(queue);
+language plpgsql set search_path from current as $$ declare q _queue := _queue_named(queue);
 begin
     execute format($ddl$
         grant usage on schema %2$I to %1$I;
@@ -131,9 +118,7 @@ end $$;
 comment on function grant_worker is 'Lets a role run the jobs of one queue, and do its maintenance. It can hold groups. It can neither enqueue nor read jobs that it has not claimed.';
 
 create or replace function grant_operator(queue text, role name) returns void
-language plpgsql set search_path from current as $$
-declare
-    q _queue := _queue_named(queue);
+language plpgsql set search_path from current as $$ declare q _queue := _queue_named(queue);
 begin
     execute format($ddl$
         grant usage on schema %2$I to %1$I;

@@ -6,8 +6,7 @@ insert into _template (kind, name, body) select 'inbox', 'operator', $$
 -- {status} is one row of inboxes(). It counts by reading what is held and reported.
 create or replace function {status}(out bytes bigint, out segment_bytes bigint[], out current_segment int, out held bigint, out held_bytes bigint, out next_gap timestamptz, out gaps bigint)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off as $fn$
-declare
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $fn$ declare
     ring constant bigint := pg_sequence_last_value({ring});
     low  constant timestamptz := to_timestamp(pg_sequence_last_value({low}) / 1000.0);
     part record;
@@ -37,8 +36,7 @@ end $fn$;
 -- {list_held} is inbox_held.
 create or replace function {list_held}(of_key text, of_previous text, of_id text, n int) returns setof {schema}.held_message
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off as $fn$
-declare
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $fn$ declare
     ring constant bigint := pg_sequence_last_value({ring});
     low  constant timestamptz := to_timestamp(pg_sequence_last_value({low}) / 1000.0);
     all_of {schema}.held_message[] := '{}';
@@ -60,8 +58,7 @@ end $fn$;
 -- {list_gaps} is inbox_gaps.
 create or replace function {list_gaps}(n int) returns setof {schema}.inbox_gap
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off as $fn$
-declare
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $fn$ declare
     ring constant bigint := pg_sequence_last_value({ring});
     all_of {schema}.inbox_gap[] := '{}';
     part   {schema}.inbox_gap[];
@@ -81,8 +78,7 @@ end $fn$;
 -- now is left to that.
 create or replace function {let_go}(of_key text, of_previous text, of_id text) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off as $fn$
-declare
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $fn$ declare
     ring  bigint;
     low   timestamptz;
     base  timestamptz;
@@ -90,9 +86,7 @@ declare
     part  bigint;
 begin
     perform {schema}._wants_read_committed();
-    if pg_sequence_last_value({holds}) = 0 then
-        return 0;
-    end if;
+    if pg_sequence_last_value({holds}) = 0 then return 0; end if;
     ring := {enter}();
     perform {enter_holding}();
     low := to_timestamp(pg_sequence_last_value({low}) / 1000.0);
@@ -114,8 +108,7 @@ end $fn$;
 -- transaction is handing them over or about to wait for them.
 create or replace function {discard}(ids text[]) returns setof text
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off as $fn$
-declare
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $fn$ declare
     ring bigint;
     one  text;
     k    text;
@@ -148,17 +141,14 @@ $$;
 
 -- _check_rows raises an error for a number of rows that is too large or too small.
 create or replace function _check_rows(n int) returns void
-language plpgsql set search_path from current as $$
-begin
+language plpgsql set search_path from current as $$ begin
     if (n between 1 and 10000) is not true then
         raise exception 'n is %, expected 1 to 10000', coalesce(n::text, 'null') using errcode = '22023', hint = 'it is the most rows that are returned';
     end if;
 end $$;
 
 create or replace function inboxes() returns table (consumer text, keep interval, bytes bigint, held bigint, held_bytes bigint, next_gap timestamptz, gaps bigint, segment_bytes bigint[], current_segment int)
-language plpgsql volatile set search_path from current as $$
-declare
-    i _inbox;
+language plpgsql volatile set search_path from current as $$ declare i _inbox;
 begin
     for i in select * from _inbox x
               where has_function_privilege(to_regprocedure(_inbox_name(x.id, 'status') || '()'), 'execute') order by x.consumer collate "C" loop
@@ -173,9 +163,7 @@ end $$;
 comment on function inboxes is 'Describes every inbox, or those that the role looks after: its bytes on disk, the messages that it holds back, and its gaps. next_gap is when the first of them is handed over in any case.';
 
 create or replace function grant_inbox_operator(consumer text, role name) returns void
-language plpgsql set search_path from current as $$
-declare
-    i _inbox := _inbox_of(consumer);
+language plpgsql set search_path from current as $$ declare i _inbox := _inbox_of(consumer);
 begin
     execute format($ddl$
         grant usage on schema %2$I to %1$I;

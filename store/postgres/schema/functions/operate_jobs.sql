@@ -3,16 +3,14 @@
 -- _pause notes in the queue's row that claims and dequeues return no job, or ends that. It locks the row until the
 -- transaction ends.
 create or replace function _pause(queue int, paused boolean) returns void
-language plpgsql volatile set search_path from current as $$
-begin
+language plpgsql volatile set search_path from current as $$ begin
     update _queue q set paused = _pause.paused where q.id = queue;
     perform _watch(queue);
 end $$;
 
 -- _discard_dead_jobs removes dead letters, and returns how many.
 create or replace function _discard_dead_jobs(queue int, ids bigint[]) returns bigint
-language plpgsql volatile set search_path from current as $$
-declare
+language plpgsql volatile set search_path from current as $$ declare
     many bigint;
     held jsonb[];
 begin
@@ -25,14 +23,11 @@ end $$;
 -- _count returns the counts of _count_jobs as an array; if most is given, those of _count_some, which reads less.
 -- The last one is how many jobs have expired so far.
 create or replace function _count(queue int, most int) returns bigint[]
-language plpgsql volatile set search_path from current as $$
-declare
+language plpgsql volatile set search_path from current as $$ declare
     expired constant bigint := (select _register(q.name, 'expired') from _queue q where q.id = queue);
     c       record;
 begin
-    if most is not null then
-        return _count_some(queue, most) || expired;
-    end if;
+    if most is not null then return _count_some(queue, most) || expired; end if;
     select * into c from _count_jobs(queue);
     return array[c.ready, c.running, c.delayed, c.waiting, c.dead, c.oldest, 0, expired];
 end $$;
@@ -40,15 +35,12 @@ end $$;
 -- _retry_dead_jobs has dead letters run again. One that the queue refuses stays what it is, and the others run; if it refuses all
 -- the error is raised. It may have been written by hand, or another job that has not ended has its unique_key.
 create or replace function _retry_dead_jobs(queue int, ids bigint[]) returns bigint
-language plpgsql volatile set search_path from current as $$
-declare
+language plpgsql volatile set search_path from current as $$ declare
     half constant int := cardinality(ids) / 2;
     many bigint;
     twin record;
 begin
-    for twin in select r.* from _refused_letters(queue, ids) r loop
-        ids := array_remove(ids, twin.id);
-    end loop;
+    for twin in select r.* from _refused_letters(queue, ids) r loop ids := array_remove(ids, twin.id); end loop;
     if twin.id is not null and not exists (select from _dead_job d where d.queue = _retry_dead_jobs.queue and d.id = any (ids)) then
         raise exception 'the dead letter % cannot run again: job % has the same unique_key, %, and has not ended', twin.id, twin.twin, quote_literal(twin.key)
         using errcode = '23505', hint = 'discard the dead letter, or retry it once that job has ended';
@@ -72,9 +64,7 @@ exception when check_violation or invalid_parameter_value or untranslatable_char
             end;
         end loop;
     end if;
-    if many = 0 then
-        raise;
-    end if;
+    if many = 0 then raise; end if;
     return many;
 end $$;
 
@@ -85,8 +75,7 @@ language sql volatile set search_path from current as $$
     select s.oid::regclass
       from _queue q cross join _segments(q.name) s left join _segment g on g.queue = q.id and g.slot = s.slot
      where q.name = _used_segment.queue and s.oid <> all (done) and pg_relation_size(s.oid) > 0
-     order by s.slot = (_ring_position(q.name)).slot, g.turn nulls first limit 1
-$$;
+     order by s.slot = (_ring_position(q.name)).slot, g.turn nulls first limit 1 $$;
 
 -- _cancel removes jobs wherever they are. Running ones lose their lease. A job has a separate id, with an index, if it
 -- came back or was put off. The id of another job is its seq, for which a separate index would cost every enqueue. It
@@ -94,8 +83,8 @@ $$;
 -- leased all is read: two segments at most.
 create or replace function _cancel(queue int, ids bigint[]) returns int
 language plpgsql volatile set search_path from current
-set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
-declare
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan
+as $$ declare
     name       constant text := (select q.name from _queue q where q.id = queue);
     priorities constant smallint[] := (_queue_flags(name)).priorities;
     group_keys       text[];
@@ -130,17 +119,13 @@ begin
     with d as (delete from _lease l where l.queue = _cancel.queue and l.id = any (ids) returning l.*)
     select keys || array_agg(d.key) filter (where _count_holders(_cancel.queue, array[d.id], array[d.headers], -1, 0)) into keys from d;
     more := array(select distinct k from unnest(keys) k where k is not null);
-    if more <> '{}' then
-        perform _promote(queue, more);
-    end if;
+    if more <> '{}' then perform _promote(queue, more); end if;
     return cardinality(keys);
 end $$;
 
 -- _cancel_in removes jobs of a segment by reading all of it, and returns their keys, null for one without a key.
 create or replace function _cancel_in(queue int, segment regclass, ids bigint[]) returns text[]
-language plpgsql volatile set search_path from current set enable_seqscan = on as $$
-declare
-    keys text[];
+language plpgsql volatile set search_path from current set enable_seqscan = on as $$ declare keys text[];
 begin
     execute format('with d as (delete from %s t where coalesce(t.id, t.seq) = any ($1) returning t.*)
                     select array_agg(d.key) filter (where _count_holders($2, array[coalesce(d.id, d.seq)], array[d.headers], -1, 0)) from d', segment) into keys using ids, queue;
@@ -151,9 +136,8 @@ end $$;
 -- look at its jobs, because the first ones may be dead. Between such groups it goes from one to the next in the
 -- index.
 create or replace function _groups_in(segment regclass, queue int, most int) returns text[]
-language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
-declare
-    group_keys text[];
+language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
+as $$ declare group_keys text[];
 begin
     execute format($sql$
         with recursive g(group_key) as (
@@ -176,8 +160,7 @@ end $$;
 -- Of a key one job may run, unless one runs already, or an earlier one waits to be
 -- tried again; the others wait for it. A job that is due, but was not moved yet, is ready.
 create or replace function _count_jobs(queue int, out ready bigint, out running bigint, out delayed bigint, out waiting bigint, out dead bigint, out oldest bigint)
-language plpgsql stable set search_path from current set jit = off as $$
-declare
+language plpgsql stable set search_path from current set jit = off as $$ declare
     name  constant text := (select q.name from _queue q where q.id = queue);
     ring  constant regclass := _q(name)::regclass;
     keyed constant boolean := (_queue_flags(name)).keyed;
@@ -226,8 +209,7 @@ end $$;
 -- _count_some counts as _count_jobs does, up to most of each kind, and reads little more than it counts. Of groups with jobs it
 -- looks at a thousand; the last figure is 1 if there may be more.
 create or replace function _count_some(queue int, most int) returns bigint[]
-language plpgsql volatile set search_path from current set jit = off set enable_seqscan = off set enable_bitmapscan = off as $$
-declare
+language plpgsql volatile set search_path from current set jit = off set enable_seqscan = off set enable_bitmapscan = off as $$ declare
     at_once constant int := 50;
     last    text := '';
     n       record;

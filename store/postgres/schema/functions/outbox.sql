@@ -14,8 +14,7 @@ return format('%I.%I', current_schema(), name);
 -- _read_committed raises an error if a statement would not see rows that committed before it. Its callers take a lock
 -- and then look.
 create or replace function _read_committed() returns void
-language plpgsql set search_path from current as $$
-begin
+language plpgsql set search_path from current as $$ begin
     if current_setting('transaction_isolation') <> 'read committed' then
         raise exception 'this needs the isolation level read committed' using errcode = '25001';
     end if;

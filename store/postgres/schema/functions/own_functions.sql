@@ -4,14 +4,12 @@
 -- that a role may be granted. Every other function exists once and takes a queue (docs/decisions/0011).
 create or replace function _generated() returns text[]
 language sql immutable set search_path from current as $$
-    select '{skip_map,busy,ready,take,take_keyed,scan,enqueue,enqueue_many,barrier,flags,claim,ack,extend,report,release,fail,maintain,pause,set_group,hold_group,group_limits,cancel,retry_dead,discard_dead,count,count_groups,done_jobs}'::text[]
+    select '{skip_map,busy,ready,take,take_keyed,candidates,pull,put_off,scan,enqueue,enqueue_many,barrier,flags,claim,draw,claim_scan,ack,extend,report,release,fail,maintain,pause,set_group,hold_group,group_limits,cancel,retry_dead,discard_dead,count,count_groups,done_jobs}'::text[]
 $$;
 
 -- _define makes a queue's functions, or makes them anew.
 create or replace function _define(queue text) returns void
-language plpgsql set search_path from current as $$
-declare
-    made text;
+language plpgsql set search_path from current as $$ declare made text;
 begin
     execute _fill((select string_agg(t.body, '' order by t.name) from _template t where t.kind = 'queue'), queue);
     for made in select case when p.name = any (_generated()) then format('revoke execute on function %s from public', p.oid::regprocedure)
@@ -33,15 +31,12 @@ $$;
 
 -- _functions_of_queue lists the functions that were made for a queue, including dequeue_NAME.
 create or replace function _functions_of_queue(queue text) returns oid[]
-language sql stable set search_path from current as $$
-    select array_remove(array(select p.oid from _own_functions(queue) p) || to_regprocedure(_q('dequeue_' || queue) || '()')::oid, null)
-$$;
+language sql stable set search_path from current
+as $$ select array_remove(array(select p.oid from _own_functions(queue) p) || to_regprocedure(_q('dequeue_' || queue) || '()')::oid, null) $$;
 
 -- _grant_own lets a role call some functions that were made for a queue.
 create or replace function _grant_own(queue text, names text[], role name) returns void
-language plpgsql set search_path from current as $$
-declare
-    made text;
+language plpgsql set search_path from current as $$ declare made text;
 begin
     for made in select p.oid::regprocedure::text from _own_functions(queue) p where p.name = any (names) loop
         execute format('grant execute on function %s to %I', made, role);
@@ -52,20 +47,16 @@ end $$;
 create or replace function _callers(name text) returns table (rolname name)
 language sql stable set search_path from current as $$
     select r.rolname from pg_proc p cross join lateral aclexplode(p.proacl) a join pg_roles r on r.oid = a.grantee
-     where p.oid = to_regproc(name) and a.grantee <> p.proowner and a.privilege_type = 'EXECUTE'
-$$;
+     where p.oid = to_regproc(name) and a.grantee <> p.proowner and a.privilege_type = 'EXECUTE' $$;
 
 -- _own gives to the owner of the schema's other tables what another role has made of one outbox, queue or inbox, or of the
 -- whole schema if name is null. _rotate, _reclaim and the functions of queues and inboxes run as that owner.
 create or replace function _own(name text) returns void
-language plpgsql set search_path from current as $$
-declare
+language plpgsql set search_path from current as $$ declare
     owner constant regrole := (select c.relowner from pg_class c where c.oid = '_outbox'::regclass);
     made  text;
 begin
-    if owner = quote_ident(current_user)::regrole then
-        return;
-    end if;
+    if owner = quote_ident(current_user)::regrole then return; end if;
     for made in
         select format('%s %s', case c.relkind when 'S' then 'sequence' when 'v' then 'view' when 'c' then 'type' else 'table' end, c.oid::regclass)
           from pg_class c

@@ -18,8 +18,7 @@ return case pg_sequence_last_value(register) when 0 then '{0}'::int[] when 1 the
 -- are younger than rows.
 create or replace function _reclaim_pair(ring text, full_bytes bigint, alive text) returns boolean
 language plpgsql volatile set search_path from current
-set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
-declare
+set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$ declare
     register constant regclass := _q(ring || '_slot')::regclass;
     state    constant bigint := pg_sequence_last_value(register);
     current  constant int := state % 2;
@@ -52,9 +51,7 @@ begin
             p.writers := _writers_in(there);
             update _pair x set writers = p.writers where x.name = ring;
         end if;
-        if _still_in(there, p.writers) then
-            return false;
-        end if;
+        if _still_in(there, p.writers) then return false; end if;
     end if;
     select string_agg(quote_ident(a.attname), ', '), bool_or(a.attname = 'payload') into columns, body
       from pg_attribute a where a.attrelid = _q(ring)::regclass and a.attnum > 0 and not a.attisdropped and a.attname <> 'slot';
@@ -98,9 +95,7 @@ end $$;
 
 -- _reclaim_pairs calls _reclaim_pair for the rings of two segments that have space to give back.
 create or replace function _reclaim_pairs() returns void
-language plpgsql volatile set search_path from current as $$
-declare
-    p record;
+language plpgsql volatile set search_path from current as $$ declare p record;
 begin
     for p in
         select x.*, r.trouble
@@ -128,9 +123,7 @@ begin
             else
                 perform _reclaim_pair(p.ring, p.full_bytes, p.alive);
             end if;
-            if p.trouble is not null then
-                update _pair x set trouble = null where x.name = p.ring;
-            end if;
+            if p.trouble is not null then update _pair x set trouble = null where x.name = p.ring; end if;
         exception when others then
             perform _in_trouble(null, null, p.ring, sqlerrm, sqlstate);
         end;

@@ -16,8 +16,7 @@ language sql volatile security definer set search_path from current set enable_s
           from %1$s l
          where l.head is not null
            and not exists (select from _parked_key x where x.subscription = l.subscription and x.parked_key = l.parked_key and x.n > l.n)
-           and exists (select from _subscription s where s.id = l.subscription)$sql$)
-$$;
+           and exists (select from _subscription s where s.id = l.subscription)$sql$) $$;
 
 -- _reclaim_parked keeps the ring of parked messages small: those that are still parked are carried over.
 create or replace function _reclaim_parked(full_bytes bigint) returns boolean
@@ -30,5 +29,4 @@ language sql volatile security definer set search_path from current set enable_b
           from %1$s m
          where exists (select from _subscription s where s.id = m.subscription)
            and m.p >= (select x.head from _parked_key x where x.subscription = m.subscription and x.parked_key = m.parked_key
-                        order by x.subscription desc, x.parked_key desc, x.n desc limit 1)$sql$) a(alive)
-$$;
+                        order by x.subscription desc, x.parked_key desc, x.n desc limit 1)$sql$) a(alive) $$;

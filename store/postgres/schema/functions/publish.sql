@@ -3,9 +3,7 @@
 -- _refuse_headers raises an error if the headers of a message or a job are invalid. Escapes only make JSON longer than
 -- what it stands for, so short text needs no adding up.
 create or replace function _refuse_headers(headers jsonb) returns void
-language plpgsql immutable set search_path from current as $$
-declare
-    bytes bigint;
+language plpgsql immutable set search_path from current as $$ declare bytes bigint;
 begin
     if jsonb_typeof(headers) <> 'object' then
         raise exception 'the headers are a JSON %, expected an object', jsonb_typeof(headers)
@@ -25,16 +23,14 @@ end $$;
 create or replace function _readable(columns text) returns text
 language sql stable set search_path from current as $$
     select case when getdatabaseencoding() in ('UTF8', 'SQL_ASCII') then ''
-                else format('perform pg_catalog.convert_to(pg_catalog.concat(%s), ''UTF8'');', columns) end
-$$;
+                else format('perform pg_catalog.convert_to(pg_catalog.concat(%s), ''UTF8'');', columns) end $$;
 
 do $do$ begin execute replace(replace($ddl$
 -- _validate_message is the trigger that validates the rows of an outbox, so that limits hold for a plain INSERT. A
 -- check constraint would be parsed anew in every statement. It runs with the rights and on the search_path of the role
 -- that inserts, because another path would cost as much again as the rest. So all in it is qualified.
 create or replace function _validate_message() returns trigger
-language plpgsql as $fn$
-begin
+language plpgsql as $fn$ begin
     {readable}
     if new.headers is null and new.id is null
        and (new.key is null or pg_catalog.octet_length(new.key) operator(pg_catalog.<=) 1024)
@@ -66,16 +62,14 @@ end $fn$ $ddl$, '{readable}', _readable('new.key, new.topic, new.id, new.headers
 -- their names, so this one comes after those that users add, and always: also for what a subscription of logical
 -- replication writes.
 create or replace function _validate_by(name text, call text) returns void
-language plpgsql set search_path from current as $$
-begin
+language plpgsql set search_path from current as $$ begin
     execute format('create trigger zz_validate before insert or update on %s for each row execute function %s', _q(name), call);
     execute format('alter table %s enable always trigger zz_validate', _q(name));
 end $$;
 
 create or replace function publish_bytes(outbox text, payload bytea, key text default null, topic text default '',
                         headers jsonb default null, id text default null) returns void
-language plpgsql set search_path from current as $$
-begin
+language plpgsql set search_path from current as $$ begin
     if to_regclass(quote_ident(current_schema()) || '.' || quote_ident('_' || outbox || '.slot')) is null then -- a queue has none
         raise exception 'there is no outbox %', coalesce(quote_literal(outbox), 'null')
         using errcode = '42P01', hint = 'create it with: penstock outbox create ' || coalesce(quote_literal(outbox), 'NAME');
@@ -91,16 +85,12 @@ comment on function publish_bytes is 'Writes one message within the caller''s tr
 -- backslash begins an escape.
 create or replace function publish(outbox text, payload text, key text default null, topic text default '',
                         headers jsonb default null, id text default null) returns void
-language sql set search_path from current as $$
-    select publish_bytes(outbox, convert_to(payload, 'UTF8'), key, topic, headers, id)
-$$;
+language sql set search_path from current as $$ select publish_bytes(outbox, convert_to(payload, 'UTF8'), key, topic, headers, id) $$;
 
 comment on function publish(text, text, text, text, jsonb, text) is 'Writes one message of text, as UTF-8, within the caller''s transaction. Otherwise it is like publish_bytes.';
 
 create or replace function publish(outbox text, payload jsonb, key text default null, topic text default '',
                         headers jsonb default null, id text default null) returns void
-language sql set search_path from current as $$
-    select publish_bytes(outbox, convert_to(payload::text, 'UTF8'), key, topic, headers, id)
-$$;
+language sql set search_path from current as $$ select publish_bytes(outbox, convert_to(payload::text, 'UTF8'), key, topic, headers, id) $$;
 
 comment on function publish(text, jsonb, text, text, jsonb, text) is 'Writes one message of JSON, as UTF-8, within the caller''s transaction. Otherwise it is like publish_bytes.';

@@ -12,9 +12,7 @@ do $$ begin execute replace(replace($ddl$
 -- raised elsewhere. The function barrier counts a new job that holds one. Only a queue's enqueuers may call that. It need not roll back: a flag too
 -- many costs a scan.
 create or replace function _validate_job() returns trigger
-language plpgsql as $fn$
-declare
-    wanted bigint;
+language plpgsql as $fn$ declare wanted bigint;
 begin
     {readable}
     if new.priority operator(pg_catalog.=) 0::smallint and new.key is null and new.headers is null
@@ -34,9 +32,7 @@ begin
         perform {schema}._refuse_job(new.payload, new.key, new.group_key, new.priority, new.headers, null);
     else -- of an earlier attempt, within its separate limit; a new job has copied it from another
         perform {schema}._refuse_job(new.payload, new.key, new.group_key, new.priority, new.headers operator(pg_catalog.-) 'penstock-report', null);
-        if new.id is null then
-            new.headers := new.headers operator(pg_catalog.-) 'penstock-report';
-        end if;
+        if new.id is null then new.headers := new.headers operator(pg_catalog.-) 'penstock-report'; end if;
     end if;
     wanted := (1::bigint operator(pg_catalog.<<) (16 operator(pg_catalog.+) new.priority))
               operator(pg_catalog.|) case when new.key is null then 0 else 4294967296 end

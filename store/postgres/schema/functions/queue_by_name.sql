@@ -7,9 +7,8 @@ do $do$ begin execute replace(replace($ddl$
 
 -- _queue_function returns the name of a function of a queue. Error: 42P01.
 create or replace function _queue_function(queue text, name text) returns text
-language plpgsql stable as $fn$
-declare
-    own constant text := {prefix} operator(pg_catalog.||) pg_catalog.quote_ident(pg_catalog.concat('_', queue, '.', name));
+language plpgsql stable
+as $fn$ declare own constant text := {prefix} operator(pg_catalog.||) pg_catalog.quote_ident(pg_catalog.concat('_', queue, '.', name));
 begin
     if queue is null or pg_catalog.starts_with(queue, '_') or pg_catalog.to_regproc(own) is null then
         raise exception 'there is no queue %', coalesce(pg_catalog.quote_literal(queue), 'null')
@@ -18,14 +17,21 @@ begin
     return own;
 end $fn$;
 
+-- _call calls a function of a queue with arguments as text, and returns what it returns, or its first row, as text.
+create or replace function _call(queue text, name text, arguments text[] default '{}') returns text
+language plpgsql volatile as $fn$ declare result text;
+begin
+    execute pg_catalog.format('select %s(%s)', {schema}._queue_function(queue, name),
+                              (select pg_catalog.string_agg(pg_catalog.quote_nullable(a.it), ', ' order by a.i) from pg_catalog.unnest(arguments) with ordinality a(it, i))) into result;
+    return result;
+end $fn$;
+
 create or replace function enqueue_bytes(queue text, payload bytea, key text default null, group_key text default '', priority int default 0,
                         not_before timestamptz default null, dedup_key text default null, headers jsonb default null, kind text default null,
                         unique_key text default null, on_conflict text default null, debounce_max interval default null,
                         max_attempts int default null, timeout interval default null, deadline timestamptz default null,
                         holds bigint default null, waits_for bigint[] default null, on_dead text default null) returns bigint
-language plpgsql volatile as $fn$
-declare
-    made bigint;
+language plpgsql volatile as $fn$ declare made bigint;
 begin
     execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'enqueue'), '($1, $2, $3, $4, $5, $6, $7)')
        into made using payload, key, group_key, priority, not_before, dedup_key,
@@ -41,9 +47,7 @@ create or replace function enqueue_many_bytes(queue text, payloads bytea[], keys
                              unique_keys text[] default null, on_conflict text default null, debounce_max interval default null,
                              max_attempts int default null, timeout interval default null, deadline timestamptz default null,
                         holds bigint default null, waits_for bigint[] default null, on_dead text default null) returns setof bigint
-language plpgsql volatile as $fn$
-declare
-    many constant int := coalesce(pg_catalog.cardinality(payloads), 0);
+language plpgsql volatile as $fn$ declare many constant int := coalesce(pg_catalog.cardinality(payloads), 0);
 begin
     return query execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'enqueue_many'), '($1, $2, $3, $4, $5, $6, $7)')
                    using payloads, keys, group_keys, priorities, not_befores, dedup_keys,
@@ -64,8 +68,7 @@ create or replace function enqueue(queue text, payload text, key text default nu
                         unique_key text default null, on_conflict text default null, debounce_max interval default null,
                         max_attempts int default null, timeout interval default null, deadline timestamptz default null,
                         holds bigint default null, waits_for bigint[] default null, on_dead text default null) returns bigint
-language plpgsql volatile as $fn$
-begin
+language plpgsql volatile as $fn$ begin
     return {schema}.enqueue_bytes(queue, pg_catalog.convert_to(payload, 'UTF8'), key, group_key, priority, not_before, dedup_key, headers, kind, unique_key, on_conflict, debounce_max, max_attempts, timeout, deadline, holds, waits_for, on_dead);
 end $fn$;
 
@@ -76,8 +79,7 @@ create or replace function enqueue(queue text, payload jsonb, key text default n
                         unique_key text default null, on_conflict text default null, debounce_max interval default null,
                         max_attempts int default null, timeout interval default null, deadline timestamptz default null,
                         holds bigint default null, waits_for bigint[] default null, on_dead text default null) returns bigint
-language plpgsql volatile as $fn$
-begin
+language plpgsql volatile as $fn$ begin
     return {schema}.enqueue_bytes(queue, pg_catalog.convert_to(payload::pg_catalog.text, 'UTF8'), key, group_key, priority, not_before, dedup_key, headers, kind, unique_key, on_conflict, debounce_max, max_attempts, timeout, deadline, holds, waits_for, on_dead);
 end $fn$;
 
@@ -88,8 +90,7 @@ create or replace function enqueue_many(queue text, payloads text[], keys text[]
                              unique_keys text[] default null, on_conflict text default null, debounce_max interval default null,
                              max_attempts int default null, timeout interval default null, deadline timestamptz default null,
                         holds bigint default null, waits_for bigint[] default null, on_dead text default null) returns setof bigint
-language plpgsql volatile as $fn$
-begin
+language plpgsql volatile as $fn$ begin
     return query select {schema}.enqueue_many_bytes(queue, array(select pg_catalog.convert_to(p.payload, 'UTF8') from pg_catalog.unnest(payloads) with ordinality p(payload, i) order by p.i),
                                                 keys, group_keys, priorities, not_befores, dedup_keys, headers, kinds, unique_keys, on_conflict, debounce_max, max_attempts, timeout, deadline, holds, waits_for, on_dead);
 end $fn$;
@@ -97,21 +98,12 @@ end $fn$;
 comment on function enqueue_many is 'Writes a job for each text, as UTF-8, in their order, and returns the ids. Otherwise it is like enqueue_many_bytes.';
 
 create or replace function barrier(queue text) returns bigint
-language plpgsql volatile as $fn$
-declare
-    made bigint;
-begin
-    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'barrier'), '(null, null)') into made;
-    return made;
-end $fn$;
+language sql volatile as $fn$ select {schema}._call(queue, 'barrier', array[null, null])::bigint $fn$;
 
 comment on function barrier is 'Makes a barrier for jobs of a queue, and returns its number. It opens, once, when it is sealed and each job that holds it has ended. Error: 42P01.';
 
 create or replace function seal(queue text, barrier bigint) returns void
-language plpgsql volatile as $fn$
-begin
-    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'barrier'), '($1, null)') using coalesce(barrier, 0);
-end $fn$;
+language sql volatile as $fn$ select {schema}._call(queue, 'barrier', array[coalesce(barrier, 0)::pg_catalog.text, null]) $fn$;
 
 comment on function seal is 'Seals a barrier: it opens when each job that holds it has ended, at once if none does. A job that holds it may still add others. Errors: 42P01, 23514 if the queue has no such barrier, 25001.';
 
@@ -120,15 +112,12 @@ language sql volatile as $fn$
     select told.it operator(pg_catalog.=) 't'
       from (select pg_catalog.substr(pg_catalog.current_setting(pg_catalog.concat('penstock.deduplicated_', (n operator(pg_catalog.-) 1) operator(pg_catalog./) 1000), true),
                                      ((n operator(pg_catalog.-) 1) operator(pg_catalog.%) 1000 operator(pg_catalog.+) 1)::pg_catalog.int4, 1)) told(it)
-     where told.it operator(pg_catalog.<>) ''
-$fn$;
+     where told.it operator(pg_catalog.<>) '' $fn$;
 
 comment on function deduplicated is 'Tells whether the nth job of this transaction''s last enqueue was not written, because there was one with its dedup_key or unique_key. Null if that enqueue had neither, or was in another transaction.';
 
 create or replace function dequeue(queue text, n int default 1, group_key text default '') returns setof job
-language plpgsql volatile as $fn$
-declare
-    take constant text := {schema}._queue_function(queue, 'take');
+language plpgsql volatile as $fn$ declare take constant text := {schema}._queue_function(queue, 'take');
 begin
     if n operator(pg_catalog.=) 1 and group_key operator(pg_catalog.=) '' then
         return query execute pg_catalog.concat('select * from ', {prefix}, pg_catalog.quote_ident(pg_catalog.concat('dequeue_', queue)), '()');
@@ -140,71 +129,54 @@ end $fn$;
 comment on function dequeue is 'Takes up to n jobs of a group: they are gone when the caller''s transaction commits, and back when it rolls back.';
 
 create or replace function claim(queue text, n int default 1, lease interval default '30 s', group_key text default '', worker text default '') returns setof leased_job
-language plpgsql volatile as $fn$
-begin
+language plpgsql volatile as $fn$ begin
     return query execute pg_catalog.concat('select * from ', {schema}._queue_function(queue, 'claim'), '($1, $2, $3, $4)') using n, lease, coalesce(group_key, ''), worker;
 end $fn$;
 
 comment on function claim is 'Leases up to n jobs of a group. A worker that does not ack, extend, release or retry them in time loses them: they run again.';
 
 create or replace function ack_claim(queue text, leases bigint[], n int default 1, lease interval default '30 s', group_key text default '', worker text default '') returns setof leased_job
-language plpgsql volatile as $fn$
-begin
+language plpgsql volatile as $fn$ begin
     return query execute pg_catalog.concat('select * from ', {schema}._queue_function(queue, 'claim'), '($1, $2, $3, $4, $5)') using n, lease, coalesce(group_key, ''), worker, leases;
 end $fn$;
 
 comment on function ack_claim is 'Ends jobs, as ack_many does, and claims others with the same call: both, or neither. Behind the jobs it returns the leases that were still held, as rows with only a lease; lease 0 says that a limit of running jobs is close. Leases of a claim may share a row: an ack of one waits for the end of a transaction that acks another.';
 
 create or replace function ack_many(queue text, leases bigint[]) returns setof bigint
-language plpgsql volatile as $fn$
-begin
-    return query execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'ack'), '($1)') using leases;
-end $fn$;
+language plpgsql volatile
+as $fn$ begin return query execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'ack'), '($1)') using leases; end $fn$;
 
 comment on function ack_many is 'Removes jobs that are done, and returns the leases that were still held.';
 
 create or replace function ack(queue text, lease bigint) returns void
-language plpgsql volatile as $fn$
-declare
-    held bigint;
+language plpgsql volatile as $fn$ declare held bigint;
 begin
     execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'ack'), '(array[$1])') into held using lease;
-    if held is null then
-        perform {schema}._lost(lease);
-    end if;
+    if held is null then perform {schema}._lost(lease); end if;
 end $fn$;
 
 comment on function ack is 'Removes a job that is done. Error: PS001 if its lease is lost.';
 
 create or replace function extend_many(queue text, leases bigint[], by interval) returns setof bigint
-language plpgsql volatile as $fn$
-begin
+language plpgsql volatile as $fn$ begin
     return query execute pg_catalog.concat('select lease from ', {schema}._queue_function(queue, 'extend'), '($1, $2)') using leases, by;
 end $fn$;
 
 comment on function extend_many is 'Makes leases end by from now, and returns those that were still held.';
 
 create or replace function extend(queue text, lease bigint, by interval) returns timestamptz
-language plpgsql volatile as $fn$
-declare
-    until timestamptz;
+language plpgsql volatile as $fn$ declare until timestamptz;
 begin
     execute pg_catalog.concat('select until from ', {schema}._queue_function(queue, 'extend'), '(array[$1], $2)') into until using lease, by;
-    if until is null then
-        perform {schema}._lost(lease);
-    end if;
+    if until is null then perform {schema}._lost(lease); end if;
     return until;
 end $fn$;
 
 comment on function extend is 'Makes a lease end by from now, and returns when that is. Error: PS001.';
 
 create or replace function report(queue text, lease bigint, report jsonb) returns void
-language plpgsql volatile as $fn$
-declare
-    until timestamptz;
-begin
-    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'report'), '($1, $2)') into until using lease, report;
-    if until is null then
+language plpgsql volatile as $fn$ begin
+    if {schema}._call(queue, 'report', array[lease::pg_catalog.text, report::pg_catalog.text]) is null then
         perform {schema}._lost(lease);
     end if;
 end $fn$;
@@ -212,20 +184,15 @@ end $fn$;
 comment on function report is 'Writes how far a running job is, or its result, until the next report. The next attempt has it in the header penstock-report. A queue that keeps done jobs keeps what the last attempt reported. The member penstock-steps holds the results of steps by name: a report that has it adds to the one before, any other takes the place of all but the steps. Up to 64 KiB as text. Of lease 0 it is a worker''s report of itself, under the name in its member worker: for 90 seconds it says that the worker lives. Errors: PS001, 22023.';
 
 create or replace function release_many(queue text, leases bigint[], after interval default null) returns setof bigint
-language plpgsql volatile as $fn$
-begin
+language plpgsql volatile as $fn$ begin
     return query execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'release'), '($1, $2)') using leases, after;
 end $fn$;
 
 comment on function release_many is 'Gives jobs back, to run again after a while: no attempt is spent. Returns the leases that were still held.';
 
 create or replace function release(queue text, lease bigint, after interval default null) returns void
-language plpgsql volatile as $fn$
-declare
-    held bigint;
-begin
-    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'release'), '(array[$1], $2)') into held using lease, after;
-    if held is null then
+language plpgsql volatile as $fn$ begin
+    if {schema}._call(queue, 'release', array[array[lease]::pg_catalog.text, after::pg_catalog.text]) is null then
         perform {schema}._lost(lease);
     end if;
 end $fn$;
@@ -233,75 +200,41 @@ end $fn$;
 comment on function release is 'Gives a job back, to run again after a while: no attempt is spent. Error: PS001.';
 
 create or replace function retry(queue text, lease bigint, after interval default null, error text default '') returns boolean
-language plpgsql volatile as $fn$
-declare
-    due timestamptz;
-begin
-    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'fail'), '($1, $2, $3, false)') into due using lease, after, error;
-    return due is not null;
-end $fn$;
+language sql volatile as $fn$ select {schema}._call(queue, 'fail', array[lease::pg_catalog.text, after::pg_catalog.text, error, 'false']) is not null $fn$;
 
 comment on function retry is 'Makes a job run again after a while; null stands for a time that grows with its attempts. False: that was its last attempt, and it is a dead letter now. Error: PS001.';
 
 create or replace function dead_letter(queue text, lease bigint, error text default '') returns void
-language plpgsql volatile as $fn$
-begin
-    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'fail'), '($1, null, $2, true)') using lease, error;
-end $fn$;
+language sql volatile as $fn$ select {schema}._call(queue, 'fail', array[lease::pg_catalog.text, null, error, 'true']) $fn$;
 
 comment on function dead_letter is 'Makes a job a dead letter. Error: PS001.';
 
 -- _count_of calls the function count of a queue, for clients that ask for several queues.
 create or replace function _count_of(queue text, most int) returns bigint[]
-language plpgsql volatile as $fn$
-declare
-    counted bigint[];
-begin
-    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'count'), '($1)') into counted using most;
-    return counted;
-end $fn$;
+language sql volatile as $fn$ select {schema}._call(queue, 'count', array[most::pg_catalog.text])::bigint[] $fn$;
 
 -- _done_of calls the function done_jobs of a queue: it returns a page of jobs, and where the next page begins.
 create or replace function _done_of(queue text, most int, before text, ids bigint[]) returns jsonb
-language plpgsql volatile as $fn$
-declare
-    done jsonb;
-begin
-    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'done_jobs'), '($1, $2, $3)') into done using most, before, ids;
-    return done;
-end $fn$;
+language sql volatile as $fn$ select {schema}._call(queue, 'done_jobs', array[most::pg_catalog.text, before, ids::pg_catalog.text])::pg_catalog.jsonb $fn$;
 
 create or replace function cancel(queue text, ids bigint[]) returns int
-language plpgsql volatile as $fn$
-declare
-    many int;
-begin
-    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'cancel'), '($1)') into many using ids;
-    return many;
-end $fn$;
+language sql volatile as $fn$ select {schema}._call(queue, 'cancel', array[ids::pg_catalog.text])::int $fn$;
 
 comment on function cancel is 'Removes jobs wherever they are, and returns how many. A running job loses its lease.';
 
 create or replace function pause_queue(name text) returns void
-language plpgsql volatile as $fn$
-begin
-    execute pg_catalog.concat('select ', {schema}._queue_function(name, 'pause'), '(true)');
-end $fn$;
+language sql volatile as $fn$ select {schema}._call(name, 'pause', array['true']) $fn$;
 
 comment on function pause_queue is 'Pauses a queue: claims and dequeues return no job until resume_queue.';
 
 create or replace function resume_queue(name text) returns void
-language plpgsql volatile as $fn$
-begin
-    execute pg_catalog.concat('select ', {schema}._queue_function(name, 'pause'), '(false)');
-end $fn$;
+language sql volatile as $fn$ select {schema}._call(name, 'pause', array['false']) $fn$;
 
 comment on function resume_queue is 'Ends the pause of a queue.';
 
 create or replace function dead_jobs(queue text, most int default 100, after bigint default 0)
 returns table (id bigint, key text, group_key text, priority smallint, attempt int, created_at timestamptz, died_at timestamptz, headers jsonb, payload bytea, error text, failures jsonb)
-language plpgsql volatile as $fn$
-begin
+language plpgsql volatile as $fn$ begin
     execute pg_catalog.concat('explain select ', {schema}._queue_function(queue, 'discard_dead'), '(null)'); -- an error for a role without the right: it sees no row of the queue
     return query select d.id, d.key, d.group_key, d.priority, d.attempt, d.created_at, d.died_at, d.headers, d.payload, coalesce(d.failures operator(pg_catalog.->) -1 operator(pg_catalog.->>) 'error', ''), d.failures
                    from {schema}._dead_job d join {schema}._queue q on q.id operator(pg_catalog.=) d.queue
@@ -311,37 +244,23 @@ end $fn$;
 comment on function dead_jobs is 'Lists dead letters by id: up to most, behind the id of one. error is that of the last attempt.';
 
 create or replace function retry_dead_jobs(queue text, ids bigint[]) returns int
-language plpgsql volatile as $fn$
-declare
-    many int;
-begin
-    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'retry_dead'), '($1)') into many using ids;
-    return many;
-end $fn$;
+language sql volatile as $fn$ select {schema}._call(queue, 'retry_dead', array[ids::pg_catalog.text])::int $fn$;
 
 comment on function retry_dead_jobs is 'Puts dead letters back at the end of their queue, and returns how many. The number of attempts stays: a job that has used up max_attempts gets one more, and is a dead letter again if that fails.';
 
 create or replace function discard_dead_jobs(queue text, ids bigint[]) returns int
-language plpgsql volatile as $fn$
-declare
-    many int;
-begin
-    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'discard_dead'), '($1)') into many using ids;
-    return many;
-end $fn$;
+language sql volatile as $fn$ select {schema}._call(queue, 'discard_dead', array[ids::pg_catalog.text])::int $fn$;
 
 comment on function discard_dead_jobs is 'Removes dead letters, and returns how many.';
 
 create or replace function queue_status(queue text) returns table (ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest interval, expired bigint)
 language sql volatile as $fn$
-    select c.n[1], c.n[2], c.n[3], c.n[4], c.n[5], c.n[6] operator(pg_catalog.*) interval '1 microsecond', c.n[8] from {schema}._count_of(queue, null) c(n)
-$fn$;
+    select c.n[1], c.n[2], c.n[3], c.n[4], c.n[5], c.n[6] operator(pg_catalog.*) interval '1 microsecond', c.n[8] from {schema}._count_of(queue, null) c(n) $fn$;
 
 comment on function queue_status is 'Counts a queue''s jobs by where they are, and says how old the oldest ready one is. Jobs that have expired are counted from the queue''s creation on.';
 
 create or replace function ready_groups(queue text, group_keys text[] default null, behind text default '', most int default 100) returns setof text
-language plpgsql volatile as $fn$
-begin
+language plpgsql volatile as $fn$ begin
     return query execute pg_catalog.concat('select * from ', {schema}._queue_function(queue, 'ready'), '($1, $2, $3)') using group_keys, behind, most;
 end $fn$;
 
@@ -350,8 +269,7 @@ comment on function ready_groups is 'Lists the groups that have jobs to be taken
 create or replace function queue_groups(queue text, after text default '', most int default 1000)
 returns table (group_key text, ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest interval, more boolean,
                max_running int, rate int, per interval, burst int, weight int, tokens int, held_until timestamptz, reason text)
-language plpgsql volatile as $fn$
-begin
+language plpgsql volatile as $fn$ begin
     return query execute pg_catalog.concat('with g as materialized (select * from ', {schema}._queue_function(queue, 'count_groups'), '($1, $2))
         select g.group_key, g.ready, g.running, g.delayed, g.waiting, g.dead, g.oldest operator(pg_catalog.*) interval ''1 microsecond'', g.more,
                l.max_running, l.rate, l.per, l.burst, l.weight, l.tokens, l.held_until, l.reason
@@ -362,25 +280,18 @@ end $fn$;
 comment on function queue_groups is 'Counts the jobs of each group. Of those that are ready or wait it counts up to 1,000; more says there are more. It also says which limits the group has, how many jobs its rate lets start now (tokens), and until when and why it is held.';
 
 create or replace function set_group(queue text, group_key text, max_running int default null, rate int default null, per interval default null, burst int default null, weight int default null) returns void
-language plpgsql volatile as $fn$
-begin
-    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'set_group'), '($1, $2, $3, $4, $5, $6)') using group_key, max_running, rate, per, burst, weight;
-end $fn$;
+language sql volatile as $fn$ select {schema}._call(queue, 'set_group', array[group_key, max_running::pg_catalog.text, rate::pg_catalog.text, per::pg_catalog.text, burst::pg_catalog.text, weight::pg_catalog.text]) $fn$;
 
 comment on function set_group is 'Replaces the policy of a group, or with * that of all groups without one: how many jobs run at a time, how many start in a time, and its weight. Null sets nothing, and a policy that sets nothing is deleted. Errors: 42P01, 22023, 23514.';
 
 create or replace function hold_group(queue text, group_key text, hold_for interval, reason text default null) returns void
-language plpgsql volatile as $fn$
-begin
-    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'hold_group'), '($1, $2, $3)') using group_key, hold_for, reason;
-end $fn$;
+language sql volatile as $fn$ select {schema}._call(queue, 'hold_group', array[group_key, hold_for::pg_catalog.text, reason]) $fn$;
 
 comment on function hold_group is 'Lets no job of a group start for a time from now. It does not shorten an earlier hold; interval 0 ends it. Errors: 42P01, 22023, 23514.';
 
 create or replace function group_policies(queue text, after text default '', most int default 1000)
 returns table (group_key text, max_running int, rate int, per interval, burst int, weight int, tokens int, held_until timestamptz, reason text)
-language plpgsql volatile as $fn$
-begin
+language plpgsql volatile as $fn$ begin
     return query execute pg_catalog.concat('select * from ', {schema}._queue_function(queue, 'group_limits'), '(null, $1, $2)') using after, most;
 end $fn$;
 
@@ -397,10 +308,7 @@ $fn$;
 comment on function done_jobs is 'Lists kept jobs that are done, the latest first: up to most, behind the position of one.';
 
 create or replace function maintain_queue(name text) returns void
-language plpgsql volatile as $fn$
-begin
-    execute pg_catalog.concat('select ', {schema}._queue_function(name, 'maintain'), '()');
-end $fn$;
+language sql volatile as $fn$ select {schema}._call(name, 'maintain') $fn$;
 
 comment on function maintain_queue is 'Runs the maintenance of a queue, which calls also run now and then: leases that ended, jobs that are due, schedules, storage.';
 

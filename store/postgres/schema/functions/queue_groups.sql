@@ -13,18 +13,13 @@ insert into _template (kind, name, body) select 'queue', 'group', $$
 create or replace function {ready}(in_groups text[], behind text, most int, claiming boolean default true) returns setof text
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set enable_hashjoin = off set enable_mergejoin = off
-set jit = off set plan_cache_mode = force_generic_plan as $fn$
-declare
+set jit = off set plan_cache_mode = force_generic_plan as $fn$ declare
     flags      constant bigint := pg_sequence_last_value({flags});
     priorities constant smallint[] := array(select p from generate_series(-16, 15) p where flags & (1::bigint << (16 + p)) <> 0);
     listed     constant text[] := array(select distinct x collate "C" from unnest(in_groups) x where x is not null order by 1);
     skip_map_slot  constant smallint := pg_sequence_last_value({skip_map_slot});
-    watched    boolean := false;
-    slots      smallint[];
-    here       smallint;
-    upto       text;
-    part       text[];
     found      text[] := '{}';
+    watched    boolean := false; slots smallint[]; here smallint; upto text; part text[];
 begin
     if (most between 1 and 10000) is not true then
         raise exception 'most is %, expected 1 to 10000', coalesce(most::text, 'null') using errcode = '22023', hint = 'call it again for those behind the last one';
@@ -32,9 +27,7 @@ begin
     if claiming then
         {maintain_if_due}
         watched := flags & {watched} <> 0;
-        if watched and not {schema}._queue_open({id}) then
-            return;
-        end if;
+        if watched and not {schema}._queue_open({id}) then return; end if;
     end if;
     slots := {slots};
     foreach upto in array array[null, behind] loop -- behind it, and then from the first one up to it
@@ -44,43 +37,34 @@ begin
 {segments here}
             part := part || array(
                 with recursive g(group_key, mapped) as (
-                    select x.group_key collate "C", true from unnest(case when in_groups is not null then listed when upto is null then array[behind] else array[''] end) x(group_key)
+                    select x.group_key collate "C", true
+                      from unnest(case when in_groups is not null then listed when upto is null then array[behind] else array[''] end) x(group_key)
                     union all
                     select coalesce(b.group_key, m.group_key), b.group_key is null
-                      from g left join lateral (
-                            select m.group_key from {schema}._skip_map m where m.slot = skip_map_slot and m.queue = {id} and m.group_key > g.group_key order by m.group_key limit 1) m on true
-                     cross join lateral (select case
-                            when m.group_key is null then (select t.group_key from {segment} t where t.group_key > g.group_key order by t.group_key limit 1)
-                            else (select t.group_key from {segment} t where t.group_key > g.group_key and t.group_key < m.group_key order by t.group_key limit 1) end) b(group_key)
+                      from g left join lateral (select m.group_key from {schema}._skip_map m
+                         where m.slot = skip_map_slot and m.queue = {id} and m.group_key > g.group_key order by m.group_key limit 1) m on true
+                     cross join lateral (select case when m.group_key is null
+                        then (select t.group_key from {segment} t where t.group_key > g.group_key order by t.group_key limit 1)
+                        else (select t.group_key from {segment} t where t.group_key > g.group_key and t.group_key < m.group_key order by t.group_key limit 1) end) b(group_key)
                      where in_groups is null and (upto is null or g.group_key < upto) and coalesce(b.group_key, m.group_key) is not null)
-                select g.group_key from g
-                 where case when upto is null then g.group_key > behind else g.group_key <= upto end
+                select g.group_key from g where case when upto is null then g.group_key > behind else g.group_key <= upto end
                    and case when g.mapped and not exists (
-                        select from unnest(priorities) p(priority)
-                          left join lateral (
-                                select k.lo, k.hi, k.pending from {schema}._skip_map k
-                                 where k.slot = skip_map_slot and k.queue = {id} and k.group_key = g.group_key and k.priority = p.priority order by k.n desc limit 1) k on true
-                         where exists ( -- what committed late, wherever it is; of a transaction that wrote much a claim may look
-                                select from unnest(k.pending) x cross join lateral (
+                        select from unnest(priorities) p(priority) left join lateral (select k.lo, k.hi, k.pending from {schema}._skip_map k
+                             where k.slot = skip_map_slot and k.queue = {id} and k.group_key = g.group_key and k.priority = p.priority order by k.n desc limit 1) k on true
+                         -- what committed late, wherever it is; of a transaction that wrote much a claim may look
+                         where exists (select from unnest(k.pending) x cross join lateral (
                                     select count(*) = 100 or bool_or(w.group_key = g.group_key and w.priority = p.priority) as late
                                       from (select t.group_key, t.priority from {segment} t where t.xid = x limit 100) w) w
                                  where pg_visible_in_snapshot(x, pg_current_snapshot()) and w.late)
-                            or exists (
-                                select from unnest(coalesce(k.lo, '{0}'), coalesce(k.hi, '{9223372036854775806}')) r(lo, hi) cross join lateral (
-                                    select from {segment} t
-                                     where t.group_key = g.group_key and t.priority = p.priority and t.seq >= r.lo and t.seq <= r.hi limit 1) t)) then false
-                       when watched then {schema}._group_open({id}, g.group_key) else true end
-                 limit most);
+                            or exists (select from unnest(coalesce(k.lo, '{0}'), coalesce(k.hi, '{9223372036854775806}')) r(lo, hi) cross join lateral (
+                                select from {segment} t where t.group_key = g.group_key and t.priority = p.priority and t.seq >= r.lo and t.seq <= r.hi limit 1) t)) then false
+                       when watched then {schema}._group_open({id}, g.group_key) else true end limit most);
 {end}
         end loop;
         found := found || array(select distinct x collate "C" from unnest(part) x order by 1 limit most - cardinality(found));
         exit when cardinality(found) >= most;
     end loop;
-    if watched then
-        return query select {schema}._weighted({id}, found);
-    else
-        return query select unnest(found);
-    end if;
+    return query select unnest(case when watched then array(select {schema}._weighted({id}, found)) else found end);
 end $fn$;
 
 $$;
@@ -91,8 +75,7 @@ $$;
 -- us.
 create or replace function _count_groups(queue int, after text, most int, upto int)
 returns table (group_key text, ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest bigint, more boolean, cut boolean)
-language plpgsql volatile set search_path from current set jit = off set enable_seqscan = off set enable_bitmapscan = off as $$
-declare
+language plpgsql volatile set search_path from current set jit = off set enable_seqscan = off set enable_bitmapscan = off as $$ declare
     name       constant text := (select q.name from _queue q where q.id = queue);
     priorities constant smallint[] := (_queue_flags(name)).priorities;
     in_ring    text[];

@@ -15,9 +15,7 @@
 -- pinned, it steps over all dead entries. So it looks first at the job that such a search found before.
 create or replace function _job_in(segment text, lifo boolean, known tid default null) returns tid
 language plpgsql volatile set search_path from current
-set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
-declare
-    job tid;
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$ declare job tid;
 begin
     if known is not null then
         execute format('select t.ctid from %s t where t.ctid = $1', segment) into job using known;
@@ -35,31 +33,25 @@ language sql volatile set search_path from current as $$
       from pg_locks l
      where l.locktype = 'relation' and l.relation = segment::regclass and l.pid is distinct from pg_backend_pid()
        and l.database = (select d.oid from pg_database d where d.datname = current_database())
-       and l.mode not in ('AccessShareLock', 'RowShareLock')
-$$;
+       and l.mode not in ('AccessShareLock', 'RowShareLock') $$;
 
 -- _still_in says whether one of the writers of a segment has not ended. Those that came after the segment was left
 -- behind take from it and do not write. A prepared transaction has another name than before.
 create or replace function _still_in(segment text, writers text[]) returns boolean
-language sql volatile set search_path from current as $$
-    select exists (select from unnest(_writers_in(segment)) w where w = any (writers) or w like '-1/%')
-$$;
+language sql volatile set search_path from current
+as $$ select exists (select from unnest(_writers_in(segment)) w where w = any (writers) or w like '-1/%') $$;
 
 -- _truncate truncates a segment, or one of a pair, that is off the list, unless a transaction still uses it; it says
 -- whether it did. A row that matters may have come, which is looked for under the lock. And a dump may be about to read
 -- rows that were there before they were moved, or taken.
 create or replace function _truncate(segment text, alive text default 'true') returns boolean
-language plpgsql volatile set search_path from current set lock_timeout = '20ms' set jit = off as $$
-declare
-    late boolean;
+language plpgsql volatile set search_path from current set lock_timeout = '20ms' set jit = off as $$ declare late boolean;
 begin
     perform _step_back_for_dumps(segment); -- also one that has locked it: pg_dump --jobs fails where its lock is waited for
     execute format('lock table %s in access exclusive mode', segment);
     perform _step_back_for_dumps(segment);
     execute format('select exists (select from %s r where %s)', segment, alive) into late;
-    if late then
-        return false;
-    end if;
+    if late then return false; end if;
     execute format('truncate table %s', segment);
     perform _step_back_for_dumps(segment);
     return true;
@@ -75,8 +67,7 @@ return clock_timestamp() + least(greatest(clock_timestamp() - since, interval '1
 
 -- _turn_on marks the lists of segments in skip maps as out of date: see {slots}.
 create or replace function _turn_on(q _queue) returns void
-language plpgsql volatile set search_path from current as $$
-declare
+language plpgsql volatile set search_path from current as $$ declare
     ring constant regclass := _q(format('_%s.ring', q.name))::regclass;
     here constant bigint := pg_sequence_last_value(ring);
 begin
@@ -88,8 +79,7 @@ end $$;
 -- that had read the register before it moved, and took very long from there to its lock. They go to
 -- the end of the queue.
 create or replace function _empty_segment(q _queue, s _segment) returns void
-language plpgsql volatile set search_path from current set jit = off as $$
-declare
+language plpgsql volatile set search_path from current set jit = off as $$ declare
     segment constant text := _q(format('_%s.%s', q.name, s.slot));
     began   constant timestamptz := clock_timestamp();
     late    int;
@@ -115,8 +105,7 @@ end $$;
 -- to most jobs.
 create or replace function _left_in(segment text, lifo boolean, most int, out jobs int, out bytes bigint)
 language plpgsql volatile set search_path from current
-set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
-begin
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$ begin
     execute format('select count(*), coalesce(sum(octet_length(j.payload) + 200), 0) from (select t.payload from %s t order by t.xid %s limit %s) j',
                    segment, case when lifo then 'asc' else 'desc' end, most) into jobs, bytes;
 end $$;
@@ -124,8 +113,7 @@ end $$;
 -- _taken_in estimates how many bytes of a segment are of jobs that have been taken, by a
 -- hundred of its pages.
 create or replace function _taken_in(segment text) returns bigint
-language plpgsql volatile set search_path from current set jit = off as $$
-declare
+language plpgsql volatile set search_path from current set jit = off as $$ declare
     pages constant bigint := pg_relation_size(segment) / 8192;
     share constant float8 := least(100.0 / greatest(pages, 1), 1);
     jobs  bigint;
@@ -140,9 +128,7 @@ end $$;
 -- many. They stay what they are, seq and xid included, so they come before the next one's own
 -- and skip maps hold for them as before. The last ones go first: what stays is before them.
 create or replace function _carry_over(from_segment text, to_segment text, to_slot int, most int) returns int
-language plpgsql volatile set search_path from current set jit = off as $$
-declare
-    many int;
+language plpgsql volatile set search_path from current set jit = off as $$ declare many int;
 begin
     execute format($sql$
         with d as (
@@ -159,8 +145,7 @@ end $$;
 -- of what it has held. Where none is free, and the current one grows by jobs that have been taken, it is up to as much as these
 -- (garbage, in bytes). To the current one itself, which will have to do the same, it is half of that.
 create or replace function _leave(q _queue, s _segment, scarce boolean, garbage bigint) returns void
-language plpgsql volatile set search_path from current as $$
-declare
+language plpgsql volatile set search_path from current as $$ declare
     segment constant text := _q(format('_%s.%s', q.name, s.slot));
     began   timestamptz;
     job     tid;
@@ -186,9 +171,7 @@ begin
         update _segment x set retired = clock_timestamp(), again = null where x.queue = q.id and x.slot = s.slot;
         return;
     end if;
-    if clock_timestamp() - began > interval '10 ms' then
-        s.job := job;
-    end if;
+    if clock_timestamp() - began > interval '10 ms' then s.job := job; end if;
     select x.slot, x.turn = max(x.turn) over () as current into heir
       from _segment x where x.queue = q.id and x.turn > s.turn and x.retired is null order by x.turn limit 1;
     if scarce and not s.leaving then
@@ -221,8 +204,7 @@ return case when clock_timestamp() - began > interval '10 ms' then clock_timesta
 -- _in_trouble writes why the maintenance of a queue's segment, or of a ring of two, failed: to the server's log, and
 -- where the status is read from. If the disk is full, that may fail as well.
 create or replace function _in_trouble(queue _queue, in_slot int, ring text, error text, state text) returns void
-language plpgsql volatile set search_path from current as $$
-begin
+language plpgsql volatile set search_path from current as $$ begin
     raise warning 'the maintenance of % failed: %', coalesce(ring, format('segment %s of queue %s', in_slot, queue.name)), error using errcode = state;
     if ring is null then
         update _segment s set trouble = error, again = clock_timestamp() + interval '5 s' where s.queue = (_in_trouble.queue).id and s.slot = in_slot;
@@ -240,8 +222,7 @@ end $$;
 -- Each TRUNCATE rewrites catalogue rows, which a pinned snapshot keeps; so a queue in
 -- use gives a segment back only when that is worth it.
 create or replace function _maintain_ring(queue text, force boolean default false) returns void
-language plpgsql volatile security definer set search_path from current as $$
-declare
+language plpgsql volatile security definer set search_path from current as $$ declare
     q         _queue;
     s         _segment;
     ring      regclass := _q(format('_%s.ring', queue))::regclass;
@@ -259,9 +240,7 @@ declare
 begin
     perform _read_committed();
     select * into q from _queue x where x.name = queue;
-    if not pg_try_advisory_xact_lock('_queue'::regclass::oid::int, q.id) then
-        return;
-    end if;
+    if not pg_try_advisory_xact_lock('_queue'::regclass::oid::int, q.id) then return; end if;
     idle := _idle_for(queue);
     current := (_ring_position(queue)).slot;
     bytes := pg_table_size(_q(format('_%s.%s', queue, current)));
@@ -281,9 +260,7 @@ begin
         update _segment x set retired = null, writers = null, looked = null, rest = null, leaving = false, job = null, again = null, turn = pg_sequence_last_value(ring) / 1024
          where x.queue = q.id and x.slot = current and x.retired is not null;
     end if;
-    if none_free and bytes >= q.segment_bytes then
-        garbage := _taken_in(_q(format('_%s.%s', queue, current)));
-    end if;
+    if none_free and bytes >= q.segment_bytes then garbage := _taken_in(_q(format('_%s.%s', queue, current))); end if;
     for s in select * from _segment x
               where x.queue = q.id and x.slot <> current
                 and not _not_yet(x.again)
@@ -331,8 +308,7 @@ end $$;
 -- older one stays valid for ever. Where the newest ones alone are as large it does so once a minute.
 create or replace function _reclaim_skip_maps() returns void
 language plpgsql volatile security definer set search_path from current
-set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
-declare
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$ declare
     p       _pair;
     current constant int := pg_sequence_last_value('_skip_map_slot');
     here    constant text := _q('_skip_map_' || current);
@@ -340,9 +316,7 @@ declare
     last    _skip_map;
     many    int;
 begin
-    if not pg_try_advisory_xact_lock('_skip_map'::regclass::oid::int, 0) then
-        return;
-    end if;
+    if not pg_try_advisory_xact_lock('_skip_map'::regclass::oid::int, 0) then return; end if;
     select * into p from _pair x where x.name = '_skip_map';
     if p.retired is not null then
         if _not_yet(p.again) then
@@ -355,9 +329,7 @@ begin
         return;
     end if;
     execute format('select * from %s m order by m.queue desc, m.group_key desc, m.priority desc limit 1', there) into last;
-    if last.n is null and (pg_relation_size(here) < 4194304 or _not_yet(p.again)) then
-        return;
-    end if;
+    if last.n is null and (pg_relation_size(here) < 4194304 or _not_yet(p.again)) then return; end if;
     execute format($sql$
         with recursive lane(queue, group_key, priority) as (
             select $1, $2 collate "C", $3

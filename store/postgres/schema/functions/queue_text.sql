@@ -12,9 +12,7 @@ language sql immutable set search_path from current as $text$ select _qualified(
 -- _choose returns PL/pgSQL that runs one of several texts: the one whose key is the last that is not above the value. The keys are in order. Up to three
 -- are compared one after the other; of a hundred texts it compares with seven, where CASE would compare with all.
 create or replace function _choose(what text, keys int[], texts text[]) returns text
-language plpgsql immutable set search_path from current as $$
-declare
-    half constant int := cardinality(keys) / 2;
+language plpgsql immutable set search_path from current as $$ declare half constant int := cardinality(keys) / 2;
 begin
     if half < 2 then
         return (select string_agg(format(e'%s\n%s', case when i = cardinality(keys) then 'else'
@@ -37,8 +35,7 @@ end $$;
 -- In statements that a session's first call runs, a number may be in quotes, and so takes the type of the operator's other
 -- side. Where no operator exists for two types, as in bigint % integer, the search goes over all operators of that name.
 create or replace function _fill(body text, queue text) returns text
-language plpgsql stable set search_path from current as $$
-declare
+language plpgsql stable set search_path from current as $$ declare
     q        constant _queue := (select q from _queue q where q.name = queue);
     kept     constant boolean := q.keep_done is not null;
     slots    constant int[] := array(select s.slot from _segments(queue) s order by s.slot);
@@ -101,7 +98,7 @@ begin
                     (1, 'done row', 'l.claimed_at, l.worker, l.group_key, l.priority, l.key'),
                     (1, 'done jobs', 'select array_agg(j.id), array_agg(j.attempt), array_agg(j.created_at), case when count(j.failures) > 0 then array_agg(j.failures) end, case when count(j.headers) > 0 then array_agg(j.headers ->> ''penstock-kind'') end'),
                     (3, 'history', _q(format('_%s.done', queue))),
-                    (1, 'drawn', 'delete from {segment} t where t.group_key = '''' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = ''0'' and t.key is null returning t.*'),
+                    (1, 'only lease', 'null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea'),
                     (0, 'next_base', '(nextval({lease_n}) % 34359738368 << 28) | (floor(random() * 524288)::bigint << 9) | 1'),
                     (1, 'nobody', quote_literal(repeat('0', 256)) || '::pg_catalog.bit(256)'),
                     (1, 'leased_job', 'l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until'),
@@ -157,6 +154,4 @@ end $$;
 
 -- _hidden hides braces of a name from _fill.
 create or replace function _hidden(name text) returns text
-language sql immutable set search_path from current as $$
-    select replace(replace(name, e'\x01', e'\x011'), '{', e'\x010')
-$$;
+language sql immutable set search_path from current as $$ select replace(replace(name, e'\x01', e'\x011'), '{', e'\x010') $$;

@@ -5,8 +5,7 @@ create or replace function _segments(outbox text) returns table (slot int, oid o
 language sql stable set search_path from current as $$
     select substring(c.relname from $re$\.([0-9]+)\Z$re$)::int, c.oid
       from pg_inherits i join pg_class c on c.oid = i.inhrelid
-     where i.inhparent = _q(outbox)::regclass
-$$;
+     where i.inhparent = _q(outbox)::regclass $$;
 
 -- _rotate moves the segment pointer to an empty segment and returns its slot. It returns null, and moves nothing, if
 -- the current segment is not full (unless forced), if no other is empty, or while another process rotates.
@@ -14,15 +13,12 @@ $$;
 -- The ring does not grow. A writer that already holds its lock on the outbox does
 -- not notice a partition that was attached since, and would fail.
 create or replace function _rotate(outbox text, force boolean) returns int
-language plpgsql security definer set search_path from current as $$
-declare
+language plpgsql security definer set search_path from current as $$ declare
     slot_name regclass := _q('_' || outbox || '.slot')::regclass;
     current   int;
     target    int;
 begin
-    if not pg_try_advisory_xact_lock('_outbox'::regclass::oid::int, hashtext(outbox)) then
-        return null;
-    end if;
+    if not pg_try_advisory_xact_lock('_outbox'::regclass::oid::int, hashtext(outbox)) then return null; end if;
     current := pg_sequence_last_value(slot_name);
     if not force and pg_table_size(_q(format('_%s.%s', outbox, current))) <
                      (select segment_bytes from _outbox o where o.name = outbox) then
@@ -31,9 +27,7 @@ begin
     select s.slot into target from _segments(outbox) s
      where pg_relation_size(s.oid) = 0 and s.slot <> current
      order by (s.slot < current), s.slot limit 1; -- the next one around
-    if target is not null then
-        perform setval(slot_name, target);
-    end if;
+    if target is not null then perform setval(slot_name, target); end if;
     return target;
 end $$;
 
@@ -45,9 +39,8 @@ end $$;
 -- read the pointer before it moved may still write here afterwards: readers look
 -- into every segment, and the next reclaim finds it.
 create or replace function _reclaim(outbox text, slot int) returns boolean
-language plpgsql security definer set search_path from current set lock_timeout = '20ms' as $$
-declare
-    segment text := _q(format('_%s.%s', outbox, slot));
+language plpgsql security definer set search_path from current set lock_timeout = '20ms'
+as $$ declare segment text := _q(format('_%s.%s', outbox, slot));
 begin
     perform _read_committed();
     -- One process at a time: two that have looked into the segment would each keep
@@ -58,9 +51,7 @@ begin
         return false;
     end if;
     execute format('lock table %s in access exclusive mode', segment);
-    if _needed(outbox, segment::regclass) then
-        return false;
-    end if;
+    if _needed(outbox, segment::regclass) then return false; end if;
     execute format('truncate table %s', segment);
     return true;
 exception when lock_not_available then
@@ -73,8 +64,7 @@ end $$;
 -- below it.
 create or replace function _unsettled_in(segment regclass, subscription bigint) returns boolean
 language plpgsql volatile set search_path from current
-set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
-declare
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$ declare
     c     _cursor;
     upto  pg_snapshot;
     pos   bigint;
@@ -108,8 +98,7 @@ return (select coalesce(bool_or(_unsettled_in(segment, s.id)), true)
 -- is under way. By size the oldest segment goes first: a segment stays while another one has an older row.
 create or replace function _retained(outbox text, segment regclass) returns boolean
 language plpgsql volatile set search_path from current
-set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
-declare
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$ declare
     o      _outbox := (select o from _outbox o where o.name = outbox);
     first  bigint;
     last   bigint;
@@ -121,9 +110,7 @@ begin
     end if;
     execute format('select seq from %s order by seq limit 1', segment) into first;
     execute format('select seq, created_at from %s order by seq desc limit 1', segment) into last, newest;
-    if first is null then
-        return false;
-    end if;
+    if first is null then return false; end if;
     if exists (select from _replay r where r.outbox = _retained.outbox and r.pos < last and r.to_seq >= first) then
         return true;
     end if;
@@ -148,5 +135,4 @@ create or replace function _holders(outbox text, slot int, out subscriptions tex
 language sql volatile security definer set search_path from current as $$
     select array(select s.name from _subscription s where s.outbox = _holders.outbox and _unsettled_in(segment, s.id) order by s.name),
            _retained(outbox, segment)
-      from (select _q(format('_%s.%s', outbox, slot))::regclass as segment) g
-$$;
+      from (select _q(format('_%s.%s', outbox, slot))::regclass as segment) g $$;

@@ -12,8 +12,7 @@ return pg_sequence_last_value('_sampled') is distinct from ((floor(extract(epoch
 -- _take_samples takes those of a round, and says whether others are left: it begins no more after 20 ms. With more than 250 series
 -- there are fewer rounds, so that a minute adds about 250 rows at most. The register moves first: a series that fails is left out.
 create or replace function _take_samples() returns boolean
-language plpgsql volatile security definer set search_path from current set jit = off as $$
-declare
+language plpgsql volatile security definer set search_path from current set jit = off as $$ declare
     whole  constant bigint := 17179869183;
     began  constant timestamptz := clock_timestamp();
     minute constant bigint := floor(extract(epoch from began) / 60);
@@ -21,9 +20,7 @@ declare
     one    record;
 begin
     perform _read_committed();
-    if not pg_try_advisory_xact_lock('_sample'::regclass::oid::int, 0) or not _samples_due() then
-        return false;
-    end if;
+    if not pg_try_advisory_xact_lock('_sample'::regclass::oid::int, 0) or not _samples_due() then return false; end if;
     state := coalesce(pg_sequence_last_value('_sampled'), whole);
     if state & whole = whole then
         state := minute << 34;
@@ -45,9 +42,7 @@ begin
         else
             perform _sample_subscription(one.subscription);
         end if;
-        if clock_timestamp() > began + interval '20 ms' then
-            return true;
-        end if;
+        if clock_timestamp() > began + interval '20 ms' then return true; end if;
     end loop;
     perform setval('_sampled', state | whole);
     return false;
@@ -56,17 +51,14 @@ end $$;
 -- _turn_samples says whether samples are taken. It moves on to the other segment once all that is in that one is too old, and
 -- truncates both if none are kept.
 create or replace function _turn_samples() returns boolean
-language plpgsql volatile set search_path from current as $$
-declare
+language plpgsql volatile set search_path from current as $$ declare
     s     constant _sampling := (select s from _sampling s);
     other constant int := 1 - pg_sequence_last_value('_sample_slot');
     slot  int;
 begin
     if s.keep = interval '0' then
         for slot in 0 .. 1 loop
-            if pg_relation_size('_sample_' || slot) > 0 then
-                perform _truncate('_sample_' || slot, 'false');
-            end if;
+            if pg_relation_size('_sample_' || slot) > 0 then perform _truncate('_sample_' || slot, 'false'); end if;
         end loop;
         return false;
     end if;
@@ -82,8 +74,7 @@ end $$;
 -- oldest of the sample before is repeated once, up to 60 times. The attempts that ended are those that workers' heartbeats count since the last
 -- sample. Of each start of a worker that is the last figure up to now, less the last one up to then.
 create or replace function _sample_queue(q _queue) returns void
-language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
-declare
+language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$ declare
     last    constant _sample := (select s from _sample s where s.series = q.id order by s.at desc limit 1);
     since   constant timestamptz := coalesce(last.at, '-infinity');
     began   constant timestamptz := clock_timestamp();
@@ -116,8 +107,7 @@ return case when report ->> name ~ '^\d{1,15}$' then (report ->> name)::bigint e
 
 -- _sample_subscription takes the sample of a subscription. In a restored database the oldest unsettled message is not known until a relay has been there.
 create or replace function _sample_subscription(s _subscription) returns void
-language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
-declare
+language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$ declare
     c      constant _cursor := (select h from _head(s.id) h);
     oldest timestamptz;
 begin
@@ -145,12 +135,10 @@ returns table (outbox text, subscription text, at timestamptz, arrived bigint, e
 language sql volatile security definer set search_path from current as $$
     select s.outbox, s.name, x.at, x.arrived, x.ended, x.failed, x.dead, x.oldest
       from _subscription s cross join lateral (select * from _sample x where x.series = -s.id and x.at > clock_timestamp() - last order by x.at) x
-     order by s.outbox collate "C", s.name collate "C", x.at
-$$;
+     order by s.outbox collate "C", s.name collate "C", x.at $$;
 
 create or replace function keep_samples(keep interval) returns void
-language plpgsql set search_path from current as $$
-begin
+language plpgsql set search_path from current as $$ begin
     if (keep between interval '0' and interval '7 days') is not true then
         raise exception 'samples are to be kept for %, expected nothing to 7 days', coalesce(keep::text, 'null') using errcode = '22023', hint = 'for example interval ''3 hours''; interval ''0'' takes none';
     end if;

@@ -2,8 +2,7 @@
 
 -- _next_run moves a schedule on to the first time that has not passed.
 create or replace function _next_run(queue int, name text) returns void
-language plpgsql volatile set search_path from current as $$
-begin
+language plpgsql volatile set search_path from current as $$ begin
     update _schedule s set next = _cron_next(s.cron, clock_timestamp())
      where s.queue = _next_run.queue and s.name = _next_run.name;
 end $$;
@@ -11,8 +10,7 @@ end $$;
 -- _cron_field returns the values that a field of a cron text allows, ascending; null if the field is invalid. names
 -- stand for lo, lo + 1, ...
 create or replace function _cron_field(field text, lo int, hi int, names text[]) returns int[]
-language plpgsql immutable set search_path from current as $$
-declare
+language plpgsql immutable set search_path from current as $$ declare
     part  text;
     m     text[];
     first int;
@@ -22,9 +20,7 @@ declare
 begin
     foreach part in array string_to_array(lower(field), ',') loop
         m := regexp_match(part, $re$^(\*|([0-9]{1,2}|[a-z]{3})(-([0-9]{1,2}|[a-z]{3}))?)(/([0-9]{1,2}))?\Z$re$);
-        if m is null then
-            return null;
-        end if;
+        if m is null then return null; end if;
         if m[1] = '*' then
             first := lo;
             last := hi;
@@ -34,9 +30,7 @@ begin
                          when m[4] ~ '^[0-9]' then m[4]::int else array_position(names, m[4]) - 1 + lo end;
         end if;
         step := coalesce(m[6], '1')::int;
-        if (first between lo and last and last <= hi and step > 0) is not true then
-            return null;
-        end if;
+        if (first between lo and last and last <= hi and step > 0) is not true then return null; end if;
         all_ := all_ || array(select generate_series(first, last, step));
     end loop;
     return array(select distinct x from unnest(all_) x order by x);
@@ -48,8 +42,7 @@ end $$;
 -- when they are put forward comes as much later. Of one that they show twice the second counts; both do if the hour
 -- begins with *. The rules of internal/cron are the same. Error: 22023.
 create or replace function _cron_next(cron text, after timestamptz) returns timestamptz
-language plpgsql stable set search_path from current as $$
-declare
+language plpgsql stable set search_path from current as $$ declare
     zone   text := coalesce((regexp_match(cron, $re$^\s*TZ=(\S+)\s$re$))[1], 'UTC');
     times  text := btrim(regexp_replace(cron, $re$^\s*TZ=\S+\s$re$, ''), E' \t\r\n');
     fields text[] := regexp_split_to_array(case lower(times)
@@ -83,9 +76,7 @@ begin
         raise exception 'the cron text % makes no sense%', coalesce(quote_literal(cron), 'null'), case when times = '' or cardinality(fields) <> 5 then format(': five fields are needed, and it has %s', case when times = '' then 0 else cardinality(fields) end) else '' end
         using errcode = '22023', hint = 'give minute, hour, day of month, month and day of week, like ''30 4 * * 1-5'', or @hourly, @daily, @weekly, @monthly, @yearly';
     end if;
-    if 7 = any (dow) then
-        dow := dow || 0;
-    end if;
+    if 7 = any (dow) then dow := dow || 0; end if;
     -- Nine years hold a leap day, also around the year 2100.
     for day in select d from generate_series(day - interval '1 day', day + interval '9 years', interval '1 day') d
                 where extract(month from d)::int = any (month)
@@ -100,9 +91,7 @@ begin
                         select u.at from unnest('{30 min,1 h}'::interval[]) by, lateral (select shown at time zone zone - by) u(at)
                          where zone <> 'UTC' and fields[2] like '*%' and u.at at time zone zone = shown) t(at)
          where t.at >= start;
-        if found is not null then
-            return found;
-        end if;
+        if found is not null then return found; end if;
     end loop;
     raise exception 'the cron text % describes a time that never comes', quote_literal(cron)
     using errcode = '22023', hint = 'look at the day and the month';
@@ -111,8 +100,7 @@ end $$;
 create or replace function schedule_bytes(queue text, name text, cron text, payload bytea, key text default null, group_key text default '',
                          priority int default 0, headers jsonb default null, dedup_key text default null, kind text default null,
                          skip_overlap boolean default false) returns timestamptz
-language plpgsql set search_path from current as $$
-declare
+language plpgsql set search_path from current as $$ declare
     q     _queue := _queue_named(queue);
     first timestamptz := _cron_next(cron, clock_timestamp());
 begin
@@ -138,25 +126,22 @@ comment on function schedule_bytes is 'Makes or changes a periodic job: one is e
 create or replace function schedule(queue text, name text, cron text, payload text, key text default null, group_key text default '',
                          priority int default 0, headers jsonb default null, dedup_key text default null, kind text default null,
                          skip_overlap boolean default false) returns timestamptz
-language sql set search_path from current as $$
-    select schedule_bytes(queue, name, cron, convert_to(payload, 'UTF8'), key, group_key, priority, headers, dedup_key, kind, skip_overlap)
-$$;
+language sql set search_path from current
+as $$ select schedule_bytes(queue, name, cron, convert_to(payload, 'UTF8'), key, group_key, priority, headers, dedup_key, kind, skip_overlap) $$;
 
 comment on function schedule(text, text, text, text, text, text, int, jsonb, text, text, boolean) is 'Makes or changes a periodic job whose payload is text, as UTF-8. Otherwise it is like schedule_bytes.';
 
 create or replace function schedule(queue text, name text, cron text, payload jsonb, key text default null, group_key text default '',
                          priority int default 0, headers jsonb default null, dedup_key text default null, kind text default null,
                          skip_overlap boolean default false) returns timestamptz
-language sql set search_path from current as $$
-    select schedule_bytes(queue, name, cron, convert_to(payload::text, 'UTF8'), key, group_key, priority, headers, dedup_key, kind, skip_overlap)
-$$;
+language sql set search_path from current
+as $$ select schedule_bytes(queue, name, cron, convert_to(payload::text, 'UTF8'), key, group_key, priority, headers, dedup_key, kind, skip_overlap) $$;
 
 comment on function schedule(text, text, text, jsonb, text, text, int, jsonb, text, text, boolean) is 'Makes or changes a periodic job whose payload is JSON, as UTF-8. Otherwise it is like schedule_bytes.';
 
 -- _schedule_named locks a schedule until the transaction ends and returns it, or raises 42P01 or 42704.
 create or replace function _schedule_named(queue text, name text) returns _schedule
-language plpgsql volatile set search_path from current as $$
-declare
+language plpgsql volatile set search_path from current as $$ declare
     q constant _queue := _queue_named(queue);
     s _schedule;
 begin
@@ -169,9 +154,7 @@ begin
 end $$;
 
 create or replace function unschedule(queue text, name text) returns void
-language plpgsql set search_path from current as $$
-declare
-    s constant _schedule := _schedule_named(queue, name);
+language plpgsql set search_path from current as $$ declare s constant _schedule := _schedule_named(queue, name);
 begin
     delete from _schedule x where x.queue = s.queue and x.name = s.name;
 end $$;
@@ -179,9 +162,7 @@ end $$;
 comment on function unschedule is 'Ends a periodic job. Errors: 42P01, 42704 if there is none of the name.';
 
 create or replace function pause_schedule(queue text, name text) returns void
-language plpgsql set search_path from current as $$
-declare
-    s constant _schedule := _schedule_named(queue, name);
+language plpgsql set search_path from current as $$ declare s constant _schedule := _schedule_named(queue, name);
 begin
     update _schedule x set paused = true where x.queue = s.queue and x.name = s.name;
 end $$;
@@ -189,8 +170,7 @@ end $$;
 comment on function pause_schedule is 'Pauses a periodic job: none is enqueued until resume_schedule. Errors: 42P01, 42704 if there is none of the name.';
 
 create or replace function resume_schedule(queue text, name text) returns timestamptz
-language plpgsql set search_path from current as $$
-declare
+language plpgsql set search_path from current as $$ declare
     s constant _schedule := _schedule_named(queue, name);
     first timestamptz := s.next;
 begin
@@ -204,17 +184,14 @@ end $$;
 comment on function resume_schedule is 'Ends the pause of a periodic job and returns its next time: no job makes up for the times that have passed. Errors: 42P01, 42704 if there is none of the name.';
 
 create or replace function run_schedule(queue text, name text) returns bigint
-language sql set search_path from current as $$
-    select _run_schedule(queue, _schedule_named(queue, name))
-$$;
+language sql set search_path from current as $$ select _run_schedule(queue, _schedule_named(queue, name)) $$;
 
 comment on function run_schedule is 'Enqueues the job of a schedule now, also while it is paused or its last job has not ended, and returns the job''s id. Its next time stays. Errors: 42P01, 42704 if there is none of the name.';
 
 -- _run_schedule enqueues the job of a schedule, which the caller has locked, and notes it as the last one.
 create or replace function _run_schedule(queue text, s _schedule) returns bigint
-language plpgsql volatile set search_path from current as $$
-declare
-    made constant bigint := enqueue_bytes(queue, s.payload, s.key, s.group_key, s.priority, null, s.dedup_key, s.headers);
+language plpgsql volatile set search_path from current
+as $$ declare made constant bigint := enqueue_bytes(queue, s.payload, s.key, s.group_key, s.priority, null, s.dedup_key, s.headers);
 begin
     update _schedule x set last_job = made, last_group = s.group_key, last_priority = s.priority where x.queue = s.queue and x.name = s.name;
     return made;
@@ -224,9 +201,8 @@ end $$;
 -- ring has no index of ids, and for one that came back by its id. One statement locks all segments before it takes its
 -- snapshot, so that it finds a job that moves meanwhile.
 create or replace function _overlaps(queue text, s _schedule) returns boolean
-language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
-declare
-    there boolean;
+language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$ declare there boolean;
 begin
     execute format($sql$
         select exists (select from %1$s t where t.group_key = $2 and t.priority = $3 and t.seq = $4 and t.id is null)
@@ -242,7 +218,6 @@ create or replace function schedules(queue text)
 returns table (name text, cron text, next timestamptz, paused boolean, skip_overlap boolean, last_job bigint, kind text, key text, group_key text, priority smallint, headers jsonb, dedup_key text, payload bytea)
 language sql stable set search_path from current as $$
     select s.name, s.cron, s.next, s.paused, s.skip_overlap, s.last_job, coalesce(s.headers ->> 'penstock-kind', ''), s.key, s.group_key, s.priority, s.headers, s.dedup_key, s.payload
-      from _schedule s where s.queue = (_queue_named(schedules.queue)).id order by s.name collate "C"
-$$;
+      from _schedule s where s.queue = (_queue_named(schedules.queue)).id order by s.name collate "C" $$;
 
 comment on function schedules is 'Lists the periodic jobs of a queue, by name, with the time at which each runs next and the id of the last job that it has made. Error: 42P01.';

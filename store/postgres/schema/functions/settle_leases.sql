@@ -3,8 +3,7 @@
 -- _extend makes leases end by from now, and returns those that were held. The row of a claim of several ends later as a whole if all that is left
 -- of it is named.
 create or replace function _extend(queue int, leases bigint[], by interval) returns table (lease bigint, until timestamptz)
-language plpgsql volatile set search_path from current as $$
-begin
+language plpgsql volatile set search_path from current as $$ begin
     if (by > interval '0' and by <= interval '1000 years') is not true then
         raise exception 'the lease is %, expected more than nothing and at most 1000 years', coalesce(by::text, 'null')
         using errcode = '22023', hint = 'it is counted from now, for example interval ''30 s''';
@@ -28,9 +27,7 @@ end $$;
 -- itself: its report adds a row that holds no job, under the negative number of the queue. Such a row is neither updated nor deleted. It goes with
 -- its segment, as soon as it has ended.
 create or replace function _report(queue int, lease bigint, report jsonb) returns timestamptz
-language plpgsql volatile set search_path from current as $$
-declare
-    until timestamptz;
+language plpgsql volatile set search_path from current as $$ declare until timestamptz;
 begin
     if octet_length(report::text) > 65536 then
         raise exception 'the report has % bytes, the limit is 65536', octet_length(report::text) using errcode = '23514', hint = 'store it elsewhere and report a reference';
@@ -50,8 +47,7 @@ end $$;
 -- _reported returns what a report makes of the one before, which may be an earlier attempt's. The member penstock-steps holds the results of steps by
 -- their names. A report that has it adds its members to those before, and its steps to theirs, where they must be new. Any other takes the place of all but the steps.
 create or replace function _reported(before jsonb, report jsonb) returns jsonb
-language plpgsql immutable set search_path from current as $$
-declare
+language plpgsql immutable set search_path from current as $$ declare
     kept  constant jsonb := case jsonb_typeof(before) when 'object' then before else '{}' end;
     steps constant jsonb := kept -> 'penstock-steps';
     added constant jsonb := case jsonb_typeof(report) when 'object' then report -> 'penstock-steps' end;
@@ -84,8 +80,7 @@ language sql immutable set search_path from current as $$ select coalesce(header
 -- _release gives jobs back; the attempt does not count. By its id a job keeps its place among those of its key. It
 -- returns the leases that were held.
 create or replace function _release(queue int, leases bigint[], after interval) returns setof bigint
-language plpgsql volatile set search_path from current as $$
-begin
+language plpgsql volatile set search_path from current as $$ begin
     perform _refuse_pause(after);
     return query select c.lease from _change_leases(queue, leases, after, null, format($sql$
         with d as (delete from _lease_%%s l where l.lease = any ($1) and l.queue + 0 = $2 and l.jobs is null returning l.*),
@@ -100,8 +95,7 @@ end $$;
 
 -- _refuse_pause raises an error for a time that is too long to wait.
 create or replace function _refuse_pause(after interval) returns void
-language plpgsql volatile set search_path from current as $$
-begin
+language plpgsql volatile set search_path from current as $$ begin
     if after > interval '1000 years' then
         raise exception 'the job is to be tried again after %, expected at most 1000 years', after
         using errcode = '22023', hint = 'dead-letter the job if it is not to run again';
@@ -114,8 +108,7 @@ end $$;
 -- order, and as it does this looks again where the ring has turned meanwhile.
 create or replace function _change_leases(queue int, leases bigint[], by interval, report jsonb, of_one text, of_all text default null) returns table (lease bigint, until timestamptz)
 language plpgsql volatile set search_path from current
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
-declare
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$ declare
     held bigint[] := '{}';
     keys text[] := '{}';
     k    text;
@@ -147,17 +140,14 @@ begin
     if keys <> '{}' then -- a job with a smaller id may have come meanwhile, and waits for these
         perform _promote(queue, keys);
     end if;
-    if leases <> '{}' then
-        perform _not_moved(queue, leases);
-    end if;
+    if leases <> '{}' then perform _not_moved(queue, leases); end if;
 end $$;
 
 -- _part splits the row of a claim of several jobs that has one of these leases: each job that is left gets a separate
 -- row. If a segment is named, it splits rows of that segment only.
 create or replace function _part(queue int, leases bigint[], segment int default null) returns void
 language plpgsql volatile set search_path from current
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
-declare
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$ declare
     turn bigint;
     leaf int;
 begin
@@ -184,8 +174,7 @@ end $$;
 -- up. It returns when it is due, null if it is dead.
 create or replace function _fail(queue int, lease bigint, after interval, error text, final boolean) returns timestamptz
 language plpgsql volatile set search_path from current
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
-declare
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$ declare
     q    _queue := (select q from _queue q where q.id = queue);
     l    _lease;
     turn bigint;
@@ -201,20 +190,14 @@ begin
         end loop;
         exit when l.lease is not null or turn = pg_sequence_last_value('_lease_slot');
     end loop;
-    if l.lease is null then
-        perform _not_moved(q.id, array[lease]), _lost(lease);
-    end if;
+    if l.lease is null then perform _not_moved(q.id, array[lease]), _lost(lease); end if;
     l.failures := _failed(l.failures, l.attempt, error);
-    if l.report is not null then
-        l.headers := _with_report(l.headers, l.report);
-    end if;
+    if l.report is not null then l.headers := _with_report(l.headers, l.report); end if;
     if final or l.attempt >= _max_attempts(l.headers, q.max_attempts) then
         insert into _dead_job (queue, id, attempt, created_at, priority, group_key, key, headers, payload, failures)
         values (q.id, l.id, l.attempt, l.created_at, l.priority, l.group_key, l.key, l.headers, l.payload, l.failures);
         perform _count_holders(q.id, array[l.id], array[l.headers], -1, 1);
-        if l.key is not null then
-            perform _promote(q.id, array[l.key]);
-        end if;
+        if l.key is not null then perform _promote(q.id, array[l.key]); end if;
         return null;
     end if;
     after := coalesce(after, least(3600, 2 ^ least(l.attempt, 12)) * (0.8 + 0.4 * random()) * interval '1 s');

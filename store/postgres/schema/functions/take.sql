@@ -12,8 +12,7 @@ insert into _template (kind, name, body) select 'queue', 'skip map', $$
 -- It locks nothing: a job whose taking is not committed is still seen. It goes from older segments to younger
 -- ones, as jobs do that are carried over, so it misses none that moves meanwhile.
 create or replace function {skip_map}(in_group text, in_priority smallint, bound bigint default null) returns {schema}._skip_map
-language plpgsql volatile as $fn$
-declare
+language plpgsql volatile as $fn$ declare
     b     constant record := {schema}._begin_skip_map({id}, {lifo}, {ring}, {seq}, in_group, in_priority, bound);
     slots constant smallint[] := (b.new).slots;
     here  smallint;
@@ -49,8 +48,7 @@ $$;
 -- no segments to read. The snapshot comes first, then the list of segments: what the one sees is in the other.
 create or replace function _begin_skip_map(queue int, lifo boolean, ring regclass, seq regclass, in_group text, in_priority smallint, bound bigint,
                                            out was _skip_map, out new _skip_map, out snap pg_snapshot, out most int, out ended xid8[])
-language plpgsql volatile set search_path from current as $$
-begin
+language plpgsql volatile set search_path from current as $$ begin
     most := case width_bucket(random(), array[0.02, 0.3]) when 0 then 2048 when 1 then 64 else 1 end; -- one is enough while jobs go in order
     new.xid := case when bound is not null or pg_current_xact_id_if_assigned() is null then '0'::xid8 end;
     new.seen := coalesce(bound, pg_sequence_last_value(seq), 0);
@@ -83,14 +81,11 @@ end $$;
 -- _end_skip_map writes the next skip map: seqs are those of up to most jobs, late the ranges of those whose transactions have ended since. It
 -- returns the last one if nothing has changed, and where a kept snapshot does not show what is in the segments.
 create or replace function _end_skip_map(lifo boolean, ring regclass, seen regclass, was _skip_map, new _skip_map, snap pg_snapshot, most int, seqs bigint[], late int8multirange) returns _skip_map
-language plpgsql volatile set search_path from current as $$
-declare
+language plpgsql volatile set search_path from current as $$ declare
     no_xid constant boolean := new.xid is not null;
     gone   int8multirange := int8multirange(int8range(0, 9223372036854775807)) - (select range_agg(int8range(i.lo, i.hi, '[]')) from unnest(was.lo, was.hi) i(lo, hi));
 begin
-    if new.slots = '{}' then
-        return was;
-    end if;
+    if new.slots = '{}' then return was; end if;
     if cardinality(new.slots) > 1 then
         seqs := array(select s from unnest(seqs) s order by case when lifo then -s else s end limit most);
     end if;
@@ -131,18 +126,10 @@ insert into _template (kind, name, body) select 'queue', 'take', $$
 -- write a new skip map; null: now and then. upkeep: the queue's maintenance may be due. admitted: a claim has asked _admit, which knows of pauses and limits.
 create or replace function {take}(n int, in_group text, due boolean default null, upkeep boolean default true, admitted boolean default false) returns setof {queue}
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off
-set jit = off set plan_cache_mode = force_generic_plan as $fn$
-declare
+set jit = off set plan_cache_mode = force_generic_plan as $fn$ declare
     flags constant bigint := pg_sequence_last_value({flags}) & case when admitted then ~{watched} else -1 end;
-    p     int := 0;
-    m     record;
-    here  smallint;
-    todo  int := n;
-    got   int;
-    path  bigint;
-    pos   bigint;
-    most  int;
-    fresh boolean;
+    fresh constant boolean := pg_current_xact_id_if_assigned() is null;
+    path  bigint; pos bigint; most int; here smallint; got int; m record; todo int := n; p int := 0;
 begin
     if (n between 1 and 10000) is not true then
         raise exception 'n is %, expected 1 to 10000', coalesce(n::text, 'null') using errcode = '22023', hint = 'call it again for more';
@@ -162,13 +149,10 @@ begin
             exit when (most > 0) is not true;
             pos := setval({next}, pos + most) - most;
 {segments path 1024}
-            return query
-            with d as (
-                delete from {segment} t where t.ctid = any (array(
-                    select t.ctid from {segment} t
-                     where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + 2 * todo and t.key is null
-                     order by t.seq limit todo for update skip locked))
-                returning t.*)
+            return query with d as (delete from {segment} t where t.ctid = any (array(
+                select t.ctid from {segment} t
+                 where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + 2 * todo and t.key is null
+                 order by t.seq limit todo for update skip locked)) returning t.*)
             select t.* from d t order by t.seq;
 {end}
             get diagnostics got = row_count;
@@ -177,18 +161,16 @@ begin
         end loop;
     end if;
     -- A new skip map pays once for this many jobs, where much may be gone.
-    fresh := pg_current_xact_id_if_assigned() is null;
     due := coalesce(due, random() < case when n < 16 then n::float8 / '64' else '0.125' end);
     if todo > 0 and flags <> {plain} then
         p := -16;
-        if flags & {watched} <> 0 and not {schema}._may_dequeue({id}, in_group) then
-            todo := 0;
-        elsif flags & ({keyed} | {dated}) <> 0 then
+        todo := case when flags & {watched} = 0 or {schema}._may_dequeue({id}, in_group) then todo else 0 end;
+        if todo > 0 and flags & ({keyed} | {dated}) <> 0 then
             return query select t.* from {take_keyed}(n, in_group, false) t;
             todo := 0;
         end if;
     end if;
-    while todo > 0 loop
+    while todo > 0 and p < 16 loop
         if p = 0 or flags & (1::bigint << (16 + p)) <> 0 then
 {leaf of skip_map}
             select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from {leaf} k
@@ -198,9 +180,7 @@ begin
                or cardinality(m.pending) > 0 and exists (select from unnest(m.pending) x where pg_visible_in_snapshot(x, pg_current_snapshot()) or x >= pg_snapshot_xmax(pg_current_snapshot())) then
                 select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from {skip_map}(in_group, p::smallint) k;
             end if;
-            if m.turn <> pg_sequence_last_value({ring}) then
-                m.slots := {slots};
-            end if;
+            if m.turn <> pg_sequence_last_value({ring}) then m.slots := {slots}; end if;
             -- With mode 2 less than a second ago few jobs waited: the call that found that sets the registers anew itself.
             if path is not null and todo = n and pg_sequence_last_value({seq}) - m.lo[1] >= 512 and fresh
                and not (path between -40 * 4096 and 4095 and (path + 40 * 4096) % '4096' >= 2048) then
@@ -213,14 +193,11 @@ begin
             -- rows meet at each.
             foreach here in array m.slots loop
 {segments here}
-                return query
-                with d as (
-                    delete from {segment} t where t.ctid = any (array(
-                        select v.ctid from (select unnest(m.lo) as lo, unnest(m.hi) as hi) i cross join lateral (
-                            select t.ctid from {segment} t
-                             where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.key is null
-                             order by t.seq {dir} limit todo for update skip locked) v limit todo))
-                    returning t.*)
+                return query with d as (delete from {segment} t where t.ctid = any (array(
+                    select v.ctid from (select unnest(m.lo) as lo, unnest(m.hi) as hi) i cross join lateral (
+                        select t.ctid from {segment} t
+                         where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.key is null
+                         order by t.seq {dir} limit todo for update skip locked) v limit todo)) returning t.*)
                 select t.* from d t order by t.seq {dir};
 {end}
                 get diagnostics got = row_count;
@@ -228,8 +205,7 @@ begin
                 exit when todo <= 0;
             end loop;
         end if;
-        exit when p = 15 or flags = {plain};
-        p := p + 1;
+        p := case when flags = {plain} then 16 else p + 1 end;
     end loop;
     if upkeep then
         {maintain_if_due}
@@ -242,8 +218,7 @@ $$;
 -- statement that takes jobs looks into no other: its transaction may last long, and segments it has
 -- looked into cannot be truncated until it ends.
 create or replace function _listed_slots(queue int, lifo boolean, ring regclass) returns smallint[]
-language plpgsql volatile set search_path from current as $$
-begin
+language plpgsql volatile set search_path from current as $$ begin
     return (
     select case when s.list @> array[s.here] then s.list
                 when lifo then s.here || s.list else s.list || s.here end
@@ -254,9 +229,8 @@ end $$;
 
 -- _newest_skip_map returns the newest skip map of a group and priority.
 create or replace function _newest_skip_map(queue int, group_key text, priority smallint) returns _skip_map
-language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
-declare
-    m _skip_map;
+language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$ declare m _skip_map;
 begin
     if pg_sequence_last_value('_skip_map_slot') = 0 then
         select * into m from _skip_map_0 k where k.queue = _newest_skip_map.queue and k.group_key = _newest_skip_map.group_key and k.priority = _newest_skip_map.priority order by k.n desc limit 1;
@@ -269,8 +243,7 @@ end $$;
 -- _reposition writes to the registers where the next batch begins: at the first free job. {take} calls it before it
 -- goes by the skip map, and takes the jobs that are there itself.
 create or replace function _reposition(queue text, n int, low bigint, slots smallint[]) returns void
-language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
-declare
+language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$ declare
     path constant regclass := _q(format('_%s.fast_path', queue))::regclass;
     next constant regclass := _q(format('_%s.next', queue))::regclass;
     was  constant bigint := pg_sequence_last_value(path);

@@ -8,8 +8,7 @@ insert into _template (kind, name, body) select 'queue', 'dequeue', _qualified($
 -- because PL/pgSQL prepares each anew in each transaction. For the same reason it has no
 -- search_path, which is a twentieth of it; _qualified says where its names are.
 create or replace function {dequeue}() returns setof {schema}.job
-language plpgsql volatile security definer set enable_seqscan to off as $fn$
-declare
+language plpgsql volatile security definer set enable_seqscan to off as $fn$ declare
     path bigint := case when pg_sequence_last_value({flags}) = '{plain}' then pg_sequence_last_value({fast_path}) - ({now} * 4096) end;
     came bigint;
     here bigint;
@@ -21,16 +20,13 @@ begin
         came := pg_sequence_last_value({seq});
         here := pg_sequence_last_value({ring}) % '1024';
 {segments here}
-            return query
-            delete from {segment} t where t.ctid = (
+            return query delete from {segment} t where t.ctid = (
                 select t.ctid from {segment} t
                  where t.group_key = '' and t.priority = 0 and t.key is null and t.seq > (select pg_sequence_last_value({top}))
                  order by t.seq desc limit 1 for update skip locked)
             returning {job};
 {end}
-        if found then
-            return;
-        end if;
+        if found then return; end if;
         came := setval({top}, came);
     end if;
 {end if}
@@ -39,13 +35,10 @@ begin
     -- for it. But a position is drawn once, and a session that takes batches says so first (mode 1).
     if path >= 0 and path < 1024 then
 {segments path}
-            return query
-            delete from {segment} t where t.group_key = '' and t.priority = 0 and t.seq = (select nextval({next})) and t.xmax = '0' and t.key is null
+            return query delete from {segment} t where t.group_key = '' and t.priority = 0 and t.seq = (select nextval({next})) and t.xmax = '0' and t.key is null
             returning {job};
 {end}
-        if found then
-            return;
-        end if;
+        if found then return; end if;
         path := path + 1024;
     end if;
     if path >= 1024 and path < 3072 then
@@ -54,8 +47,7 @@ begin
         -- Mode 1: the first from the drawn position on that is free, but not far: a scan reads all entries of an index page within its bounds. Mode 2: from
         -- the position on, which stays.
 {segments here}
-        return query
-        delete from {segment} t where t.ctid = (
+        return query delete from {segment} t where t.ctid = (
             select t.ctid from {segment} t
              where t.group_key = '' and t.priority = 0 and t.key is null
                and t.seq > (select case when path < 2048 then nextval({next}) - 1 else pg_sequence_last_value({next}) end)
@@ -66,8 +58,7 @@ begin
 {end if}
 {if lifo}
 {segments path 1024}
-        return query
-        delete from {segment} t where t.ctid = (
+        return query delete from {segment} t where t.ctid = (
             select t.ctid from {segment} t
              where t.group_key = '' and t.priority = 0 and t.key is null
                and t.seq <= (select nextval({next})) and t.seq >= (select pg_sequence_last_value({next}) - 16)
@@ -75,14 +66,10 @@ begin
         returning {job};
 {end}
 {end if}
-        if found then
-            return;
-        end if;
+        if found then return; end if;
     end if;
     job := {scan}();
-    if job.id is not null then
-        return next job;
-    end if;
+    if job.id is not null then return next job; end if;
     {maintain_if_due}
 end $fn$;
 $$);
@@ -102,8 +89,7 @@ insert into _template (kind, name, body) select 'queue', 'scan', $$
 -- come at the last scan that found nothing above the position.
 create or replace function {scan}() returns {schema}.job
 language plpgsql volatile set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set jit = off
-set plan_cache_mode = force_generic_plan as $fn$
-declare
+set plan_cache_mode = force_generic_plan as $fn$ declare
     was    bigint := pg_sequence_last_value({fast_path});
     came   bigint := coalesce(pg_sequence_last_value({seq}), 0);
     pos    bigint := pg_sequence_last_value({next});

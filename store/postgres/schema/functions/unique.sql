@@ -10,8 +10,8 @@
 -- _unended returns the unique jobs with these keys that have not ended, and where they are. One statement reads all places, so that a
 -- job that moves is in one of them. It reads again if a place came into use meanwhile.
 create or replace function _unended(queue int, keys text[]) returns table (id bigint, key text, state text, created_at timestamptz, place regclass, at tid)
-language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
-declare
+language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
+as $$ declare
     q     constant _queue := (select q from _queue q where q.id = queue);
     ring  constant regclass := _q(format('_%s.ring', q.name))::regclass;
     found _unique_job[];
@@ -40,8 +40,7 @@ end $$;
 -- waiting for a row. It waits for a transaction that moves the job, and looks again. In the ring it updates the row, which keeps its
 -- place there.
 create or replace function _enqueue_unique(queue int, seq regclass, payload bytea, group_key text, priority int, not_before timestamptz, headers jsonb, out id bigint, out known boolean)
-language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
-declare
+language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$ declare
     unique_key constant text := headers ->> 'penstock-unique-key';
     mode       constant text := coalesce(headers ->> 'penstock-on-conflict', 'ignore');
     ring       constant text := (select _q(q.name) from _queue q where q.id = queue);
@@ -73,9 +72,7 @@ begin
                            case j.state when 'ring' then 'coalesce(t.id, t.seq) = $3' else $sql$t.id = $3 and (t.due = '-infinity' or t.due = 'infinity' and not coalesce($6 > clock_timestamp(), false))$sql$ end)
               using j.at, unique_key, id, payload, headers, due;
             get diagnostics done = row_count;
-            if done > 0 then
-                return;
-            end if;
+            if done > 0 then return; end if;
         end if;
         execute format('delete from %s t where t.ctid = $1 and t.key = $2 and %s = $3 returning t.created_at, t.priority, t.group_key, $4 || %s as headers', j.place,
                        case j.state when 'ring' then 'coalesce(t.id, t.seq)' else 't.id' end, barriers)
@@ -101,15 +98,11 @@ end $$;
 -- holds the locks of their keys.
 create or replace function _refused_letters(queue int, ids bigint[]) returns table (id bigint, key text, twin bigint)
 language plpgsql volatile set search_path from current as $$
-declare
-    keys constant text[] := array(select distinct d.key from _dead_job d where d.queue = _refused_letters.queue and d.id = any (ids) and d.headers ->> 'penstock-unique-key' = d.key);
+declare keys constant text[] := array(select distinct d.key from _dead_job d where d.queue = _refused_letters.queue and d.id = any (ids) and d.headers ->> 'penstock-unique-key' = d.key);
 begin
-    if keys = '{}' then
-        return;
-    end if;
+    if keys = '{}' then return; end if;
     perform _hold_keys(queue, keys);
-    return query
-    with there as materialized (select u.key, max(u.id) as id from _unended(queue, keys) u group by u.key)
+    return query with there as materialized (select u.key, max(u.id) as id from _unended(queue, keys) u group by u.key)
     select l.id, l.key, coalesce(t.id, l.first)
       from (select d.id, d.key, min(d.id) over (partition by d.key) as first
               from _dead_job d where d.queue = _refused_letters.queue and d.id = any (ids) and d.headers ->> 'penstock-unique-key' = d.key) l

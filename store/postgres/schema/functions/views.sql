@@ -3,16 +3,12 @@
 
 -- _register returns the value of one of a queue's registers.
 create or replace function _register(queue text, name text) returns bigint
-language sql volatile set search_path from current as $$
-    select pg_sequence_last_value(_q(format('_%s.%s', queue, name))::regclass)
-$$;
+language sql volatile set search_path from current as $$ select pg_sequence_last_value(_q(format('_%s.%s', queue, name))::regclass) $$;
 
 -- _ring_position returns where jobs of a queue are written to: the segment's slot, and the turn, which grows with each
 -- change of the list. The register holds turn * 1024 + slot.
 create or replace function _ring_position(queue text, out turn bigint, out slot int)
-language sql volatile set search_path from current as $$
-    select ring / 1024, (ring % 1024)::int from _register(queue, 'ring') ring
-$$;
+language sql volatile set search_path from current as $$ select ring / 1024, (ring % 1024)::int from _register(queue, 'ring') ring $$;
 
 -- _queue_flags returns the flags that say what a call that takes jobs has to look at. priorities: jobs of these may be
 -- there (bit 16 + p of the register). keyed: jobs with keys may be there (bit 32). watched: the queue's row says that
@@ -20,8 +16,7 @@ $$;
 create or replace function _queue_flags(queue text, out priorities smallint[], out keyed boolean, out watched boolean)
 language sql volatile set search_path from current as $$
     select array(select p from generate_series(-16, 15) p where flags & (1::bigint << (16 + p)) <> 0), flags & 4294967296 <> 0, flags & 25769803776 <> 0
-      from _register(queue, 'flags') flags
-$$;
+      from _register(queue, 'flags') flags $$;
 
 -- _fast_path_mode is what the register fast_path says: a time in units of 25 ms * 4096 + the mode * 1024 + the segment's slot. Once the time
 -- has moved on a call goes by the skip map and writes the register anew.
@@ -30,16 +25,14 @@ language sql volatile set search_path from current as $$
     select case when path > 0 then to_timestamp(path / 4096 / 40.0) end,
            case when path = 0 then 'by the skip map' else (array['at the position', 'the first that is free', 'few jobs wait'])[path / 1024 % 4 + 1] end,
            case when path > 0 then (path % 1024)::int end
-      from _register(queue, 'fast_path') path
-$$;
+      from _register(queue, 'fast_path') path $$;
 
 -- _seen_end returns since when no number was drawn in a queue, as maintenance saw it, and whether a skip map waits for
 -- maintenance. The register holds tenths of a second from bit 28 on, 27 bits of the last number, and that flag in bit
 -- 0.
 create or replace function _seen_end(queue text, out since timestamptz, out bound_waits boolean)
-language sql volatile set search_path from current as $$
-    select case when seen >> 28 > 0 then to_timestamp((seen >> 28) / 10.0) end, seen & 1 <> 0 from _register(queue, 'seen') seen
-$$;
+language sql volatile set search_path from current
+as $$ select case when seen >> 28 > 0 then to_timestamp((seen >> 28) / 10.0) end, seen & 1 <> 0 from _register(queue, 'seen') seen $$;
 
 create or replace view queue_internals as
     select q.name as queue, case when q.lifo then 'lifo' else 'fifo' end as ordering, r.turn, r.slot as written_to,

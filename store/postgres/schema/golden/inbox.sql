@@ -155,8 +155,7 @@ create sequence penstock."__inbox.1.since" minvalue 0; -- holds a time
 CREATE OR REPLACE FUNCTION penstock."__inbox.1.enter"()
  RETURNS bigint
  LANGUAGE plpgsql
-AS $function$
-declare
+AS $function$ declare
     ring bigint := pg_sequence_last_value('penstock."__inbox.1.ring"'::regclass);
     now  bigint;
 begin
@@ -178,8 +177,7 @@ end $function$;
 CREATE OR REPLACE FUNCTION penstock."__inbox.1.see"(in_id text, ring bigint)
  RETURNS boolean
  LANGUAGE plpgsql
-AS $function$
-declare
+AS $function$ declare
     turn    constant bigint := ring / 2;
     moving  constant bigint := ring % 2;
     oldest  constant bigint := turn - 2 - moving;
@@ -192,9 +190,7 @@ begin
         when 2 then perform from penstock."__inbox.1.seen.2" s where s.id = in_id;
         when 3 then perform from penstock."__inbox.1.seen.3" s where s.id = in_id;
         end case;
-        if found then
-            return false;
-        end if;
+        if found then return false; end if;
     end loop;
     for t in decides .. turn loop
         case t % 4
@@ -203,9 +199,7 @@ begin
         when 2 then insert into penstock."__inbox.1.seen.2" (id) values (in_id) on conflict do nothing;
         when 3 then insert into penstock."__inbox.1.seen.3" (id) values (in_id) on conflict do nothing;
         end case;
-        if not found then
-            return false;
-        end if;
+        if not found then return false; end if;
     end loop;
     return true;
 end $function$;
@@ -214,8 +208,7 @@ end $function$;
 CREATE OR REPLACE FUNCTION penstock."__inbox.1.received"(in_id text, ring bigint)
  RETURNS boolean
  LANGUAGE plpgsql
-AS $function$
-begin
+AS $function$ begin
     for t in reverse ring / 2 .. ring / 2 - 2 - ring % 2 loop
         case t % 4
         when 0 then perform from penstock."__inbox.1.seen.0" s where s.id = in_id;
@@ -223,9 +216,7 @@ begin
         when 2 then perform from penstock."__inbox.1.seen.2" s where s.id = in_id;
         when 3 then perform from penstock."__inbox.1.seen.3" s where s.id = in_id;
         end case;
-        if found then
-            return true;
-        end if;
+        if found then return true; end if;
     end loop;
     return false;
 end $function$;
@@ -240,14 +231,11 @@ CREATE OR REPLACE FUNCTION penstock."__inbox.1.first"(message_id text)
  SET enable_bitmapscan TO 'off'
  SET jit TO 'off'
  SET plan_cache_mode TO 'force_generic_plan'
-AS $function$
-begin
+AS $function$ begin
     if (message_id <> '' and octet_length(message_id) <= 256) is not true then
         perform penstock._refuse_inboxed(message_id, null, null, null, '');
     end if;
-    if abs(extract(epoch from clock_timestamp()) * 1000 - pg_sequence_last_value('penstock."__inbox.1.next"'::regclass) + 5000) > 5000 then
-        perform penstock."__inbox.1.maintain"(false);
-    end if;
+    if abs(extract(epoch from clock_timestamp()) * 1000 - pg_sequence_last_value('penstock."__inbox.1.next"'::regclass) + 5000) > 5000 then perform penstock."__inbox.1.maintain"(false); end if;
     return penstock."__inbox.1.see"(message_id, penstock."__inbox.1.enter"());
 end $function$;
 
@@ -261,8 +249,7 @@ CREATE OR REPLACE FUNCTION penstock."__inbox.1.first_of"(ids text[])
  SET enable_bitmapscan TO 'off'
  SET jit TO 'off'
  SET plan_cache_mode TO 'force_generic_plan'
-AS $function$
-declare
+AS $function$ declare
     ring    bigint;
     turn    bigint;
     oldest  bigint;
@@ -273,9 +260,7 @@ begin
     for bad in select i from unnest(ids) i where (i <> '' and octet_length(i) <= 256) is not true loop
         perform penstock._refuse_inboxed(bad, null, null, null, '');
     end loop;
-    if abs(extract(epoch from clock_timestamp()) * 1000 - pg_sequence_last_value('penstock."__inbox.1.next"'::regclass) + 5000) > 5000 then
-        perform penstock."__inbox.1.maintain"(false);
-    end if;
+    if abs(extract(epoch from clock_timestamp()) * 1000 - pg_sequence_last_value('penstock."__inbox.1.next"'::regclass) + 5000) > 5000 then perform penstock."__inbox.1.maintain"(false); end if;
     ring := penstock."__inbox.1.enter"();
     turn := ring / 2;
     oldest := turn - 2 - ring % 2;
@@ -319,8 +304,7 @@ CREATE OR REPLACE FUNCTION penstock."__inbox.1.in_order"(in_key text, in_id text
  SET enable_bitmapscan TO 'off'
  SET jit TO 'off'
  SET plan_cache_mode TO 'force_generic_plan'
-AS $function$
-declare
+AS $function$ declare
     ring    bigint;
     turn    bigint;
     missing text;
@@ -336,17 +320,11 @@ begin
         using errcode = '22023', hint = 'for example interval ''30 s''; set_inbox changes what the inbox keeps';
     end if;
     perform penstock._wants_read_committed();
-    if in_key <> '' then
-        perform pg_advisory_xact_lock(hashtextextended(in_key, 1099511627777));
-    end if;
-    if abs(extract(epoch from clock_timestamp()) * 1000 - pg_sequence_last_value('penstock."__inbox.1.next"'::regclass) + 5000) > 5000 then
-        perform penstock."__inbox.1.maintain"(false);
-    end if;
+    if in_key <> '' then perform pg_advisory_xact_lock(hashtextextended(in_key, 1099511627777)); end if;
+    if abs(extract(epoch from clock_timestamp()) * 1000 - pg_sequence_last_value('penstock."__inbox.1.next"'::regclass) + 5000) > 5000 then perform penstock."__inbox.1.maintain"(false); end if;
     ring := penstock."__inbox.1.enter"();
     turn := ring / 2;
-    if not penstock."__inbox.1.see"(in_id, ring) then
-        return;
-    end if;
+    if not penstock."__inbox.1.see"(in_id, ring) then return; end if;
     if in_key <> '' and in_previous <> '' then
         if not penstock."__inbox.1.received"(in_previous, ring) then
             if penstock."__inbox.1.reported"(in_previous, ring) then
@@ -359,9 +337,7 @@ begin
         end if;
     end if;
     if due_at is not null then
-        if pg_sequence_last_value('penstock."__inbox.1.holds"'::regclass) = 0 then
-            perform setval('penstock."__inbox.1.holds"'::regclass, 1);
-        end if;
+        if pg_sequence_last_value('penstock."__inbox.1.holds"'::regclass) = 0 then perform setval('penstock."__inbox.1.holds"'::regclass, 1); end if;
         perform penstock."__inbox.1.enter_holding"();
         due_at := greatest(due_at, to_timestamp(pg_sequence_last_value('penstock."__inbox.1.candidate"'::regclass) / 1000.0)); -- this one first
         due_at := greatest(due_at, to_timestamp(pg_sequence_last_value('penstock."__inbox.1.low"'::regclass) / 1000.0));
@@ -392,8 +368,7 @@ end $function$;
 CREATE OR REPLACE FUNCTION penstock."__inbox.1.release"(one penstock.inboxed, in_previous text, ring bigint)
  RETURNS SETOF penstock.inboxed
  LANGUAGE plpgsql
-AS $function$
-declare
+AS $function$ declare
     in_key   constant text := one.key;
     made     constant text := '^([^-]+)-([0-9]+)-([0-9a-z]{10})$|^([0-9A-Za-z]{4})~([0-9A-Za-z]{9})([0-9A-Za-z]+)$'; -- see internal/messageid
     previous text := coalesce(in_previous, '');
@@ -455,9 +430,7 @@ begin
                 end if;
             else
                 one.late := true;
-                if at is not null then
-                    parts[at] := one.message_id;
-                end if;
+                if at is not null then parts[at] := one.message_id; end if;
             end if;
             previous := null;
             ends := ends || one.message_id;
@@ -502,8 +475,7 @@ CREATE OR REPLACE FUNCTION penstock."__inbox.1.due"(n integer, passing_over text
  SET enable_bitmapscan TO 'off'
  SET jit TO 'off'
  SET plan_cache_mode TO 'force_generic_plan'
-AS $function$
-declare
+AS $function$ declare
     ring  bigint;
     low   timestamptz;
     now   constant timestamptz := clock_timestamp();
@@ -522,12 +494,8 @@ begin
         raise exception 'n is %, expected 1 to 1000', coalesce(n::text, 'null') using errcode = '22023', hint = 'call inbox_due again for more';
     end if;
     perform penstock._wants_read_committed();
-    if abs(extract(epoch from clock_timestamp()) * 1000 - pg_sequence_last_value('penstock."__inbox.1.next"'::regclass) + 5000) > 5000 then
-        perform penstock."__inbox.1.maintain"(false);
-    end if;
-    if pg_sequence_last_value('penstock."__inbox.1.holds"'::regclass) = 0 then
-        return;
-    end if;
+    if abs(extract(epoch from clock_timestamp()) * 1000 - pg_sequence_last_value('penstock."__inbox.1.next"'::regclass) + 5000) > 5000 then perform penstock."__inbox.1.maintain"(false); end if;
+    if pg_sequence_last_value('penstock."__inbox.1.holds"'::regclass) = 0 then return; end if;
     perform penstock."__inbox.1.advance"();
     ring := penstock."__inbox.1.enter"();
     low := to_timestamp(pg_sequence_last_value('penstock."__inbox.1.low"'::regclass) / 1000.0);
@@ -559,9 +527,7 @@ begin
             root := prior;
             prior := above;
             steps := steps + 1;
-            if steps & (steps - 1) = 0 then
-                mark := root;
-            end if;
+            if steps & (steps - 1) = 0 then mark := root; end if;
         end loop;
         for t in ring / 2 - 2 - ring % 2 .. ring / 2 loop
             case t % 4
@@ -603,8 +569,7 @@ end $function$;
 CREATE OR REPLACE FUNCTION penstock."__inbox.1.reported"(in_id text, ring bigint)
  RETURNS boolean
  LANGUAGE plpgsql
-AS $function$
-begin
+AS $function$ begin
     for t in reverse ring / 2 .. ring / 2 - 2 - ring % 2 loop
         case t % 4
         when 0 then perform from penstock."__inbox.1.gaps.0" g where g.id = in_id;
@@ -612,9 +577,7 @@ begin
         when 2 then perform from penstock."__inbox.1.gaps.2" g where g.id = in_id;
         when 3 then perform from penstock."__inbox.1.gaps.3" g where g.id = in_id;
         end case;
-        if found then
-            return true;
-        end if;
+        if found then return true; end if;
     end loop;
     return false;
 end $function$;
@@ -623,9 +586,7 @@ end $function$;
 CREATE OR REPLACE FUNCTION penstock."__inbox.1.held_after"(in_id text, ring bigint)
  RETURNS text
  LANGUAGE plpgsql
-AS $function$
-declare
-    found_id text;
+AS $function$ declare found_id text;
 begin
     for t in reverse ring / 2 .. ring / 2 - 2 - ring % 2 loop
         case t % 4
@@ -649,8 +610,7 @@ CREATE OR REPLACE FUNCTION penstock."__inbox.1.maintain"(force boolean)
  SET enable_seqscan TO 'off'
  SET enable_bitmapscan TO 'off'
  SET jit TO 'off'
-AS $function$
-declare
+AS $function$ declare
     now_ms  constant bigint := extract(epoch from clock_timestamp()) * 1000;
     half_ms bigint;
     ring    bigint;
@@ -660,21 +620,15 @@ declare
     rest    boolean;
     wait_ms bigint;
 begin
-    if not force and not abs(extract(epoch from clock_timestamp()) * 1000 - pg_sequence_last_value('penstock."__inbox.1.next"'::regclass) + 5000) > 5000 or current_setting('transaction_isolation') <> 'read committed' then
-        return;
-    end if;
-    if not pg_try_advisory_xact_lock(1885695598, -1) then
-        return;
-    end if;
+    if not force and not abs(extract(epoch from clock_timestamp()) * 1000 - pg_sequence_last_value('penstock."__inbox.1.next"'::regclass) + 5000) > 5000 or current_setting('transaction_isolation') <> 'read committed' then return; end if;
+    if not pg_try_advisory_xact_lock(1885695598, -1) then return; end if;
     if pg_sequence_last_value('penstock."__inbox.1.since"'::regclass) > now_ms then -- the clock was ahead
         perform setval('penstock."__inbox.1.since"'::regclass, now_ms);
     end if;
     if pg_sequence_last_value('penstock."__inbox.1.low"'::regclass) > now_ms then -- what is held from now on is due before that
         perform setval('penstock."__inbox.1.low"'::regclass, 0);
     end if;
-    if pg_sequence_last_value('penstock."__inbox.1.holds"'::regclass) = 1 then
-        perform penstock."__inbox.1.advance"();
-    end if;
+    if pg_sequence_last_value('penstock."__inbox.1.holds"'::regclass) = 1 then perform penstock."__inbox.1.advance"(); end if;
     half_ms := (select extract(epoch from keep) * 500 from penstock._inbox where id = 1);
     wait_ms := least(half_ms / 8, 10000);
     ring := pg_sequence_last_value('penstock."__inbox.1.ring"'::regclass);
@@ -714,15 +668,13 @@ CREATE OR REPLACE FUNCTION penstock."__inbox.1.is_locked"(class integer, key int
 AS $function$
     select exists (select from pg_locks l
                     where l.locktype = 'advisory' and l.objsubid = 2 and l.classid = $1::oid and l.objid = $2::oid
-                      and l.database = (select d.oid from pg_database d where d.datname = current_database()))
-$function$;
+                      and l.database = (select d.oid from pg_database d where d.datname = current_database())) $function$;
 
 -- is_empty says whether a slot's tables take no space. It looks at sizes and opens none of them.
 CREATE OR REPLACE FUNCTION penstock."__inbox.1.is_empty"(slot integer)
  RETURNS boolean
  LANGUAGE plpgsql
-AS $function$
-begin
+AS $function$ begin
     for t in slot .. slot loop
         case t % 4
         when 0 then return pg_relation_size('penstock."__inbox.1.seen.0"'::regclass) + pg_relation_size('penstock."__inbox.1.held.0"'::regclass)
@@ -742,8 +694,7 @@ CREATE OR REPLACE FUNCTION penstock."__inbox.1.empty"(slot integer)
  RETURNS void
  LANGUAGE plpgsql
  SET lock_timeout TO '20ms'
-AS $function$
-begin
+AS $function$ begin
     for t in slot .. slot loop
         case t % 4
         when 0 then truncate table penstock."__inbox.1.seen.0", penstock."__inbox.1.held.0", penstock."__inbox.1.heads.0", penstock."__inbox.1.gaps.0";
@@ -760,8 +711,7 @@ end $function$;
 CREATE OR REPLACE FUNCTION penstock."__inbox.1.enter_holding"()
  RETURNS void
  LANGUAGE plpgsql
-AS $function$
-declare
+AS $function$ declare
     epoch bigint := pg_sequence_last_value('penstock."__inbox.1.epoch"'::regclass);
     now   bigint;
 begin
@@ -782,8 +732,7 @@ end $function$;
 CREATE OR REPLACE FUNCTION penstock."__inbox.1.advance"()
  RETURNS void
  LANGUAGE plpgsql
-AS $function$
-declare
+AS $function$ declare
     now_ms    constant bigint := extract(epoch from clock_timestamp()) * 1000;
     epoch     bigint;
     ring      bigint;
@@ -791,21 +740,15 @@ declare
     earliest  timestamptz;
     least_due timestamptz;
 begin
-    if not pg_try_advisory_xact_lock(1885695598, -1) then
-        return;
-    end if;
+    if not pg_try_advisory_xact_lock(1885695598, -1) then return; end if;
     epoch := pg_sequence_last_value('penstock."__inbox.1.epoch"'::regclass);
     if pg_sequence_last_value('penstock."__inbox.1.candidate"'::regclass) = 0 then
-        if now_ms - pg_sequence_last_value('penstock."__inbox.1.low"'::regclass) < 1000 then
-            return;
-        end if;
+        if now_ms - pg_sequence_last_value('penstock."__inbox.1.low"'::regclass) < 1000 then return; end if;
         perform setval('penstock."__inbox.1.candidate"'::regclass, now_ms);
         epoch := epoch + 1;
         perform setval('penstock."__inbox.1.epoch"'::regclass, epoch);
     end if;
-    if penstock."__inbox.1.is_locked"(1885695599, 1 * 2 + ((epoch - 1) % 2)::int) then
-        return;
-    end if;
+    if penstock."__inbox.1.is_locked"(1885695599, 1 * 2 + ((epoch - 1) % 2)::int) then return; end if;
     low := to_timestamp(pg_sequence_last_value('penstock."__inbox.1.low"'::regclass) / 1000.0);
     least_due := to_timestamp(pg_sequence_last_value('penstock."__inbox.1.candidate"'::regclass) / 1000.0);
     ring := penstock."__inbox.1.enter"();
@@ -831,8 +774,7 @@ CREATE OR REPLACE FUNCTION penstock."__inbox.1.status"(OUT bytes bigint, OUT seg
  SET enable_seqscan TO 'off'
  SET enable_bitmapscan TO 'off'
  SET jit TO 'off'
-AS $function$
-declare
+AS $function$ declare
     ring constant bigint := pg_sequence_last_value('penstock."__inbox.1.ring"'::regclass);
     low  constant timestamptz := to_timestamp(pg_sequence_last_value('penstock."__inbox.1.low"'::regclass) / 1000.0);
     part record;
@@ -886,8 +828,7 @@ CREATE OR REPLACE FUNCTION penstock."__inbox.1.list_held"(of_key text, of_previo
  SET enable_seqscan TO 'off'
  SET enable_bitmapscan TO 'off'
  SET jit TO 'off'
-AS $function$
-declare
+AS $function$ declare
     ring constant bigint := pg_sequence_last_value('penstock."__inbox.1.ring"'::regclass);
     low  constant timestamptz := to_timestamp(pg_sequence_last_value('penstock."__inbox.1.low"'::regclass) / 1000.0);
     all_of penstock.held_message[] := '{}';
@@ -932,8 +873,7 @@ CREATE OR REPLACE FUNCTION penstock."__inbox.1.list_gaps"(n integer)
  SET enable_seqscan TO 'off'
  SET enable_bitmapscan TO 'off'
  SET jit TO 'off'
-AS $function$
-declare
+AS $function$ declare
     ring constant bigint := pg_sequence_last_value('penstock."__inbox.1.ring"'::regclass);
     all_of penstock.inbox_gap[] := '{}';
     part   penstock.inbox_gap[];
@@ -966,8 +906,7 @@ CREATE OR REPLACE FUNCTION penstock."__inbox.1.let_go"(of_key text, of_previous 
  SET enable_seqscan TO 'off'
  SET enable_bitmapscan TO 'off'
  SET jit TO 'off'
-AS $function$
-declare
+AS $function$ declare
     ring  bigint;
     low   timestamptz;
     base  timestamptz;
@@ -975,9 +914,7 @@ declare
     part  bigint;
 begin
     perform penstock._wants_read_committed();
-    if pg_sequence_last_value('penstock."__inbox.1.holds"'::regclass) = 0 then
-        return 0;
-    end if;
+    if pg_sequence_last_value('penstock."__inbox.1.holds"'::regclass) = 0 then return 0; end if;
     ring := penstock."__inbox.1.enter"();
     perform penstock."__inbox.1.enter_holding"();
     low := to_timestamp(pg_sequence_last_value('penstock."__inbox.1.low"'::regclass) / 1000.0);
@@ -1028,8 +965,7 @@ CREATE OR REPLACE FUNCTION penstock."__inbox.1.discard"(ids text[])
  SET enable_seqscan TO 'off'
  SET enable_bitmapscan TO 'off'
  SET jit TO 'off'
-AS $function$
-declare
+AS $function$ declare
     ring bigint;
     one  text;
     k    text;

@@ -55,8 +55,7 @@ CREATE OR REPLACE FUNCTION penstock."_emails.enqueue"(payload bytea, key text, g
  RETURNS bigint
  LANGUAGE plpgsql
  SECURITY DEFINER
-AS $function$
-declare
+AS $function$ declare
     made   bigint;
     placed record;
 begin
@@ -82,8 +81,7 @@ CREATE OR REPLACE FUNCTION penstock."_emails.enqueue_many"(payloads bytea[], key
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'pg_catalog', 'pg_temp'
-AS $function$
-declare
+AS $function$ declare
     many   constant int := coalesce(cardinality(payloads), 0);
     one    boolean := false; -- has a unique key, or waits for barriers
     placed record;
@@ -110,8 +108,7 @@ begin
     if cardinality(priorities) > 0 then -- at all else the queue's trigger looks
         perform penstock._refuse_job('', null, null, p, null, null) from unnest(priorities) p where p not between -16 and 15;
     end if;
-    return query
-    insert into penstock.emails (key, group_key, priority, headers, payload)
+    return query insert into penstock.emails (key, group_key, priority, headers, payload)
     select j.key, coalesce(j.group_key, ''), coalesce(j.priority, 0), j.headers, j.payload
       from unnest(payloads, keys, group_keys, priorities, headers) j(payload, key, group_key, priority, headers)
     returning seq;
@@ -131,10 +128,7 @@ CREATE OR REPLACE FUNCTION penstock."_emails.flags"(wanted bigint)
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'pg_catalog', 'pg_temp'
-AS $function$
-begin
-    perform penstock._write_flags('penstock."_emails.flags"'::pg_catalog.regclass, wanted & (4294967296 * 2 - 1 | 103079215104));
-end $function$;
+AS $function$ begin perform penstock._write_flags('penstock."_emails.flags"'::pg_catalog.regclass, wanted & (4294967296 * 2 - 1 | 103079215104)); end $function$;
 
 -- dequeue_NAME takes the next job of the group '' of the queue NAME: what dequeue does by default, a sixth cheaper, because no
 -- name is looked up. It has a fast path, which is enough nearly always: one statement for a position that a register holds, and
@@ -145,8 +139,7 @@ CREATE OR REPLACE FUNCTION penstock.dequeue_emails()
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET enable_seqscan TO 'off'
-AS $function$
-declare
+AS $function$ declare
     path bigint := case when pg_catalog.pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) operator(pg_catalog.=) '65536' then pg_catalog.pg_sequence_last_value('penstock."_emails.fast_path"'::pg_catalog.regclass) operator(pg_catalog.-) ((pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint operator(pg_catalog.*) 4096) end;
     came bigint;
     here bigint;
@@ -158,21 +151,16 @@ begin
     -- for it. But a position is drawn once, and a session that takes batches says so first (mode 1).
     if path operator(pg_catalog.>=) 0 and path operator(pg_catalog.<) 1024 then
 if path operator(pg_catalog.<) 1 then
-            return query
-            delete from penstock."_emails.0" t where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.seq operator(pg_catalog.=) (select pg_catalog.nextval('penstock."_emails.next"'::pg_catalog.regclass)) and t.xmax operator(pg_catalog.=) '0' and t.key is null
+            return query delete from penstock."_emails.0" t where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.seq operator(pg_catalog.=) (select pg_catalog.nextval('penstock."_emails.next"'::pg_catalog.regclass)) and t.xmax operator(pg_catalog.=) '0' and t.key is null
             returning coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload;
 elsif path operator(pg_catalog.<) 2 then
-            return query
-            delete from penstock."_emails.1" t where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.seq operator(pg_catalog.=) (select pg_catalog.nextval('penstock."_emails.next"'::pg_catalog.regclass)) and t.xmax operator(pg_catalog.=) '0' and t.key is null
+            return query delete from penstock."_emails.1" t where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.seq operator(pg_catalog.=) (select pg_catalog.nextval('penstock."_emails.next"'::pg_catalog.regclass)) and t.xmax operator(pg_catalog.=) '0' and t.key is null
             returning coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload;
 else
-            return query
-            delete from penstock."_emails.2" t where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.seq operator(pg_catalog.=) (select pg_catalog.nextval('penstock."_emails.next"'::pg_catalog.regclass)) and t.xmax operator(pg_catalog.=) '0' and t.key is null
+            return query delete from penstock."_emails.2" t where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.seq operator(pg_catalog.=) (select pg_catalog.nextval('penstock."_emails.next"'::pg_catalog.regclass)) and t.xmax operator(pg_catalog.=) '0' and t.key is null
             returning coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload;
 end if;
-        if found then
-            return;
-        end if;
+        if found then return; end if;
         path := path operator(pg_catalog.+) 1024;
     end if;
     if path operator(pg_catalog.>=) 1024 and path operator(pg_catalog.<) 3072 then
@@ -181,8 +169,7 @@ end if;
         -- Mode 1: the first from the drawn position on that is free, but not far: a scan reads all entries of an index page within its bounds. Mode 2: from
         -- the position on, which stays.
 if here operator(pg_catalog.<) 1 then
-        return query
-        delete from penstock."_emails.0" t where t.ctid operator(pg_catalog.=) (
+        return query delete from penstock."_emails.0" t where t.ctid operator(pg_catalog.=) (
             select t.ctid from penstock."_emails.0" t
              where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.key is null
                and t.seq operator(pg_catalog.>) (select case when path operator(pg_catalog.<) 2048 then pg_catalog.nextval('penstock."_emails.next"'::pg_catalog.regclass) operator(pg_catalog.-) 1 else pg_catalog.pg_sequence_last_value('penstock."_emails.next"'::pg_catalog.regclass) end)
@@ -190,8 +177,7 @@ if here operator(pg_catalog.<) 1 then
              order by t.seq limit 1 for update skip locked)
         returning coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload;
 elsif here operator(pg_catalog.<) 2 then
-        return query
-        delete from penstock."_emails.1" t where t.ctid operator(pg_catalog.=) (
+        return query delete from penstock."_emails.1" t where t.ctid operator(pg_catalog.=) (
             select t.ctid from penstock."_emails.1" t
              where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.key is null
                and t.seq operator(pg_catalog.>) (select case when path operator(pg_catalog.<) 2048 then pg_catalog.nextval('penstock."_emails.next"'::pg_catalog.regclass) operator(pg_catalog.-) 1 else pg_catalog.pg_sequence_last_value('penstock."_emails.next"'::pg_catalog.regclass) end)
@@ -199,8 +185,7 @@ elsif here operator(pg_catalog.<) 2 then
              order by t.seq limit 1 for update skip locked)
         returning coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload;
 else
-        return query
-        delete from penstock."_emails.2" t where t.ctid operator(pg_catalog.=) (
+        return query delete from penstock."_emails.2" t where t.ctid operator(pg_catalog.=) (
             select t.ctid from penstock."_emails.2" t
              where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.key is null
                and t.seq operator(pg_catalog.>) (select case when path operator(pg_catalog.<) 2048 then pg_catalog.nextval('penstock."_emails.next"'::pg_catalog.regclass) operator(pg_catalog.-) 1 else pg_catalog.pg_sequence_last_value('penstock."_emails.next"'::pg_catalog.regclass) end)
@@ -210,14 +195,10 @@ else
 end if;
 
 
-        if found then
-            return;
-        end if;
+        if found then return; end if;
     end if;
     job := penstock."_emails.scan"();
-    if job.id is not null then
-        return next job;
-    end if;
+    if job.id is not null then return next job; end if;
     
     if pg_catalog.abs((pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '1000')::bigint operator(pg_catalog.-) pg_catalog.pg_sequence_last_value('penstock."_emails.maintained"'::pg_catalog.regclass)) operator(pg_catalog.>=) 250
        and pg_catalog.current_setting('transaction_isolation') operator(pg_catalog.=) 'read committed' then
@@ -241,8 +222,7 @@ CREATE OR REPLACE FUNCTION penstock."_emails.scan"()
  SET enable_bitmapscan TO 'off'
  SET jit TO 'off'
  SET plan_cache_mode TO 'force_generic_plan'
-AS $function$
-declare
+AS $function$ declare
     was    bigint := pg_sequence_last_value('penstock."_emails.fast_path"'::pg_catalog.regclass);
     came   bigint := coalesce(pg_sequence_last_value('penstock."_emails.seq"'::pg_catalog.regclass), 0);
     pos    bigint := pg_sequence_last_value('penstock."_emails.next"'::pg_catalog.regclass);
@@ -359,18 +339,10 @@ CREATE OR REPLACE FUNCTION penstock."_emails.take"(n integer, in_group text, due
  SET enable_bitmapscan TO 'off'
  SET jit TO 'off'
  SET plan_cache_mode TO 'force_generic_plan'
-AS $function$
-declare
+AS $function$ declare
     flags constant bigint := pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & case when admitted then ~25769803776 else -1 end;
-    p     int := 0;
-    m     record;
-    here  smallint;
-    todo  int := n;
-    got   int;
-    path  bigint;
-    pos   bigint;
-    most  int;
-    fresh boolean;
+    fresh constant boolean := pg_current_xact_id_if_assigned() is null;
+    path  bigint; pos bigint; most int; here smallint; got int; m record; todo int := n; p int := 0;
 begin
     if (n between 1 and 10000) is not true then
         raise exception 'n is %, expected 1 to 10000', coalesce(n::text, 'null') using errcode = '22023', hint = 'call it again for more';
@@ -390,31 +362,22 @@ begin
             exit when (most > 0) is not true;
             pos := setval('penstock."_emails.next"'::pg_catalog.regclass, pos + most) - most;
 if path operator(pg_catalog.<) 1025 then
-            return query
-            with d as (
-                delete from penstock."_emails.0" t where t.ctid = any (array(
-                    select t.ctid from penstock."_emails.0" t
-                     where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + 2 * todo and t.key is null
-                     order by t.seq limit todo for update skip locked))
-                returning t.*)
+            return query with d as (delete from penstock."_emails.0" t where t.ctid = any (array(
+                select t.ctid from penstock."_emails.0" t
+                 where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + 2 * todo and t.key is null
+                 order by t.seq limit todo for update skip locked)) returning t.*)
             select t.* from d t order by t.seq;
 elsif path operator(pg_catalog.<) 1026 then
-            return query
-            with d as (
-                delete from penstock."_emails.1" t where t.ctid = any (array(
-                    select t.ctid from penstock."_emails.1" t
-                     where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + 2 * todo and t.key is null
-                     order by t.seq limit todo for update skip locked))
-                returning t.*)
+            return query with d as (delete from penstock."_emails.1" t where t.ctid = any (array(
+                select t.ctid from penstock."_emails.1" t
+                 where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + 2 * todo and t.key is null
+                 order by t.seq limit todo for update skip locked)) returning t.*)
             select t.* from d t order by t.seq;
 else
-            return query
-            with d as (
-                delete from penstock."_emails.2" t where t.ctid = any (array(
-                    select t.ctid from penstock."_emails.2" t
-                     where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + 2 * todo and t.key is null
-                     order by t.seq limit todo for update skip locked))
-                returning t.*)
+            return query with d as (delete from penstock."_emails.2" t where t.ctid = any (array(
+                select t.ctid from penstock."_emails.2" t
+                 where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + 2 * todo and t.key is null
+                 order by t.seq limit todo for update skip locked)) returning t.*)
             select t.* from d t order by t.seq;
 end if;
             get diagnostics got = row_count;
@@ -423,18 +386,16 @@ end if;
         end loop;
     end if;
     -- A new skip map pays once for this many jobs, where much may be gone.
-    fresh := pg_current_xact_id_if_assigned() is null;
     due := coalesce(due, random() < case when n < 16 then n::float8 / '64' else '0.125' end);
     if todo > 0 and flags <> 65536 then
         p := -16;
-        if flags & 25769803776 <> 0 and not penstock._may_dequeue(1, in_group) then
-            todo := 0;
-        elsif flags & (4294967296 | 103079215104) <> 0 then
+        todo := case when flags & 25769803776 = 0 or penstock._may_dequeue(1, in_group) then todo else 0 end;
+        if todo > 0 and flags & (4294967296 | 103079215104) <> 0 then
             return query select t.* from penstock."_emails.take_keyed"(n, in_group, false) t;
             todo := 0;
         end if;
     end if;
-    while todo > 0 loop
+    while todo > 0 and p < 16 loop
         if p = 0 or flags & (1::bigint << (16 + p)) <> 0 then
 if pg_sequence_last_value('penstock._skip_map_slot'::pg_catalog.regclass) = 0 then
             select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from penstock._skip_map_0 k
@@ -447,9 +408,7 @@ end if;
                or cardinality(m.pending) > 0 and exists (select from unnest(m.pending) x where pg_visible_in_snapshot(x, pg_current_snapshot()) or x >= pg_snapshot_xmax(pg_current_snapshot())) then
                 select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from penstock."_emails.skip_map"(in_group, p::smallint) k;
             end if;
-            if m.turn <> pg_sequence_last_value('penstock."_emails.ring"'::pg_catalog.regclass) then
-                m.slots := penstock._listed_slots(1, false, 'penstock."_emails.ring"'::pg_catalog.regclass);
-            end if;
+            if m.turn <> pg_sequence_last_value('penstock."_emails.ring"'::pg_catalog.regclass) then m.slots := penstock._listed_slots(1, false, 'penstock."_emails.ring"'::pg_catalog.regclass); end if;
             -- With mode 2 less than a second ago few jobs waited: the call that found that sets the registers anew itself.
             if path is not null and todo = n and pg_sequence_last_value('penstock."_emails.seq"'::pg_catalog.regclass) - m.lo[1] >= 512 and fresh
                and not (path between -40 * 4096 and 4095 and (path + 40 * 4096) % '4096' >= 2048) then
@@ -462,34 +421,25 @@ end if;
             -- rows meet at each.
             foreach here in array m.slots loop
 if here operator(pg_catalog.<) 1 then
-                return query
-                with d as (
-                    delete from penstock."_emails.0" t where t.ctid = any (array(
-                        select v.ctid from (select unnest(m.lo) as lo, unnest(m.hi) as hi) i cross join lateral (
-                            select t.ctid from penstock."_emails.0" t
-                             where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.key is null
-                             order by t.seq asc limit todo for update skip locked) v limit todo))
-                    returning t.*)
+                return query with d as (delete from penstock."_emails.0" t where t.ctid = any (array(
+                    select v.ctid from (select unnest(m.lo) as lo, unnest(m.hi) as hi) i cross join lateral (
+                        select t.ctid from penstock."_emails.0" t
+                         where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.key is null
+                         order by t.seq asc limit todo for update skip locked) v limit todo)) returning t.*)
                 select t.* from d t order by t.seq asc;
 elsif here operator(pg_catalog.<) 2 then
-                return query
-                with d as (
-                    delete from penstock."_emails.1" t where t.ctid = any (array(
-                        select v.ctid from (select unnest(m.lo) as lo, unnest(m.hi) as hi) i cross join lateral (
-                            select t.ctid from penstock."_emails.1" t
-                             where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.key is null
-                             order by t.seq asc limit todo for update skip locked) v limit todo))
-                    returning t.*)
+                return query with d as (delete from penstock."_emails.1" t where t.ctid = any (array(
+                    select v.ctid from (select unnest(m.lo) as lo, unnest(m.hi) as hi) i cross join lateral (
+                        select t.ctid from penstock."_emails.1" t
+                         where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.key is null
+                         order by t.seq asc limit todo for update skip locked) v limit todo)) returning t.*)
                 select t.* from d t order by t.seq asc;
 else
-                return query
-                with d as (
-                    delete from penstock."_emails.2" t where t.ctid = any (array(
-                        select v.ctid from (select unnest(m.lo) as lo, unnest(m.hi) as hi) i cross join lateral (
-                            select t.ctid from penstock."_emails.2" t
-                             where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.key is null
-                             order by t.seq asc limit todo for update skip locked) v limit todo))
-                    returning t.*)
+                return query with d as (delete from penstock."_emails.2" t where t.ctid = any (array(
+                    select v.ctid from (select unnest(m.lo) as lo, unnest(m.hi) as hi) i cross join lateral (
+                        select t.ctid from penstock."_emails.2" t
+                         where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.key is null
+                         order by t.seq asc limit todo for update skip locked) v limit todo)) returning t.*)
                 select t.* from d t order by t.seq asc;
 end if;
                 get diagnostics got = row_count;
@@ -497,8 +447,7 @@ end if;
                 exit when todo <= 0;
             end loop;
         end if;
-        exit when p = 15 or flags = 65536;
-        p := p + 1;
+        p := case when flags = 65536 then 16 else p + 1 end;
     end loop;
     if upkeep then
         
@@ -518,8 +467,7 @@ end $function$;
 CREATE OR REPLACE FUNCTION penstock."_emails.skip_map"(in_group text, in_priority smallint, bound bigint DEFAULT NULL::bigint)
  RETURNS penstock._skip_map
  LANGUAGE plpgsql
-AS $function$
-declare
+AS $function$ declare
     b     constant record := penstock._begin_skip_map(1, false, 'penstock."_emails.ring"'::pg_catalog.regclass, 'penstock."_emails.seq"'::pg_catalog.regclass, in_group, in_priority, bound);
     slots constant smallint[] := (b.new).slots;
     here  smallint;
@@ -576,17 +524,16 @@ end $function$;
 -- claim takes jobs from the ring and leases them. Then it ends the jobs of acks, as ack does: a worker's done jobs and its next
 -- ones go with one call. Of acks those come back that were held, behind the jobs, as rows with nothing but a lease. They are
 -- ended last, because that draws an xid, and a skip map made after it bounds nothing (see skip_map). From a backlog it takes the
--- jobs behind the position in the registers that were never locked, and moves that on. It does so here, because a function that
--- returns rows to another has each copied once more, and costs a claim of one job half. It looks behind the position five times a
+-- jobs behind the position in the registers that were never locked, and moves that on. It looks behind the position five times a
 -- second, not forty as scan: a claim that finds nothing there takes three to five times as long. To lock each job before it is
 -- deleted takes as long again as all else. Another claim that has drawn the same position, which is rare, waits for this one to
 -- commit. If the caller passes acks, even an empty array ('{}'), jobs from a backlog share a row. A copy of each with its entries
 -- in indexes costs most of a claim. A transaction that acks one of them waits until a transaction that acks another has ended.
 -- ack and _part know such rows. While few jobs wait it has another fast path, one statement from where registers say, as
--- dequeue_NAME has (docs/decisions/0008). A claim that went by the skip map and left nothing sets them, to 64 seqs before the
--- latest, so that what is in flight now will be found. They hold for these 25 ms and the next: no other session would move them
--- on meanwhile. There are no keys then, and the jobs to end mostly have their leases in the same table: without a call of ack,
--- which opens both, that costs half.
+-- dequeue_NAME has (docs/decisions/0008). A claim_scan that left nothing sets them, to 64 seqs before the latest, so that what is
+-- in flight now will be found. They hold for these 25 ms and the next: no other session would move them on meanwhile. There are
+-- no keys then, and the jobs to end mostly have their leases in the same table: without a call of ack, which opens both, that
+-- costs half.
 CREATE OR REPLACE FUNCTION penstock."_emails.claim"(n integer, lease interval, in_group text, worker text, acks bigint[] DEFAULT NULL::bigint[])
  RETURNS SETOF penstock.leased_job
  LANGUAGE plpgsql
@@ -596,15 +543,14 @@ CREATE OR REPLACE FUNCTION penstock."_emails.claim"(n integer, lease interval, i
  SET enable_bitmapscan TO 'off'
  SET jit TO 'off'
  SET plan_cache_mode TO 'force_generic_plan'
-AS $function$
-declare
+AS $function$ declare
     flags constant bigint := pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass);
     until constant timestamptz := clock_timestamp() + least(lease, interval '1000 years'); -- more is refused
-    came  bigint := case when flags = 65536 and in_group = '' and not false then coalesce(pg_sequence_last_value('penstock."_emails.seq"'::pg_catalog.regclass), 0) end;
+    came  constant bigint := case when flags = 65536 and in_group = '' and not false then coalesce(pg_sequence_last_value('penstock."_emails.seq"'::pg_catalog.regclass), 0) end;
     path  constant bigint := case when came - pg_sequence_last_value('penstock."_emails.next"'::pg_catalog.regclass) <= 512
                                        and pg_sequence_last_value('penstock."_emails.fast_path"'::pg_catalog.regclass) - (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint * 4096 - 2048 - pg_sequence_last_value('penstock."_emails.ring"'::pg_catalog.regclass) % 1024 in (0, -4096)
                                   then pg_sequence_last_value('penstock."_emails.ring"'::pg_catalog.regclass) % 1024 end;
-    leaf  int := pg_sequence_last_value('penstock._lease_slot'::pg_catalog.regclass) % 2;
+    leaf  constant int := pg_sequence_last_value('penstock._lease_slot'::pg_catalog.regclass) % 2;
     due   boolean;
     drawn bigint;
     pos   bigint;
@@ -612,46 +558,14 @@ declare
     most  int;
     base  bigint;
     empty int := 0;
-    granted record; -- see _admit
 begin
     if (n between 1 and 10000 and lease > interval '0' and lease <= interval '1000 years' and coalesce(octet_length(worker), 0) <= 256) is not true then
         perform penstock._refuse_claim(n, lease, worker);
     end if;
     if path is not null then
-if path operator(pg_catalog.<) 1 then
-        return query
-        with d as (
-            delete from penstock."_emails.0" t where t.ctid = any (array(
-                select t.ctid from penstock."_emails.0" t
-                 where t.group_key = '' and t.priority = 0 and t.seq > (select pg_sequence_last_value('penstock."_emails.next"'::pg_catalog.regclass)) and t.key is null
-                 order by t.seq limit n for update skip locked))
-            returning t.*)
-        insert into penstock._lease as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-        select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t order by t.seq
+        return query insert into penstock._lease as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+        select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_emails.draw"(path, null, n) t order by t.seq
         returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
-elsif path operator(pg_catalog.<) 2 then
-        return query
-        with d as (
-            delete from penstock."_emails.1" t where t.ctid = any (array(
-                select t.ctid from penstock."_emails.1" t
-                 where t.group_key = '' and t.priority = 0 and t.seq > (select pg_sequence_last_value('penstock."_emails.next"'::pg_catalog.regclass)) and t.key is null
-                 order by t.seq limit n for update skip locked))
-            returning t.*)
-        insert into penstock._lease as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-        select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t order by t.seq
-        returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
-else
-        return query
-        with d as (
-            delete from penstock."_emails.2" t where t.ctid = any (array(
-                select t.ctid from penstock."_emails.2" t
-                 where t.group_key = '' and t.priority = 0 and t.seq > (select pg_sequence_last_value('penstock."_emails.next"'::pg_catalog.regclass)) and t.key is null
-                 order by t.seq limit n for update skip locked))
-            returning t.*)
-        insert into penstock._lease as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-        select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t order by t.seq
-        returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
-end if;
     elsif came is not null then -- from a backlog
         drawn := pg_sequence_last_value('penstock."_emails.fast_path"'::pg_catalog.regclass) - ((pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint - 7) * 4096;
         if drawn between 0 and 32767 and drawn % 4096 < 2048 then
@@ -659,7 +573,6 @@ end if;
                 drawn := drawn + 1024;
                 perform setval('penstock."_emails.fast_path"'::pg_catalog.regclass, ((pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint - 7) * 4096 + drawn);
             end if;
-            drawn := drawn % 1024 + 1024;
             loop
                 pos := pg_sequence_last_value('penstock."_emails.next"'::pg_catalog.regclass);
                 most := least(n, came - pos, case when acks is null then 10000 else 255 end);
@@ -668,192 +581,70 @@ end if;
                 -- PERFORM.
                 pos := case when most = 1 then nextval('penstock."_emails.next"'::pg_catalog.regclass) - 1 else setval('penstock."_emails.next"'::pg_catalog.regclass, pos + most) - most end;
                 if acks is null or most < 8 then
-if drawn operator(pg_catalog.<) 1025 then
-                    return query
-                    with d as (delete from penstock."_emails.0" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*)
-                    insert into penstock._lease as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-                    select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t
+                    return query insert into penstock._lease as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+                    select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_emails.draw"(drawn % 1024, pos, most) t
                     returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
-elsif drawn operator(pg_catalog.<) 1026 then
-                    return query
-                    with d as (delete from penstock."_emails.1" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*)
-                    insert into penstock._lease as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-                    select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t
-                    returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
-else
-                    return query
-                    with d as (delete from penstock."_emails.2" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*)
-                    insert into penstock._lease as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-                    select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t
-                    returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
-end if;
                 else
                     base := (nextval('penstock._lease_n'::pg_catalog.regclass) % 34359738368 << 28) | (floor(random() * 524288)::bigint << 9) | 1;
-if drawn operator(pg_catalog.<) 1025 then
-                    return query
-                    with d as (delete from penstock."_emails.0" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*, t.seq - pos as i), -- A row for the jobs of d, in place i each. It is a row each if they are few, or one is large, or if another
-                        -- flag was raised since they were read.
-                        alike as (
-                            select count(*) as n, max(t.i) as last, count(*) < 8 or pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) <> 65536 or bool_or(octet_length(t.payload) > 65536) as apart,
-                                   array_agg(row(base + 2 * t.i, coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::penstock._claimed)
-                                       filter (where octet_length(t.payload) <= 65536) as jobs
-                              from d t),
-                        one as (
-                            insert into penstock._lease (slot, queue, lease, lease_until, worker, priority, group_key, done, jobs)
-                            select leaf, 1, base, until,  coalesce(worker, ''), 0, in_group,
-                                   case when a.n = a.last then ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - a.n::int >> 1) else ~(select bit_or(set_bit('0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256), x.i::int, 1)) from d x) end, a.jobs
-                              from alike a where not a.apart),
-                        each as (
-                            insert into penstock._lease (slot, lease, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-                            select leaf, base + 2 * t.i, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t where (select a.apart from alike a))
-                    select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload, base + 2 * t.i, until from d t;
-elsif drawn operator(pg_catalog.<) 1026 then
-                    return query
-                    with d as (delete from penstock."_emails.1" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*, t.seq - pos as i), -- A row for the jobs of d, in place i each. It is a row each if they are few, or one is large, or if another
-                        -- flag was raised since they were read.
-                        alike as (
-                            select count(*) as n, max(t.i) as last, count(*) < 8 or pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) <> 65536 or bool_or(octet_length(t.payload) > 65536) as apart,
-                                   array_agg(row(base + 2 * t.i, coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::penstock._claimed)
-                                       filter (where octet_length(t.payload) <= 65536) as jobs
-                              from d t),
-                        one as (
-                            insert into penstock._lease (slot, queue, lease, lease_until, worker, priority, group_key, done, jobs)
-                            select leaf, 1, base, until,  coalesce(worker, ''), 0, in_group,
-                                   case when a.n = a.last then ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - a.n::int >> 1) else ~(select bit_or(set_bit('0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256), x.i::int, 1)) from d x) end, a.jobs
-                              from alike a where not a.apart),
-                        each as (
-                            insert into penstock._lease (slot, lease, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-                            select leaf, base + 2 * t.i, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t where (select a.apart from alike a))
-                    select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload, base + 2 * t.i, until from d t;
-else
-                    return query
-                    with d as (delete from penstock."_emails.2" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*, t.seq - pos as i), -- A row for the jobs of d, in place i each. It is a row each if they are few, or one is large, or if another
-                        -- flag was raised since they were read.
-                        alike as (
-                            select count(*) as n, max(t.i) as last, count(*) < 8 or pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) <> 65536 or bool_or(octet_length(t.payload) > 65536) as apart,
-                                   array_agg(row(base + 2 * t.i, coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::penstock._claimed)
-                                       filter (where octet_length(t.payload) <= 65536) as jobs
-                              from d t),
-                        one as (
-                            insert into penstock._lease (slot, queue, lease, lease_until, worker, priority, group_key, done, jobs)
-                            select leaf, 1, base, until,  coalesce(worker, ''), 0, in_group,
-                                   case when a.n = a.last then ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - a.n::int >> 1) else ~(select bit_or(set_bit('0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256), x.i::int, 1)) from d x) end, a.jobs
-                              from alike a where not a.apart),
-                        each as (
-                            insert into penstock._lease (slot, lease, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-                            select leaf, base + 2 * t.i, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t where (select a.apart from alike a))
-                    select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload, base + 2 * t.i, until from d t;
-end if;
+                    return query with d as materialized (select * from penstock."_emails.draw"(drawn % 1024, pos, most)), -- A row for the jobs of d, each at its place in it. It is a row each if they
+                    -- are few, or one is large, or if another flag was raised since they were read.
+                    alike as (
+                        select a.*, a.n >= 8 and a.n = cardinality(a.jobs) and pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) = 65536 as yes
+                          from (select count(*) as n, array_agg(row(base + 2 * (t.seq - pos), coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::penstock._claimed)
+                                                          filter (where octet_length(t.payload) <= 65536) as jobs from d t) a),
+                    one as (
+                        insert into penstock._lease (slot, queue, lease, lease_until, worker, priority, group_key, done, jobs)
+                        select leaf, 1, base, until, coalesce(worker, ''), 0, in_group,
+                               case when a.n = most then ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - a.n::int >> 1) else ~(select bit_or(set_bit('0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256), (t.seq - pos)::int, 1)) from d t) end, a.jobs
+                          from alike a where a.yes),
+                    each as (
+                        insert into penstock._lease (slot, lease, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+                        select leaf, base + 2 * (t.seq - pos), 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t where (select a.yes from alike a) is not true)
+                    select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload, base + 2 * (t.seq - pos), until from d t;
                 end if;
                 get diagnostics got = row_count;
+                exit when got = n;
                 n := n - got;
-                exit when n <= 0;
                 empty := empty + (got = 0)::int;
+                got := null;
                 exit when empty > 2;
             end loop;
         end if;
     end if;
-    if path is not null or n = 0 then
-        null; -- all that was asked for
-    elsif flags & (4294967296 | 25769803776 | 103079215104) = 0 then
-        if pg_current_xact_id_if_assigned() is not null then
-            came := null; -- jobs that this transaction took may come back, and it does not see them
-        elsif came is not null then -- from a backlog few go by the skip map, each over all that was taken since it was made
-            due := pg_sequence_last_value('penstock."_emails.fast_path"'::pg_catalog.regclass) % 4096 < 2048 or random() < 0.05;
-        end if;
-        base := case when acks is not null and n between 8 and 255 and flags = 65536 then (nextval('penstock._lease_n'::pg_catalog.regclass) % 34359738368 << 28) | (floor(random() * 524288)::bigint << 9) | 1 end;
-        if base is null then
-            return query
-            insert into penstock._lease as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-            select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_emails.take"(n, in_group, due, false) t
-            returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
-        else
-            return query
-            with d as materialized (select t.*, row_number() over () as i from penstock."_emails.take"(n, in_group, due, false) t), -- A row for the jobs of d, in place i each. It is a row each if they are few, or one is large, or if another
-                        -- flag was raised since they were read.
-                        alike as (
-                            select count(*) as n, max(t.i) as last, count(*) < 8 or pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) <> 65536 or bool_or(octet_length(t.payload) > 65536) as apart,
-                                   array_agg(row(base + 2 * t.i, coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::penstock._claimed)
-                                       filter (where octet_length(t.payload) <= 65536) as jobs
-                              from d t),
-                        one as (
-                            insert into penstock._lease (slot, queue, lease, lease_until, worker, priority, group_key, done, jobs)
-                            select leaf, 1, base, until,  coalesce(worker, ''), 0, in_group,
-                                   case when a.n = a.last then ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - a.n::int >> 1) else ~(select bit_or(set_bit('0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256), x.i::int, 1)) from d x) end, a.jobs
-                              from alike a where not a.apart),
-                        each as (
-                            insert into penstock._lease (slot, lease, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-                            select leaf, base + 2 * t.i, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t where (select a.apart from alike a))
-            select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload, base + 2 * t.i, until from d t;
-        end if;
-        get diagnostics got = row_count;
-        if came is not null and got > 0 and got < n then
-            perform setval('penstock."_emails.next"'::pg_catalog.regclass, greatest(came - 64, 0)), setval('penstock."_emails.fast_path"'::pg_catalog.regclass, (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint * 4096 + 2048 + pg_sequence_last_value('penstock."_emails.ring"'::pg_catalog.regclass) % 1024);
-        end if;
-    elsif flags & 25769803776 = 0 then
-        return query
-        insert into penstock._lease as l (queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-        select 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_emails.take_keyed"(n, in_group, true) t
-        returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
-    else
-        select * into granted from penstock._admit(1, in_group, n, acks);
-        return query select null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, 0::bigint, null::timestamptz
-                      where granted.crowded and acks is not null;
-        if granted.admitted > 0 then
-            return query
-            with l as (
-                insert into penstock._lease as l (listed, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-                select granted.listed, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from (
-                    select * from penstock."_emails.take_keyed"(granted.admitted, in_group, true) where flags & (4294967296 | 103079215104) <> 0
-                    union all select * from penstock."_emails.take"(granted.admitted, in_group, null, false, true) where flags & (4294967296 | 103079215104) = 0) t
-                returning l.*)
-            select l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until from (select case when granted.listed is not null then penstock._admitted(1, in_group, granted.state, array_agg(l.lease), granted.listed) end from l) a cross join l;
-        end if;
+    if path is null and got is distinct from n then
+        return query select * from penstock."_emails.claim_scan"(n, until, lease, in_group, worker, acks, came);
     end if;
     if acks <> '{}' then
-        due := acks[1] & 1 = 0 and (path is not null or drawn is not null and n = 0);
+        due := acks[1] & 1 = 0 and (path is not null or got = n);
         if due and cardinality(acks) > 1 then -- where penstock."_emails.ack" would lock them in this order
             due := pg_sequence_last_value('penstock._lease_slot'::pg_catalog.regclass) < 2 and (select bit_or(a) & 1 = 0 from unnest(acks) a);
         end if;
         if due then
 if leaf = 0 then
-            return query
-            delete from penstock._lease_0 l where l.lease = any (acks) and l.queue + 0 = 1 and l.jobs is null
+            return query delete from penstock._lease_0 l where l.lease = any (acks) and l.queue + 0 = 1 and l.jobs is null
             returning null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, l.lease, null::timestamptz;
 else
-            return query
-            delete from penstock._lease_1 l where l.lease = any (acks) and l.queue + 0 = 1 and l.jobs is null
+            return query delete from penstock._lease_1 l where l.lease = any (acks) and l.queue + 0 = 1 and l.jobs is null
             returning null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, l.lease, null::timestamptz;
 end if;
             get diagnostics got = row_count;
-            if got = cardinality(acks) then
-                acks := null;
-            end if;
+            if got = cardinality(acks) then acks := null; end if;
         elsif acks[1] & 1 = 1 and acks[cardinality(acks)] - acks[1] = 2 * cardinality(acks) - 2 then
 if leaf = 0 then
-            return query
-            -- all of a claim, as it came; mostly that row is still as it was written
-                with l as (
-                    delete from penstock._lease_0 l
-                     where l.lease = acks[1] - 2 and l.queue + 0 = 1 and l.done = ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - cardinality(acks) >> 1)
-                       and acks = array(select generate_series(acks[1], acks[cardinality(acks)], 2))
-                    returning 1) select null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, unnest(acks), null::timestamptz from l;
+            return query with l as ( -- all of a claim, as it came; mostly that row is still as it was written
+                delete from penstock._lease_0 l where l.lease = acks[1] - 2 and l.queue + 0 = 1
+                   and l.done = ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - cardinality(acks) >> 1) and acks = array(select generate_series(acks[1], acks[cardinality(acks)], 2))
+                returning 1) select null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, unnest(acks), null::timestamptz from l;
 else
-            return query
-            -- all of a claim, as it came; mostly that row is still as it was written
-                with l as (
-                    delete from penstock._lease_1 l
-                     where l.lease = acks[1] - 2 and l.queue + 0 = 1 and l.done = ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - cardinality(acks) >> 1)
-                       and acks = array(select generate_series(acks[1], acks[cardinality(acks)], 2))
-                    returning 1) select null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, unnest(acks), null::timestamptz from l;
+            return query with l as ( -- all of a claim, as it came; mostly that row is still as it was written
+                delete from penstock._lease_1 l where l.lease = acks[1] - 2 and l.queue + 0 = 1
+                   and l.done = ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - cardinality(acks) >> 1) and acks = array(select generate_series(acks[1], acks[cardinality(acks)], 2))
+                returning 1) select null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, unnest(acks), null::timestamptz from l;
 end if;
-            if found then
-                acks := null;
-            end if;
+            if found then acks := null; end if;
         end if;
         if acks is not null then
-            return query select null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, a, null::timestamptz
-                           from penstock."_emails.ack"(acks) a;
+            return query select null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, a, null::timestamptz from penstock."_emails.ack"(acks) a;
         end if;
     end if;
     
@@ -863,13 +654,109 @@ end if;
     end if;
 end $function$;
 
+-- draw takes jobs for claim, from the segment that registers say. With a position these are up to most jobs behind it that were
+-- never locked. Without one they are the first free ones behind the register's.
+CREATE OR REPLACE FUNCTION penstock."_emails.draw"(here bigint, pos bigint, most integer)
+ RETURNS SETOF penstock.emails
+ LANGUAGE plpgsql
+AS $function$ begin
+    if pos is not null then
+if here operator(pg_catalog.<) 1 then
+        return query delete from penstock."_emails.0" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*;
+elsif here operator(pg_catalog.<) 2 then
+        return query delete from penstock."_emails.1" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*;
+else
+        return query delete from penstock."_emails.2" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*;
+end if;
+    else
+if here operator(pg_catalog.<) 1 then
+        return query delete from penstock."_emails.0" t where t.ctid = any (array(
+            select t.ctid from penstock."_emails.0" t
+             where t.group_key = '' and t.priority = 0 and t.seq > (select pg_sequence_last_value('penstock."_emails.next"'::pg_catalog.regclass)) and t.key is null
+             order by t.seq limit most for update skip locked)) returning t.*;
+elsif here operator(pg_catalog.<) 2 then
+        return query delete from penstock."_emails.1" t where t.ctid = any (array(
+            select t.ctid from penstock."_emails.1" t
+             where t.group_key = '' and t.priority = 0 and t.seq > (select pg_sequence_last_value('penstock."_emails.next"'::pg_catalog.regclass)) and t.key is null
+             order by t.seq limit most for update skip locked)) returning t.*;
+else
+        return query delete from penstock."_emails.2" t where t.ctid = any (array(
+            select t.ctid from penstock."_emails.2" t
+             where t.group_key = '' and t.priority = 0 and t.seq > (select pg_sequence_last_value('penstock."_emails.next"'::pg_catalog.regclass)) and t.key is null
+             order by t.seq limit most for update skip locked)) returning t.*;
+end if;
+    end if;
+end $function$;
+
+-- claim_scan is the slow path of claim: it takes what take finds by the skip map, or take_keyed by keys. Under limits it takes as
+-- many jobs as _admit allows.
+CREATE OR REPLACE FUNCTION penstock."_emails.claim_scan"(most integer, until timestamp with time zone, lease interval, in_group text, worker text, acks bigint[], came bigint)
+ RETURNS SETOF penstock.leased_job
+ LANGUAGE plpgsql
+AS $function$ declare
+    flags constant bigint := pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass);
+    leaf  constant int := pg_sequence_last_value('penstock._lease_slot'::pg_catalog.regclass) % 2;
+    due   boolean;
+    got   int;
+    base  bigint;
+    granted record; -- see _admit
+begin
+    if flags & (4294967296 | 25769803776 | 103079215104) = 0 then
+        if pg_current_xact_id_if_assigned() is not null then
+            came := null; -- jobs that this transaction took may come back, and it does not see them
+        elsif came is not null then -- from a backlog few go by the skip map, each over all that was taken since it was made
+            due := pg_sequence_last_value('penstock."_emails.fast_path"'::pg_catalog.regclass) % 4096 < 2048 or random() < 0.05;
+        end if;
+        base := case when acks is not null and most between 8 and 255 and flags = 65536 then (nextval('penstock._lease_n'::pg_catalog.regclass) % 34359738368 << 28) | (floor(random() * 524288)::bigint << 9) | 1 end;
+        if base is null then
+            return query insert into penstock._lease as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+            select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_emails.take"(most, in_group, due, false) t
+            returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
+        else
+            return query with d as materialized (select t.*, row_number() over () as i from penstock."_emails.take"(most, in_group, due, false) t), -- A row for the jobs of d, each at its place in it. It is a row each if they
+                    -- are few, or one is large, or if another flag was raised since they were read.
+                    alike as (
+                        select a.*, a.n >= 8 and a.n = cardinality(a.jobs) and pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) = 65536 as yes
+                          from (select count(*) as n, array_agg(row(base + 2 * (t.i), coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::penstock._claimed)
+                                                          filter (where octet_length(t.payload) <= 65536) as jobs from d t) a),
+                    one as (
+                        insert into penstock._lease (slot, queue, lease, lease_until, worker, priority, group_key, done, jobs)
+                        select leaf, 1, base, until, coalesce(worker, ''), 0, in_group,
+                               case when a.n = most then ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - a.n::int >> 1) else ~(select bit_or(set_bit('0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256), (t.i)::int, 1)) from d t) end, a.jobs
+                          from alike a where a.yes),
+                    each as (
+                        insert into penstock._lease (slot, lease, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+                        select leaf, base + 2 * (t.i), 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t where (select a.yes from alike a) is not true)
+            select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload, base + 2 * t.i, until from d t;
+        end if;
+        get diagnostics got = row_count;
+        if came is not null and got > 0 and got < most then
+            perform setval('penstock."_emails.next"'::pg_catalog.regclass, greatest(came - 64, 0)), setval('penstock."_emails.fast_path"'::pg_catalog.regclass, (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint * 4096 + 2048 + pg_sequence_last_value('penstock."_emails.ring"'::pg_catalog.regclass) % 1024);
+        end if;
+    elsif flags & 25769803776 = 0 then
+        return query insert into penstock._lease as l (queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+        select 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_emails.take_keyed"(most, in_group, true) t
+        returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
+    else
+        select * into granted from penstock._admit(1, in_group, most, acks);
+        return query select null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, 0::bigint, null::timestamptz where granted.crowded and acks is not null;
+        if granted.admitted > 0 then
+            return query with l as (
+                insert into penstock._lease as l (listed, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+                select granted.listed, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from (
+                    select * from penstock."_emails.take_keyed"(granted.admitted, in_group, true) where flags & (4294967296 | 103079215104) <> 0
+                    union all select * from penstock."_emails.take"(granted.admitted, in_group, null, false, true) where flags & (4294967296 | 103079215104) = 0) t
+                returning l.*)
+            select l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until from (select case when granted.listed is not null then penstock._admitted(1, in_group, granted.state, array_agg(l.lease), granted.listed) end from l) a cross join l;
+        end if;
+    end if;
+end $function$;
+
 -- take_keyed is take where jobs have keys or deadlines, or hold barriers. The transaction that takes a job of a key holds the
 -- key's lock until its end, and has a lease from then on. So a statement that begins with the lock held sees whether one runs,
 -- and whether one with a smaller id must still run. Jobs that must wait are moved to _scheduled, at the cost of one move each. Of
--- a priority it reads a thousand jobs from the first one on, and then four thousand from another place, and on from the first
--- thousand behind the last. next counts the places, as no job with a key is found by it. They are multiples of the golden ratio,
--- modulo 1, and the segments those of the root of two. So they are spread evenly, also for a caller that makes every second or
--- third call.
+-- a priority it reads a thousand jobs from the first one on, and then four thousand from another place (_next_place), and on from
+-- the first thousand behind the last.
 CREATE OR REPLACE FUNCTION penstock."_emails.take_keyed"(n integer, in_group text, leasing boolean)
  RETURNS SETOF penstock.emails
  LANGUAGE plpgsql
@@ -879,42 +766,23 @@ CREATE OR REPLACE FUNCTION penstock."_emails.take_keyed"(n integer, in_group tex
  SET enable_bitmapscan TO 'off'
  SET jit TO 'off'
  SET plan_cache_mode TO 'force_generic_plan'
-AS $function$
-declare
+AS $function$ declare
     flags  constant bigint := pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass);
     bound  constant bigint := case when pg_current_xact_id_if_assigned() is null then coalesce(pg_sequence_last_value('penstock."_emails.seq"'::pg_catalog.regclass), 0) end; -- of the skip maps of all priorities
     m      penstock._skip_map;
-    here   smallint;
-    pos    bigint;
-    before bigint;
-    upto   bigint;
     list   smallint[];  -- the segments it goes through
     at     int;         -- which of them
-    begun  int;         -- in which of them the first thousand end
-    near   bigint;      -- where they end, null before
-    edge   bigint;      -- behind it there are few
-    drawn  bigint;      -- where it continues, between the two
-    turn   numeric;     -- the place's number
-    first  boolean;     -- in the segment begun
-    mark   int;         -- what seen was then
+    pos    bigint; before bigint; upto bigint;
+    begun  int; near bigint; edge bigint; drawn bigint; first boolean; -- see _next_place
+    seen   int; mark int; -- jobs that were read, and then; a key that must wait counts as four more
     most   int;         -- jobs to read at once
-    seen   int;         -- jobs that were read; a key that must wait counts as four more
-    todo   int := n;
-    got    int;
+    todo   int := n; got int;
     locked int := 0;    -- keys
-    moved  int := 0;    -- jobs moved to _scheduled
-    had    int;
-    skip   text[] := '{}';
-    ctids  tid[];
-    seqs   bigint[];
-    ids    bigint[];
-    keys   text[];
-    chosen bigint[];
-    run    bigint[];
-    busy   text[];
-    gone   int;
-    ended  int := 0;    -- jobs whose deadline had passed
-    last   int;
+    moved  int := 0; had int; -- jobs moved to _scheduled, and before
+    ended  int := 0; gone int; -- jobs whose deadline had passed
+    ctids  tid[]; seqs bigint[]; ids bigint[]; keys text[]; -- of candidates
+    chosen bigint[]; run bigint[]; -- places in these
+    skip   text[] := '{}'; busy text[];
 begin
     for p in -16 .. 15 loop
         continue when flags & (1::bigint << (16 + p)) = 0;
@@ -923,9 +791,7 @@ begin
            or m.pending <> '{}' and exists (select from unnest(m.pending) x where pg_visible_in_snapshot(x, pg_current_snapshot()) or x >= pg_snapshot_xmax(pg_current_snapshot())) then
             m := penstock."_emails.skip_map"(in_group, p::smallint, bound);
         end if;
-        if m.turn <> pg_sequence_last_value('penstock."_emails.ring"'::pg_catalog.regclass) then
-            m.slots := penstock._listed_slots(1, false, 'penstock."_emails.ring"'::pg_catalog.regclass);
-        end if;
+        if m.turn <> pg_sequence_last_value('penstock."_emails.ring"'::pg_catalog.regclass) then m.slots := penstock._listed_slots(1, false, 'penstock."_emails.ring"'::pg_catalog.regclass); end if;
         list := m.slots;
         at := 1;
         pos := -1;
@@ -936,64 +802,18 @@ begin
         while todo > 0 and seen < 5000 loop
             exit when at > cardinality(list) and (near is null or drawn = near);
             if at > cardinality(list) or near is null and seen >= 1000 then
-                if near is null then
-                    begun := at;
-                    near := pos;
-                    edge := case when false then m.lo[cardinality(m.lo)] - 1 else least(m.hi[cardinality(m.hi)], pg_sequence_last_value('penstock."_emails.seq"'::pg_catalog.regclass)) end;
-                elsif seen >= mark + 64 then
-                    edge := near;
-                elsif first then -- few are behind it, or none
-                    edge := drawn;
-                end if;
+                select * into at, pos, begun, near, edge, drawn, first
+                  from penstock._next_place(false, 'penstock."_emails.seq"'::pg_catalog.regclass, 'penstock."_emails.next"'::pg_catalog.regclass, m.lo, m.hi, cardinality(list), seen >= mark + 64, at, pos, begun, near, edge, drawn, first);
                 mark := seen;
-                -- Among the seqs, or the segments: jobs that were carried over are in a later one than those behind them.
-                at := begun;
-                drawn := near;
-                if edge > near then
-                    turn := abs(nextval('penstock."_emails.next"'::pg_catalog.regclass));
-                    at := begun + greatest(0, trunc((turn * 0.4142135623730950 % 1 * 2 - 1) * (cardinality(list) - begun + 1)))::int;
-                    first := at = begun;
-                    pos := case when first then near when false then pg_sequence_last_value('penstock."_emails.seq"'::pg_catalog.regclass) + 1 else m.lo[1] - 1 end;
-                    drawn := pos + trunc(turn * 0.6180339887498949 % 1 * (edge - pos))::bigint;
-                end if;
-                pos := drawn;
             end if;
-            here := list[at];
-if here operator(pg_catalog.<) 1 then
-            select array_agg(v.ctid) filter (where v.free), array_agg(v.seq) filter (where v.free), array_agg(v.id) filter (where v.free), array_agg(v.key) filter (where v.free),
-                   count(*), case when false then max(v.seq) + 1 else min(v.seq) - 1 end, case when false then min(v.seq) else max(v.seq) end
-              into ctids, seqs, ids, keys, got, before, upto
-              from (select v.*, (v.key <> all (skip)) is not false as free from (select unnest(m.lo) as lo, unnest(m.hi) as hi) i cross join lateral (
-                        select t.ctid, t.seq, coalesce(t.id, t.seq) as id, t.key from penstock."_emails.0" t
-                         where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.seq > pos
-                         order by t.seq asc limit most) v
-                     limit most) v;
-elsif here operator(pg_catalog.<) 2 then
-            select array_agg(v.ctid) filter (where v.free), array_agg(v.seq) filter (where v.free), array_agg(v.id) filter (where v.free), array_agg(v.key) filter (where v.free),
-                   count(*), case when false then max(v.seq) + 1 else min(v.seq) - 1 end, case when false then min(v.seq) else max(v.seq) end
-              into ctids, seqs, ids, keys, got, before, upto
-              from (select v.*, (v.key <> all (skip)) is not false as free from (select unnest(m.lo) as lo, unnest(m.hi) as hi) i cross join lateral (
-                        select t.ctid, t.seq, coalesce(t.id, t.seq) as id, t.key from penstock."_emails.1" t
-                         where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.seq > pos
-                         order by t.seq asc limit most) v
-                     limit most) v;
-else
-            select array_agg(v.ctid) filter (where v.free), array_agg(v.seq) filter (where v.free), array_agg(v.id) filter (where v.free), array_agg(v.key) filter (where v.free),
-                   count(*), case when false then max(v.seq) + 1 else min(v.seq) - 1 end, case when false then min(v.seq) else max(v.seq) end
-              into ctids, seqs, ids, keys, got, before, upto
-              from (select v.*, (v.key <> all (skip)) is not false as free from (select unnest(m.lo) as lo, unnest(m.hi) as hi) i cross join lateral (
-                        select t.ctid, t.seq, coalesce(t.id, t.seq) as id, t.key from penstock."_emails.2" t
-                         where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.seq > pos
-                         order by t.seq asc limit most) v
-                     limit most) v;
-end if;
+            select * into ctids, seqs, ids, keys, got, before, upto from penstock."_emails.candidates"(list[at], in_group, p, m.lo, m.hi, pos, most, skip);
             if got = 0 then
                 at := at + 1;
                 pos := -1;
                 continue;
             end if;
             if flags & 34359738368 <> 0 and ended < 5000 then
-                gone := penstock._end_late(1, 'emails', here, ctids, seqs);
+                gone := penstock._end_late(1, 'emails', list[at], ctids, seqs);
                 if gone > 0 then
                     ended := ended + gone;
                     most := least(2 * most, 500);
@@ -1001,28 +821,18 @@ end if;
                     continue;
                 end if;
             end if;
-            seen := seen + got;
-            pos := upto;
-            chosen := null;
-            if seqs is not null then
-                select array_agg(c.i), array_agg(distinct c.key) filter (where c.key is not null) into chosen, busy
-                  from (select c.* from (select k.key, k.i, ids[k.i] as id from unnest(keys) with ordinality k(key, i) offset 0) c
-                         where case when c.key is null then true
-                                    when locked >= 500 then false
-                                    when not leasing and penstock."_emails.busy"(c.key, c.id, m.slots) then false
-                                    else pg_try_advisory_xact_lock(hashtextextended(c.key, 1)) end
-                         limit todo) c;
-                last := cardinality(keys);
-                if cardinality(chosen) = todo then
-                    last := chosen[todo];
-                    pos := seqs[last];
-                end if;
-                locked := locked + coalesce(cardinality(busy), 0);
-                seen := seen - 4 * cardinality(skip);
-                skip := skip || array(select distinct c.key from unnest(keys) with ordinality c(key, i)
-                                       where c.i <= last and c.key is not null and (chosen is null or c.i <> all (chosen)));
-                seen := seen + 4 * cardinality(skip);
-            end if;
+            select array_agg(c.i), array_agg(distinct c.key) filter (where c.key is not null) into chosen, busy
+              from (select c.* from (select k.key, k.i, ids[k.i] as id from unnest(keys) with ordinality k(key, i) offset 0) c
+                     where case when c.key is null then true
+                                when locked >= 500 then false
+                                when not leasing and penstock."_emails.busy"(c.key, c.id, m.slots) then false
+                                else pg_try_advisory_xact_lock(hashtextextended(c.key, 1)) end limit todo) c;
+            pos := coalesce(seqs[chosen[todo]], upto);
+            locked := locked + coalesce(cardinality(busy), 0);
+            seen := seen + got - 4 * cardinality(skip);
+            skip := skip || array(select distinct c.key from unnest(keys) with ordinality c(key, i)
+                                   where c.i <= coalesce(chosen[todo], cardinality(keys)) and c.key is not null and (chosen is null or c.i <> all (chosen)));
+            seen := seen + 4 * cardinality(skip);
             if chosen is null then
                 most := least(2 * most, 500);
                 continue;
@@ -1033,91 +843,24 @@ end if;
                     m.turn := pg_sequence_last_value('penstock."_emails.ring"'::pg_catalog.regclass);
                     m.slots := penstock._listed_slots(1, false, 'penstock."_emails.ring"'::pg_catalog.regclass);
                 end if;
-                select array_agg(c.i order by c.i) into run
-                  from (select i, ids[i] as id, keys[i] as key from unnest(chosen) i) c
+                select array_agg(c.i order by c.i) into run from (select i, ids[i] as id, keys[i] as key from unnest(chosen) i) c
                  where c.key is null or not penstock."_emails.busy"(c.key, c.id, m.slots);
                 -- Of a key that runs now the others stay where they are. Of one that cannot run, a
                 -- claim moves them: a dequeue may be part of a long transaction, and should lock no
-                -- key without need. One before the one that was looked at stays: it may be what
-                -- they wait for, and is looked at next.
+                -- key without need.
                 busy := array(select unnest(busy) except select keys[i] from unnest(run) i);
                 skip := skip || array(select distinct keys[i] from unnest(run) i where keys[i] is not null);
                 if busy <> '{}' and leasing then
-if here operator(pg_catalog.<) 1 then
-                    with d as (
-                        delete from penstock."_emails.0" t
-                         where t.ctid = any (array(
-                            select ctids[c.i] from (select *, min(ids[i]) over (partition by key) as lowest from unnest(keys) with ordinality u(key, i) where key = any (busy)) c
-                             where ids[c.i] <> c.lowest or c.i = any (chosen)))
-                           and t.seq = any (seqs) and t.key = any (busy)
-                        returning t.*)
-                    insert into penstock._scheduled (id, queue, attempt, due, created_at, priority, group_key, key, headers, payload, failures)
-                    select coalesce(d.id, d.seq), 1, d.attempt, 'infinity', d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d;
-elsif here operator(pg_catalog.<) 2 then
-                    with d as (
-                        delete from penstock."_emails.1" t
-                         where t.ctid = any (array(
-                            select ctids[c.i] from (select *, min(ids[i]) over (partition by key) as lowest from unnest(keys) with ordinality u(key, i) where key = any (busy)) c
-                             where ids[c.i] <> c.lowest or c.i = any (chosen)))
-                           and t.seq = any (seqs) and t.key = any (busy)
-                        returning t.*)
-                    insert into penstock._scheduled (id, queue, attempt, due, created_at, priority, group_key, key, headers, payload, failures)
-                    select coalesce(d.id, d.seq), 1, d.attempt, 'infinity', d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d;
-else
-                    with d as (
-                        delete from penstock."_emails.2" t
-                         where t.ctid = any (array(
-                            select ctids[c.i] from (select *, min(ids[i]) over (partition by key) as lowest from unnest(keys) with ordinality u(key, i) where key = any (busy)) c
-                             where ids[c.i] <> c.lowest or c.i = any (chosen)))
-                           and t.seq = any (seqs) and t.key = any (busy)
-                        returning t.*)
-                    insert into penstock._scheduled (id, queue, attempt, due, created_at, priority, group_key, key, headers, payload, failures)
-                    select coalesce(d.id, d.seq), 1, d.attempt, 'infinity', d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d;
-end if;
-                    get diagnostics got = row_count;
+                    got := penstock."_emails.put_off"(list[at], ctids, seqs, ids, keys, chosen, busy);
                     moved := moved + got;
                     most := case when 2 * got >= most then least(2 * most, 500) else greatest(most / 2, least(todo, 500), 8) end;
-                    if moved > 1000 then
-                        skip := skip || busy; -- the next call continues with it
-                    elsif got > 0 then
-                        pos := before;
-                    end if;
-                else
-                    skip := skip || busy;
+                    pos := case when moved <= 1000 and got > 0 then before else pos end;
                 end if;
+                skip := skip || case when leasing and moved <= 1000 then '{}' else busy end; -- the next call continues with it
             end if;
             if run is not null then
-if here operator(pg_catalog.<) 1 then
-                return query
-                with d as (
-                    delete from penstock."_emails.0" t
-                     where t.ctid = any (array(
-                        select t.ctid from penstock."_emails.0" t
-                         where t.ctid = any (array(select ctids[i] from unnest(run) i)) and t.seq = any (seqs)
-                           for update skip locked))
-                    returning t.*)
-                select * from d where leasing or flags & 68719476736 = 0 or penstock._count_holders(1, array[coalesce(d.id, d.seq)], array[d.headers], -1, 0) order by d.seq asc;
-elsif here operator(pg_catalog.<) 2 then
-                return query
-                with d as (
-                    delete from penstock."_emails.1" t
-                     where t.ctid = any (array(
-                        select t.ctid from penstock."_emails.1" t
-                         where t.ctid = any (array(select ctids[i] from unnest(run) i)) and t.seq = any (seqs)
-                           for update skip locked))
-                    returning t.*)
-                select * from d where leasing or flags & 68719476736 = 0 or penstock._count_holders(1, array[coalesce(d.id, d.seq)], array[d.headers], -1, 0) order by d.seq asc;
-else
-                return query
-                with d as (
-                    delete from penstock."_emails.2" t
-                     where t.ctid = any (array(
-                        select t.ctid from penstock."_emails.2" t
-                         where t.ctid = any (array(select ctids[i] from unnest(run) i)) and t.seq = any (seqs)
-                           for update skip locked))
-                    returning t.*)
-                select * from d where leasing or flags & 68719476736 = 0 or penstock._count_holders(1, array[coalesce(d.id, d.seq)], array[d.headers], -1, 0) order by d.seq asc;
-end if;
+                return query select d.* from penstock."_emails.pull"(list[at], array(select ctids[i] from unnest(run) i), seqs) d
+                 where leasing or flags & 68719476736 = 0 or penstock._count_holders(1, array[coalesce(d.id, d.seq)], array[d.headers], -1, 0);
                 get diagnostics got = row_count;
                 todo := todo - got;
                 if not leasing and busy is not null then
@@ -1133,13 +876,45 @@ end if;
     end loop;
 end $function$;
 
+-- candidates reads up to most jobs of a segment behind a position. It returns those whose key is not in skip, and of all: how
+-- many, and from where to where.
+CREATE OR REPLACE FUNCTION penstock."_emails.candidates"(here integer, in_group text, p integer, lo bigint[], hi bigint[], pos bigint, most integer, skip text[], OUT ctids tid[], OUT seqs bigint[], OUT ids bigint[], OUT keys text[], OUT got integer, OUT before bigint, OUT upto bigint)
+ RETURNS record
+ LANGUAGE plpgsql
+AS $function$ begin
+if here operator(pg_catalog.<) 1 then
+    select array_agg(v.ctid) filter (where v.free), array_agg(v.seq) filter (where v.free), array_agg(v.id) filter (where v.free), array_agg(v.key) filter (where v.free),
+           count(*), case when false then max(v.seq) + 1 else min(v.seq) - 1 end, case when false then min(v.seq) else max(v.seq) end
+      into ctids, seqs, ids, keys, got, before, upto
+      from (select v.*, (v.key <> all (skip)) is not false as free from (select unnest(lo) as lo, unnest(hi) as hi) i cross join lateral (
+                select t.ctid, t.seq, coalesce(t.id, t.seq) as id, t.key from penstock."_emails.0" t
+                 where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.seq > pos
+                 order by t.seq asc limit most) v limit most) v;
+elsif here operator(pg_catalog.<) 2 then
+    select array_agg(v.ctid) filter (where v.free), array_agg(v.seq) filter (where v.free), array_agg(v.id) filter (where v.free), array_agg(v.key) filter (where v.free),
+           count(*), case when false then max(v.seq) + 1 else min(v.seq) - 1 end, case when false then min(v.seq) else max(v.seq) end
+      into ctids, seqs, ids, keys, got, before, upto
+      from (select v.*, (v.key <> all (skip)) is not false as free from (select unnest(lo) as lo, unnest(hi) as hi) i cross join lateral (
+                select t.ctid, t.seq, coalesce(t.id, t.seq) as id, t.key from penstock."_emails.1" t
+                 where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.seq > pos
+                 order by t.seq asc limit most) v limit most) v;
+else
+    select array_agg(v.ctid) filter (where v.free), array_agg(v.seq) filter (where v.free), array_agg(v.id) filter (where v.free), array_agg(v.key) filter (where v.free),
+           count(*), case when false then max(v.seq) + 1 else min(v.seq) - 1 end, case when false then min(v.seq) else max(v.seq) end
+      into ctids, seqs, ids, keys, got, before, upto
+      from (select v.*, (v.key <> all (skip)) is not false as free from (select unnest(lo) as lo, unnest(hi) as hi) i cross join lateral (
+                select t.ctid, t.seq, coalesce(t.id, t.seq) as id, t.key from penstock."_emails.2" t
+                 where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.seq > pos
+                 order by t.seq asc limit most) v limit most) v;
+end if;
+end $function$;
+
 -- busy says whether a job of a key must wait: one of the key runs, or one with a smaller id must still run. Jobs that are only
 -- delayed do not count. It looks where jobs come from before it looks where they go to, so it sees one that moves meanwhile.
 CREATE OR REPLACE FUNCTION penstock."_emails.busy"(in_key text, in_id bigint, slots smallint[])
  RETURNS boolean
  LANGUAGE plpgsql
-AS $function$
-declare
+AS $function$ declare
     here smallint;
     leaf int;
     yes  boolean;
@@ -1150,9 +925,7 @@ if leaf = 0 then
 else
         yes := exists (select from penstock._lease_1 l where l.queue = 1 and l.key = in_key);
 end if;
-        if yes then
-            return true;
-        end if;
+        if yes then return true; end if;
     end loop;
     foreach leaf in array penstock._listed('penstock._scheduled_slot'::pg_catalog.regclass) loop
 if leaf = 0 then
@@ -1160,9 +933,7 @@ if leaf = 0 then
 else
         yes := exists (select from penstock._scheduled_1 l where l.queue = 1 and l.key = in_key and l.id < in_id and (l.attempt <> 0 or l.due = 'infinity'));
 end if;
-        if yes then
-            return true;
-        end if;
+        if yes then return true; end if;
     end loop;
     for i in 1 .. cardinality(slots) loop
         exit when yes;
@@ -1181,6 +952,42 @@ end if;
     return yes;
 end $function$;
 
+-- put_off moves jobs whose keys are busy to _scheduled, and returns how many. One before the one that was chosen stays: it may be
+-- what they wait for, and is looked at next.
+CREATE OR REPLACE FUNCTION penstock."_emails.put_off"(here integer, ctids tid[], seqs bigint[], ids bigint[], keys text[], chosen bigint[], busy text[])
+ RETURNS integer
+ LANGUAGE plpgsql
+AS $function$ declare moved int;
+begin
+    insert into penstock._scheduled (id, queue, attempt, due, created_at, priority, group_key, key, headers, payload, failures)
+    select coalesce(d.id, d.seq), 1, d.attempt, 'infinity', d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures
+      from penstock."_emails.pull"(here, array(
+        select ctids[c.i] from (select *, min(ids[i]) over (partition by key) as lowest from unnest(keys) with ordinality u(key, i) where key = any (busy)) c
+         where ids[c.i] <> c.lowest or c.i = any (chosen)), seqs) d;
+    get diagnostics moved = row_count;
+    return moved;
+end $function$;
+
+-- pull deletes jobs at their places in a segment, but for those that another session has locked, and returns them in order.
+CREATE OR REPLACE FUNCTION penstock."_emails.pull"(here integer, ctids tid[], seqs bigint[])
+ RETURNS SETOF penstock.emails
+ LANGUAGE plpgsql
+AS $function$ begin
+if here operator(pg_catalog.<) 1 then
+    return query with d as (delete from penstock."_emails.0" t where t.ctid = any (array(
+        select t.ctid from penstock."_emails.0" t where t.ctid = any (ctids) and t.seq = any (seqs) for update skip locked)) returning t.*)
+    select * from d order by d.seq asc;
+elsif here operator(pg_catalog.<) 2 then
+    return query with d as (delete from penstock."_emails.1" t where t.ctid = any (array(
+        select t.ctid from penstock."_emails.1" t where t.ctid = any (ctids) and t.seq = any (seqs) for update skip locked)) returning t.*)
+    select * from d order by d.seq asc;
+else
+    return query with d as (delete from penstock."_emails.2" t where t.ctid = any (array(
+        select t.ctid from penstock."_emails.2" t where t.ctid = any (ctids) and t.seq = any (seqs) for update skip locked)) returning t.*)
+    select * from d order by d.seq asc;
+end if;
+end $function$;
+
 -- ack ends jobs and returns the leases that were held. queue + 0 keeps the planner from the indexes that begin with the queue: a
 -- lease is found by its number. Where the ring has turned since it was asked what is listed, a lease may have moved to a segment
 -- that this call does not look into. A transaction that locks several leases does it in one order: by segment as listed, in each
@@ -1194,8 +1001,7 @@ CREATE OR REPLACE FUNCTION penstock."_emails.ack"(in_leases bigint[])
  SET enable_bitmapscan TO 'off'
  SET jit TO 'off'
  SET plan_cache_mode TO 'force_generic_plan'
-AS $function$
-declare
+AS $function$ declare
     todo int := cardinality(in_leases);
     turn bigint;
     got  int;
@@ -1211,31 +1017,23 @@ if leaf = 0 then
 else
         return query delete from penstock._lease_1 l where l.lease = any (in_leases) and l.queue + 0 = 1 and l.jobs is null returning l.lease;
 end if;
-        if found then
-            return;
-        end if;
+        if found then return; end if;
     elsif odd is not true and todo > 1 then
         odd := (select bool_or(a & 1 = 1) from unnest(in_leases) a);
     elsif odd and in_leases[todo] - in_leases[1] = 2 * todo - 2 then
         foreach leaf in array penstock._listed('penstock._lease_slot'::pg_catalog.regclass) loop
 if leaf = 0 then
-            return query -- all of a claim, as it came; mostly that row is still as it was written
-                with l as (
-                    delete from penstock._lease_0 l
-                     where l.lease = in_leases[1] - 2 and l.queue + 0 = 1 and l.done = ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - cardinality(in_leases) >> 1)
-                       and in_leases = array(select generate_series(in_leases[1], in_leases[cardinality(in_leases)], 2))
-                    returning 1) select unnest(in_leases) from l;
+            return query with l as ( -- all of a claim, as it came; mostly that row is still as it was written
+                delete from penstock._lease_0 l where l.lease = in_leases[1] - 2 and l.queue + 0 = 1
+                   and l.done = ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - cardinality(in_leases) >> 1) and in_leases = array(select generate_series(in_leases[1], in_leases[cardinality(in_leases)], 2))
+                returning 1) select unnest(in_leases) from l;
 else
-            return query -- all of a claim, as it came; mostly that row is still as it was written
-                with l as (
-                    delete from penstock._lease_1 l
-                     where l.lease = in_leases[1] - 2 and l.queue + 0 = 1 and l.done = ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - cardinality(in_leases) >> 1)
-                       and in_leases = array(select generate_series(in_leases[1], in_leases[cardinality(in_leases)], 2))
-                    returning 1) select unnest(in_leases) from l;
+            return query with l as ( -- all of a claim, as it came; mostly that row is still as it was written
+                delete from penstock._lease_1 l where l.lease = in_leases[1] - 2 and l.queue + 0 = 1
+                   and l.done = ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - cardinality(in_leases) >> 1) and in_leases = array(select generate_series(in_leases[1], in_leases[cardinality(in_leases)], 2))
+                returning 1) select unnest(in_leases) from l;
 end if;
-            if found then
-                return;
-            end if;
+            if found then return; end if;
         end loop;
     end if;
     loop
@@ -1243,8 +1041,7 @@ end if;
         foreach leaf in array penstock._listed('penstock._lease_slot'::pg_catalog.regclass) loop
             if odd then
 if leaf = 0 then
-                return query
-                with m as materialized (
+                return query with m as materialized (
                     select a & -511 as lease, bit_or(set_bit('0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256), (a >> 1 & 255)::int, 1)) as places from unnest(in_leases) a where a & 1 = 1 group by 1 order by 1),
                 o as materialized (
                     select l.lease, l.done, m.places & ~l.done as ended
@@ -1256,8 +1053,7 @@ if leaf = 0 then
                      where l.lease >= o.lease and l.lease <= o.lease and o.done | o.ended <> ~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256) and o.ended <> '0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256))
                 select o.lease + 2 * i from o cross join generate_series(1, 255) i where get_bit(o.ended, i) = 1;
 else
-                return query
-                with m as materialized (
+                return query with m as materialized (
                     select a & -511 as lease, bit_or(set_bit('0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256), (a >> 1 & 255)::int, 1)) as places from unnest(in_leases) a where a & 1 = 1 group by 1 order by 1),
                 o as materialized (
                     select l.lease, l.done, m.places & ~l.done as ended
@@ -1290,9 +1086,7 @@ else
                 select array_agg(d.lease), array_agg(distinct d.key) filter (where d.key is not null), count(*), array_agg(d.id) filter (where ties), array_agg(d.headers) filter (where ties) into held, keys, got, ids, headers from d;
 end if;
                 perform penstock._count_holders(1, ids, headers, -1, 0) where ties;
-                if keys is not null then
-                    perform penstock._promote(1, keys);
-                end if;
+                if keys is not null then perform penstock._promote(1, keys); end if;
                 return query select unnest(held);
             end if;
             todo := todo - got;
@@ -1300,9 +1094,7 @@ end if;
         end loop;
         exit when todo <= 0 or turn = pg_sequence_last_value('penstock._lease_slot'::pg_catalog.regclass);
     end loop;
-    if todo > 0 then
-        perform penstock._not_moved(1, in_leases);
-    end if;
+    if todo > 0 then perform penstock._not_moved(1, in_leases); end if;
 end $function$;
 
 -- extend makes leases end by from now, and returns those that were still held, with their new end.
@@ -1311,10 +1103,7 @@ CREATE OR REPLACE FUNCTION penstock."_emails.extend"(leases bigint[], by interva
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'pg_catalog', 'pg_temp'
-AS $function$
-begin
-    return query select * from penstock._extend(1, leases, by);
-end $function$;
+AS $function$ begin return query select * from penstock._extend(1, leases, by); end $function$;
 
 -- report notes what a job says of itself, and returns when its lease ends, null if that is lost.
 CREATE OR REPLACE FUNCTION penstock."_emails.report"(lease bigint, report jsonb)
@@ -1322,10 +1111,7 @@ CREATE OR REPLACE FUNCTION penstock."_emails.report"(lease bigint, report jsonb)
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'pg_catalog', 'pg_temp'
-AS $function$
-begin
-    return penstock._report(1, lease, report);
-end $function$;
+AS $function$ begin return penstock._report(1, lease, report); end $function$;
 
 -- release gives jobs back, to run again after a while, and returns the leases that were still held.
 CREATE OR REPLACE FUNCTION penstock."_emails.release"(leases bigint[], after interval)
@@ -1333,10 +1119,7 @@ CREATE OR REPLACE FUNCTION penstock."_emails.release"(leases bigint[], after int
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'pg_catalog', 'pg_temp'
-AS $function$
-begin
-    return query select penstock._release(1, leases, after);
-end $function$;
+AS $function$ begin return query select penstock._release(1, leases, after); end $function$;
 
 -- fail ends an attempt that failed, see _fail.
 CREATE OR REPLACE FUNCTION penstock."_emails.fail"(lease bigint, after interval, error text, final boolean)
@@ -1344,10 +1127,7 @@ CREATE OR REPLACE FUNCTION penstock."_emails.fail"(lease bigint, after interval,
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'pg_catalog', 'pg_temp'
-AS $function$
-begin
-    return penstock._fail(1, lease, after, error, final);
-end $function$;
+AS $function$ begin return penstock._fail(1, lease, after, error, final); end $function$;
 
 -- ready lists up to most groups that have jobs in the ring, of in_groups or, if that is null, of all. They come in the order of
 -- their bytes, those behind a group first. claiming: for a caller that is going to claim. Nothing is ready for it while the queue
@@ -1367,18 +1147,13 @@ CREATE OR REPLACE FUNCTION penstock."_emails.ready"(in_groups text[], behind tex
  SET enable_mergejoin TO 'off'
  SET jit TO 'off'
  SET plan_cache_mode TO 'force_generic_plan'
-AS $function$
-declare
+AS $function$ declare
     flags      constant bigint := pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass);
     priorities constant smallint[] := array(select p from generate_series(-16, 15) p where flags & (1::bigint << (16 + p)) <> 0);
     listed     constant text[] := array(select distinct x collate "C" from unnest(in_groups) x where x is not null order by 1);
     skip_map_slot  constant smallint := pg_sequence_last_value('penstock._skip_map_slot'::pg_catalog.regclass);
-    watched    boolean := false;
-    slots      smallint[];
-    here       smallint;
-    upto       text;
-    part       text[];
     found      text[] := '{}';
+    watched    boolean := false; slots smallint[]; here smallint; upto text; part text[];
 begin
     if (most between 1 and 10000) is not true then
         raise exception 'most is %, expected 1 to 10000', coalesce(most::text, 'null') using errcode = '22023', hint = 'call it again for those behind the last one';
@@ -1390,9 +1165,7 @@ begin
         insert into penstock._maintenance (queue) values (1);
     end if;
         watched := flags & 25769803776 <> 0;
-        if watched and not penstock._queue_open(1) then
-            return;
-        end if;
+        if watched and not penstock._queue_open(1) then return; end if;
     end if;
     slots := penstock._listed_slots(1, false, 'penstock."_emails.ring"'::pg_catalog.regclass);
     foreach upto in array array[null, behind] loop -- behind it, and then from the first one up to it
@@ -1402,103 +1175,84 @@ begin
 if here operator(pg_catalog.<) 1 then
             part := part || array(
                 with recursive g(group_key, mapped) as (
-                    select x.group_key collate "C", true from unnest(case when in_groups is not null then listed when upto is null then array[behind] else array[''] end) x(group_key)
+                    select x.group_key collate "C", true
+                      from unnest(case when in_groups is not null then listed when upto is null then array[behind] else array[''] end) x(group_key)
                     union all
                     select coalesce(b.group_key, m.group_key), b.group_key is null
-                      from g left join lateral (
-                            select m.group_key from penstock._skip_map m where m.slot = skip_map_slot and m.queue = 1 and m.group_key > g.group_key order by m.group_key limit 1) m on true
-                     cross join lateral (select case
-                            when m.group_key is null then (select t.group_key from penstock."_emails.0" t where t.group_key > g.group_key order by t.group_key limit 1)
-                            else (select t.group_key from penstock."_emails.0" t where t.group_key > g.group_key and t.group_key < m.group_key order by t.group_key limit 1) end) b(group_key)
+                      from g left join lateral (select m.group_key from penstock._skip_map m
+                         where m.slot = skip_map_slot and m.queue = 1 and m.group_key > g.group_key order by m.group_key limit 1) m on true
+                     cross join lateral (select case when m.group_key is null
+                        then (select t.group_key from penstock."_emails.0" t where t.group_key > g.group_key order by t.group_key limit 1)
+                        else (select t.group_key from penstock."_emails.0" t where t.group_key > g.group_key and t.group_key < m.group_key order by t.group_key limit 1) end) b(group_key)
                      where in_groups is null and (upto is null or g.group_key < upto) and coalesce(b.group_key, m.group_key) is not null)
-                select g.group_key from g
-                 where case when upto is null then g.group_key > behind else g.group_key <= upto end
+                select g.group_key from g where case when upto is null then g.group_key > behind else g.group_key <= upto end
                    and case when g.mapped and not exists (
-                        select from unnest(priorities) p(priority)
-                          left join lateral (
-                                select k.lo, k.hi, k.pending from penstock._skip_map k
-                                 where k.slot = skip_map_slot and k.queue = 1 and k.group_key = g.group_key and k.priority = p.priority order by k.n desc limit 1) k on true
-                         where exists ( -- what committed late, wherever it is; of a transaction that wrote much a claim may look
-                                select from unnest(k.pending) x cross join lateral (
+                        select from unnest(priorities) p(priority) left join lateral (select k.lo, k.hi, k.pending from penstock._skip_map k
+                             where k.slot = skip_map_slot and k.queue = 1 and k.group_key = g.group_key and k.priority = p.priority order by k.n desc limit 1) k on true
+                         -- what committed late, wherever it is; of a transaction that wrote much a claim may look
+                         where exists (select from unnest(k.pending) x cross join lateral (
                                     select count(*) = 100 or bool_or(w.group_key = g.group_key and w.priority = p.priority) as late
                                       from (select t.group_key, t.priority from penstock."_emails.0" t where t.xid = x limit 100) w) w
                                  where pg_visible_in_snapshot(x, pg_current_snapshot()) and w.late)
-                            or exists (
-                                select from unnest(coalesce(k.lo, '{0}'), coalesce(k.hi, '{9223372036854775806}')) r(lo, hi) cross join lateral (
-                                    select from penstock."_emails.0" t
-                                     where t.group_key = g.group_key and t.priority = p.priority and t.seq >= r.lo and t.seq <= r.hi limit 1) t)) then false
-                       when watched then penstock._group_open(1, g.group_key) else true end
-                 limit most);
+                            or exists (select from unnest(coalesce(k.lo, '{0}'), coalesce(k.hi, '{9223372036854775806}')) r(lo, hi) cross join lateral (
+                                select from penstock."_emails.0" t where t.group_key = g.group_key and t.priority = p.priority and t.seq >= r.lo and t.seq <= r.hi limit 1) t)) then false
+                       when watched then penstock._group_open(1, g.group_key) else true end limit most);
 elsif here operator(pg_catalog.<) 2 then
             part := part || array(
                 with recursive g(group_key, mapped) as (
-                    select x.group_key collate "C", true from unnest(case when in_groups is not null then listed when upto is null then array[behind] else array[''] end) x(group_key)
+                    select x.group_key collate "C", true
+                      from unnest(case when in_groups is not null then listed when upto is null then array[behind] else array[''] end) x(group_key)
                     union all
                     select coalesce(b.group_key, m.group_key), b.group_key is null
-                      from g left join lateral (
-                            select m.group_key from penstock._skip_map m where m.slot = skip_map_slot and m.queue = 1 and m.group_key > g.group_key order by m.group_key limit 1) m on true
-                     cross join lateral (select case
-                            when m.group_key is null then (select t.group_key from penstock."_emails.1" t where t.group_key > g.group_key order by t.group_key limit 1)
-                            else (select t.group_key from penstock."_emails.1" t where t.group_key > g.group_key and t.group_key < m.group_key order by t.group_key limit 1) end) b(group_key)
+                      from g left join lateral (select m.group_key from penstock._skip_map m
+                         where m.slot = skip_map_slot and m.queue = 1 and m.group_key > g.group_key order by m.group_key limit 1) m on true
+                     cross join lateral (select case when m.group_key is null
+                        then (select t.group_key from penstock."_emails.1" t where t.group_key > g.group_key order by t.group_key limit 1)
+                        else (select t.group_key from penstock."_emails.1" t where t.group_key > g.group_key and t.group_key < m.group_key order by t.group_key limit 1) end) b(group_key)
                      where in_groups is null and (upto is null or g.group_key < upto) and coalesce(b.group_key, m.group_key) is not null)
-                select g.group_key from g
-                 where case when upto is null then g.group_key > behind else g.group_key <= upto end
+                select g.group_key from g where case when upto is null then g.group_key > behind else g.group_key <= upto end
                    and case when g.mapped and not exists (
-                        select from unnest(priorities) p(priority)
-                          left join lateral (
-                                select k.lo, k.hi, k.pending from penstock._skip_map k
-                                 where k.slot = skip_map_slot and k.queue = 1 and k.group_key = g.group_key and k.priority = p.priority order by k.n desc limit 1) k on true
-                         where exists ( -- what committed late, wherever it is; of a transaction that wrote much a claim may look
-                                select from unnest(k.pending) x cross join lateral (
+                        select from unnest(priorities) p(priority) left join lateral (select k.lo, k.hi, k.pending from penstock._skip_map k
+                             where k.slot = skip_map_slot and k.queue = 1 and k.group_key = g.group_key and k.priority = p.priority order by k.n desc limit 1) k on true
+                         -- what committed late, wherever it is; of a transaction that wrote much a claim may look
+                         where exists (select from unnest(k.pending) x cross join lateral (
                                     select count(*) = 100 or bool_or(w.group_key = g.group_key and w.priority = p.priority) as late
                                       from (select t.group_key, t.priority from penstock."_emails.1" t where t.xid = x limit 100) w) w
                                  where pg_visible_in_snapshot(x, pg_current_snapshot()) and w.late)
-                            or exists (
-                                select from unnest(coalesce(k.lo, '{0}'), coalesce(k.hi, '{9223372036854775806}')) r(lo, hi) cross join lateral (
-                                    select from penstock."_emails.1" t
-                                     where t.group_key = g.group_key and t.priority = p.priority and t.seq >= r.lo and t.seq <= r.hi limit 1) t)) then false
-                       when watched then penstock._group_open(1, g.group_key) else true end
-                 limit most);
+                            or exists (select from unnest(coalesce(k.lo, '{0}'), coalesce(k.hi, '{9223372036854775806}')) r(lo, hi) cross join lateral (
+                                select from penstock."_emails.1" t where t.group_key = g.group_key and t.priority = p.priority and t.seq >= r.lo and t.seq <= r.hi limit 1) t)) then false
+                       when watched then penstock._group_open(1, g.group_key) else true end limit most);
 else
             part := part || array(
                 with recursive g(group_key, mapped) as (
-                    select x.group_key collate "C", true from unnest(case when in_groups is not null then listed when upto is null then array[behind] else array[''] end) x(group_key)
+                    select x.group_key collate "C", true
+                      from unnest(case when in_groups is not null then listed when upto is null then array[behind] else array[''] end) x(group_key)
                     union all
                     select coalesce(b.group_key, m.group_key), b.group_key is null
-                      from g left join lateral (
-                            select m.group_key from penstock._skip_map m where m.slot = skip_map_slot and m.queue = 1 and m.group_key > g.group_key order by m.group_key limit 1) m on true
-                     cross join lateral (select case
-                            when m.group_key is null then (select t.group_key from penstock."_emails.2" t where t.group_key > g.group_key order by t.group_key limit 1)
-                            else (select t.group_key from penstock."_emails.2" t where t.group_key > g.group_key and t.group_key < m.group_key order by t.group_key limit 1) end) b(group_key)
+                      from g left join lateral (select m.group_key from penstock._skip_map m
+                         where m.slot = skip_map_slot and m.queue = 1 and m.group_key > g.group_key order by m.group_key limit 1) m on true
+                     cross join lateral (select case when m.group_key is null
+                        then (select t.group_key from penstock."_emails.2" t where t.group_key > g.group_key order by t.group_key limit 1)
+                        else (select t.group_key from penstock."_emails.2" t where t.group_key > g.group_key and t.group_key < m.group_key order by t.group_key limit 1) end) b(group_key)
                      where in_groups is null and (upto is null or g.group_key < upto) and coalesce(b.group_key, m.group_key) is not null)
-                select g.group_key from g
-                 where case when upto is null then g.group_key > behind else g.group_key <= upto end
+                select g.group_key from g where case when upto is null then g.group_key > behind else g.group_key <= upto end
                    and case when g.mapped and not exists (
-                        select from unnest(priorities) p(priority)
-                          left join lateral (
-                                select k.lo, k.hi, k.pending from penstock._skip_map k
-                                 where k.slot = skip_map_slot and k.queue = 1 and k.group_key = g.group_key and k.priority = p.priority order by k.n desc limit 1) k on true
-                         where exists ( -- what committed late, wherever it is; of a transaction that wrote much a claim may look
-                                select from unnest(k.pending) x cross join lateral (
+                        select from unnest(priorities) p(priority) left join lateral (select k.lo, k.hi, k.pending from penstock._skip_map k
+                             where k.slot = skip_map_slot and k.queue = 1 and k.group_key = g.group_key and k.priority = p.priority order by k.n desc limit 1) k on true
+                         -- what committed late, wherever it is; of a transaction that wrote much a claim may look
+                         where exists (select from unnest(k.pending) x cross join lateral (
                                     select count(*) = 100 or bool_or(w.group_key = g.group_key and w.priority = p.priority) as late
                                       from (select t.group_key, t.priority from penstock."_emails.2" t where t.xid = x limit 100) w) w
                                  where pg_visible_in_snapshot(x, pg_current_snapshot()) and w.late)
-                            or exists (
-                                select from unnest(coalesce(k.lo, '{0}'), coalesce(k.hi, '{9223372036854775806}')) r(lo, hi) cross join lateral (
-                                    select from penstock."_emails.2" t
-                                     where t.group_key = g.group_key and t.priority = p.priority and t.seq >= r.lo and t.seq <= r.hi limit 1) t)) then false
-                       when watched then penstock._group_open(1, g.group_key) else true end
-                 limit most);
+                            or exists (select from unnest(coalesce(k.lo, '{0}'), coalesce(k.hi, '{9223372036854775806}')) r(lo, hi) cross join lateral (
+                                select from penstock."_emails.2" t where t.group_key = g.group_key and t.priority = p.priority and t.seq >= r.lo and t.seq <= r.hi limit 1) t)) then false
+                       when watched then penstock._group_open(1, g.group_key) else true end limit most);
 end if;
         end loop;
         found := found || array(select distinct x collate "C" from unnest(part) x order by 1 limit most - cardinality(found));
         exit when cardinality(found) >= most;
     end loop;
-    if watched then
-        return query select penstock._weighted(1, found);
-    else
-        return query select unnest(found);
-    end if;
+    return query select unnest(case when watched then array(select penstock._weighted(1, found)) else found end);
 end $function$;
 
 -- maintain does the maintenance of the queue at once, see _maintain.
@@ -1507,10 +1261,7 @@ CREATE OR REPLACE FUNCTION penstock."_emails.maintain"()
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'pg_catalog', 'pg_temp'
-AS $function$
-begin
-    perform penstock._maintain(1, true);
-end $function$;
+AS $function$ begin perform penstock._maintain(1, true); end $function$;
 
 -- pause pauses the queue, or ends that.
 CREATE OR REPLACE FUNCTION penstock."_emails.pause"(paused boolean)

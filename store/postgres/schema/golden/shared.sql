@@ -834,8 +834,7 @@ comment on column penstock.queue_internals.skip_map_waits is 'the next maintenan
 CREATE OR REPLACE FUNCTION penstock._validate_message()
  RETURNS trigger
  LANGUAGE plpgsql
-AS $function$
-begin
+AS $function$ begin
     
     if new.headers is null and new.id is null
        and (new.key is null or pg_catalog.octet_length(new.key) operator(pg_catalog.<=) 1024)
@@ -880,6 +879,7 @@ RETURN format('%I.%I'::text, "current_schema"(), name);
 -- everybody may execute it
 
 -- function _read_committed(): schema/functions/outbox.sql, everybody may execute it
+-- function _make_register(name text, value bigint): schema/functions/manage_outboxes.sql
 -- function create_outbox(name text, segments integer, segment_bytes bigint): schema/functions/manage_outboxes.sql
 -- function drop_outbox(name text): schema/functions/manage_outboxes.sql
 -- function drop_subscription(outbox text, name text): schema/functions/manage_outboxes.sql
@@ -939,6 +939,7 @@ RETURN pg_advisory_xact_lock(1885695585, (of_subscription)::integer);
 -- function grant_adopt(role name): schema/functions/adopt.sql
 -- function create_queue(name text, ordering text, segments integer, segment_bytes bigint): schema/functions/create_queue.sql
 -- function _queue_function(queue text, name text): schema/functions/queue_by_name.sql, everybody may execute it
+-- function _call(queue text, name text, arguments text[]): schema/functions/queue_by_name.sql, everybody may execute it
 -- function enqueue_bytes(queue text, payload bytea, key text, group_key text, priority integer, not_before timestamp with time zone, dedup_key text, headers jsonb, kind text, unique_key text, on_conflict text, debounce_max interval, max_attempts integer, timeout interval, deadline timestamp with time zone, holds bigint, waits_for bigint[], on_dead text): schema/functions/queue_by_name.sql, everybody may execute it
 -- function enqueue_many_bytes(queue text, payloads bytea[], keys text[], group_keys text[], priorities integer[], not_befores timestamp with time zone[], dedup_keys text[], headers jsonb[], kinds text[], unique_keys text[], on_conflict text, debounce_max interval, max_attempts integer, timeout interval, deadline timestamp with time zone, holds bigint, waits_for bigint[], on_dead text): schema/functions/queue_by_name.sql, everybody may execute it
 -- function enqueue(queue text, payload jsonb, key text, group_key text, priority integer, not_before timestamp with time zone, dedup_key text, headers jsonb, kind text, unique_key text, on_conflict text, debounce_max interval, max_attempts integer, timeout interval, deadline timestamp with time zone, holds bigint, waits_for bigint[], on_dead text): schema/functions/queue_by_name.sql, everybody may execute it
@@ -993,9 +994,7 @@ RETURN pg_advisory_xact_lock(1885695585, (of_subscription)::integer);
 CREATE OR REPLACE FUNCTION penstock._validate_job()
  RETURNS trigger
  LANGUAGE plpgsql
-AS $function$
-declare
-    wanted bigint;
+AS $function$ declare wanted bigint;
 begin
     
     if new.priority operator(pg_catalog.=) 0::smallint and new.key is null and new.headers is null
@@ -1015,9 +1014,7 @@ begin
         perform penstock._refuse_job(new.payload, new.key, new.group_key, new.priority, new.headers, null);
     else -- of an earlier attempt, within its separate limit; a new job has copied it from another
         perform penstock._refuse_job(new.payload, new.key, new.group_key, new.priority, new.headers operator(pg_catalog.-) 'penstock-report', null);
-        if new.id is null then
-            new.headers := new.headers operator(pg_catalog.-) 'penstock-report';
-        end if;
+        if new.id is null then new.headers := new.headers operator(pg_catalog.-) 'penstock-report'; end if;
     end if;
     wanted := (1::bigint operator(pg_catalog.<<) (16 operator(pg_catalog.+) new.priority))
               operator(pg_catalog.|) case when new.key is null then 0 else 4294967296 end
@@ -1050,6 +1047,7 @@ end $function$;
 -- function _change_leases(queue integer, leases bigint[], by interval, report jsonb, of_one text, of_all text): schema/functions/settle_leases.sql
 -- function _part(queue integer, leases bigint[], segment integer): schema/functions/settle_leases.sql
 -- function _fail(queue integer, lease bigint, after interval, error text, final boolean): schema/functions/settle_leases.sql
+-- function _next_place(lifo boolean, seq regclass, next regclass, lo bigint[], hi bigint[], many integer, enough boolean, INOUT at integer, INOUT pos bigint, INOUT begun integer, INOUT near bigint, INOUT edge bigint, INOUT drawn bigint, INOUT first boolean): schema/functions/keys.sql
 -- function _end_late(queue integer, name text, slot integer, ctids tid[], seqs bigint[]): schema/functions/keys.sql
 -- function _promote(queue integer, keys text[]): schema/functions/keys.sql
 -- function _maintain(queue integer, first boolean): schema/functions/maintenance.sql
@@ -1215,8 +1213,7 @@ RETURN CASE WHEN ((report ->> name) ~ '^\d{1,15}$'::text) THEN ((report ->> name
 CREATE OR REPLACE FUNCTION penstock.inbox_in_order(consumer text, key text, message_id text, previous_id text, headers jsonb, payload jsonb, wait interval DEFAULT '00:00:30'::interval)
  RETURNS SETOF penstock.inboxed
  LANGUAGE plpgsql
-AS $function$
-begin
+AS $function$ begin
     return query select * from penstock.inbox_in_order_bytes(consumer, key, message_id, previous_id, headers, pg_catalog.convert_to(payload::pg_catalog.text, 'UTF8'), wait);
 end $function$;
 -- everybody may execute it
@@ -1225,8 +1222,7 @@ end $function$;
 CREATE OR REPLACE FUNCTION penstock.inbox_in_order(consumer text, key text, message_id text, previous_id text, headers jsonb, payload text, wait interval DEFAULT '00:00:30'::interval)
  RETURNS SETOF penstock.inboxed
  LANGUAGE plpgsql
-AS $function$
-begin
+AS $function$ begin
     return query select * from penstock.inbox_in_order_bytes(consumer, key, message_id, previous_id, headers, pg_catalog.convert_to(payload::pg_catalog.text, 'UTF8'), wait);
 end $function$;
 -- everybody may execute it
