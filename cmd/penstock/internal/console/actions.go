@@ -54,7 +54,7 @@ func (c *Console) deadAction(w http.ResponseWriter, r *http.Request) {
 		})
 		return
 	}
-	c.act(w, r, path+"/dead/"+verb, Bulk{Filter: d.Filter, After: d.After}, func(answer any) (back, said string) {
+	c.act(w, r, path+"/dead/"+verb, Bulk{Filter: d.Filter, All: true, After: d.After}, func(answer any) (back, said string) {
 		done := answer.(Done)
 		back = d.URL + "/dead"
 		said = map[string]string{"retry": "sent back", "discard": "discarded"}[verb] + ": " + count(d.SoFar+done.Done, "", nil)

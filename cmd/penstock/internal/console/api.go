@@ -73,9 +73,10 @@ func acts[B, A any](path, summary string, serve func(c *Console, ctx context.Con
 
 // Bodies of actions.
 type (
-	// Bulk is an action on all matching dead letters; dry_run only counts them.
+	// Bulk is an action on all matching dead letters; dry_run only counts them. Without a filter it needs all.
 	Bulk struct {
 		Filter
+		All bool `json:"all,omitempty"`
 		// After is where the previous answer stopped.
 		After  int64 `json:"after,omitempty"`
 		DryRun bool  `json:"dry_run,omitempty"`
@@ -172,6 +173,9 @@ var routes = slices.Concat([]route{
 	reads(ofSubscription+"/parked", "Parked keys, those due soonest first", []string{"limit"}, (*Console).parked),
 	acts(ofSubscription+"/parked/retry", "Have parked keys tried at once", (*Console).retryParked),
 	acts(ofSubscription+"/replay", "Deliver again what was settled and is still there", func(c *Console, ctx context.Context, call *call, b Range) (Count, error) {
+		if b == (Range{}) {
+			return Count{}, &penstock.FieldError{Field: "from_seq", Problem: "is missing", Hint: "say where to begin: 1 is the first message that is still there"}
+		}
 		n, err := c.o.Store.Replay(ctx, admin.Replay{Outbox: call.PathValue("outbox"), Subscription: call.PathValue("subscription"), FromSeq: b.FromSeq, ToSeq: b.ToSeq})
 		return Count{n}, err
 	}),
@@ -208,6 +212,9 @@ func deadRoutes(of string) []route {
 			if err := named("numbers", b.Numbers); err != nil {
 				return Done{}, err
 			}
+			if !b.All && !b.DryRun && len(b.Filter.values()) == 0 {
+				return Done{}, &penstock.FieldError{Field: "all", Problem: "is missing, and nothing narrows the choice", Hint: "give numbers or another filter, or say \"all\": true"}
+			}
 			return c.onAll(ctx, c.boxOf(call), b.Filter, b.After, discard, b.DryRun)
 		})
 	}
@@ -230,7 +237,7 @@ func deadRoutes(of string) []route {
 // named refuses a list that is given and empty: a client that has found none does not mean all.
 func named[T any](field string, given []T) error {
 	if given != nil && len(given) == 0 {
-		return &penstock.FieldError{Field: field, Problem: "is empty", Hint: "name at least one, or leave it out to have all that match"}
+		return &penstock.FieldError{Field: field, Problem: "is empty", Hint: "name at least one"}
 	}
 	return nil
 }

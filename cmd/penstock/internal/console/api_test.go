@@ -192,6 +192,8 @@ func TestAnswersAreAsTheDocumentSays(t *testing.T) {
 						case strings.Contains(path, "{table}"):
 							body = `{"numbers": [1000]}` // there is none
 						}
+					case "replay":
+						body = `{"from_seq": 1}`
 					case "resend":
 						number := int64(1)
 						if strings.Contains(path, "{outbox}") {

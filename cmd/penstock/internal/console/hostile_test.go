@@ -28,6 +28,7 @@ func TestNoneIsNotAll(t *testing.T) {
 		for _, one := range [][2]string{
 			{"/queues/mails/dead/discard", `{"numbers": []}`}, {"/queues/mails/dead/retry", `{"numbers": []}`}, {"/queues/mails/dead/discard", `{"numbers": [7]} {}`},
 			{"/outboxes/orders/subscriptions/billing/dead/discard", `{"numbers": []}`}, {"/outboxes/orders/subscriptions/billing/parked/retry", `{"keys": []}`},
+			{"/queues/mails/dead/discard", `{}`}, {"/queues/mails/dead/retry", `{"after": 1}`}, {"/outboxes/orders/subscriptions/billing/replay", `{}`},
 		} {
 			if code, text := d.ask("o", "POST", "/api/v1"+one[0], one[1]); code != 400 || !strings.Contains(string(text), "hint") {
 				t.Errorf("%s %s: %d %s", one[0], one[1], code, text)
@@ -42,7 +43,7 @@ func TestNoneIsNotAll(t *testing.T) {
 		if len(before) != 30 || firstDead(t, s) == 0 {
 			t.Fatalf("%d of 30 dead letters are left", len(before))
 		}
-		if code, text := d.ask("o", "POST", "/api/v1/queues/mails/dead/discard", fmt.Sprintf(`{"after": %d}`, before[9].Job.ID)); code != 200 {
+		if code, text := d.ask("o", "POST", "/api/v1/queues/mails/dead/discard", fmt.Sprintf(`{"all": true, "after": %d}`, before[9].Job.ID)); code != 200 {
 			t.Errorf("%d %s", code, text)
 		}
 		if left := dead(); len(left) != 10 || left[9].Job.ID != before[9].Job.ID {

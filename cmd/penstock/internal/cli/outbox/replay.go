@@ -32,7 +32,8 @@ func ReplayCommand(a *cli.App) *cobra.Command {
 		Short: "Deliver again what a subscription has delivered before",
 		Long: `Make one subscription deliver messages again that it has settled and the outbox still
 has. Other subscriptions do not change. Undelivered messages come anyway, and dead
-letters are retried with penstock dead retry.
+letters are retried with penstock dead retry. One that was discarded counts as
+delivered: a replay of its range delivers it.
 
 An outbox keeps delivered messages only as long as its retention says: see penstock
 outbox set. The range of a replay is not reclaimed before the replay has ended.
