@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -207,6 +208,23 @@ func TestDoctorFindsWhatIsDoneToPostgres(t *testing.T) {
 		db.Exec("grant usage on schema penstock to app")
 		o = invoke(t, "doctor", "--config", file, "--measure", "1ms")
 		contains(t, terminal.OneLine(o.stdout), "critical  permissions: role app may not run the relay", "penstock outbox grant")
+		works := strings.Replace(file, ".yaml", "-works.yaml", 1)
+		if err := os.WriteFile(works, []byte("database_url: "+app+"\nworkers: [{queue: mails, exec: 'true'}]\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p.must("queue", "create", "mails")
+		o = invoke(t, "doctor", "--config", works, "--measure", "1ms")
+		contains(t, terminal.OneLine(o.stdout), "critical  permissions: role app may not work on queue mails", "penstock queue grant mails app --work")
+		p.must("queue", "grant", "mails", "app", "--work")
+		for at, severity := range map[string]string{
+			file:  "warning   permissions: role app may not run the relay, and the configuration has it do so; it may work on mails",
+			works: "ok        permissions: role app may work on mails",
+		} {
+			o = invoke(t, "doctor", "--config", at, "--measure", "1ms")
+			if contains(t, terminal.OneLine(o.stdout), severity); o.code != terminal.ExitOK {
+				t.Errorf("exit code %d: %s%s", o.code, o.stdout, o.stderr)
+			}
+		}
 		must(t, "outbox", "grant", "app", "--relay", "--database-url", p.url)
 		db.Exec("grant execute on function pg_control_system() to app")
 		o = invoke(t, "doctor", "--config", file, "--measure", "1ms")

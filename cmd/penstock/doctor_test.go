@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
@@ -23,6 +26,7 @@ import (
 	"github.com/penstock/penstock/internal/test/awstest"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/internal/test/testserver"
+	"github.com/penstock/penstock/store/sqlite"
 	"github.com/penstock/penstock/work"
 )
 
@@ -165,7 +169,11 @@ func TestDoctorFindsWhatWaits(t *testing.T) {
 			if err := p.store.Publish(t.Context(), "left", numbered(1)...); err != nil {
 				t.Fatal(err)
 			}
-			f := p.finds(doctor.CheckSubscription, doctor.Critical, "left/billing", "no relay holds it, and 1 message waits")
+			const waits = "no relay holds it, and 1 message waits"
+			f := p.finds(doctor.CheckSubscription, doctor.Critical, "left/billing", waits)
+			file := yaml(t, fmt.Sprintf("database_url: %q\nsubscriptions: [{name: billing, outbox: left, sink: {discard: {}}}]\n", p.url))
+			o := invoke(t, "doctor", "--config", file, "--measure", "1ms")
+			contains(t, terminal.OneLine(o.stdout), waits, "next: start its relay: penstock relay --config "+file+" ")
 			p.pasted(f.Next, "--yes") // the drop
 			p.relayed("left")
 			p.healthy(doctor.CheckSubscription)
@@ -266,8 +274,8 @@ func TestDoctorFindsWhatWaits(t *testing.T) {
 			p.must("queue", "drop", "idle", "--yes")
 			p.must("queue", "create", "grouped")
 			p.must("enqueue", "grouped", "{}", "--group", "acme")
-			f := p.finds(doctor.CheckQueue, doctor.Critical, "grouped", "no worker seems to take jobs of group acme: 1 job is ready")
-			same(t, "next step", f.Next, "start the worker of your application, or: penstock work grouped --group acme --exec COMMAND")
+			f := p.finds(doctor.CheckQueue, doctor.Critical, "grouped", "no worker seems to run: 1 job is ready")
+			same(t, "next step", f.Next, "start the worker of your application, or: penstock work grouped --all-groups --exec COMMAND")
 			p.jobs("grouped", "{}")
 			p.claim("grouped", "")
 			p.finds(doctor.CheckQueue, doctor.Warning, "grouped", "workers run, but none seems to take jobs of group acme")
@@ -280,7 +288,7 @@ func TestDoctorFindsWhatWaits(t *testing.T) {
 				contains(t, f.Found, " UTC (answered 429): 1 job waits")
 				same(t, "next step", f.Next, "penstock queue group hold tenants acme 0")
 				p.must("enqueue", "tenants", "{}")
-				p.finds(doctor.CheckQueue, doctor.Critical, "tenants", "no worker seems to take jobs without a group: 1 job is ready")
+				p.finds(doctor.CheckQueue, doctor.Critical, "tenants", "no worker seems to run: 1 job is ready")
 				if beats, ok := p.queues().DriverQueue("tenants").(driver.Heartbeater); ok {
 					for _, w := range []admin.Worker{{Name: "w1", Groups: []string{"acme"}}, {Name: "w2", Stopped: true}} {
 						if err := beats.Heartbeat(t.Context(), w); err != nil {
@@ -297,7 +305,88 @@ func TestDoctorFindsWhatWaits(t *testing.T) {
 			}
 			p.healthy(doctor.CheckQueue)
 		})
+		t.Run("jobs that fail", func(t *testing.T) {
+			p := &patient{&desk{t: t, store: p.store, open: p.open}, p.url}
+			if _, ok := p.store.(interface {
+				ListJobs(context.Context, admin.JobQuery) (admin.JobPage, error)
+			}); !ok {
+				t.Skip("the store does not list delayed jobs")
+			}
+			p.must("queue", "create", "failing")
+			p.must("enqueue", "failing", "{}", "--delay", "1h")
+			p.healthy(doctor.CheckFailing)
+			fail := func(kinds ...string) {
+				t.Helper()
+				for _, kind := range kinds {
+					p.must("enqueue", "failing", "{}", "--kind", kind)
+				}
+				for _, j := range p.claim("failing", "") {
+					if dead, err := p.queues().DriverQueue("failing").Retry(t.Context(), j.Lease, time.Hour, "no SMTP server answers\nTraceback"); dead || err != nil {
+						t.Fatal(dead, err)
+					}
+				}
+			}
+			fail("welcome", "welcome")
+			const wait = ` have failed and wait for their next attempt; the last error, of attempt 1: no SMTP server answers`
+			f := p.finds(doctor.CheckFailing, doctor.Warning, "failing", `2 jobs of kind "welcome"`+wait)
+			if strings.Contains(f.Found, "Traceback") {
+				t.Errorf("a report of many lines is shown: %s", f.Found)
+			}
+			contains(t, unwrapped(p.must("status")), `failing: 2 jobs of kind "welcome"`+wait+"\n")
+			fail("digest")
+			p.finds(doctor.CheckFailing, doctor.Warning, "failing", "3 jobs"+wait)
+			p.must("queue", "drop", "failing", "--yes")
+		})
+		t.Run("a schedule that no worker fires", func(t *testing.T) {
+			p := &patient{&desk{t: t, store: p.store, open: p.open}, p.url}
+			p.must("queue", "create", "reports")
+			for _, name := range []string{"nightly", "weekly", "monthly"} {
+				p.must("schedule", "set", "reports", name, "--cron", "@yearly", "{}")
+			}
+			p.healthy(doctor.CheckSchedules)
+			p.must("schedule", "pause", "reports", "monthly")
+			p.overdue("nightly", time.Hour)
+			f := p.finds(doctor.CheckSchedules, doctor.Warning, "reports", "schedule nightly of reports is overdue since ")
+			contains(t, f.Found, " UTC: no worker of the queue seems to run")
+			same(t, "next step", f.Next, "start the worker of your application, or: penstock work reports --exec COMMAND")
+			p.overdue("weekly", 2*time.Hour)
+			p.overdue("monthly", 3*time.Hour)
+			contains(t, p.finds(doctor.CheckSchedules, doctor.Warning, "reports", "schedule weekly of reports").Found, " UTC, with 1 other: no worker")
+			p.must("queue", "pause", "reports")
+			p.healthy(doctor.CheckSchedules)
+			p.must("queue", "resume", "reports")
+			p.claim("reports", "")
+			p.healthy(doctor.CheckSchedules)
+			p.must("queue", "drop", "reports", "--yes")
+		})
 	})
+}
+
+// overdue has a schedule due since then, as if no worker had run.
+func (p *patient) overdue(schedule string, since time.Duration) {
+	p.t.Helper()
+	var err error
+	if file, ok := strings.CutPrefix(p.url, "sqlite:"); ok {
+		var db *sql.DB
+		if db, err = sqlite.OpenDB(file); err == nil {
+			defer db.Close()
+			_, err = db.Exec("update penstock_schedules set next = ? where name = ?", time.Now().Add(-since).UnixMicro(), schedule)
+		}
+	} else {
+		table := "penstock._schedule"
+		url, portable := strings.CutPrefix(p.url, "portable+")
+		if portable {
+			table = "penstock_portable.schedules"
+		}
+		var conn *pgx.Conn
+		if conn, err = pgx.Connect(p.t.Context(), url); err == nil {
+			defer func() { _ = conn.Close(context.Background()) }()
+			_, err = conn.Exec(p.t.Context(), "update "+table+" set next = $1 where name = $2", time.Now().Add(-since), schedule)
+		}
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
 }
 
 func TestDoctorFindsAWorkerThatHangs(t *testing.T) {
@@ -314,7 +403,7 @@ func TestDoctorFindsAWorkerThatHangs(t *testing.T) {
 			}, work.Options{Concurrency: 1, Worker: "w1", Lease: time.Minute, DrainTimeout: time.Millisecond})
 		}()
 		f := p.finds(doctor.CheckWorkers, doctor.Critical, "mails", "no job has begun or ended: job 1 (attempt 1")
-		contains(t, f.Found+f.Next, "held by w1", "1 job is ready", "penstock job cancel mails 1")
+		contains(t, f.Found+f.Next, "held by w1", "1 job is ready", "end the process of w1: when the lease has ended, the job runs again. To give the job up, which then counts as done: penstock job cancel mails 1")
 		stop()
 		<-ended
 		p.must("job", "cancel", "mails", "1", "2")

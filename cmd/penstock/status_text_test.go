@@ -60,7 +60,7 @@ func TestQueueTable(t *testing.T) {
 	contains(t, table, "12,345,678", "10 of 10", "3.0 GiB", `off\n`)
 	same(t, "notes", unwrapped(notes), "idle: no worker seems to run, and 3 jobs are ready: penstock work idle --exec COMMAND, or start your application's worker\n"+
 		`off\n: it is paused, no job begins: penstock queue resume $'off\n'`+"\n"+
-		"group: no worker seems to take jobs of group a b, and 2 jobs are ready: penstock work group --group 'a b' --exec COMMAND, or start your application's worker\n"+
+		"group: no worker seems to run, and 2 jobs are ready: penstock work group --all-groups --exec COMMAND, or start your application's worker\n"+
 		"busy: workers run, but none seems to take jobs of 2 groups, such as g: penstock work busy --all-groups --exec COMMAND\n"+
 		"gone: no worker seems to run: 2 leases of running jobs ended, the first 2m0s ago: penstock work gone --exec COMMAND, or start your application's worker\n")
 	held := statusOf(t, shown{queues: []admin.QueueStatus{{Queue: strings.Repeat("q", 40), Groups: []admin.GroupStatus{{Group: strings.Repeat("g", 40), Ready: 1, OldestAge: time.Minute,

@@ -64,6 +64,8 @@ const (
 	CheckDead           = "dead-letters"
 	CheckQueue          = "queue"
 	CheckWorkers        = "workers"
+	CheckFailing        = "failing-jobs"
+	CheckSchedules      = "schedules"
 	CheckAdopted        = "adopted-table"
 	CheckPlans          = "plans"
 	CheckJournal        = "journal"
@@ -80,8 +82,9 @@ type Options struct {
 	// Old is the age from which a transaction, a waiting message and a running job are findings. Default 5
 	// minutes.
 	Old time.Duration
-	// Relays is true if the role must be able to run the relay.
+	// Relays is true if the role must be able to run the relay, and Works names queues whose jobs it must be able to run.
 	Relays bool
+	Works  []string
 	// LockPatience is how long to wait for another writer of a SQLite file. Default 1 s.
 	LockPatience time.Duration
 }

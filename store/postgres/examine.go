@@ -41,7 +41,7 @@ func (s *Store) Examine(ctx context.Context, o doctor.Options) (doctor.Examined,
 	if !e.migrated {
 		return e.Examined, nil
 	}
-	e.permissions()
+	e.permissions(ctx, one)
 	e.advisoryLocks(ctx, one)
 	e.segments(ctx)
 	e.disk(ctx, one)
@@ -154,19 +154,49 @@ func (e *examination) advisoryLocks(ctx context.Context, conn *pgx.Conn) {
 	}
 }
 
-// permissions reports the rights of the role.
-func (e *examination) permissions() {
-	switch {
+// permissions reports the rights of the role. The configuration may describe relays and workers with different roles: one that has some of
+// the rights lacks the others on purpose, perhaps.
+func (e *examination) permissions(ctx context.Context, conn *pgx.Conn) {
+	rows, _ := conn.Query(ctx, "select substr(p.proname, 2, length(p.proname) - 7) from pg_proc p"+
+		" where p.pronamespace = (select oid from pg_namespace where nspname = $1) and p.proname ~ '^_.*[.]claim$' and has_function_privilege(p.oid, 'execute') order by 1 limit 1000", pgx.QueryExecModeExec, e.store.schema)
+	queues, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		e.notSeen("the queues that the role may work on", err)
+	}
+	var lacks, grants, may []string
+	if e.o.Relays && !e.relays {
+		lacks, grants = append(lacks, "run the relay"), append(grants, "penstock outbox grant "+shell.Word(e.role)+" --relay")
+	}
+	for _, queue := range e.o.Works {
+		if !slices.Contains(queues, queue) {
+			lacks, grants = append(lacks, "work on queue "+queue), append(grants, "penstock queue grant "+shell.Word(queue)+" "+shell.Word(e.role)+" --work")
+		}
+	}
+	if e.relays && e.identified {
+		may = append(may, "run the relay")
+	}
+	if n := len(queues); n > 0 {
+		const most = 3
+		text := "work on " + strings.Join(queues[:min(n, most)], ", ")
+		if n > most {
+			text += fmt.Sprintf(" and %d other queues", n-most)
+		}
+		may = append(may, text)
+	}
+	switch found := "role " + e.role + " may not " + strings.Join(lacks, ", nor ") + ", and the configuration has it do so"; {
 	case e.owner:
 		e.Add(doctor.CheckPermissions, doctor.OK, "role "+e.role+" owns the schema", "", "")
-	case e.o.Relays && !e.relays:
-		e.Add(doctor.CheckPermissions, doctor.Critical, "role "+e.role+" may not run the relay, and the configuration has it do so", "it cannot take a lease or move a cursor",
-			"as the owner of the schema: penstock outbox grant "+shell.Word(e.role)+" --relay")
+	case len(lacks) > 0 && len(may) > 0:
+		e.Add(doctor.CheckPermissions, doctor.Warning, found+"; it may "+strings.Join(may, " and "),
+			"a process that does all of the configuration with this role fails",
+			"nothing if another role is for that. If this one is, as the owner of the schema: "+strings.Join(grants, "; "))
+	case len(lacks) > 0:
+		e.Add(doctor.CheckPermissions, doctor.Critical, found, "it is refused there", "as the owner of the schema: "+strings.Join(grants, "; "))
 	case e.o.Relays && !e.identified:
 		e.Add(doctor.CheckPermissions, doctor.Critical, "role "+e.role+" may not execute pg_control_system(), and the configuration has it run the relay", "it cannot take a lease or move a cursor",
 			"as a superuser: grant execute on function pg_control_system() to "+pgx.Identifier{e.role}.Sanitize())
-	case e.relays && e.identified:
-		e.Add(doctor.CheckPermissions, doctor.OK, "role "+e.role+" may run the relay", "", "")
+	case len(may) > 0:
+		e.Add(doctor.CheckPermissions, doctor.OK, "role "+e.role+" may "+strings.Join(may, " and "), "", "")
 	default:
 		e.Add(doctor.CheckPermissions, doctor.OK, "role "+e.role+" neither owns the schema nor may run the relay: what it may not see is not looked at", "", "")
 	}

@@ -166,6 +166,53 @@ func Alive(ctx context.Context, store any, queues []admin.QueueStatus, age time.
 	return slices.DeleteFunc(workers, func(w admin.Worker) bool { return w.Stopped || w.AliveUntil.Before(at) }), nil
 }
 
+// Failing says how many of the next hundred delayed jobs of a queue have failed, and the last error. It is empty if none has, where the store
+// does not list jobs, and if the role may not read them.
+func Failing(ctx context.Context, store any, q *admin.QueueStatus) (text string, jobs int64, err error) {
+	lister, ok := store.(interface {
+		ListJobs(ctx context.Context, q admin.JobQuery) (admin.JobPage, error)
+	})
+	if !ok || q.Delayed == 0 {
+		return "", 0, nil
+	}
+	page, err := lister.ListJobs(ctx, admin.JobQuery{Queue: q.Queue, State: "delayed", Limit: 100})
+	if err != nil && !errors.Is(err, penstock.ErrNoQueue) && !pgerror.IsForbidden(err) { // dropped meanwhile
+		return "", 0, err
+	}
+	var last penstock.Failure
+	kinds := map[string]bool{}
+	of := ""
+	for i := range page.Jobs {
+		failures := page.Jobs[i].Where[0].Failures
+		if len(failures) == 0 {
+			continue
+		}
+		jobs++
+		of = page.Jobs[i].Message.Headers[penstock.HeaderKind]
+		kinds[of] = true
+		if f := failures[len(failures)-1]; !f.At.Before(last.At) {
+			last = f
+		}
+	}
+	if jobs == 0 {
+		return "", 0, nil
+	}
+	text = terminal.Plural(jobs, "job")
+	if page.Next != "" {
+		text = "at least " + text
+	}
+	if len(kinds) == 1 && of != "" {
+		text += " of kind " + strconv.Quote(of)
+	}
+	if jobs == 1 {
+		text += " has failed and waits for its next attempt"
+	} else {
+		text += " have failed and wait for their next attempt"
+	}
+	reason, _, _ := strings.Cut(last.Err, "\n")
+	return fmt.Sprintf("%s; the last error, of attempt %d: %s", text, last.Attempt, reason), jobs, nil
+}
+
 // Standing is why ready jobs of a queue do not run.
 type Standing struct {
 	// Waits says which groups may start no job, and Release names the command that changes this, if no other jobs stand.
@@ -199,7 +246,8 @@ func Stand(q *admin.QueueStatus, age time.Duration, alive []admin.Worker) Standi
 		}
 	}
 	var names []string
-	s.Of, s.Command, names = untaken(q, age)
+	served := q.Running > 0 || slices.ContainsFunc(alive, func(w admin.Worker) bool { return w.Queue == q.Queue })
+	s.Of, s.Command, names = untaken(q, age, served)
 	if len(names) == 0 && len(waits) > 0 {
 		// a hold goes before a limit, which may be as intended
 		slices.SortStableFunc(waits, func(a, b admin.GroupStatus) int { return b.Limits.Until.Compare(a.Limits.Until) })
@@ -255,9 +303,12 @@ func releases(queue string, g *admin.GroupStatus) string {
 }
 
 // untaken names the jobs of a queue that no worker takes, the command that takes them, and their groups. Jobs of such a group
-// have been ready for that long, none of it runs, and its limits let one start.
-func untaken(q *admin.QueueStatus, age time.Duration) (of, command string, names []string) {
+// have been ready for that long, none of it runs, and its limits let one start. If the queue is not served at all, no single group is
+// left alone: a worker for one of them would not take the others.
+func untaken(q *admin.QueueStatus, age time.Duration, served bool) (of, command string, names []string) {
+	grouped := false
 	for _, g := range q.Groups {
+		grouped = grouped || g.Ready > 0 && g.Group != ""
 		if g.Ready > 0 && g.Running == 0 && g.OldestAge >= age && waitText(&g) == "" {
 			names = append(names, g.Group)
 		}
@@ -265,7 +316,9 @@ func untaken(q *admin.QueueStatus, age time.Duration) (of, command string, names
 	of = AnyJobs
 	flag := ""
 	switch {
-	case len(names) == 0 || len(q.Groups) == 1 && names[0] == "":
+	case !served && grouped:
+		flag = " --all-groups"
+	case !served || len(names) == 0 || len(q.Groups) == 1 && names[0] == "":
 	case len(names) == 1 && names[0] == "":
 		of = "take jobs without a group"
 	case len(names) == 1:

@@ -55,7 +55,8 @@ severity and the next step:
   outboxes         subscriptions without a relay, relays that make no progress,
                    segments that are not given back and what holds them, parked keys;
                    fetches that read far more than they return (penstock explain)
-  queues           jobs that no worker takes, leases that ran out, workers that hang
+  queues           jobs that no worker takes, leases that ran out, workers that hang,
+                   jobs that fail and are tried again, schedules that are overdue
   sinks            those of the configuration file and of --sink: whether they can be
                    reached, and accept the login; nothing is sent. Of a claim check
                    also whether a rule of the bucket deletes old payloads

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -57,6 +56,10 @@ func (e *examination) database(ctx context.Context) error {
 		for i := range e.cfg.Subscriptions {
 			e.o.Relays = e.o.Relays || e.cfg.Subscriptions[i].Adopt == nil
 		}
+		for i := range e.cfg.Workers {
+			e.o.Works = append(e.o.Works, e.cfg.Workers[i].Queue)
+		}
+		defer e.configured()
 	}
 	examiner, _ := e.store.(doctor.Examiner)
 	if examiner != nil {
@@ -92,6 +95,9 @@ func (e *examination) database(ctx context.Context) error {
 	e.unnamed(&now)
 	e.unchosen(ctx)
 	e.kinds(ctx)
+	if err := e.jobs(ctx, &now); err != nil {
+		return err
+	}
 	e.plans(ctx, &now)
 	return e.adopted(ctx, seen)
 }
@@ -211,12 +217,27 @@ func (e *examination) missing(now *look) {
 		case o == nil:
 			f.Severity, f.Found, f.Next = doctor.Critical, "the configuration names an outbox that is not there", "penstock outbox create "+shell.Word(s.Outbox)
 		case find(o.Subscriptions, func(b *admin.SubscriptionStatus) bool { return b.Subscription == s.Name }) == nil:
-			f.Severity, f.Found, f.Next = doctor.Warning, "no relay has ever run it", "start its relay: penstock relay --config "+shell.Word(cmp.Or(e.app.ConfigFile, cli.DefaultConfigFile))
+			f.Severity, f.Found, f.Next = doctor.Warning, "no relay has ever run it", e.startRelay()
 			f.Why = "a subscription begins when its relay first runs"
 		default:
 			continue
 		}
 		e.add(f)
+	}
+}
+
+func (e *examination) startRelay() string {
+	return "start its relay: penstock relay --config " + shell.Word(cmp.Or(e.app.ConfigFile, cli.DefaultConfigFile))
+}
+
+// configured names the relay of the configuration as the only next step for subscriptions that it has: they are needed.
+func (e *examination) configured() {
+	for i := range e.found {
+		f := &e.found[i]
+		if f.Check == doctor.CheckSubscription && strings.HasPrefix(f.Next, startRelay) &&
+			slices.ContainsFunc(e.cfg.Subscriptions, func(s config.Subscription) bool { return s.Origin()+"/"+s.Name == f.About }) {
+			f.Next = e.startRelay()
+		}
 	}
 }
 
@@ -240,37 +261,6 @@ func (e *examination) unnamed(now *look) {
 					f.Found += "; the configuration has no such subscription: it has another name now, or its relay another configuration"
 				}
 			}
-		}
-	}
-}
-
-// kinds names those that no worker has taken, among the dead letters of queues.
-func (e *examination) kinds(ctx context.Context) {
-	const most = 1000
-	store, ok := e.store.(cli.DeadJobStore)
-	if !ok {
-		return
-	}
-	for i := range e.found {
-		f := &e.found[i]
-		if f.Check != doctor.CheckDead || f.Severity == doctor.OK {
-			continue
-		}
-		dead, err := store.DeadJobs(ctx, admin.DeadJobQuery{Queue: f.About, Error: "no handler for kind", Limit: most, Bytes: 1 << 20})
-		if err != nil || len(dead) == 0 {
-			continue // a subscription, or the count is enough
-		}
-		of := map[string]int{}
-		for j := range dead {
-			of[dead[j].Job.Kind()]++
-		}
-		f.Found += "; no worker has a handler for"
-		for n, kind := range slices.Sorted(maps.Keys(of)) {
-			if n == 3 {
-				f.Found += fmt.Sprintf(" and %d more kinds", len(of)-n)
-				break
-			}
-			f.Found += fmt.Sprintf(" %q (%d)", kind, of[kind])
 		}
 	}
 }

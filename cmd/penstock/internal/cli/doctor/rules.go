@@ -126,7 +126,7 @@ func (r *rules) subscription(of, argument string, s, before *admin.SubscriptionS
 			f.Found += fmt.Sprintf("; the lease of %s ended %s ago", s.Holder, cli.Since(s.LeaseUntil, r.now.at))
 		}
 		f.Why = "nothing of it is delivered, and what it has not settled keeps its space"
-		f.Next = "start its relay, or drop it as the owner of the tables if it is not needed: penstock subscription drop " + strings.Replace(argument, " --subscription ", " ", 1)
+		f.Next = startRelay + ", or drop it as the owner of the tables if it is not needed: penstock subscription drop " + strings.Replace(argument, " --subscription ", " ", 1)
 		r.add(f)
 	case held && !s.SinkDown.IsZero():
 		f.Check = doctor.CheckRelay
@@ -180,6 +180,8 @@ func (r *rules) dead(about string, n int64, figures []string, argument string) {
 			Next: "retry or discard: penstock dead list " + argument, Measured: []doctor.Figure{{Name: "dead letters", Value: float64(n)}}})
 	}
 }
+
+const startRelay = "start its relay"
 
 // startWorkers precedes a command: the jobs may be those of a program, in any language.
 const startWorkers = "start the worker of your application, or: "
@@ -285,7 +287,9 @@ func (r *rules) workers(q *admin.QueueStatus) {
 	add := func(jobs []doctor.Running) {
 		f.Measured = []doctor.Figure{{Name: "jobs", Value: float64(len(jobs))}, {Name: "job", Value: float64(jobs[0].ID)}, {Name: "enqueued", Value: jobs[0].Age.Seconds(), Unit: "s"}, {Name: "leases begun since", Value: float64(jobs[0].Since)}, {Name: "held", Value: jobs[0].Held.Seconds(), Unit: "s"}}
 		if f.Next == "" {
-			f.Next = fmt.Sprintf("look at %s and end it if it hangs: when the lease has ended another one runs the job; or penstock job cancel %s %d", cmp.Or(jobs[0].Worker, "the worker"), shell.Word(q.Queue), jobs[0].ID)
+			f.Next = fmt.Sprintf("if it hangs, end the process of %s: when the lease has ended, the job runs again."+
+				" To give the job up, which then counts as done: penstock job cancel %s %d",
+				cmp.Or(jobs[0].Worker, "the worker"), shell.Word(q.Queue), jobs[0].ID)
 		}
 		r.add(f)
 	}

@@ -146,11 +146,12 @@ type left struct {
 	expired map[string][]doctor.Running  // jobs whose leases ended unattended ago
 	refused bool                         // the role may not read leases
 	alive   []admin.Worker               // those with fresh heartbeats
+	failing map[string]string            // jobs that failed and are tried again
 }
 
 // readLeft reads the data for a note: groups of queues with jobs that have waited, and leases, if the role may read them.
 func readLeft(ctx context.Context, store any, queues []admin.QueueStatus, only []string) (l left, err error) {
-	l = left{queues: map[string]admin.QueueStatus{}, expired: map[string][]doctor.Running{}}
+	l = left{queues: map[string]admin.QueueStatus{}, expired: map[string][]doctor.Running{}, failing: map[string]string{}}
 	with := slices.Clone(queues)
 	if err := cli.ReadUntaken(ctx, store, with, unattended); err != nil {
 		return l, fmt.Errorf("reading the groups of queues: %w", err)
@@ -162,6 +163,9 @@ func readLeft(ctx context.Context, store any, queues []admin.QueueStatus, only [
 	for _, q := range with {
 		l.queues[q.Queue] = q
 		running = running || q.Running > 0
+		if l.failing[q.Queue], _, err = cli.Failing(ctx, store, &q); err != nil {
+			return l, fmt.Errorf("reading the delayed jobs of queues: %w", err)
+		}
 	}
 	if examiner, ok := store.(doctor.Examiner); ok && running {
 		jobs, err := examiner.Running(ctx, append(only, "")[0], leasesRead)
@@ -188,6 +192,9 @@ func (w *Writer) queueNotes(q *admin.QueueStatus) (notes []string) {
 	}
 	if q.DeadLetters > 0 {
 		note("%s to retry or to discard: penstock dead list %s", cli.PluralOf(q.DeadLetters, "dead_letters", q.AtLeast, "dead letter"), shell.Word(q.Queue))
+	}
+	if failing := w.left.failing[q.Queue]; failing != "" {
+		note("%s", shell.Visible(failing))
 	}
 	switch {
 	case cli.IsPaused(q.QueueSettings):
