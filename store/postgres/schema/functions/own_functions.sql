@@ -43,12 +43,6 @@ begin
     end loop;
 end $$;
 
--- _callers lists the roles that were granted a function, apart from its owner and from all.
-create or replace function _callers(name text) returns table (rolname name)
-language sql stable set search_path from current as $$
-    select r.rolname from pg_proc p cross join lateral aclexplode(p.proacl) a join pg_roles r on r.oid = a.grantee
-     where p.oid = to_regproc(name) and a.grantee <> p.proowner and a.privilege_type = 'EXECUTE' $$;
-
 -- _own gives to the owner of the schema's other tables what another role has made of one outbox, queue or inbox, or of the
 -- whole schema if name is null. _rotate, _reclaim and the functions of queues and inboxes run as that owner.
 create or replace function _own(name text) returns void

@@ -17,12 +17,12 @@ begin
     return own;
 end $fn$;
 
--- _call calls a function of a queue with arguments as text, and returns what it returns, or its first row, as text.
-create or replace function _call(queue text, name text, arguments text[] default '{}') returns text
+-- _call calls a function of a queue, and returns what it returns, or its first row, as text. The call names the arguments as $1[1] and on: their values
+-- are in no statement's text, which the server may log.
+create or replace function _call(queue text, call text, arguments text[] default '{}') returns text
 language plpgsql volatile as $fn$ declare result text;
 begin
-    execute pg_catalog.format('select %s(%s)', {schema}._queue_function(queue, name),
-                              (select pg_catalog.string_agg(pg_catalog.quote_nullable(a.it), ', ' order by a.i) from pg_catalog.unnest(arguments) with ordinality a(it, i))) into result;
+    execute pg_catalog.concat('select ', {schema}._queue_function(queue, pg_catalog.split_part(call, '(', 1)), pg_catalog.substr(call, pg_catalog.strpos(call, '('))) into result using arguments;
     return result;
 end $fn$;
 
@@ -98,12 +98,12 @@ end $fn$;
 comment on function enqueue_many is 'Writes a job for each text, as UTF-8, in their order, and returns the ids. Otherwise it is like enqueue_many_bytes.';
 
 create or replace function barrier(queue text) returns bigint
-language sql volatile as $fn$ select {schema}._call(queue, 'barrier', array[null, null])::bigint $fn$;
+language sql volatile as $fn$ select {schema}._call(queue, 'barrier(null, null)')::bigint $fn$;
 
 comment on function barrier is 'Makes a barrier for jobs of a queue, and returns its number. It opens, once, when it is sealed and each job that holds it has ended. Error: 42P01.';
 
 create or replace function seal(queue text, barrier bigint) returns void
-language sql volatile as $fn$ select {schema}._call(queue, 'barrier', array[coalesce(barrier, 0)::pg_catalog.text, null]) $fn$;
+language sql volatile as $fn$ select {schema}._call(queue, 'barrier($1[1]::bigint, null)', array[coalesce(barrier, 0)::pg_catalog.text]) $fn$;
 
 comment on function seal is 'Seals a barrier: it opens when each job that holds it has ended, at once if none does. A job that holds it may still add others. Errors: 42P01, 23514 if the queue has no such barrier, 25001.';
 
@@ -176,7 +176,7 @@ comment on function extend is 'Makes a lease end by from now, and returns when t
 
 create or replace function report(queue text, lease bigint, report jsonb) returns void
 language plpgsql volatile as $fn$ begin
-    if {schema}._call(queue, 'report', array[lease::pg_catalog.text, report::pg_catalog.text]) is null then
+    if {schema}._call(queue, 'report($1[1]::bigint, $1[2]::pg_catalog.jsonb)', array[lease::pg_catalog.text, report::pg_catalog.text]) is null then
         perform {schema}._lost(lease);
     end if;
 end $fn$;
@@ -192,7 +192,7 @@ comment on function release_many is 'Gives jobs back, to run again after a while
 
 create or replace function release(queue text, lease bigint, after interval default null) returns void
 language plpgsql volatile as $fn$ begin
-    if {schema}._call(queue, 'release', array[array[lease]::pg_catalog.text, after::pg_catalog.text]) is null then
+    if {schema}._call(queue, 'release(array[$1[1]::bigint], $1[2]::interval)', array[lease::pg_catalog.text, after::pg_catalog.text]) is null then
         perform {schema}._lost(lease);
     end if;
 end $fn$;
@@ -200,35 +200,35 @@ end $fn$;
 comment on function release is 'Gives a job back, to run again after a while: no attempt is spent. Error: PS001.';
 
 create or replace function retry(queue text, lease bigint, after interval default null, error text default '') returns boolean
-language sql volatile as $fn$ select {schema}._call(queue, 'fail', array[lease::pg_catalog.text, after::pg_catalog.text, error, 'false']) is not null $fn$;
+language sql volatile as $fn$ select {schema}._call(queue, 'fail($1[1]::bigint, $1[2]::interval, $1[3], false)', array[lease::pg_catalog.text, after::pg_catalog.text, error]) is not null $fn$;
 
 comment on function retry is 'Makes a job run again after a while; null stands for a time that grows with its attempts. False: that was its last attempt, and it is a dead letter now. Error: PS001.';
 
 create or replace function dead_letter(queue text, lease bigint, error text default '') returns void
-language sql volatile as $fn$ select {schema}._call(queue, 'fail', array[lease::pg_catalog.text, null, error, 'true']) $fn$;
+language sql volatile as $fn$ select {schema}._call(queue, 'fail($1[1]::bigint, null, $1[2], true)', array[lease::pg_catalog.text, error]) $fn$;
 
 comment on function dead_letter is 'Makes a job a dead letter. Error: PS001.';
 
 -- _count_of calls the function count of a queue, for clients that ask for several queues.
 create or replace function _count_of(queue text, most int) returns bigint[]
-language sql volatile as $fn$ select {schema}._call(queue, 'count', array[most::pg_catalog.text])::bigint[] $fn$;
+language sql volatile as $fn$ select {schema}._call(queue, 'count($1[1]::int)', array[most::pg_catalog.text])::bigint[] $fn$;
 
 -- _done_of calls the function done_jobs of a queue: it returns a page of jobs, and where the next page begins.
 create or replace function _done_of(queue text, most int, before text, ids bigint[]) returns jsonb
-language sql volatile as $fn$ select {schema}._call(queue, 'done_jobs', array[most::pg_catalog.text, before, ids::pg_catalog.text])::pg_catalog.jsonb $fn$;
+language sql volatile as $fn$ select {schema}._call(queue, 'done_jobs($1[1]::int, $1[2], $1[3]::bigint[])', array[most::pg_catalog.text, before, ids::pg_catalog.text])::pg_catalog.jsonb $fn$;
 
 create or replace function cancel(queue text, ids bigint[]) returns int
-language sql volatile as $fn$ select {schema}._call(queue, 'cancel', array[ids::pg_catalog.text])::int $fn$;
+language sql volatile as $fn$ select {schema}._call(queue, 'cancel($1[1]::bigint[])', array[ids::pg_catalog.text])::int $fn$;
 
 comment on function cancel is 'Removes jobs wherever they are, and returns how many. A running job loses its lease.';
 
 create or replace function pause_queue(name text) returns void
-language sql volatile as $fn$ select {schema}._call(name, 'pause', array['true']) $fn$;
+language sql volatile as $fn$ select {schema}._call(name, 'pause(true)') $fn$;
 
 comment on function pause_queue is 'Pauses a queue: claims and dequeues return no job until resume_queue.';
 
 create or replace function resume_queue(name text) returns void
-language sql volatile as $fn$ select {schema}._call(name, 'pause', array['false']) $fn$;
+language sql volatile as $fn$ select {schema}._call(name, 'pause(false)') $fn$;
 
 comment on function resume_queue is 'Ends the pause of a queue.';
 
@@ -244,12 +244,12 @@ end $fn$;
 comment on function dead_jobs is 'Lists dead letters by id: up to most, behind the id of one. error is that of the last attempt.';
 
 create or replace function retry_dead_jobs(queue text, ids bigint[]) returns int
-language sql volatile as $fn$ select {schema}._call(queue, 'retry_dead', array[ids::pg_catalog.text])::int $fn$;
+language sql volatile as $fn$ select {schema}._call(queue, 'retry_dead($1[1]::bigint[])', array[ids::pg_catalog.text])::int $fn$;
 
 comment on function retry_dead_jobs is 'Puts dead letters back at the end of their queue, and returns how many. The number of attempts stays: a job that has used up max_attempts gets one more, and is a dead letter again if that fails.';
 
 create or replace function discard_dead_jobs(queue text, ids bigint[]) returns int
-language sql volatile as $fn$ select {schema}._call(queue, 'discard_dead', array[ids::pg_catalog.text])::int $fn$;
+language sql volatile as $fn$ select {schema}._call(queue, 'discard_dead($1[1]::bigint[])', array[ids::pg_catalog.text])::int $fn$;
 
 comment on function discard_dead_jobs is 'Removes dead letters, and returns how many.';
 
@@ -280,12 +280,12 @@ end $fn$;
 comment on function queue_groups is 'Counts the jobs of each group. Of those that are ready or wait it counts up to 1,000; more says there are more. It also says which limits the group has, how many jobs its rate lets start now (tokens), and until when and why it is held.';
 
 create or replace function set_group(queue text, group_key text, max_running int default null, rate int default null, per interval default null, burst int default null, weight int default null) returns void
-language sql volatile as $fn$ select {schema}._call(queue, 'set_group', array[group_key, max_running::pg_catalog.text, rate::pg_catalog.text, per::pg_catalog.text, burst::pg_catalog.text, weight::pg_catalog.text]) $fn$;
+language sql volatile as $fn$ select {schema}._call(queue, 'set_group($1[1], $1[2]::int, $1[3]::int, $1[4]::interval, $1[5]::int, $1[6]::int)', array[group_key, max_running::pg_catalog.text, rate::pg_catalog.text, per::pg_catalog.text, burst::pg_catalog.text, weight::pg_catalog.text]) $fn$;
 
 comment on function set_group is 'Replaces the policy of a group, or with * that of all groups without one: how many jobs run at a time, how many start in a time, and its weight. Null sets nothing, and a policy that sets nothing is deleted. Errors: 42P01, 22023, 23514.';
 
 create or replace function hold_group(queue text, group_key text, hold_for interval, reason text default null) returns void
-language sql volatile as $fn$ select {schema}._call(queue, 'hold_group', array[group_key, hold_for::pg_catalog.text, reason]) $fn$;
+language sql volatile as $fn$ select {schema}._call(queue, 'hold_group($1[1], $1[2]::interval, $1[3])', array[group_key, hold_for::pg_catalog.text, reason]) $fn$;
 
 comment on function hold_group is 'Lets no job of a group start for a time from now. It does not shorten an earlier hold; interval 0 ends it. Errors: 42P01, 22023, 23514.';
 
@@ -308,7 +308,7 @@ $fn$;
 comment on function done_jobs is 'Lists kept jobs that are done, the latest first: up to most, behind the position of one.';
 
 create or replace function maintain_queue(name text) returns void
-language sql volatile as $fn$ select {schema}._call(name, 'maintain') $fn$;
+language sql volatile as $fn$ select {schema}._call(name, 'maintain()') $fn$;
 
 comment on function maintain_queue is 'Runs the maintenance of a queue, which calls also run now and then: leases that ended, jobs that are due, schedules, storage.';
 

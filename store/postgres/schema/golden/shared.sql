@@ -939,7 +939,7 @@ RETURN pg_advisory_xact_lock(1885695585, (of_subscription)::integer);
 -- function grant_adopt(role name): schema/functions/adopt.sql
 -- function create_queue(name text, ordering text, segments integer, segment_bytes bigint): schema/functions/create_queue.sql
 -- function _queue_function(queue text, name text): schema/functions/queue_by_name.sql, everybody may execute it
--- function _call(queue text, name text, arguments text[]): schema/functions/queue_by_name.sql, everybody may execute it
+-- function _call(queue text, call text, arguments text[]): schema/functions/queue_by_name.sql, everybody may execute it
 -- function enqueue_bytes(queue text, payload bytea, key text, group_key text, priority integer, not_before timestamp with time zone, dedup_key text, headers jsonb, kind text, unique_key text, on_conflict text, debounce_max interval, max_attempts integer, timeout interval, deadline timestamp with time zone, holds bigint, waits_for bigint[], on_dead text): schema/functions/queue_by_name.sql, everybody may execute it
 -- function enqueue_many_bytes(queue text, payloads bytea[], keys text[], group_keys text[], priorities integer[], not_befores timestamp with time zone[], dedup_keys text[], headers jsonb[], kinds text[], unique_keys text[], on_conflict text, debounce_max interval, max_attempts integer, timeout interval, deadline timestamp with time zone, holds bigint, waits_for bigint[], on_dead text): schema/functions/queue_by_name.sql, everybody may execute it
 -- function enqueue(queue text, payload jsonb, key text, group_key text, priority integer, not_before timestamp with time zone, dedup_key text, headers jsonb, kind text, unique_key text, on_conflict text, debounce_max interval, max_attempts integer, timeout interval, deadline timestamp with time zone, holds bigint, waits_for bigint[], on_dead text): schema/functions/queue_by_name.sql, everybody may execute it
@@ -1232,7 +1232,6 @@ end $function$;
 -- function _own_functions(queue text): schema/functions/own_functions.sql
 -- function _functions_of_queue(queue text): schema/functions/own_functions.sql
 -- function _grant_own(queue text, names text[], role name): schema/functions/own_functions.sql
--- function _callers(name text): schema/functions/own_functions.sql
 -- function _own(name text): schema/functions/own_functions.sql
 -- function _qualified(body text): schema/functions/0_templates.sql
 -- function _maintain_if_due(): schema/functions/queue_text.sql
