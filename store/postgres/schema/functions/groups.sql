@@ -141,7 +141,7 @@ begin
         end if;
         if q.max_running is not null then
             room := q.max_running - _running(queue, acks);
-            crowded := 2 * (room - n) < q.max_running;
+            crowded := room - n < q.max_running / 2.0;
         end if;
         if q.rate is not null then
             listed := false;
@@ -167,7 +167,7 @@ begin
             if g.max_running is not null then
                 listed := true;
                 room := least(room, g.max_running - running);
-                crowded := crowded is true or 2 * (g.max_running - running - n) < g.max_running;
+                crowded := crowded is true or g.max_running - running - n < g.max_running / 2.0;
             end if;
         end if;
     end if;
