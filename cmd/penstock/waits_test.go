@@ -16,6 +16,7 @@ import (
 func TestGroupsThatWaitAreNotUntaken(t *testing.T) {
 	rate := penstock.Rate{Jobs: 1, Per: time.Hour}
 	held := &admin.GroupLimits{Hold: admin.Hold{Until: time.Date(2030, 1, 1, 18, 4, 0, 0, time.UTC), Reason: "answered 429"}}
+	others := []admin.Worker{{Queue: "q", Name: "w", Groups: []string{"z"}}} // without a worker of the queue, the groups do not matter
 	const release = "penstock queue group hold q a 0"
 	for _, c := range []struct {
 		limits             *admin.GroupLimits
@@ -28,24 +29,24 @@ func TestGroupsThatWaitAreNotUntaken(t *testing.T) {
 		{held, cli.AnyJobs, "group a is held until 18:04:00 UTC (answered 429): 1 job waits", release},
 	} {
 		q := admin.QueueStatus{Queue: "q", Ready: 1, OldestAge: time.Hour, Groups: []admin.GroupStatus{{Group: "a", Ready: 1, OldestAge: time.Hour, Limits: c.limits}, {Group: "b"}}}
-		if s := cli.Stand(&q, time.Minute, nil); s.Of != c.of || s.Waits != c.waits || s.Release != c.release || (s.Ready == 0) != (c.waits != "") {
+		if s := cli.Stand(&q, time.Minute, others); s.Of != c.of || s.Waits != c.waits || s.Release != c.release || (s.Ready == 0) != (c.waits != "") {
 			t.Errorf("with the limits %+v: %+v", c.limits, s)
 		}
 	}
 
 	// Ready jobs of groups that wait are not counted with the others.
 	q := admin.QueueStatus{Queue: "q", Ready: 8, OldestAge: time.Hour, Groups: []admin.GroupStatus{{Group: "a", Ready: 5, OldestAge: time.Hour, Limits: held}, {Group: "b", Ready: 3, OldestAge: 2 * time.Minute}}}
-	if s := cli.Stand(&q, time.Minute, nil); s.Of != "take jobs of group b" || s.Waits != "" || s.Ready != 3 || s.Oldest != 2*time.Minute {
+	if s := cli.Stand(&q, time.Minute, others); s.Of != "take jobs of group b" || s.Waits != "" || s.Ready != 3 || s.Oldest != 2*time.Minute {
 		t.Errorf("besides a group that is held: %+v", s)
 	}
 	// The rate of the queue as a whole holds all groups.
 	whole := q
 	whole.Groups, whole.Rate, whole.Tokens = whole.Groups[1:], &rate, new(int)
-	if s := cli.Stand(&whole, time.Minute, nil); s.Waits != "the queue is over its rate of 1 in 1h: 8 jobs wait" || s.Release != "penstock queue set q --rate unlimited" {
+	if s := cli.Stand(&whole, time.Minute, others); s.Waits != "the queue is over its rate of 1 in 1h: 8 jobs wait" || s.Release != "penstock queue set q --rate unlimited" {
 		t.Errorf("over the rate of the queue: %+v", s)
 	}
 	*whole.Tokens = 1
-	if s := cli.Stand(&whole, time.Minute, nil); s.Waits != "" || s.Of != "take jobs of group b" {
+	if s := cli.Stand(&whole, time.Minute, others); s.Waits != "" || s.Of != "take jobs of group b" {
 		t.Errorf("within the rate of the queue: %+v", s)
 	}
 	// A worker of other groups does not count.

@@ -55,6 +55,21 @@ func (w *keyWatch) done() int {
 	return len(w.runs)
 }
 
+// The newest job of a key comes first in a LIFO queue, and the oldest may run: a dequeue passes over the first and takes the second.
+func TestDequeueOfKeysLIFO(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "lifo")
+	f.Exec("select penstock.enqueue('q', i::text, key => 'k' || i % 5) from generate_series(1, 200) i") // more than are read at once
+	last := map[int64]int64{}
+	for range 200 {
+		job := f.Number("select coalesce((select convert_from(payload, 'UTF8')::int from penstock.dequeue('q')), 0)")
+		if job == 0 || job < last[job%5] {
+			t.Fatalf("job %d came, and of the keys before it %v", job, last)
+		}
+		last[job%5] = job
+	}
+}
+
 // Workers that claim, dequeue, retry and roll back side by side: of a key one job runs
 // at a time, in order, and each runs once.
 func TestKeysAreSerial(t *testing.T) {

@@ -831,7 +831,8 @@ begin
             locked := locked + coalesce(cardinality(busy), 0);
             seen := seen + got - 4 * cardinality(skip);
             skip := skip || array(select distinct c.key from unnest(keys) with ordinality c(key, i)
-                                   where c.i <= coalesce(chosen[todo], cardinality(keys)) and c.key is not null and (chosen is null or c.i <> all (chosen)));
+                                   where c.i <= coalesce(chosen[todo], cardinality(keys)) and c.key is not null and (chosen is null or c.i <> all (chosen))
+                                     and (leasing or not false)); -- the last job of a key comes before the one that may run
             seen := seen + 4 * cardinality(skip);
             if chosen is null then
                 most := least(2 * most, 500);
