@@ -171,7 +171,7 @@ func tenBrowsers(t *testing.T, url string) {
 	const of = "/outboxes/orders/subscriptions/billing"
 	pages := []string{"/", "/workers", "/queues/mails", "/queues/mails/jobs?state=ready&group=3", "/queues/mails/jobs?state=ready&group=3&kind=none&newest=1", "/queues/mails/jobs?state=running",
 		"/queues/mails/jobs?state=delayed&key=none", "/queues/mails/jobs?state=waiting&newest=1", "/queues/mails/done", "/queues/mails/dead", "/queues/mails/dead?group=3", "/outboxes/orders", of + "/dead"}
-	const lookedFor = time.Minute
+	const lookedFor = 20 * time.Second // the jobs last for both halves
 	used := func() (seconds float64) { // by the console's sessions, which stay
 		rows, err := db.Query(t.Context(), "select pid from pg_stat_activity where application_name = 'looked'")
 		must(t, err)
@@ -245,8 +245,8 @@ func whileWorking(t *testing.T, url string, paths []string) {
 	must(t, err)
 	t.Cleanup(func() { seen.Close() })
 	d := serve(t, seen)
-	const lookedFor = time.Minute
-	var took sync.Map // of each reader: []time.Duration
+	const lookedFor = 20 * time.Second // the jobs last for both halves
+	var took sync.Map                  // of each reader: []time.Duration
 	run := func(looking bool) (perSecond float64) {
 		ctx, stop := context.WithTimeout(t.Context(), lookedFor)
 		defer stop()
