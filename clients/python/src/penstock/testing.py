@@ -57,7 +57,7 @@ def require_enqueued(
     rows = read(
         tx,
         f"select {columns}, cast(null as bigint), coalesce(id, seq) from {quoted(schema)}.{quoted(queue)} union all"
-        f" select {columns}, cast(extract(epoch from nullif(due, 'infinity')) * 1000000 as bigint), id from {quoted(schema)}._scheduled"
+        f" select {columns}, cast(extract(epoch from case when isfinite(due) then due end) * 1000000 as bigint), id from {quoted(schema)}._scheduled"
         f" where queue = (select id from {quoted(schema)}._queue where name = $1) order by 7 desc limit 1000",
         [queue],
     )
@@ -185,7 +185,7 @@ def run_all(
             ran.append(run_one(tx, queue, handler, group_key=group_key, schema=schema))
         except NoJobError:
             due = f"select cast(extract(epoch from min(due) - clock_timestamp()) as float) from {quoted(schema)}._scheduled where queue = {name}"
-            [(seconds,)] = read(tx, f"{due} and due < 'infinity' and group_key = coalesce(cast($2 as text), group_key)", [queue, group_key])
+            [(seconds,)] = read(tx, f"{due} and isfinite(due) and group_key = coalesce(cast($2 as text), group_key)", [queue, group_key])
             if seconds is None:
                 return ran
             advance(tx, queue, max(seconds, 0) + 0.001, schema=schema)

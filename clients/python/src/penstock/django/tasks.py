@@ -160,7 +160,7 @@ FIND = """
         select t.headers, t.payload, t.attempt, t.created_at, t.failures, 'ready' as state, '' as worker, null::timestamptz as due, null::timestamptz as at
           from generate_series(-16, 15) p, {own} t where t.group_key = '' and t.priority = p and t.seq = %(id)s and t.id is null
         union all select t.headers, t.payload, t.attempt, t.created_at, t.failures, 'ready', '', null, null from {own} t where t.id = %(id)s
-        union all select s.headers, s.payload, s.attempt, s.created_at, s.failures, 'ready', '', nullif(s.due, 'infinity'), null
+        union all select s.headers, s.payload, s.attempt, s.created_at, s.failures, 'ready', '', case when isfinite(s.due) then s.due end, null
           from {schema}._scheduled s where s.queue = (select id from q) and s.id = %(id)s
         union all select l.headers, l.payload, l.attempt, l.created_at, l.failures, 'running', l.worker, null, l.claimed_at
           from {schema}._lease l where l.queue = (select id from q) and l.id = %(id)s
