@@ -82,7 +82,7 @@ sink refuses every time, and compare how fast the other keys get through:
 What is refused is refused before it reaches the broker; everything else goes
 there. The clock runs from the relay's start until the broker has confirmed the
 last message of the healthy keys. Pairs alternate which run comes first. Each
-run has an outbox and a queue of its own, and afterwards a consumer checks that
+run has a new outbox and a new queue, and afterwards a consumer checks that
 nothing healthy was lost or out of order: exit code 3 otherwise.`,
 		example: `  bench poison
   bench poison --poisoned 100 --repeat 9 --json`,
@@ -246,7 +246,7 @@ key:
                                              LIMIT 100) RETURNING in a loop; with
                                              leases UPDATE and DELETE
 
-A cell ends after --jobs or --longest. Every call is a transaction of its own; of
+A cell ends after --jobs or --longest. Every call is a transaction; of
 single jobs there is also mode tx, within begin and commit, and of claim mode carried:
 each claim ends the jobs of the last one, in one call. Of work there is one cell,
 which is of Go programs, and a backlog of --jobs that they drain, five times in turns. The message of the
@@ -289,7 +289,7 @@ then, in the same run:
 
   ceiling             the broker confirms the same messages from memory
   adopted             Penstock on the same table, with the index of the last rung
-  outbox              Penstock on an outbox of its own
+  outbox              Penstock on its outbox
 
 Confirms are on and messages persistent everywhere. Each begins with --rows fresh
 rows, vacuumed and analysed, and an empty queue, and ends when all are processed or
@@ -316,7 +316,7 @@ time and the same machine:
   by_hand  the published DELETE of what is newer than a low-water mark, which is the
            newest timestamp deleted before, less --margin
   adopted  Penstock on the same table, with the same margin: fetched, then settled
-  outbox   Penstock on an outbox of its own
+  outbox   Penstock on its outbox
 
   rows_per_second  consumed, in a contender's own turns
   …_ms             latency of consuming a batch
