@@ -5,28 +5,56 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/retry"
 )
 
-// unanswered are claims whose answers were lost: the worker does not know which jobs were claimed.
+// unanswered are claims whose answers were lost: the worker does not know which jobs were claimed. Their numbers are given back again later. The server may
+// have been slow, and claim the jobs only then.
 type unanswered struct {
-	mu      sync.Mutex
-	numbers []int64
+	mu     sync.Mutex
+	claims []lostClaim
 }
 
-func (u *unanswered) take() (numbers []int64) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	numbers, u.numbers = u.numbers, nil
-	return numbers
+type lostClaim struct {
+	number       int64
+	since, again time.Time
 }
 
-func (u *unanswered) note(numbers []int64) {
+// soon is when the number of a lost claim is given back for the second time. The interval doubles until it is late.
+const soon = 50 * time.Millisecond
+
+// take hands over the claims that are due. note gets them back if their round trip failed, keep if it did not.
+func (u *unanswered) take() (due []lostClaim) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.numbers = append(u.numbers, numbers...)
+	now := time.Now()
+	u.claims = slices.DeleteFunc(u.claims, func(c lostClaim) bool {
+		if now.Before(c.again) {
+			return false
+		}
+		due = append(due, c)
+		return true
+	})
+	return due
+}
+
+func (u *unanswered) note(claims ...lostClaim) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.claims = append(u.claims, claims...)
+}
+
+func (u *unanswered) keep(claims []lostClaim) {
+	now := time.Now()
+	for _, c := range claims {
+		if age := now.Sub(c.since); age < late {
+			c.again = now.Add(age + soon)
+			u.note(c)
+		}
+	}
 }
 
 // again runs a statement that claims, extends or ends leases, again if the connection is lost. An attempt that is under way then has the leases locked, and one that comes
@@ -81,19 +109,27 @@ func (a *acks) note(err error) error {
 }
 
 // round is a round trip of a claim, which also ends jobs if it is the first. If its answer is lost, the jobs that it claimed do not stay leased until the leases
-// end. The next one of the queue gives them back, by their numbers, and is tried at once.
+// end. The next one of the queue gives them back, by their numbers, and is tried at once. Later ones give them back again, in case the server was late.
 func (q Queue) round(ctx context.Context, row *QueueRow, c driver.Claim, r *Round, ends *acks) error {
 	err := q.again(ctx, func() error {
 		first, lost := &Batch{}, row.lost.take()
+		var givenBack []int64
+		for _, c := range lost {
+			givenBack = append(givenBack, c.number)
+		}
 		if len(ends.leases) > 0 {
 			ends.in(first, row)
 		}
-		numbers, err := q.on.Round(ctx, row, c, r, lost, first)
-		if err != nil {
-			row.lost.note(lost)
+		numbers, err := q.on.Round(ctx, row, c, r, givenBack, first)
+		if err == nil {
+			row.lost.keep(lost)
+		} else {
+			row.lost.note(lost...)
 		}
 		if retry.Lost(err) || err != nil && ctx.Err() != nil {
-			row.lost.note(numbers)
+			for _, number := range numbers {
+				row.lost.note(lostClaim{number: number, since: time.Now()})
+			}
 		}
 		return ends.note(err)
 	})

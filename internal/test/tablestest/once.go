@@ -1,12 +1,15 @@
 package tablestest
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/wire"
 )
 
 // Messages that the store itself publishes are there once, wherever its connection was lost. That is before the server saw it,
@@ -84,6 +87,43 @@ func claim(f *fixture, trip Trip, cut string) {
 	f.lookedOnce()
 	f.lose(trip, cut, "")
 	next(claims(first...), second)
+}
+
+// The server sees a claim whose worker has given up only after another claim has given its leases back. They are given back again.
+func lateClaim(f *fixture) {
+	_, err := f.q.Enqueue(f.Context(), make([]penstock.NewJob, 3)...)
+	f.must(err)
+	claim := func(c driver.Claim) []penstock.Job {
+		f.Helper()
+		jobs, err := f.q.Claim(f.Context(), c)
+		f.must(err)
+		return jobs
+	}
+	other := driver.Claim{Jobs: 3, Lease: time.Hour, Group: "other"}
+	claim(other) // the store knows the queue now
+	ctx, giveUp := context.WithCancel(f.Context())
+	f.Proxy.Decide(func(trip []byte) wire.Fault {
+		if ctx.Err() == nil && bytes.Contains(trip, []byte("impatient")) {
+			giveUp()
+			return wire.CutLate
+		}
+		return wire.Pass
+	})
+	if jobs, err := f.q.Claim(ctx, driver.Claim{Jobs: 3, Lease: time.Hour, Worker: "impatient"}); err == nil {
+		f.Fatalf("a call that had given up claimed %+v", jobs)
+	}
+	if jobs := claim(other); len(jobs) > 0 {
+		f.Fatalf("claimed %+v of a group without jobs", jobs)
+	}
+	f.Proxy.Arrive()
+	f.counts("select count(*) from {schema}.leases", 3)
+	for claimed := 0; claimed < 3; {
+		for _, job := range claim(driver.Claim{Jobs: 3, Lease: time.Hour}) {
+			if claimed++; job.Attempt != 1 {
+				f.Errorf("claimed %+v, want attempt 1", job)
+			}
+		}
+	}
 }
 
 // The rows of processes that died are taken away a day later, not before.

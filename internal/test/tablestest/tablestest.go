@@ -82,6 +82,7 @@ func Run(t *testing.T, h Harness) {
 		test("EndingsByChance", endingsByChance),
 		test("WaitsForTheServer", waitsForTheServer),
 		test("ImpatientWorkers", impatientWorkers),
+		test("LateClaim", lateClaim),
 	}
 	each := func(call string, run func(f *fixture, trip Trip, cut string), cuts ...string) {
 		for _, trip := range h.Trips(call) {
