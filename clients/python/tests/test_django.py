@@ -39,6 +39,8 @@ def test_migrate(project: str, conn: psycopg.Connection) -> None:
         ("stacks", True, 25),
     ]
     assert rows(conn, "select consumer, keep::text from penstock.inboxes()") == [("billing", "2 days")]
+    policies = rows(conn, "select group_key, max_running, rate, per::text, weight from penstock.group_policies('stacks', '', 10)")
+    assert policies == [("*", 3, None, None, None), ("shop", None, 60, "00:01:00", 2)]
     program("migrate", "--check", "--database-url", project)  # 3 if anything is not as Go would make it
     assert "up to date" in manage("penstock_migrate")
     manage("migrate", "--verbosity", "0")
@@ -101,6 +103,9 @@ SETTINGS: list[tuple[Any, str, str, str]] = [
     ({"QUEUES": {"emails": {"max_atempts": 5}}}, "E001", r"\['QUEUES'\]\['emails'\] does not know", "did you mean 'max_attempts'"),
     ({"QUEUES": {"emails": {"max_attempts": "5"}}}, "E002", r"\['max_attempts'\] is '5'", "whole number"),
     ({"QUEUES": {"emails": {"keep_done": 30}}}, "E002", "is 30", "timedelta"),
+    ({"QUEUES": {"emails": {"groups": ["a"]}}}, "E002", r"\['groups'\] is", "limits of groups"),
+    ({"QUEUES": {"emails": {"groups": {"a": {"max_run": 1}}}}}, "E001", r"\['groups'\]\['a'\] does not know", "did you mean 'max_running'"),
+    ({"QUEUES": {"emails": {"groups": {"a": {"rate": "60"}}}}}, "E002", r"\['rate'\] is '60'", "whole number"),
     ({"QUEUES": {"emails": {"max_running": True}}}, "E002", "is True", "whole number"),
     ({"QUEUES": {"emails": {"ordering": "random"}}}, "E003", "is 'random'", "'lifo'"),
     ({"QUEUES": {"emails": {"handler": "tests.django_app.jobs.sent"}}}, "E003", "sent", "dotted name"),

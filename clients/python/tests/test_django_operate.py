@@ -179,7 +179,7 @@ def test_a_killed_worker_is_no_worker(project: str, conn: psycopg.Connection) ->
 
 
 def test_jobs_of_groups_that_no_worker_takes(conn: psycopg.Connection) -> None:
-    """A worker takes no jobs of groups unless its flags name them."""
+    """A worker takes no jobs of groups unless its flags name them. Where one lives that takes others, the groups are named."""
 
     def told() -> str:
         conn.execute("update penstock.emails set created_at = created_at - interval '1 minute'")
@@ -188,6 +188,8 @@ def test_jobs_of_groups_that_no_worker_takes(conn: psycopg.Connection) -> None:
         return note
 
     penstock.enqueue_many(conn, "emails", [penstock.NewJob("x", group_key="a b") for _ in range(2)])
+    assert told() == "emails: no worker seems to run, and 2 jobs are ready: manage.py penstock_work emails --all-groups"
+    conn.execute("select penstock.report('emails', 0, %s)", ['{"worker": "w/1"}'])
     assert told() == "emails: no worker seems to take jobs of group a b, and 2 jobs are ready: manage.py penstock_work emails --group 'a b'"
     penstock.enqueue(conn, "emails", "x", group_key="globex")
     most = "emails: no worker seems to take jobs of 2 groups, such as globex, and 3 jobs are ready: manage.py penstock_work emails --all-groups"
@@ -201,6 +203,8 @@ def test_jobs_of_groups_that_no_worker_takes(conn: psycopg.Connection) -> None:
     finally:
         for group in ("a b", "globex"):
             queue.hold_group(group, 0)
+    conn.execute("select penstock.report('emails', 0, %s)", ['{"worker": "w/1", "stopped": true}'])
+    assert "no worker seems to run, and" in told()
 
 
 def test_more_than_is_counted(conn: psycopg.Connection, dead: list[int], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import threading
+from functools import partial
 
 import psycopg
 import pytest
@@ -79,6 +81,16 @@ def test_an_exception_is_logged_with_its_traceback(start: Run, db: psycopg.Conne
     line = handler.__code__.co_firstlineno + 5
     assert sorted(errors)[0].startswith("JSONDecodeError: ") and sorted(errors)[0].endswith(f" (test_handlers.py:{line} in handler)")
     assert sorted(errors)[1] == "later"
+
+
+def test_a_job_that_is_done_is_logged_at_debug(start: Run, db: psycopg.Connection, queue: str, caplog: pytest.LogCaptureFixture) -> None:
+    for level, lines in ((logging.INFO, 0), (logging.DEBUG, 1)):
+        caplog.set_level(level, logger="penstock")
+        penstock.enqueue(db, queue, "x", kind="sum")
+        running = start(queue, lambda _job: None)
+        until(partial(bool, running.ended))
+        running.join()
+        assert len(re.findall(rf"job \d+, kind sum, of queue {queue} is done after \d", caplog.text)) == lines
 
 
 @pytest.mark.parametrize("after", ["soon", float("nan"), float("inf")])

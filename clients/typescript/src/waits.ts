@@ -4,6 +4,8 @@ export interface Logger {
   warn(message: string): void
   /** For events that are not problems: a start, the end of an outage. Without it, the end of an outage is a warning. */
   info?(message: string): void
+  /** For each job that is done. The console gets none of these lines. */
+  debug?(message: string): void
 }
 
 /** Outage tracks failing calls of the database: one line when the first fails, one when all work again. */

@@ -404,6 +404,9 @@ class Worker {
 
   ended(task: Task, end: End, ms: number) {
     this.ends.set(end, (this.ends.get(end) ?? 0) + 1)
+    if (this.o.logger !== console && this.o.logger.debug && ['done', 'settled', 'cancelled'].includes(end)) {
+      this.o.logger.debug(this.line(task, `${end === 'cancelled' ? end : 'done'} in ${ms.toFixed(1)} ms`))
+    }
     try {
       this.o.onEnd(task.job, end, ms)
     } catch (err) {
@@ -560,8 +563,12 @@ class Worker {
   }
 
   warn(task: Task, what: string) {
+    this.o.logger.warn(this.line(task, what))
+  }
+
+  line(task: Task, what: string): string {
     const { id, kind, attempt } = task.job
-    this.o.logger.warn(`penstock: queue ${this.queue.name}, job ${id}, ${kind && `kind ${kind}, `}attempt ${attempt}: ${what}`)
+    return `penstock: queue ${this.queue.name}, job ${id}, ${kind && `kind ${kind}, `}attempt ${attempt}: ${what}`
   }
 }
 

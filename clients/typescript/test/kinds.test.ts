@@ -28,7 +28,7 @@ test('a kind that no job can have is refused', async () => {
 test('each kind goes to its handler, and one that has none to another worker', async () => {
   const queue = await newQueue()
   await penstock.enqueueMany(pool, queue, ['a', 'b', '', 'c'].map(kind => ({ payload: '', kind })))
-  const [seen, lines]: [string[], string[]] = [[], []]
+  const [seen, lines, done]: [string[], string[], string[]] = [[], [], []]
   const taking = (name: string): Handler => job => { seen.push(`${name} ${job.kind} ${job.attempt}`) }
   const ends: [string, End][] = []
   const pauses: number[] = []
@@ -38,7 +38,7 @@ test('each kind goes to its handler, and one that has none to another worker', a
   } }
   const work = (handlers: Handlers) => {
     const stop = new AbortController()
-    const worker = penstock.work(db, queue, handlers, { signal: stop.signal, logger: { warn: line => lines.push(line) }, onEnd: (job, end) => ends.push([job.kind, end]) })
+    const worker = penstock.work(db, queue, handlers, { signal: stop.signal, logger: { warn: line => lines.push(line), debug: line => done.push(line) }, onEnd: (job, end) => ends.push([job.kind, end]) })
     return () => (stop.abort(), worker)
   }
   let stop = work([{ a: taking('first') }, { '': taking('none') }])
@@ -54,6 +54,8 @@ test('each kind goes to its handler, and one that has none to another worker', a
   await until('the others have ended', () => ends.length === 6)
   await stop()
   expect(seen.sort()).toEqual(['first a 1', 'none  1', 'second b 1', 'third c 1'])
+  expect(done.filter(line => /queue .*, job \d+, (kind [abc], )?attempt 1: done in [\d.]+ ms$/.test(line))).toHaveLength(4)
+  expect(done).toHaveLength(4)
 })
 
 /** aging is a worker that has no handler for the queue's jobs, and a database whose clock is some milliseconds ahead when it claims. */

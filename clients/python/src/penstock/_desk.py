@@ -333,6 +333,8 @@ class Desk:
     def finish(self, task: Task, word: str) -> None:
         self.held.pop(task.job.lease, None)
         self.outcomes[word] += 1
+        if word in ("done", "settled", "cancelled") and log.isEnabledFor(logging.DEBUG):
+            log.debug("%s is %s after %.3f s", self.named(task.job), "cancelled" if word == "cancelled" else "done", task.took)
         if self.o.observe:
             try:
                 self.o.observe(word, task.job, task.took)

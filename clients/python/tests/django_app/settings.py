@@ -53,7 +53,7 @@ PENSTOCK = {
     "OUTBOXES": ["orders"],
     "QUEUES": {
         "emails": {"max_attempts": 5, "handler": "tests.django_app.jobs.send"},
-        "stacks": {"ordering": "lifo"},
+        "stacks": {"ordering": "lifo", "groups": {"*": {"max_running": 3}, "shop": {"rate": 60, "per": "1 minute", "weight": 2}}},
         "kept": {"keep_done": "1 day", "max_attempts": 2},
     },
     "INBOXES": {"billing": {"keep": "2 days"}},

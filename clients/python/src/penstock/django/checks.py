@@ -37,7 +37,9 @@ OF_A_QUEUE: dict[str, tuple[Any, str]] = {
     "max_running": NUMBER,
     "dedup_window": TIME,
     "keep_done": TIME,
+    "groups": (Mapping, "a dict with the limits of groups, '*' for each other one, as {'*': {'max_running': 2}}"),
 }
+OF_A_GROUP: dict[str, tuple[Any, str]] = {"max_running": NUMBER, "rate": NUMBER, "per": TIME, "burst": NUMBER, "weight": NUMBER}
 OF_A_SCHEDULE: dict[str, tuple[Any, str]] = {
     "queue": (str, "the name of a queue"),
     "cron": (str, "a cron expression, as '0 4 * * *' or 'TZ=Europe/Berlin 0 4 * * *'"),
@@ -93,6 +95,8 @@ def check_settings(**_: Any) -> list[Error]:
         queue = entries(where, given, OF_A_QUEUE)
         if queue.get("ordering", "fifo") not in ("fifo", "lifo"):
             error(3, f"{where}['ordering']", f"is {queue['ordering']!r}", "give 'fifo' or 'lifo'")
+        for group, policy in queue.get("groups", {}).items():
+            entries(f"{where}['groups'][{group!r}]", policy, OF_A_GROUP)
         for entry, problem, hint in problems_of_handler(queue.get("handler", check_settings)):
             error(3, f"{where}['handler']{entry}", problem, f"give {hint}")
     for name, given in top.get("SCHEDULES", {}).items():

@@ -128,6 +128,15 @@ def waiting_groups(queue: str, seconds: float) -> tuple[list[str], list[str]]:
     return [group for group, kept, left in found if left and not kept], [group for group, kept, _ in found if kept]
 
 
+def works(queue: str) -> bool:
+    """Whether a worker of the queue lives."""
+    read = """
+        select exists (select from (select distinct on (l.worker) l.report from {schema}._lease l join {schema}._queue q on l.queue = -q.id
+                                     where q.name = %(queue)s and l.lease_until > clock_timestamp() order by l.worker, l.lease_until desc) h
+                        where h.report->>'stopped' is distinct from 'true')"""
+    return bool(rows(read, {"queue": queue})[0][0])
+
+
 def at_least(one: Mapping[str, Any], most: int | None, *names: str) -> dict[str, list[str]]:
     """Which of the figures were not counted to their end."""
     more = [name for name in names if most and one[name] >= most]

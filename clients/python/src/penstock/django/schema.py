@@ -79,7 +79,8 @@ def drop(using: str | None = None) -> None:
 
 
 def create_missing(using: str | None = None) -> list[str]:
-    """Creates missing outboxes, queues and inboxes of settings.PENSTOCK, and applies the settings of queues and the schedules. Returns what it created."""
+    """Creates missing outboxes, queues and inboxes of settings.PENSTOCK, and applies the schedules and the settings of queues and groups. Returns what it
+    created."""
     schema, made = quoted(setting("SCHEMA")), []
     with transaction.atomic(using=using or setting("DATABASE")), connections[using or setting("DATABASE")].cursor() as cursor:
 
@@ -97,6 +98,9 @@ def create_missing(using: str | None = None) -> list[str]:
                 made.append(f"queue {queue}")
             if chosen := {name: options[name] for name in ("max_attempts", "max_running", "dedup_window", "keep_done") if name in options}:
                 cursor.execute(f"select {schema}.set_queue(%s, {', '.join(f'{name} => %s' for name in chosen)})", [queue, *chosen.values()])
+            for group, policy in options.get("groups", {}).items():
+                fields = "".join(f", {name} => %s" for name in policy)
+                cursor.execute(f"select {schema}.set_group(%s, %s{fields})", [queue, group, *policy.values()])
         there = names("_inbox", "consumer")
         for consumer, options in setting("INBOXES").items():
             if consumer not in there:

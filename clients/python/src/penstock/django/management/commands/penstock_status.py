@@ -12,7 +12,7 @@ from django.db import connections
 
 from penstock.django import setting
 from penstock.django.commands import age, clock, figure, plural, table, told, visible
-from penstock.django.operate import MOST, inboxes, outboxes, queues, waiting_groups
+from penstock.django.operate import MOST, inboxes, outboxes, queues, waiting_groups, works
 
 UNATTENDED = 10e9
 """The age in nanoseconds of a ready job from which it seems that no worker runs."""
@@ -128,15 +128,15 @@ def notes(found: dict[str, list[dict[str, Any]]]) -> list[str]:
                 of = f"of group {kept[0]}" if kept[0] else "without a group"
                 told.append(f"{q['queue']}: a hold or a limit keeps jobs {of}: penstock queue group list --database-url {url()} {q['queue']}")
             else:
-                who, flag = untaken(left)
+                who, flag = untaken(left, works(q["queue"]))
                 told.append(f"{q['queue']}: no worker seems to {who}, and {jobs} ready: manage.py penstock_work {q['queue']}{flag}")
     return [visible(line) for line in told]
 
 
-def untaken(groups: list[str]) -> tuple[str, str]:
-    """What no worker seems to do, and the flag of one that does it."""
-    if not any(groups):
-        return "run", ""
+def untaken(groups: list[str], other: bool) -> tuple[str, str]:
+    """What no worker seems to do, and the flag of one that does it. `other` says that a worker takes other jobs of the queue."""
+    if not other or not any(groups):
+        return "run", " --all-groups" if any(groups) else ""
     if len(groups) == 1:
         return f"take jobs of group {groups[0]}", f" --group {shlex.quote(groups[0])}"
     return f"take jobs of {len(groups)} groups, such as {groups[-1]}", " --all-groups"

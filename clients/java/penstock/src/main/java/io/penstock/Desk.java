@@ -297,6 +297,9 @@ final class Desk {
     void finish(Task task, End end) {
         held.remove(task.job.lease());
         ends.merge(end, 1L, Long::sum);
+        if (end == End.DONE || end == End.SETTLED || end == End.CANCELLED) {
+            Worker.LOG.log(Level.DEBUG, () -> task.job + " of queue " + queue + " is " + (end == End.CANCELLED ? "cancelled" : "done"));
+        }
         try {
             o.onEnd.accept(task.job, end);
         } catch (Throwable e) {

@@ -19,7 +19,9 @@ public final class Job {
         /** The job may be running elsewhere. */
         LEASE_LOST,
         /** The worker stops, and the time to drain is over. */
-        STOPPING
+        STOPPING,
+        /** The attempt has taken as long as its timeout allows. If the handler then throws, that is the reason of its failure. */
+        TIMEOUT
     }
 
     /** Names and values in turn, so the caller need not read JSON. */
@@ -31,7 +33,7 @@ public final class Job {
     private final Object[] row;
     private final String queue;
     private Map<String, String> steps; // results by name, once one is asked for
-    volatile Aborted aborted;
+    volatile Aborted aborted; // for another reason than a timeout
     volatile Limits.Clock rang; // the one that has interrupted the handler, until its reason is told
     volatile Consumer<Consumer<Queue>> caller; // calls the queue as the worker that runs the job
 
@@ -184,9 +186,9 @@ public final class Job {
         return row.length > 8 ? time(row[9]) : createdAt();
     }
 
-    /** Why the handler should stop, or null. Its thread is also interrupted, as it is after the timeout of the job. */
+    /** Why the handler should stop, or null. Its thread is also interrupted. */
     public Aborted aborted() {
-        return aborted;
+        return aborted == null && rang != null ? Aborted.TIMEOUT : aborted;
     }
 
     static Map<String, String> headers(Object namesAndValues) {

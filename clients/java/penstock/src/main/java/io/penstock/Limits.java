@@ -35,7 +35,7 @@ final class Limits {
                 return outcome != null && outcome.how == Outcome.How.RETRY ? change.apply(job, outcome) : outcome;
             } catch (Exception thrown) {
                 Exception e = overtime(job, thrown);
-                if (job.aborted() != null || e instanceof LeaseLostException || e instanceof Outcome o && o.how != Outcome.How.RETRY) {
+                if (job.aborted != null || e instanceof LeaseLostException || e instanceof Outcome o && o.how != Outcome.How.RETRY) {
                     throw e;
                 }
                 Outcome how = e instanceof Outcome o ? o : Outcome.retry(null, Desk.textOf(e), e);
@@ -72,7 +72,7 @@ final class Limits {
     /** The timeout, if it is why a handler threw. The first that asks, the innermost of its wrappers, makes it one. */
     private static Exception overtime(Job job, Exception e) {
         Clock clock = job.rang;
-        if (clock == null || job.aborted() != null || e instanceof Outcome) {
+        if (clock == null || job.aborted != null || e instanceof Outcome) {
             return e;
         }
         job.rang = null;
@@ -106,7 +106,7 @@ final class Limits {
             if (job.rang == this) {
                 job.rang = null;
             }
-            if (rang && job.aborted() == null) {
+            if (rang && job.aborted == null) {
                 Thread.interrupted(); // it was meant for this handler
             }
         }

@@ -239,7 +239,7 @@ class OperateTest {
             try {
                 never.await();
             } catch (InterruptedException e) {
-                assertNull(job.aborted());
+                assertEquals(Job.Aborted.TIMEOUT, job.aborted());
                 if (job.text().equals("throws")) {
                     throw new IllegalStateException("no connection");
                 }

@@ -359,6 +359,22 @@ class WorkTest {
     }
 
     @Test
+    void aJobThatIsDoneIsLoggedAtDebug() throws Exception {
+        var lines = new LinkedBlockingQueue<String>();
+        var logger = java.util.logging.Logger.getLogger("io.penstock");
+        enqueue("a");
+        try (var log = new Log(r -> lines.add(r.getLevel() + " " + r.getMessage()))) {
+            logger.setLevel(java.util.logging.Level.FINE);
+            try (Worker worker = penstock.worker("jobs", job -> null, options).start()) {
+                ended(1);
+            }
+            assertTrue(lines.stream().anyMatch(line -> line.matches("FINE job \\d+, attempt 1 of queue jobs is done")), lines::toString);
+        } finally {
+            logger.setLevel(null);
+        }
+    }
+
+    @Test
     void whatAHandlerThrowsIsLoggedWithItsStack() throws Exception {
         var failures = new LinkedBlockingQueue<java.util.logging.LogRecord>();
         enqueue("a", "b");

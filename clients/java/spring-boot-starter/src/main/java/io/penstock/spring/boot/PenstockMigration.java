@@ -39,6 +39,8 @@ class PenstockMigration implements InitializingBean {
         create("outbox", properties.modulith().outbox() == null ? List.of() : List.of(properties.modulith().outbox()));
         create("inbox", properties.inboxes());
         create("queue", properties.queues());
+        create("queue", properties.groups().keySet());
+        properties.groups().forEach((queue, groups) -> groups.forEach((group, limits) -> Penstock.on(dataSource).queue(queue).setGroup(group, limits.limits())));
     }
 
     /** Creates the queues of handlers, which are known once all beans are there. */

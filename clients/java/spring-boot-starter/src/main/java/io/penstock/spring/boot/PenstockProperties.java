@@ -1,5 +1,6 @@
 package io.penstock.spring.boot;
 
+import io.penstock.GroupLimits;
 import io.penstock.WorkOptions;
 import java.time.Duration;
 import java.util.List;
@@ -16,6 +17,7 @@ import org.springframework.boot.context.properties.bind.DefaultValue;
  * @param queues Queues that penstock.migrate creates, as well as those of handlers.
  * @param outboxes Outboxes that penstock.migrate creates.
  * @param inboxes Consumers whose inboxes penstock.migrate creates.
+ * @param groups Limits of groups, by queue and group, which penstock.migrate sets; "[*]" stands for each group without other limits.
  * @param failFast Whether the application does not start if the database cannot be reached, is not migrated or lacks a queue. Otherwise workers
  *     begin when it is there.
  * @param work Workers of methods with PenstockHandler.
@@ -23,7 +25,41 @@ import org.springframework.boot.context.properties.bind.DefaultValue;
  */
 @ConfigurationProperties("penstock")
 public record PenstockProperties(@DefaultValue("penstock") String schema, @DefaultValue("false") boolean migrate, @DefaultValue List<String> queues,
-    @DefaultValue List<String> outboxes, @DefaultValue List<String> inboxes, @DefaultValue("false") boolean failFast, @DefaultValue Work work, @DefaultValue Modulith modulith) {
+    @DefaultValue List<String> outboxes, @DefaultValue List<String> inboxes, @DefaultValue Map<String, Map<String, Group>> groups, @DefaultValue("false") boolean failFast, @DefaultValue Work work, @DefaultValue Modulith modulith) {
+    public PenstockProperties {
+        if (!migrate && !groups.isEmpty()) {
+            throw new IllegalArgumentException("penstock.groups is set, and penstock.migrate is not true: set both, or set the limits with penstock queue group set QUEUE GROUP");
+        }
+    }
+
+    /**
+     * The limits of a group.
+     *
+     * @param maxRunning How many of its jobs run at a time, in all processes together.
+     * @param rate How many of its jobs start in the time per.
+     * @param per The time of rate.
+     * @param burst How many of these start at once.
+     * @param weight Its share where groups take turns.
+     */
+    public record Group(Integer maxRunning, Integer rate, Duration per, Integer burst, Integer weight) {
+        GroupLimits limits() {
+            GroupLimits limits = new GroupLimits();
+            if (maxRunning != null) {
+                limits.maxRunning(maxRunning);
+            }
+            if (rate != null) {
+                limits.rate(rate, per == null ? Duration.ofSeconds(1) : per);
+            }
+            if (burst != null) {
+                limits.burst(burst);
+            }
+            if (weight != null) {
+                limits.weight(weight);
+            }
+            return limits;
+        }
+    }
+
     /**
      * Events of Spring Modulith.
      *

@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import io.penstock.Message;
 import io.penstock.NewJob;
 import io.penstock.Penstock;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
@@ -40,7 +41,8 @@ class MigrationTest {
     void theStartMakesTheSchemaAndWhatIsMissingInIt() throws Exception {
         try (Database database = new Database()) {
             Map<String, Object> properties = Map.of("penstock.migrate", true, "penstock.outboxes", "orders,returns", "penstock.inboxes", "billing", "penstock.queues", "elsewhere",
-                "penstock.fail-fast", true, "spring.flyway.enabled", "true");
+                "penstock.fail-fast", true, "spring.flyway.enabled", "true", "penstock.groups.handled.[*].max-running", 2, "penstock.groups.handled.shop-17.rate", 60,
+                "penstock.groups.handled.shop-17.per", "1m");
             for (int start = 0; start < 2; start++) { // the second has nothing to do
                 try (var application = database.application(properties, Application.class).run()) {
                     Penstock penstock = Penstock.on(database.source);
@@ -53,6 +55,8 @@ class MigrationTest {
                         penstock.publish(outbox, Message.of(""));
                     }
                     assertEquals(start == 0, penstock.inbox("billing").first("m"));
+                    assertEquals("[[*, 2, null, null], [shop-17, null, 60, PT1M]]", penstock.queue("handled").groupPolicies(10, "").stream()
+                        .map(p -> List.of(p.groupKey(), "" + p.maxRunning(), "" + p.rate(), "" + p.per())).toList().toString());
                 }
             }
         }
