@@ -37,6 +37,7 @@ type Replay struct {
 	Outbox, Subscription string
 	FromSeq, ToSeq       int64
 	From, To             time.Time
+	CountOnly            bool // change nothing
 }
 
 // Retention is how long settled messages stay in an outbox, for Replay. Zero

@@ -169,6 +169,9 @@ func TestDeadJobsAreRetriedAndDiscarded(t *testing.T) {
 		d.cli("dead", "retry", "mails", "--id", id(1), "--id", id(4)).wants(t, terminal.ExitFailure, "mails has no such dead letter: id "+id(4))
 		same(t, "nothing was done for the other", d.deadJobs(ids), "1 2 3")
 
+		same(t, "only counted", d.must("dead", "discard", "mails", "--dry-run", "--json"), `{"chosen":3,"queue":"mails"}`+"\n")
+		same(t, "only counted", d.must("dead", "resend", "mails", "--group", "acme", "--dry-run"), "1 dead letter of mails chosen.\n")
+		same(t, "dead", d.deadJobs(ids), "1 2 3")
 		d.cli("dead", "discard", "mails", "--key", "red").wants(t, terminal.ExitUsage, "nothing was discarded: there is no terminal to ask on")
 		d.asked("y\n", "dead", "discard", "mails", "--group", "acme").wants2(t, terminal.ExitOK, "discard 1 dead letter of mails? [y/N] ")
 		same(t, "dead", d.deadJobs(ids), "1 2")

@@ -41,6 +41,8 @@ func TestReplay(t *testing.T) {
 		if o.code != terminal.ExitFailure || !strings.Contains(o.stderr, "Consumers see the same ids again.\nGo on? [y/N] ") {
 			t.Errorf("exit code %d, %q", o.code, o.stderr)
 		}
+		contains(t, o.stderr, "orders/billing delivers 5 messages again that it has settled")
+		contains(t, d.must(append(replay, "--from", "-2h", "--dry-run")...), "5 messages of orders/billing would be delivered again")
 		same(t, "nobody agreed", ids(d.relay("orders", "billing", deliver)), "")
 
 		second, fourth := fmt.Sprint(seen[1].Seq), fmt.Sprint(seen[3].Seq)

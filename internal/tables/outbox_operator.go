@@ -1,6 +1,7 @@
 package tables
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -100,8 +101,14 @@ func (s *Outboxes) ParkedKeys(ctx context.Context, outbox, name string, limit in
 func (s *Outboxes) Replay(ctx context.Context, r admin.Replay) (n int64, err error) {
 	err = s.onSubscription(ctx, r.Outbox, r.Subscription, func(tx Tx, sub *subscription) error {
 		b := new(Batch).Counted(&n, "replay", sub.args(Args{"from_seq": r.FromSeq, "to_seq": r.ToSeq, "from": OrNull(r.From), "to": OrNull(r.To)}))
+		if r.CountOnly {
+			return cmp.Or(tx.Run(ctx, b), errEnough) // which rolls it back
+		}
 		return tx.Finish(ctx, b)
 	})
+	if r.CountOnly && errors.Is(err, errEnough) {
+		err = nil
+	}
 	return n, err
 }
 
@@ -141,7 +148,7 @@ func (sub *subscription) choose(q admin.DeadLetterQuery) Args {
 		"died_before": OrNull(q.DiedBefore), "died_after": OrNull(q.DiedAfter), "after": q.AfterSeq, "most": most})
 }
 
-// errEnough ends the reading of rows.
+// errEnough ends the reading of rows, or a transaction that was only to count.
 var errEnough = errors.New("there is no room for more")
 
 // deadLetters are those chosen, and where they are.

@@ -215,7 +215,7 @@ func (s *Store) Replay(ctx context.Context, r admin.Replay) (count int64, err er
 			and not e.seq <@ $10::int8multirange`
 		args := []any{r.FromSeq - 1, to, from, before, c.done.snap, upto, uptoPos, c.done.low, string(multirange(c.ahead)), others}
 		var last int64
-		if err := tx.QueryRow(ctx, "select count(*), coalesce(max(e.seq), 0) from "+s.table(r.Outbox)+" e"+where, args...).Scan(&count, &last); err != nil || count == 0 {
+		if err := tx.QueryRow(ctx, "select count(*), coalesce(max(e.seq), 0) from "+s.table(r.Outbox)+" e"+where, args...).Scan(&count, &last); err != nil || count == 0 || r.CountOnly {
 			return err
 		}
 		args[1] = last

@@ -71,7 +71,8 @@ Later messages of its key did not wait for it, unless the key is held: then they
 follow once it is delivered.
 
 ` + deadSelectorsHelp + `
---all instead takes every one, and asks first. Without a terminal it needs --yes.`
+--all instead takes every one. Then it says how many there are and asks first; without
+a terminal it needs --yes. --dry-run only counts them.`
 	cmd.Example = `  penstock dead retry orders --id 018f3c…
   penstock dead retry orders --subscription billing --error 'no such queue'
   penstock dead retry emails --error 'mailbox full'
@@ -90,7 +91,7 @@ is held, its later messages are sent then.
 
 Unless ids or seqs are given, it says how many there are and asks first. It deletes
 those and no others, even if there are more meanwhile. Without a terminal it needs
---yes.`
+--yes. --dry-run only counts them.`
 	cmd.Example = `  penstock dead discard orders --id 018f3c…
   penstock dead discard orders --subscription billing --topic order.test --older-than 7d
   penstock dead discard emails --id 4711
@@ -109,7 +110,8 @@ ignore an id that they know, or if attempts were used up. retry keeps the ids.
 The dead letters are kept, or with --discard deleted, each after it was sent.
 
 ` + deadSelectorsHelp + `
---all instead takes every one, and asks first. Without a terminal it needs --yes.`
+--all instead takes every one. Then it says how many there are and asks first; without
+a terminal it needs --yes. --dry-run only counts them.`
 	cmd.Example = `  penstock dead resend orders --id 018f3c…
   penstock dead resend emails --error 'mailbox full' --discard`
 	return cmd
@@ -120,6 +122,7 @@ func actionCommand(a *cli.App, action deadAction) *cobra.Command {
 		f        deadFlags
 		progress bool
 		discard  bool
+		dryRun   bool
 		leave    = cli.Consent{Undone: "nothing was " + action.past}
 	)
 	cmd := &cobra.Command{
@@ -130,10 +133,10 @@ func actionCommand(a *cli.App, action deadAction) *cobra.Command {
 			if err := f.check(cmd.Flags()); err != nil {
 				return err
 			}
-			if !f.narrowed && !f.all {
+			if !f.narrowed && !f.all && !dryRun {
 				return terminal.Misuse(fmt.Errorf("%s: say which dead letters with --id, --key, --error and so on, or --all", leave.Undone))
 			}
-			leave.Yes = leave.Yes || !action.asks(&f)
+			leave.Yes = leave.Yes || dryRun || !action.asks(&f)
 			if err := a.Possible(leave); err != nil {
 				return err
 			}
@@ -141,7 +144,9 @@ func actionCommand(a *cli.App, action deadAction) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if discard {
+			if dryRun {
+				action = deadAction{past: "chosen", atOnce: largestPage, do: func(_ deadLetters, _ context.Context, page []int64) (int, error) { return len(page), nil }}
+			} else if discard {
 				action = thenDiscarding(action)
 			}
 			p := terminal.NewProgress(a.Stderr, progress)
@@ -158,6 +163,7 @@ func actionCommand(a *cli.App, action deadAction) *cobra.Command {
 	}
 	flags.BoolVar(&f.all, "all", false, "all of them; asks first")
 	flags.BoolVar(&leave.Yes, "yes", false, "do not ask")
+	flags.BoolVar(&dryRun, "dry-run", false, "say how many are chosen, and change nothing")
 	a.WithJSON(cmd, "how many, as one JSON line")
 	flags.BoolVar(&progress, "progress", false, "show progress even if stderr is not a terminal")
 	return cmd

@@ -16,6 +16,7 @@ import (
 
 type replayFlags struct {
 	subscription, from, to string
+	dryRun                 bool
 	leave                  cli.Consent
 }
 
@@ -39,7 +40,8 @@ An outbox keeps delivered messages only as long as its retention says: see penst
 outbox set. The range of a replay is not reclaimed before the replay has ended.
 
 Consumers get the same messages with the same ids again. Those that deduplicate ignore
-the ids that they remember. So it asks first. Without a terminal it needs --yes.
+the ids that they remember. So it says how many there are and asks first. Without a
+terminal it needs --yes. --dry-run only counts them.
 
 --from and --to take
 
@@ -57,6 +59,7 @@ the replay until it has ended. If another replay still has to deliver a part of 
 range, it is refused, or on plain tables that part is delivered once.`,
 		Example: `  penstock replay orders --subscription billing --from -2h
   penstock replay orders --subscription billing --from '2026-11-21 15:04' --to '2026-11-21 16:00'
+  penstock replay orders --subscription billing --from -2h --dry-run
   penstock replay orders --subscription audit --from 1200 --to 1350 --yes --json`,
 		Args: terminal.Exactly("OUTBOX"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -68,6 +71,8 @@ range, it is refused, or on plain tables that part is delivered once.`,
 			if cmd.Flags().Changed("subscription") && f.subscription == "" {
 				return terminal.Usage(errors.New("--subscription is empty: name one, or leave it out"))
 			}
+			r.CountOnly = f.dryRun
+			f.leave.Yes = f.leave.Yes || f.dryRun
 			if err := a.Possible(f.leave); err != nil {
 				return err
 			}
@@ -86,6 +91,7 @@ range, it is refused, or on plain tables that part is delivered once.`,
 	flags.StringVar(&f.from, "from", "", "`start` of the range: TIME, SEQ, -2h or beginning (required)")
 	flags.StringVar(&f.to, "to", "", "`end` of the range: TIME, SEQ or -2h")
 	flags.BoolVar(&f.leave.Yes, "yes", false, "do not ask")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "say how many messages there are, and replay none")
 	return a.WithJSON(cmd, "how many, as one JSON line")
 }
 
@@ -118,9 +124,17 @@ func (f *replayFlags) replay(outbox string, now time.Time) (r admin.Replay, err 
 
 func startReplay(ctx context.Context, a *cli.App, store replayer, r admin.Replay, f replayFlags) error {
 	to := cli.OfSubscription(r.Outbox, r.Subscription)
-	question := fmt.Sprintf("%s delivers again what it has settled, %s. Consumers see the same ids again.\nGo on?", to, rangeText(r))
-	if err := a.Confirm(ctx, f.leave, question); err != nil {
-		return err
+	if !f.leave.Yes {
+		count := r
+		count.CountOnly = true
+		n, err := store.Replay(ctx, count)
+		if err != nil {
+			return about.Outbox(err, "counting what is replayed", r.Outbox, r.Subscription)
+		}
+		question := fmt.Sprintf("%s delivers %s again that it has settled, %s. Consumers see the same ids again.\nGo on?", to, terminal.Plural(n, "message"), rangeText(r))
+		if err := a.Confirm(ctx, f.leave, question); err != nil {
+			return err
+		}
 	}
 	n, err := store.Replay(ctx, r)
 	if err != nil {
@@ -128,7 +142,9 @@ func startReplay(ctx context.Context, a *cli.App, store replayer, r admin.Replay
 	}
 	text := fmt.Sprintf("%s of %s will be delivered again, with the same ids; %s shows when that is done.",
 		terminal.Plural(n, "message"), to, a.Suggest("penstock status"))
-	if n == 0 {
+	if r.CountOnly {
+		text = fmt.Sprintf("%s of %s would be delivered again, %s. Nothing was replayed.", terminal.Plural(n, "message"), to, rangeText(r))
+	} else if n == 0 {
 		text = fmt.Sprintf("0 messages: %s has settled none in this range that the outbox still has.", to)
 	}
 	return a.Tell(map[string]any{"outbox": r.Outbox, "subscription": r.Subscription, "messages": n}, "%s\n", text)
