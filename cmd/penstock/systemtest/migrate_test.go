@@ -48,6 +48,17 @@ func TestMigrationFromCelery(t *testing.T) {
 	g.want("0 1", "select ready || ' ' || delayed from penstock.queue_status('emails')")
 }
 
+// The guide for BullMQ has a program, which clients/typescript/test/bullmq/test.sh runs. It leaves this job.
+func TestMigrationFromBullMQ(t *testing.T) {
+	t.Parallel()
+	g := newGuide(t, "bullmq", "")
+	g.follow("Steps")
+	g.execute(`select penstock.enqueue('emails', '{"n": 1}', kind => 'plain', dedup_key => 'bullmq 1')`)
+	g.want("1 digest", "select s.ready || ' ' || c.name from penstock.queue_status('emails') s, penstock._schedule c")
+	g.follow("Go back")
+	g.want("0 0", "select ready || ' ' || (select count(*) from penstock._schedule) from penstock.queue_status('emails')")
+}
+
 // A hand-written outbox, whose job has sent one of three messages, is migrated while the application continues to insert. The
 // broker gets the other two and the new one. After the way back, rows wait in the table again.
 func TestMigrationOfAnOutbox(t *testing.T) {
