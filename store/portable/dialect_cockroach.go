@@ -16,7 +16,7 @@ var cockroach = dialect{
 		"key_bucket":   "fnv32(key)",
 		"before":       bytesBefore,
 		"by_index":     "true",
-		"skip_locked":  "",
+		"lock_jobs":    "",
 		"pass_taken":   "",
 		"side_by_side": "false",
 	},

@@ -14,7 +14,7 @@ var postgres = dialect{
 		"split":      "",
 		"before":     "0",
 		// A claim passes over jobs that others are claiming, so that it does not wait for their commits.
-		"skip_locked":  " for update of t skip locked",
+		"lock_jobs":    "cross join lateral (select t.seq from {jobs} t where t.group_key = $2 and t.priority = p.priority and t.ts = p.ts and t.seq = p.seq for update of t skip locked) t",
 		"pass_taken":   "on conflict do nothing",
 		"side_by_side": "true",
 		// For the rest of the transaction, whose costs are guessed from statistics that may be old or missing. A guess of some hundred

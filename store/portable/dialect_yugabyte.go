@@ -24,7 +24,7 @@ var yugabyte = dialect{
 		"split":      " split into 16 tablets",
 		"before":     bytesBefore,
 		// Claims take turns: under SERIALIZABLE the server waits for a locked row instead of skipping it.
-		"skip_locked":  "",
+		"lock_jobs":    "",
 		"pass_taken":   "",
 		"side_by_side": "false",
 	},

@@ -51,14 +51,14 @@ with room as materialized (
            where not $10::boolean
            group by p.range
           having count(*) >= $9 and count(case when not p.blocked then 1 end) < $3) f
-), free as materialized ( -- lateral, so that rows are looked up and locked one by one, in order, until there are enough
+), free as materialized ( -- rows are looked up and locked one by one, in order, until there are enough
   select p.place
     from (select p.* from page p
            where not p.blocked
              and p.before < $11::bigint
              and p.place <= (select coalesce(r.place, p.place) from reach r)
            order by p.place) p
-    cross join lateral (select t.seq from {jobs} t where t.group_key = $2 and t.priority = p.priority and t.ts = p.ts and t.seq = p.seq{skip_locked}) t
+    {lock_jobs}
    limit (select coalesce((select case when r.jobs > 0 then r.jobs + case when (select count(*) from page) < $9 then 0 else $17::integer end end from room r), 0))
 ), taken as (
   insert into {schema}.leases (lease, queue_id, seq, group_key, priority, ts, key, attempt, until, worker, claim)
