@@ -2,7 +2,6 @@ package portable_test
 
 import (
 	"context"
-	_ "embed"
 	"net/url"
 	"strings"
 	"sync"
@@ -14,11 +13,9 @@ import (
 
 	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/internal/test/testserver"
+	"github.com/penstock/penstock/internal/test/wire"
 	"github.com/penstock/penstock/store/portable"
 )
-
-//go:embed testdata/shim.sql
-var shimSQL string
 
 // without takes from a database what only PostgreSQL has, so that the suites pass without it. Other engines are as they are.
 func without(ctx context.Context, url string) error {
@@ -31,7 +28,7 @@ func without(ctx context.Context, url string) error {
 	if err := conn.QueryRow(ctx, "select version()").Scan(&version); err != nil || !strings.HasPrefix(version, "PostgreSQL") || strings.Contains(version, "-YB-") {
 		return err
 	}
-	_, err = conn.Exec(ctx, shimSQL)
+	_, err = conn.Exec(ctx, wire.Shim)
 	return err
 }
 

@@ -113,7 +113,8 @@ func (l *runLog) check(e *env, jobs int) {
 	}
 }
 
-// Workers and producers all at once: every job is done once.
+// Workers and producers all at once: every job is done once. These are the invariants of the queue in YugabyteDB's Jepsen suite, mutual exclusion and
+// completeness.
 func manyWorkers(e *env) {
 	const producers, workers = 4, 8
 	each := testseed.Steps(150)

@@ -4,11 +4,10 @@ import (
 	"io"
 	"net"
 	"sync/atomic"
-	"testing"
 )
 
 // MySQL starts the proxy before a server of MySQL's protocol and returns its address.
-func (p *Proxy) MySQL(t testing.TB, host string) string { return p.before(t, host, p.mysql) }
+func (p *Proxy) MySQL(t TB, host string) string { return p.before(t, host, p.mysql) }
 
 // quit is a packet after which a server ends the connection, when it has done what came before.
 var quit = []byte{1, 0, 0, 0, 1}

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/url"
 	"sync/atomic"
-	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgproto3"
@@ -14,7 +13,7 @@ import (
 
 // Postgres starts the proxy before a database of PostgreSQL's protocol and returns the URL that leads through it. A trip ends with a
 // Sync, or is a simple query.
-func (p *Proxy) Postgres(t testing.TB, direct string) string {
+func (p *Proxy) Postgres(t TB, direct string) string {
 	u, err := url.Parse(direct)
 	if err != nil {
 		t.Fatal(err)
@@ -100,13 +99,7 @@ func (p *Proxy) postgres(client, server net.Conn) {
 		}
 		switch f {
 		case Refuse:
-			state := byte(status.Load())
-			if state == 'T' {
-				state = 'E'
-			}
-			answer, _ := (&pgproto3.ErrorResponse{Severity: "ERROR", Code: "40001", Message: "Restart read required"}).Encode(nil)
-			answer, _ = (&pgproto3.ReadyForQuery{TxStatus: state}).Encode(answer)
-			if _, err := client.Write(answer); err != nil {
+			if _, err := client.Write(p.refusal(byte(status.Load()))); err != nil {
 				return
 			}
 			trip = nil

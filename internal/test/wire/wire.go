@@ -8,16 +8,21 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-	"testing"
 	"time"
 )
+
+// TB has the methods of a test that a proxy needs. The program of benchmarks has a proxy too, and must not link a testing package.
+type TB interface {
+	Fatal(args ...any)
+	Cleanup(f func())
+}
 
 // Fault is an accident of a round trip.
 type Fault int
 
 const (
 	Pass      Fault = iota
-	Refuse          // PostgreSQL only: the server never sees it: the client gets an error that asks for another try
+	Refuse          // PostgreSQL only: the server never sees it: the client gets one of YugabyteDB's errors that ask for another try
 	CutBefore       // the connection is lost before the server sees it
 	CutAfter        // it is lost when the server has done it, and its answer with it
 	Late            // PostgreSQL only: the server sees it when the test lets it, and the client never hears of it
@@ -99,13 +104,22 @@ func (p *Proxy) next(trip []byte) Fault {
 }
 
 // before starts the proxy before a server and returns its address. Whatever serve returns from, both connections end then.
-func (p *Proxy) before(t testing.TB, host string, serve func(client, server net.Conn)) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+func (p *Proxy) before(t TB, host string, serve func(client, server net.Conn)) string {
+	addr, end, err := p.listen(host, serve)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = l.Close() })
+	t.Cleanup(end)
 	t.Cleanup(p.Let)
+	return addr
+}
+
+// listen is before without a test: end stops new connections.
+func (p *Proxy) listen(host string, serve func(client, server net.Conn)) (addr string, end func(), err error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", nil, err
+	}
 	go func() {
 		for {
 			client, err := l.Accept()
@@ -127,5 +141,5 @@ func (p *Proxy) before(t testing.TB, host string, serve func(client, server net.
 			}()
 		}
 	}()
-	return l.Addr().String()
+	return l.Addr().String(), func() { _ = l.Close() }, nil
 }
