@@ -356,4 +356,26 @@ that shares commits; the same on a SQLite file in $TMPDIR.`,
 		quick: "--publishes 8000 --delays 1ms --duration 500ms --callers 1,8,64", ratios: []headline{
 			{"publishing one by one through the buffer, of one statement", "ratio_to_bulk", "", ""}, {"the same, times one INSERT each", "speedup_over_single", "", ""}},
 	},
+	{
+		name: "yugabyte-simulator", short: "Run the published experiments on a simulator of YugabyteDB", new: of(measure.DefaultYugabyte, measure.Yugabyte),
+		long: `Run the four published experiments about YugabyteDB on a simulator of it: PostgreSQL behind
+a proxy that waits as YugabyteDB's documentation says. A statement that writes waits for a
+Raft flush (--flush), one that reads for each entry of an index (--step), deleted ones too.
+A snapshot is held for each run, so that what is deleted stays, as it does for 15 minutes there.
+Figures are the simulator's, not YugabyteDB's.
+
+  fifo, lifo   "Queuing tables": 100 jobs a second, ten dequeuers, the published table by
+               hand and then a queue on Penstock's plain tables
+  churn        "YugabyteDB avoids bloat with the outbox pattern": 1,000 rows inserted, the
+               oldest 1,000 consumed; by hand and an outbox on plain tables take turns
+  tombstones   "The Curious Case of the Ever-Increasing Tombstones": the next of many events
+               whose first half is consumed; a process that has just started has first_ms
+  buffering    "Write Buffering to Reduce Raft Consensus Latency": flushes of one transaction
+
+degradation is the median at the end over that at the beginning. Each run takes up to three minutes
+with the defaults. It makes and drops a database, for which the role must be a superuser.`,
+		example: `  bench yugabyte-simulator --database-url postgres://postgres@localhost/postgres
+  bench yugabyte-simulator --runs fifo --duration 1h --plot fifo.svg`,
+		quick: "--duration 12s --margin 2s --events 20000 --rows 200",
+	},
 }

@@ -17,8 +17,12 @@ func (d Setup) mysql() *mysql.Store {
 	return s
 }
 
-// calls are RocksDB's so far; of any other storage there are none.
+// calls are RocksDB's so far, or those that the simulator of YugabyteDB counts; of any other storage there are none.
 func (d Setup) calls(ctx context.Context) (mysql.RocksDBCalls, error) {
+	if d.Simulator != nil {
+		n := d.Simulator.Counts()
+		return mysql.RocksDBCalls{Next: n.Nexts, Seek: n.Seeks}, nil
+	}
 	if s := d.mysql(); s != nil {
 		return s.RocksDBCalls(ctx)
 	}

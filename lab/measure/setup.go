@@ -13,6 +13,7 @@ import (
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/readback"
+	"github.com/penstock/penstock/internal/test/wire"
 	"github.com/penstock/penstock/relay"
 )
 
@@ -22,6 +23,8 @@ type Setup struct {
 	URL, Schema string
 	Store       driver.Store
 	Name        string // begins the names of all that is made, and removed at the end
+	// Simulator of YugabyteDB to which the URL leads, or nil.
+	Simulator *wire.Yugabyte
 
 	// SinkURL is where to send; each phase gets a separate queue there.
 	SinkURL  string
