@@ -340,7 +340,7 @@ const goldenTables = `
 				  from pg_attribute a left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
 				 where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
 				union all
-				select 1000 + row_number() over (order by k.conname), '    ' || pg_get_constraintdef(k.oid) from pg_constraint k where k.conrelid = c.oid and k.contype <> 'n') x) end
+				select 1000 + row_number() over (order by k.conname), '    ' || pg_get_constraintdef(k.oid) from pg_constraint k where k.conrelid = c.oid and k.contype not in ('n', 't')) x) end
 		|| coalesce(' partition by ' || pg_get_partkeydef(c.oid), '')
 		|| coalesce(' with (' || (select string_agg(o, ', ') from (select unnest(c.reloptions) union all select 'toast.' || unnest(t.reloptions) from pg_class t where t.oid = c.reltoastrelid) o(o)) || ')', '') || ';'
 		|| coalesce((select string_agg(format(E'\nalter table %s alter column %I set storage %s;', c.oid::regclass, a.attname, case a.attstorage when 'p' then 'plain' when 'e' then 'external' end), '' order by a.attnum)

@@ -28,7 +28,7 @@ begin
 end $fn$;
 $$) || $$
 
--- {raise} raises flags, see _validate_job: those up to {keyed}, and {dated}.
+-- {raise} raises flags, see _validate_job: priorities and keys (bits 0 to 32), deadlines (35) and barriers (36). It cannot lower one, nor raise that of a pause (33, 34).
 create or replace function {raise}(wanted bigint) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $fn$ begin perform {schema}._write_flags({flags}, wanted & ({keyed} * 2 - 1 | {dated})); end $fn$;

@@ -4,25 +4,10 @@
 insert into _template (kind, name, body) select 'queue', 'lease', replace(regexp_replace(regexp_replace($$
 
 -- {claim} takes jobs from the ring and leases them. Then it ends the jobs of acks, as {ack} does: a
--- worker's done jobs and its next ones go with one call. Of acks those come back that were held,
--- behind the jobs, as rows with nothing but a lease. They are ended last, because that draws an
--- xid, and a skip map made after it bounds nothing (see {skip_map}).
---
--- From a backlog it takes the jobs behind the position in the registers that were never locked, and moves that on. It looks
--- behind the position five times a second, not forty as {scan}: a claim that finds nothing there takes three to five times as
--- long. To lock each job before it is deleted takes as long again as all else. Another claim that has drawn the same position,
--- which is rare, waits for this one to commit.
---
--- If the caller passes acks, even an empty array ('{}'), jobs from a backlog share a row. A copy of each with its entries in indexes
--- costs most of a claim. A transaction that acks one of them waits until a transaction that acks another has ended. {ack} and _part
--- know such rows.
---
--- While few jobs wait it has another fast path, one statement from where registers say, as
--- dequeue_NAME has (docs/decisions/0008). A {claim_scan} that left nothing
--- sets them, to 64 seqs before the latest, so that what is in flight now will be found. They hold
--- for these 25 ms and the next: no other session would move them on meanwhile. There are no keys
--- then, and the jobs to end mostly have their leases in the same table: without a call of {ack},
--- which opens both, that costs half.
+-- worker's done jobs and its next ones go with one call. A row with nothing but a lease says that this one of acks was held; lease 0
+-- says that the limit is near (crowded, see _admit). If the caller passes acks, even '{}', jobs from a backlog share
+-- a row: a copy of each with its entries in indexes costs most of a claim. A transaction that acks one of them waits until a
+-- transaction that acks another has ended. {ack} and _part know such rows.
 create or replace function {claim}(n int, lease interval, in_group text, worker text, acks bigint[] default null) returns setof {schema}.leased_job
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$ declare
@@ -44,11 +29,18 @@ begin
     if (n between 1 and 10000 and lease > interval '0' and lease <= interval '1000 years' and coalesce(octet_length(worker), 0) <= 256) is not true then
         perform {schema}._refuse_claim(n, lease, worker);
     end if;
+    -- While few jobs wait: one statement from where registers say, as dequeue_NAME has (docs/decisions/0008). A {claim_scan}
+    -- that left nothing sets them, to 64 seqs before the latest, so that what is in flight now will be found. They hold for these
+    -- 25 ms and the next: no other session would move them on meanwhile.
     if path is not null then
         return query insert into {schema}._lease as l (slot, {lease_columns})
         select leaf, {lease_row} from {draw}(path, null, n) t order by t.seq
         returning {leased_job};
-    elsif came is not null then -- from a backlog
+    -- From a backlog: the jobs behind the position that were never locked, and the position moves on. To lock each before it is
+    -- deleted takes as long again as all else. Another claim that has drawn the same position, which is rare, waits for this one
+    -- to commit. The scan comes five times a second, not forty as in {scan}: a claim that finds nothing takes three to five times
+    -- as long.
+    elsif came is not null then
         drawn := pg_sequence_last_value({fast_path}) - ({now} - 7) * 4096;
         if drawn between 0 and 32767 and drawn % 4096 < 2048 then
             if drawn % 4096 < 1024 then -- see {scan}
@@ -83,6 +75,8 @@ begin
     if path is null and got is distinct from n then
         return query select * from {claim_scan}(n, until, lease, in_group, worker, acks, came);
     end if;
+    -- The ends come last, because they draw an xid, and a skip map made after it bounds nothing (see {skip_map}). Mostly the leases
+    -- are in the same table: without a call of {ack}, which opens both, that costs half.
     if acks <> '{}' then
         due := acks[1] & 1 = 0 {if kept}and cardinality(acks) = 1 {end if}and (path is not null or got = n);
         if due and cardinality(acks) > 1 then -- where {ack} would lock them in this order
@@ -178,7 +172,8 @@ end $fn$;
 -- {ack} ends jobs and returns the leases that were held. queue + 0 keeps the planner
 -- from the indexes that begin with the queue: a lease is found by its number. Where the ring has turned since it was
 -- asked what is listed, a lease may have moved to a segment that this call does not look into. A transaction that locks
--- several leases does it in one order: by segment as listed, in each the rows of several by number, and then the others.
+-- several leases does it in one order: by segment as listed, in each the rows of several by number, and then the others by number. The
+-- settings below leave only an index scan, which takes an array in the order of the index.
 create or replace function {ack}(in_leases bigint[]) returns setof bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$ declare

@@ -63,7 +63,7 @@ comment on column queue_internals.trouble is 'why the maintenance of a segment f
 
 comment on column queue_internals.priorities is 'jobs of these priorities may be there';
 
-comment on column queue_internals.keyed is 'jobs with keys may be there: claims look for those that must wait';
+comment on column queue_internals.keyed is 'jobs with keys may be there: claims look for those that must wait. Bits 35 and 36 of the register, for deadlines and barriers, are not shown';
 
 comment on column queue_internals.watched is 'the row of the queue says that it is paused, or limits how many jobs run; or a group has a policy or is held';
 
@@ -83,7 +83,7 @@ comment on column queue_internals.maintained_at is 'when the maintenance of the 
 
 comment on column queue_internals.nothing_enqueued_since is 'since when the sequence has not moved, as maintenance saw it';
 
-comment on column queue_internals.skip_map_waits is 'the next maintenance brings the bound of a skip map up to date';
+comment on column queue_internals.skip_map_waits is 'the next maintain_queue brings the bound of a skip map up to date';
 
 create or replace view outbox_internals as
     select o.name as outbox, pg_sequence_last_value(_q('_' || o.name || '.slot')::regclass)::int as written_to,

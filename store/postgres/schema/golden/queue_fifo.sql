@@ -122,7 +122,8 @@ CREATE OR REPLACE FUNCTION penstock."_emails.barrier"(barrier bigint, job bigint
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$ select penstock._barrier_call(1, barrier, job) $function$;
 
--- flags raises flags, see _validate_job: those up to keyed, and dated.
+-- flags raises flags, see _validate_job: priorities and keys (bits 0 to 32), deadlines (35) and barriers (36). It cannot lower
+-- one, nor raise that of a pause (33, 34).
 CREATE OR REPLACE FUNCTION penstock."_emails.flags"(wanted bigint)
  RETURNS void
  LANGUAGE plpgsql
@@ -522,18 +523,10 @@ end if;
 end $function$;
 
 -- claim takes jobs from the ring and leases them. Then it ends the jobs of acks, as ack does: a worker's done jobs and its next
--- ones go with one call. Of acks those come back that were held, behind the jobs, as rows with nothing but a lease. They are
--- ended last, because that draws an xid, and a skip map made after it bounds nothing (see skip_map). From a backlog it takes the
--- jobs behind the position in the registers that were never locked, and moves that on. It looks behind the position five times a
--- second, not forty as scan: a claim that finds nothing there takes three to five times as long. To lock each job before it is
--- deleted takes as long again as all else. Another claim that has drawn the same position, which is rare, waits for this one to
--- commit. If the caller passes acks, even an empty array ('{}'), jobs from a backlog share a row. A copy of each with its entries
+-- ones go with one call. A row with nothing but a lease says that this one of acks was held; lease 0 says that the limit is near
+-- (crowded, see _admit). If the caller passes acks, even '{}', jobs from a backlog share a row: a copy of each with its entries
 -- in indexes costs most of a claim. A transaction that acks one of them waits until a transaction that acks another has ended.
--- ack and _part know such rows. While few jobs wait it has another fast path, one statement from where registers say, as
--- dequeue_NAME has (docs/decisions/0008). A claim_scan that left nothing sets them, to 64 seqs before the latest, so that what is
--- in flight now will be found. They hold for these 25 ms and the next: no other session would move them on meanwhile. There are
--- no keys then, and the jobs to end mostly have their leases in the same table: without a call of ack, which opens both, that
--- costs half.
+-- ack and _part know such rows.
 CREATE OR REPLACE FUNCTION penstock."_emails.claim"(n integer, lease interval, in_group text, worker text, acks bigint[] DEFAULT NULL::bigint[])
  RETURNS SETOF penstock.leased_job
  LANGUAGE plpgsql
@@ -562,11 +555,18 @@ begin
     if (n between 1 and 10000 and lease > interval '0' and lease <= interval '1000 years' and coalesce(octet_length(worker), 0) <= 256) is not true then
         perform penstock._refuse_claim(n, lease, worker);
     end if;
+    -- While few jobs wait: one statement from where registers say, as dequeue_NAME has (docs/decisions/0008). A penstock."_emails.claim_scan"
+    -- that left nothing sets them, to 64 seqs before the latest, so that what is in flight now will be found. They hold for these
+    -- 25 ms and the next: no other session would move them on meanwhile.
     if path is not null then
         return query insert into penstock._lease as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
         select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_emails.draw"(path, null, n) t order by t.seq
         returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
-    elsif came is not null then -- from a backlog
+    -- From a backlog: the jobs behind the position that were never locked, and the position moves on. To lock each before it is
+    -- deleted takes as long again as all else. Another claim that has drawn the same position, which is rare, waits for this one
+    -- to commit. The scan comes five times a second, not forty as in penstock."_emails.scan": a claim that finds nothing takes three to five times
+    -- as long.
+    elsif came is not null then
         drawn := pg_sequence_last_value('penstock."_emails.fast_path"'::pg_catalog.regclass) - ((pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint - 7) * 4096;
         if drawn between 0 and 32767 and drawn % 4096 < 2048 then
             if drawn % 4096 < 1024 then -- see penstock."_emails.scan"
@@ -614,6 +614,8 @@ begin
     if path is null and got is distinct from n then
         return query select * from penstock."_emails.claim_scan"(n, until, lease, in_group, worker, acks, came);
     end if;
+    -- The ends come last, because they draw an xid, and a skip map made after it bounds nothing (see penstock."_emails.skip_map"). Mostly the leases
+    -- are in the same table: without a call of penstock."_emails.ack", which opens both, that costs half.
     if acks <> '{}' then
         due := acks[1] & 1 = 0 and (path is not null or got = n);
         if due and cardinality(acks) > 1 then -- where penstock."_emails.ack" would lock them in this order
@@ -992,7 +994,8 @@ end $function$;
 -- ack ends jobs and returns the leases that were held. queue + 0 keeps the planner from the indexes that begin with the queue: a
 -- lease is found by its number. Where the ring has turned since it was asked what is listed, a lease may have moved to a segment
 -- that this call does not look into. A transaction that locks several leases does it in one order: by segment as listed, in each
--- the rows of several by number, and then the others.
+-- the rows of several by number, and then the others by number. The settings below leave only an index scan, which takes an array
+-- in the order of the index.
 CREATE OR REPLACE FUNCTION penstock."_emails.ack"(in_leases bigint[])
  RETURNS SETOF bigint
  LANGUAGE plpgsql

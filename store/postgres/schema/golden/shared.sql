@@ -137,8 +137,7 @@ create table penstock._barrier (
     queue integer not null,
     dead integer,
     part smallint not null,
-    slot smallint not null default ((pg_sequence_last_value('penstock._barrier_slot'::regclass) % (2)::bigint))::smallint,
-    TRIGGER DEFERRABLE INITIALLY DEFERRED
+    slot smallint not null default ((pg_sequence_last_value('penstock._barrier_slot'::regclass) % (2)::bigint))::smallint
 ) partition by LIST (slot);
 CREATE INDEX _barrier_barrier_part_n_idx ON ONLY penstock._barrier USING btree (barrier, part, n);
 CREATE INDEX _barrier_xid_n_idx ON ONLY penstock._barrier USING btree (xid, n);
@@ -363,8 +362,7 @@ alter table penstock._lease_1 replica identity using index penstock._lease_1_lea
 create table penstock._maintenance (
     slot smallint not null default ((pg_sequence_last_value('penstock._maintenance_slot'::regclass) % (2)::bigint))::smallint,
     queue integer not null,
-    until timestamp with time zone,
-    TRIGGER DEFERRABLE INITIALLY DEFERRED
+    until timestamp with time zone
 ) partition by LIST (slot);
 CREATE CONSTRAINT TRIGGER maintenance AFTER INSERT ON penstock._maintenance DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION penstock._maintain_at_commit();
 comment on column penstock._maintenance.slot is 'the segment: _maintenance_0 or _maintenance_1';
@@ -813,7 +811,7 @@ comment on column penstock.queue_internals.retired is 'slots of those that are o
 comment on column penstock.queue_internals.segment_bytes is 'size of each segment with indexes and TOAST, by slot';
 comment on column penstock.queue_internals.trouble is 'why the maintenance of a segment failed last';
 comment on column penstock.queue_internals.priorities is 'jobs of these priorities may be there';
-comment on column penstock.queue_internals.keyed is 'jobs with keys may be there: claims look for those that must wait';
+comment on column penstock.queue_internals.keyed is 'jobs with keys may be there: claims look for those that must wait. Bits 35 and 36 of the register, for deadlines and barriers, are not shown';
 comment on column penstock.queue_internals.watched is 'the row of the queue says that it is paused, or limits how many jobs run; or a group has a policy or is held';
 comment on column penstock.queue_internals.last_seq is 'last number that a job was given';
 comment on column penstock.queue_internals.fast_path is 'how jobs are found: at the position, which each call moves; as the first free one from there; without moving it, while few jobs wait; or by the skip map';
@@ -823,7 +821,7 @@ comment on column penstock.queue_internals."position" is 'the last number that a
 comment on column penstock.queue_internals.top is 'of a LIFO queue: how far the sequence had come when nothing was above the position';
 comment on column penstock.queue_internals.maintained_at is 'when the maintenance of the queue ended last; it is due 250 ms later';
 comment on column penstock.queue_internals.nothing_enqueued_since is 'since when the sequence has not moved, as maintenance saw it';
-comment on column penstock.queue_internals.skip_map_waits is 'the next maintenance brings the bound of a skip map up to date';
+comment on column penstock.queue_internals.skip_map_waits is 'the next maintain_queue brings the bound of a skip map up to date';
 
 -- function _refuse_headers(headers jsonb): schema/functions/publish.sql, everybody may execute it
 -- function _readable(columns text): schema/functions/publish.sql
@@ -989,8 +987,9 @@ RETURN pg_advisory_xact_lock(1885695585, (of_subscription)::integer);
 
 -- _validate_job is the trigger that validates the rows of a queue, written like _validate_message. Its argument is the name of
 -- the queue's register of flags, which is also that of the function that raises some. Bit 16 + p is for jobs of priority p, bit
--- 32 for jobs with a key, bit 35 for jobs with a deadline. Bit 36, for barriers, is raised elsewhere. The function barrier counts
--- a new job that holds one. Only a queue's enqueuers may call that. It need not roll back: a flag too many costs a scan.
+-- 32 for jobs with a key, bit 35 for jobs with a deadline. Bit 36, for barriers, is raised by penstock.barrier. Of those only
+-- maintenance lowers some: 33 and 34, of pauses and limits. A flag need not roll back: one too many costs a scan. The function
+-- barrier counts a new job that holds one. Only a queue's enqueuers may call that.
 CREATE OR REPLACE FUNCTION penstock._validate_job()
  RETURNS trigger
  LANGUAGE plpgsql
