@@ -67,7 +67,7 @@ var timeAllowed = map[string]string{
 	"store/postgres/adopt/source_test.go TestEachRowComesOnce":               "for a while, and a few sweeps, nothing comes twice",
 	"internal/test/queuetest/claim.go releaseForAWhile":                      "not before its time",
 	"internal/test/queuetest/model.go walk.take":                             "not before its time, which had come when the claim returned",
-	"internal/test/queuetest/policies.go policyRate":                         "not before its time",
+	"internal/test/queuetest/rates.go policyRate":                            "not before its time",
 	"internal/test/queuetest/retry.go retryAfter":                            "not before its time",
 	"internal/test/queuetest/retry.go retryBackoff":                          "not before its time",
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/penstock/penstock/work"
 )
 
-var policyCases = []testCase{
+var policyCases = append(rateCases, []testCase{
 	{name: "SetReplacedDeleted", run: policiesSet},
 	{name: "Refused", run: policiesRefused},
 	{name: "GoWithTheQueue", run: policiesDropped},
@@ -30,17 +30,13 @@ var policyCases = []testCase{
 	{name: "LimitAndKeys", run: policyKeys},
 	{name: "HeldAndReleased", run: policyHeld},
 	{name: "HoldEnds", run: policyHoldEnds},
-	{name: "RateLetsABurstStart", run: policyBurst},
-	{name: "RateOfTheQueue", run: policyQueueRate},
-	{name: "RateThatIsLowered", run: policyRateLowered},
-	{name: "RateOverTime", run: policyRate},
 	{name: "Seen", run: policiesSeen},
 	{name: "WeightsAreShares", run: policyWeights},
 	{name: "HandlerHoldsTheGroup", run: policyHandlerHolds, needs: Features{Release: true}},
 	{name: "NoHoldShortensAnother", run: policyShortensNone},
 	{name: "WorkServesAll", run: policiesServeAll},
 	{name: "RandomWalk", run: policyWalk},
-}
+}...)
 
 // policies returns the store as what sets policies. A store that has none says so, and the case is skipped.
 func (e *env) policies() driver.GroupStore {
@@ -402,98 +398,6 @@ func policyHoldEnds(e *env) {
 	e.wantPolicies()
 	if got[0].Attempt != 1 {
 		e.Errorf("the job that was held has attempt %d", got[0].Attempt)
-	}
-}
-
-// A rate counts starts, not ends.
-func policyBurst(e *env) {
-	e.setGroup(penstock.GroupPolicy{Group: "a", Rate: penstock.Rate{Jobs: 1, Per: time.Hour, Burst: 3}})
-	e.setGroup(penstock.GroupPolicy{Group: "b", Rate: penstock.Rate{Jobs: 1000, Per: time.Hour}})
-	e.fill("a", 10)
-	e.fill("b", 10)
-	e.ack(e.claimOf("a", 2)...)
-	e.ack(e.claimOf("a", 2)...)
-	e.same(e.claimOf("a", 2))
-	e.wantGroups("a has used its burst", nil, "", 10, "b")
-	e.same(e.claimOf("b", 5), "b0") // without a burst one by one
-	e.same(e.claimOf("b", 5))
-	e.wantGroups("b as well", nil, "", 10)
-	e.setGroup(penstock.GroupPolicy{Group: "a"})
-	got := e.claimOf("a", 2)
-	e.same(got, "a3", "a4")
-	if got[0].Attempt != 1 {
-		e.Errorf("after the rate the job has attempt %d", got[0].Attempt)
-	}
-}
-
-func policyQueueRate(e *env) {
-	e.policies()
-	e.set(penstock.QueueSettings{Rate: &penstock.Rate{Jobs: 1, Per: time.Hour, Burst: 3}})
-	if s := e.status(); s.Rate == nil || *s.Rate != (penstock.Rate{Jobs: 1, Per: time.Hour, Burst: 3}) || s.Tokens == nil || *s.Tokens != 3 || s.WaitsFor() != "" {
-		e.Errorf("the status says that the rate is %+v, and tokens %v", s.Rate, s.Tokens)
-	}
-	limit := 100
-	e.set(penstock.QueueSettings{MaxRunning: &limit}) // leaves it as it is
-	e.fill("a", 2)
-	e.fill("b", 2)
-	e.ack(e.claimOf("a", 2)...)
-	e.ack(e.claimOf("b", 2)...)
-	e.same(e.claimOf("b", 2))
-	e.wantGroups("the queue has used its burst", nil, "", 10)
-	if s := e.status(); s.WaitsFor() != "rate" {
-		e.Errorf("the queue has used its burst, and waits for %q", s.WaitsFor())
-	}
-	e.set(penstock.QueueSettings{Rate: &penstock.Rate{}})
-	if s := e.status(); s.Rate != nil || s.Tokens != nil {
-		e.Errorf("the status says that the rate is %+v, and tokens %v", s.Rate, s.Tokens)
-	}
-	e.same(e.claimOf("b", 2), "b1")
-}
-
-// A smaller burst does not forget what has started. A start that a former rate puts off by more than the new one allows does not count.
-func policyRateLowered(e *env) {
-	e.setGroup(penstock.GroupPolicy{Group: "a", Rate: penstock.Rate{Jobs: 4, Per: time.Hour, Burst: 4}})
-	e.fill("a", 10)
-	e.same(e.claimOf("a", 10), "a0", "a1", "a2", "a3")
-	e.setGroup(penstock.GroupPolicy{Group: "a", Rate: penstock.Rate{Jobs: 4, Per: time.Hour}})
-	e.same(e.claimOf("a", 10))
-	e.wantGroups("the hour's jobs have started", nil, "", 10)
-	e.setGroup(penstock.GroupPolicy{Group: "a", Rate: penstock.Rate{Jobs: 1, Per: time.Minute}})
-	e.wantGroups("they started an hour ahead", nil, "", 10, "a")
-	e.same(e.claimOf("a", 10), "a4")
-	e.same(e.claimOf("a", 10))
-}
-
-// Starts are as far apart as the rate says, with several workers.
-func policyRate(e *env) {
-	rate := penstock.Rate{Jobs: 1, Per: 30 * time.Millisecond}
-	e.setGroup(penstock.GroupPolicy{Group: "a", Rate: rate})
-	const n = 8
-	e.fill("a", n)
-	qs := []driver.Queue{e.q, e.Another(e).DriverQueue(queue)}
-	var mu sync.Mutex
-	done, start := 0, time.Now()
-	e.Must(suite.Concurrently(4, func(i int) error {
-		for e.ctx.Err() == nil {
-			jobs, err := qs[i%2].Claim(e.ctx, driver.Claim{Group: "a", Jobs: 2, Lease: suite.LongLease})
-			if err != nil {
-				return err
-			}
-			if _, err = qs[i%2].Ack(e.ctx, leases(jobs)...); err != nil {
-				return err
-			}
-			mu.Lock()
-			done += len(jobs)
-			over := done == n
-			mu.Unlock()
-			if over {
-				return nil
-			}
-		}
-		return e.ctx.Err()
-	}), "working")
-	if took := time.Since(start); took < (n-1)*rate.Per {
-		e.Errorf("%d jobs started within %s, at a rate of one in %s", n, took, rate.Per)
 	}
 }
 
