@@ -17,6 +17,7 @@ type Claimed struct {
 	TS    time.Time
 	Fresh bool // it was never claimed before
 	Waits bool // for another of its key
+	Late  bool // its deadline has passed: it was taken, and has ended
 }
 
 // Range is where jobs of a priority that were never claimed are looked for: after a time, up to another.
@@ -85,6 +86,21 @@ func (r *Round) left() bool {
 	return slices.ContainsFunc(r.Page, func(p Claimed) bool { return p.Job.Lease == 0 && !p.Waits })
 }
 
+// taken adds the jobs that were taken.
+func (r *Round) taken(jobs []penstock.Job) []penstock.Job {
+	for _, p := range r.Page {
+		if p.Job.Lease != 0 && !p.Late {
+			jobs = append(jobs, p.Job)
+		}
+	}
+	return jobs
+}
+
+// late: some that were taken have ended.
+func (r *Round) late() bool {
+	return slices.ContainsFunc(r.Page, func(p Claimed) bool { return p.Late })
+}
+
 // Note remembers the jobs that were found. full: the claim has all that it wanted.
 func (r *Round) Note(full bool) {
 	r.at.now = r.Now
@@ -107,18 +123,21 @@ var ErrAnew = errors.New("the queue is another one")
 // if it found leases that have ended and no job; expire then ends these leases. If it has jobs, their leases run, and it leaves that to the
 // next claim, which begins with it.
 func (s *Seen) Claim(c driver.Claim, o Options, ask func(r *Round) error, expire func(since time.Time) error) (jobs []penstock.Job, err error) {
-	if o.Ready {
-		r := &Round{Jobs: c.Jobs}
-		if err := ask(r); err != nil {
+	for o.Ready {
+		r := &Round{Jobs: c.Jobs - len(jobs)}
+		err := ask(r)
+		if err != nil && len(jobs) > 0 {
+			return jobs, nil
+		}
+		if err != nil {
 			return nil, err
 		}
 		if !r.There {
-			return nil, ErrAnew
+			return jobs, ErrAnew
 		}
-		for _, p := range r.Page {
-			jobs = append(jobs, p.Job)
+		if jobs = r.taken(jobs); !r.late() || len(jobs) == c.Jobs {
+			return jobs, nil
 		}
-		return jobs, nil
 	}
 	if err := s.pay(expire); err != nil {
 		return nil, err
@@ -143,11 +162,10 @@ func (s *Seen) Claim(c driver.Claim, o Options, ask func(r *Round) error, expire
 		if s.group(r) {
 			continue
 		}
-		for _, p := range r.Page {
-			if p.Job.Lease != 0 {
-				jobs = append(jobs, p.Job)
-				r.Room -= len(p.Job.Payload)
-			}
+		before := len(jobs)
+		jobs = r.taken(jobs)
+		for _, j := range jobs[before:] {
+			r.Room -= len(j.Payload)
 		}
 		r.Note(len(jobs) == c.Jobs)
 		switch {
@@ -158,7 +176,7 @@ func (s *Seen) Claim(c driver.Claim, o Options, ask func(r *Round) error, expire
 				return nil, err
 			}
 		}
-		if r.Room <= 0 && len(jobs) < c.Jobs { // as much as one statement may return: the rest by another
+		if len(jobs) < c.Jobs && (r.Room <= 0 || r.late()) { // as much as one statement may return: the rest by another. Or some were of no use
 			continue
 		}
 		if len(jobs) == 0 && !r.Closed && !r.Checks { // jobs whose leases have ended may be had

@@ -81,6 +81,11 @@ type QueueRow struct {
 // Row is the queue's row, as it is known.
 func (q Queue) Row(ctx context.Context) (*QueueRow, error) { return q.find(ctx, q.name) }
 
+// RowIn is Row as a transaction sees it.
+func (q Queue) RowIn(ctx context.Context, on Runner) (*QueueRow, error) {
+	return q.look(ctx, on, q.name, "")
+}
+
 // Args of a statement about the queue. {sign} and {dir} are those of its order.
 func (q *QueueRow) Args(more Args) Args {
 	a := Args{"queue": q.ID, "jobs": q.Table, "sign": SQL(""), "dir": SQL("asc")}

@@ -59,21 +59,27 @@ func (row *QueueRow) DeadJobArgs(q admin.DeadJobQuery) Args {
 
 // RetryDeadJobs implements driver.QueueStore.
 func (s *Queues) RetryDeadJobs(ctx context.Context, q admin.DeadJobQuery) (int, error) {
-	return s.takeDeadJobs(ctx, q, "revive_tries", "revive_jobs", "delete from {schema}.dead_jobs where queue_id = {queue} and {seq in seqs}")
+	return s.takeDeadJobs(ctx, q, true, "revive_tries", "revive_jobs", "delete from {schema}.dead_jobs where queue_id = {queue} and {seq in seqs}")
 }
 
 // DiscardDeadJobs implements driver.QueueStore.
 func (s *Queues) DiscardDeadJobs(ctx context.Context, q admin.DeadJobQuery) (int, error) {
-	return s.takeDeadJobs(ctx, q, "discard_jobs")
+	return s.takeDeadJobs(ctx, q, false, "discard_jobs")
 }
 
-// takeDeadJobs runs statements with the chosen ones.
-func (s *Queues) takeDeadJobs(ctx context.Context, q admin.DeadJobQuery, statements ...string) (n int, err error) {
+// takeDeadJobs runs statements with the chosen ones: of those that are to run again, with those that may.
+func (s *Queues) takeDeadJobs(ctx context.Context, q admin.DeadJobQuery, run bool, statements ...string) (n int, err error) {
 	err = s.in(ctx, q.Queue, func(tx Tx, row *QueueRow) error {
 		dead, now, err := s.deadJobs(ctx, tx, row, q, "for update")
-		if n = len(dead); err != nil || n == 0 {
+		if n = 0; err != nil || len(dead) == 0 {
 			return err
 		}
+		if run {
+			if dead, err = (Twins{Tx: tx, Args: row.Args(nil)}).mayRevive(ctx, dead); err != nil {
+				return err
+			}
+		}
+		n = len(dead)
 		seqs := make([]int64, n)
 		for i := range dead {
 			seqs[i] = dead[i].Job.ID

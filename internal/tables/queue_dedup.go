@@ -47,12 +47,6 @@ func ValidateJob(j *penstock.NewJob, barriers bool) error {
 	}
 	field := ""
 	switch {
-	case all.UniqueKey != "":
-		field = "unique key"
-	case all.MaxAttempts != 0:
-		field = "max attempts"
-	case !all.Deadline.IsZero():
-		field = "deadline"
 	case all.Holds != 0 && !barriers:
 		field = "holds"
 	case len(all.WaitsFor) > 0 && !barriers:
@@ -63,13 +57,13 @@ func ValidateJob(j *penstock.NewJob, barriers bool) error {
 	return &penstock.FieldError{Field: field, Problem: "is given, and this database's driver does not have it", Hint: "leave it out, or use PostgreSQL"}
 }
 
-// HasDedup: a job has a DedupKey. Each is validated.
+// HasDedup: a job may be a duplicate. Each is validated.
 func HasDedup(jobs []penstock.NewJob, barriers bool) (dedup bool, err error) {
 	for i := range jobs {
 		if err := ValidateJob(&jobs[i], barriers); err != nil {
 			return false, fmt.Errorf("job %d of %d: %w", i+1, len(jobs), err)
 		}
-		dedup = dedup || jobs[i].DedupKey != ""
+		dedup = dedup || jobs[i].Deduplicates()
 	}
 	return dedup, nil
 }

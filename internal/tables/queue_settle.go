@@ -1,6 +1,7 @@
 package tables
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -71,7 +72,12 @@ func (q Queue) make(ctx context.Context, leases []int64, c driver.Claim) (acked 
 		if err != nil {
 			return nil, nil, err
 		}
-		jobs, err = row.Claim(c, q.on.Looks(), func(r *Round) error { return q.orNoQueue(q.round(ctx, row, c, r, ends), q.name) }, func(since time.Time) error { return q.expire(ctx, since) })
+		jobs, err = row.Claim(c, q.on.Looks(), func(r *Round) error {
+			if err := q.round(ctx, row, c, r, ends); err != nil {
+				return q.orNoQueue(err, q.name)
+			}
+			return q.endLate(ctx, row, c.Group, r)
+		}, func(since time.Time) error { return q.expire(ctx, since) })
 		if errors.Is(err, ErrAnew) {
 			if q.forget(row); len(jobs) == 0 {
 				continue
@@ -133,9 +139,12 @@ func (q Queue) end(ctx context.Context, tx Tx, row *QueueRow, statement string, 
 		j := &Tried{}
 		var since *time.Time
 		var failures []byte
-		if err := scan(&j.Lease, &j.Seq, &j.Attempt, &j.Worker, &j.History.Attempt, &since, &failures, &j.Limit); err != nil {
+		var limit string // the job's own
+		if err := scan(&j.Lease, &j.Seq, &j.Attempt, &j.Worker, &j.History.Attempt, &since, &failures, &j.Limit, &limit); err != nil {
 			return err
 		}
+		own := penstock.Job{Headers: map[string]string{penstock.HeaderMaxAttempts: limit}}
+		j.Limit = cmp.Or(own.MaxAttempts(), j.Limit)
 		j.History.Since = timeOf(since)
 		jobs, seqs = append(jobs, j), append(seqs, j.Seq)
 		j.History.Parse(failures)

@@ -50,8 +50,8 @@ func (s *Queues) queueStatus(ctx context.Context, name string, most int) (admin.
 	var attempts, running int
 	var window time.Duration
 	var whole string
-	b := new(Batch).Row(&there, `select q.id, q.lifo, q.paused, q.max_attempts, q.max_running, q.dedup_window, coalesce((select p.policy from {schema}.group_policies p where p.queue_id = q.id and p.whole), '')
-		from {schema}.queues q where q.name = {name}`, Args{"name": name}, &q.ID, &lifo, &paused, &attempts, &running, &window, &whole)
+	b := new(Batch).Row(&there, `select q.id, q.lifo, q.paused, q.max_attempts, q.max_running, q.dedup_window, q.expired, coalesce((select p.policy from {schema}.group_policies p where p.queue_id = q.id and p.whole), '')
+		from {schema}.queues q where q.name = {name}`, Args{"name": name}, &q.ID, &lifo, &paused, &attempts, &running, &window, &st.Expired, &whole)
 	if err := s.on.Run(ctx, b); err != nil {
 		return st, err
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // version of the tables that this program makes. Those of lower ones are of development only.
-const version = 8
+const version = 9
 
 // collided are the errors of statements that make the same thing at the same time: 1213 and 1205 while another one has it
 // locked, 1050 where it has won.

@@ -39,7 +39,12 @@ func (s onTables) MakeJobs(ctx context.Context, _ tables.Tx, q *queueRow) error 
 	return s.define(ctx, s.sql(text, "", words{"engine": engine, "unique": unique(tableName("queue", q.Name))}))
 }
 
-func (s onTables) DropJobs(ctx context.Context, _ tables.Tx, q *queueRow) error {
+func (s onTables) DropJobs(ctx context.Context, tx tables.Tx, q *queueRow) error {
+	if tx != nil {
+		if err := tx.Run(ctx, new(tables.Batch).Do("delete from {schema}.turns where inbox_id = -{queue}", q.Args(nil))); err != nil {
+			return err
+		}
+	}
 	return s.define(ctx, "drop table if exists "+string(q.Table))
 }
 
@@ -58,7 +63,7 @@ func (s onTables) PerQueue() []string {
 }
 
 func (s onTables) EnqueueIn(ctx context.Context, tx tables.Tx, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
-	return s.Store.Queue(queue).write(ctx, tx.(onTx).Conn, jobs)
+	return s.Store.Queue(queue).write(ctx, tx.(onTx).Conn, jobs, nil)
 }
 
 func (s onTables) Judge(b *tables.Batch, q *queueRow, jobs []*tables.Tried) {

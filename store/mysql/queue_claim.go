@@ -95,7 +95,8 @@ func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c driver.Clai
 	}
 	order(row, fresh)
 	fresh = fresh[:min(len(fresh), r.Window)]
-	r.Limited = !skips || most > 0 || policies&tables.OfQueue > 0 || slices.ContainsFunc(slices.Concat(fresh, tried), func(n candidate) bool { return n.keyed })
+	keyed := slices.ContainsFunc(slices.Concat(fresh, tried), func(n candidate) bool { return n.keyed })
+	r.Limited = keyed || !skips || most > 0 || policies&tables.OfQueue > 0
 	take, chosen := "take", room
 	switch {
 	case !r.Alone && (r.Limited || r.InTurn):
@@ -120,8 +121,15 @@ func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c driver.Clai
 		if most > 0 || r.Started || r.InTurn {
 			b.add(s.queueSQL("update {schema}.queues set turns = turns + 1 where id = {queue}", row, nil))
 		}
-		b.add(s.queueSQL(take, row, words{"taken": strings.TrimPrefix(taken.String(), ","), "lease": c.Lease.Microseconds(), "room": room}), []byte(c.Worker))
-		if !r.Alone {
+		text := s.queueSQL(take, row, words{"taken": strings.TrimPrefix(taken.String(), ","), "lease": c.Lease.Microseconds(), "room": room})
+		if keyed && r.Alone { // one that is unique may be replaced meanwhile
+			text += "\n for update"
+			if skips {
+				text += " /*!80001 of t */ skip locked"
+			}
+		}
+		b.add(text, []byte(c.Worker))
+		if keyed || !r.Alone {
 			b.add(s.queueSQL("withdraw", row, words{"these": these(leases)}))
 		}
 		b.read(func(rows *sql.Rows) error {

@@ -30,19 +30,23 @@ const perInsert = 1000
 // EnqueueTx writes jobs within tx and returns a result for each, in the given order. It takes one statement for each 1,000 jobs or MiB, and
 // four more if any job has a DedupKey. They run if tx commits, and never if it rolls back. Errors: ErrNoQueue, and *penstock.FieldError for
 // a job that cannot be carried. In the latter case nothing is written and tx can continue.
+//
+// A UniqueKey takes four statements more, one of them on a connection of the store, which sees more than the snapshot of tx. Others that enqueue a job with it
+// wait until tx ends, and no claim takes a job that is replaced.
 func (q *Queue) EnqueueTx(ctx context.Context, tx Tx, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
-	return q.write(ctx, tx, jobs)
+	return q.write(ctx, tx, jobs, onTables{q.store})
 }
 
-func (q *Queue) write(ctx context.Context, tx session, jobs []penstock.NewJob) ([]penstock.Enqueued, error) {
+// write is EnqueueTx. now reads what has committed, if tx may not.
+func (q *Queue) write(ctx context.Context, tx session, jobs []penstock.NewJob, now tables.Runner) ([]penstock.Enqueued, error) {
 	dedup, err := tables.HasDedup(jobs, false)
 	if err != nil {
 		return nil, err
 	}
 	made := make([]penstock.Enqueued, len(jobs))
-	var d *deduped
+	complete := func() error { return nil }
 	if dedup {
-		if d, err = q.sift(ctx, tx, jobs, made); err != nil {
+		if jobs, complete, err = q.sift(ctx, tx, jobs, made, now); err != nil {
 			return nil, orNoQueue(err, q.name)
 		}
 	}
@@ -77,10 +81,7 @@ func (q *Queue) write(ctx context.Context, tx session, jobs []penstock.NewJob) (
 	if err := flush(); err != nil {
 		return nil, err
 	}
-	if d != nil {
-		return made, d.note(ctx, tx, jobs, made)
-	}
-	return made, nil
+	return made, complete()
 }
 
 // insert writes some of the jobs and returns their numbers.
@@ -160,16 +161,35 @@ type deduped struct {
 	tokens map[int64]int // of the jobs that come first
 }
 
-// sift finds out which of the jobs are there already. The others are known by a token until they have a number.
-func (q *Queue) sift(ctx context.Context, tx session, jobs []penstock.NewJob, made []penstock.Enqueued) (*deduped, error) {
+// sift finds out which jobs are there already. It returns them with what must be written of each, and a function that completes made after that.
+func (q *Queue) sift(ctx context.Context, tx session, jobs []penstock.NewJob, made []penstock.Enqueued, now tables.Runner) ([]penstock.NewJob, func() error, error) {
 	row, err := numbers(ctx, tx, q.store.sql("select id from {schema}.queues where name = ? union all select dedup_window div 1000 from {schema}.queues where name = ?", "", nil), []byte(q.name), []byte(q.name))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if len(row) < 2 {
-		return nil, sql.ErrNoRows
+		return nil, nil, sql.ErrNoRows
 	}
-	d := &deduped{store: q.store, queue: row[0], tokens: map[int64]int{}}
+	var d *deduped
+	if slices.ContainsFunc(jobs, func(j penstock.NewJob) bool { return j.DedupKey != "" }) {
+		if d, err = q.siftDedup(ctx, tx, row[0], row[1], jobs, made); err != nil {
+			return nil, nil, err
+		}
+	}
+	was := slices.Clone(made)
+	written, united, err := (tables.Twins{Tx: callers{tx, q.store}, Now: now, Args: tables.Args{"queue": row[0], "jobs": onTables{q.store}.JobsTable(q.name)}}).Unite(ctx, jobs, made)
+	return written, func() error {
+		united()
+		if d == nil {
+			return nil
+		}
+		return d.note(ctx, tx, written, made, was)
+	}, err
+}
+
+// siftDedup finds out which jobs are there already by their dedup keys. The others are known by a token until they have a number.
+func (q *Queue) siftDedup(ctx context.Context, tx session, id, window int64, jobs []penstock.NewJob, made []penstock.Enqueued) (*deduped, error) {
+	d := &deduped{store: q.store, queue: id, tokens: map[int64]int{}}
 	drawn := make([]int64, len(jobs))
 	for i := range drawn {
 		drawn[i] = rand.Int64()
@@ -189,7 +209,7 @@ func (q *Queue) sift(ctx context.Context, tx session, jobs []penstock.NewJob, ma
 			args = append(args, []byte(d.Keys[i]), d.Seqs[i])
 			keys = append(keys, d.Keys[i])
 		}
-		w := words{"queue": d.queue, "window": row[1]}
+		w := words{"queue": d.queue, "window": window}
 		const over = "at <= utc_timestamp(6) - interval {window} microsecond"
 		if _, err := tx.ExecContext(ctx, q.store.sql("insert into {schema}.dedup (queue_id, dedup_key, token, at) values "+strings.Repeat("({queue}, ?, ?, utc_timestamp(6)), ", len(some)-1)+
 			"({queue}, ?, ?, utc_timestamp(6)) on duplicate key update seq = case when "+over+" then 0 else seq end, token = case when "+over+" then values(token) else token end, at = case when "+over+" then values(at) else at end", "", w), args...); err != nil {
@@ -221,13 +241,13 @@ func (q *Queue) sift(ctx context.Context, tx session, jobs []penstock.NewJob, ma
 }
 
 // note writes the numbers of the jobs that came first instead of their tokens.
-func (d *deduped) note(ctx context.Context, tx session, jobs []penstock.NewJob, made []penstock.Enqueued) error {
+func (d *deduped) note(ctx context.Context, tx session, jobs []penstock.NewJob, made, was []penstock.Enqueued) error {
 	var args []any
 	for i := range made {
-		switch first, mine := d.tokens[made[i].ID]; {
-		case made[i].Deduplicated && mine:
+		switch first, mine := d.tokens[was[i].ID]; {
+		case was[i].Deduplicated && mine:
 			made[i].ID = made[first].ID
-		case !made[i].Deduplicated && jobs[i].DedupKey != "":
+		case !was[i].Deduplicated && jobs[i].DedupKey != "":
 			args = append(args, []byte(jobs[i].DedupKey), made[i].ID)
 		}
 	}
@@ -248,7 +268,7 @@ func (s onTables) Enqueue(ctx context.Context, queue string, jobs ...penstock.Ne
 			b, err := onTx{t, s.Store}.fill(ctx, first)
 			if err == nil {
 				t.began = true
-				made, err = to.write(ctx, &beginning{t.Conn, b}, jobs)
+				made, err = to.write(ctx, &beginning{t.Conn, b}, jobs, nil)
 			}
 			return err
 		})

@@ -100,6 +100,7 @@ create table if not exists {schema}.queues (
   max_running int not null default 0,
   dedup_window bigint not null default 3600000000000, -- nanoseconds
   policies tinyint not null default 0, -- which the queue has: 1 is of groups, 2 is its rate
+  expired bigint not null default 0, -- jobs that ended because their deadline had passed
   turns bigint not null default 0, -- of claims where something is limited: on Galera two of them write this row, and one is refused
   unique key queues_name (name)
 ) {engine};
@@ -219,7 +220,8 @@ create table if not exists {schema}.received (
   key received_at (inbox_id, at)
 ) {engine};
 
--- A consumer that has received a message of a key locks a row of these and counts it, so that messages of a key take turns.
+-- A consumer that has received a message of a key locks a row of these and counts it, so that messages of a key take turns. Those with the negative
+-- number of a queue stand for its unique keys.
 create table if not exists {schema}.turns (
   inbox_id bigint not null,
   turn smallint not null,

@@ -59,7 +59,7 @@ func (s onTables) PerQueue() []string {
 }
 
 func (s onTables) EnqueueIn(ctx context.Context, tx tables.Tx, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
-	return s.Store.Queue(queue).EnqueueTx(ctx, tx.(pgTx), jobs...)
+	return s.Store.Queue(queue).write(ctx, tx.(pgTx), jobs, true)
 }
 
 // verdict is the row of a claimed job whose attempt did not succeed.

@@ -2,10 +2,12 @@ package portable
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/tables"
@@ -24,15 +26,23 @@ func (s *Store) Queue(name string) *Queue { return &Queue{s.queues.Queue(name), 
 // EnqueueTx writes jobs within tx and returns a result for each, in the given order. It takes one statement, or four if any job has a
 // DedupKey. They run if tx commits, and never if it rolls back. Errors: ErrNoQueue, and *penstock.FieldError for a job that cannot
 // be carried. In the latter case nothing is written and tx can continue.
+//
+// A UniqueKey takes four statements more. Others that enqueue a job with it wait until tx ends, and no claim takes a job that is replaced. Then tx must have
+// the isolation level READ COMMITTED, or SERIALIZABLE on YugabyteDB and CockroachDB. The error is 25001 otherwise.
 func (q *Queue) EnqueueTx(ctx context.Context, tx pgx.Tx, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
+	return q.write(ctx, tx, jobs, false)
+}
+
+// write is EnqueueTx. ours: the transaction is the store's.
+func (q *Queue) write(ctx context.Context, tx pgx.Tx, jobs []penstock.NewJob, ours bool) ([]penstock.Enqueued, error) {
 	n := newJobs{}
 	dedup, err := tables.HasDedup(jobs, false)
 	if err != nil {
 		return nil, err
 	}
-	made := make([]penstock.Enqueued, len(jobs))
+	made, complete := make([]penstock.Enqueued, len(jobs)), func() error { return nil }
 	if dedup {
-		if err := q.sift(ctx, tx, jobs, made); err != nil {
+		if jobs, complete, err = q.sift(ctx, tx, jobs, made, ours); err != nil {
 			return nil, q.store.orNoQueue(err, q.name)
 		}
 	}
@@ -45,7 +55,7 @@ func (q *Queue) EnqueueTx(ctx context.Context, tx pgx.Tx, jobs ...penstock.NewJo
 		at = append(at, i)
 	}
 	if len(at) == 0 {
-		return made, nil
+		return made, complete()
 	}
 	rows, _ := tx.Query(ctx, q.store.enqueueSQL(q.name), n.seqs, n.groups, n.priorities, n.notBefore, n.keys, n.headers, n.payloads)
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
@@ -55,7 +65,7 @@ func (q *Queue) EnqueueTx(ctx context.Context, tx pgx.Tx, jobs ...penstock.NewJo
 	for k, i := range at {
 		made[i].ID = ids[k]
 	}
-	return made, nil
+	return made, complete()
 }
 
 // newJobs are columns.
@@ -83,11 +93,53 @@ func (n *newJobs) add(j *penstock.NewJob, seq int64) {
 	n.keys, n.headers, n.payloads = append(n.keys, orNull(j.Key)), append(n.headers, headers), append(n.payloads, payload)
 }
 
-// sift draws the ids of jobs and finds out which are there already.
-func (q *Queue) sift(ctx context.Context, tx pgx.Tx, jobs []penstock.NewJob, made []penstock.Enqueued) error {
+// sift finds out which jobs are there already. It returns them with what must be written of each, and a function that completes made after that.
+func (q *Queue) sift(ctx context.Context, tx pgx.Tx, jobs []penstock.NewJob, made []penstock.Enqueued, ours bool) ([]penstock.NewJob, func() error, error) {
 	var id, window int64
-	if err := tx.QueryRow(ctx, q.store.sql("select id, dedup_window from {schema}.queues where name = $1", ""), q.name).Scan(&id, &window); err != nil {
-		return err
+	var level string
+	if err := tx.QueryRow(ctx, q.store.sql("select id, dedup_window, current_setting('transaction_isolation') from {schema}.queues where name = $1", ""), q.name).Scan(&id, &window, &level); err != nil {
+		return nil, nil, err
+	}
+	if err := q.siftDedup(ctx, tx, id, window, jobs, made); err != nil {
+		return nil, nil, err
+	}
+	was := slices.Clone(made)
+	on := tables.Twins{Tx: pgTx{tx, q.store}, Args: tables.Args{"queue": id, "jobs": tables.SQL(q.store.jobsTable(q.name))}}
+	if !ours {
+		on.Stale = q.store.stale(level)
+	}
+	written, united, err := on.Unite(ctx, jobs, made)
+	return written, func() error {
+		united()
+		b := &tables.Batch{}
+		for i := range made { // the job of a dedup key is another one that has its unique key
+			if written[i].DedupKey != "" && !was[i].Deduplicated && made[i].ID != was[i].ID {
+				for k := range made {
+					if was[k].Deduplicated && was[k].ID == was[i].ID {
+						made[k].ID = made[i].ID
+					}
+				}
+				b.Do("update {schema}.dedup set seq = {job} where queue_id = {queue} and dedup_key = {key}", on.Args.With(tables.Args{"job": made[i].ID, "key": written[i].DedupKey}))
+			}
+		}
+		return on.Tx.Run(ctx, b)
+	}, err
+}
+
+// stale is the error of a unique key in a transaction of the caller that may not see what others have enqueued and claimed since it began. Where all claims are
+// serializable, one of the two is refused.
+func (s *Store) stale(level string) error {
+	if level == "read committed" || level == "serializable" && s.dialect().takesTurns {
+		return nil
+	}
+	return penstock.WithHint(&pgconn.PgError{Severity: "ERROR", Code: "25001", Message: "a unique_key needs the isolation level read committed, this transaction is " + level},
+		"it does not see what others have enqueued since it began; begin it with: begin isolation level read committed")
+}
+
+// siftDedup draws the ids of jobs if any has a DedupKey, and finds out which are there already.
+func (q *Queue) siftDedup(ctx context.Context, tx pgx.Tx, id, window int64, jobs []penstock.NewJob, made []penstock.Enqueued) error {
+	if !slices.ContainsFunc(jobs, func(j penstock.NewJob) bool { return j.DedupKey != "" }) {
+		return nil
 	}
 	rows, _ := tx.Query(ctx, q.store.sql("select nextval({ids}) from generate_series(1, $1::integer)", ""), len(jobs))
 	drawn, err := pgx.CollectRows(rows, pgx.RowTo[int64])
@@ -123,7 +175,7 @@ func (s onTables) Enqueue(ctx context.Context, queue string, jobs ...penstock.Ne
 	err = s.explain(s.attempts.Once(ctx, s, &s.retries, tables.Noting{}, func(_ int64, first *tables.Batch) error {
 		return s.begin(ctx, func(tx pgx.Tx) (err error) {
 			if err = (pgTx{tx, s.Store}).Run(ctx, first); err == nil {
-				made, err = to.EnqueueTx(ctx, tx, jobs...)
+				made, err = to.write(ctx, tx, jobs, true)
 			}
 			return err
 		})

@@ -121,7 +121,8 @@ create table if not exists {schema}.queues (
   max_attempts integer not null default 25,
   max_running integer not null default 0,
   dedup_window bigint not null default 3600000000000, -- nanoseconds
-  policies smallint not null default 0 -- which the queue has: 1 is of groups, 2 is its rate
+  policies smallint not null default 0, -- which the queue has: 1 is of groups, 2 is its rate
+  expired bigint not null default 0 -- jobs that ended because their deadline had passed
 );
 
 create sequence if not exists {schema}.job_ids;
@@ -252,7 +253,7 @@ create table if not exists {schema}.received (
 create index if not exists received_at on {schema}.received (inbox_id asc, at asc);
 
 -- A consumer that has received a message of a key locks a row of these, so that messages of a key take turns. Those with the negative number of a
--- queue are for its claims: each locks one of them, by chance, and who excludes all claims locks them all.
+-- queue are for its claims: each locks one of them, by chance, and who excludes all claims locks them all. Those from 64 on stand for unique keys.
 create table if not exists {schema}.turns (
   inbox_id bigint not null,
   turn smallint not null,

@@ -64,7 +64,7 @@ func (s onTables) MakeJobs(ctx context.Context, tx tables.Tx, q *tables.QueueRow
 // definition is a statement that defines objects of one queue.
 func definition(name, queue string, id int64, more ...string) string {
 	parts := append(more, "{table}", QueueTable(queue), "{queue}", strconv.FormatInt(id, 10))
-	for _, part := range []string{"ids", "scheduled", "ready", "keyed", "ended", "fixed", "holds", "held"} {
+	for _, part := range []string{"ids", "scheduled", "ready", "keyed", "ended", "fixed", "holds", "held", "unique"} {
 		parts = append(parts, "{"+part+"}", quotedName("penstock_"+part+"_of_", queue))
 	}
 	return strings.NewReplacer(parts...).Replace(statement(name))

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,10 +53,17 @@ func (q *Queue) enqueue(ctx context.Context, tx Tx, jobs []penstock.NewJob) ([]p
 	if err != nil {
 		return nil, err
 	}
+	united := func() {}
+	if tables.HasUnique(jobs) {
+		if jobs, united, err = q.unite(ctx, tx, jobs, made); err != nil {
+			return nil, err
+		}
+		fresh = slices.DeleteFunc(fresh, func(i int) bool { return made[i].Deduplicated })
+	}
 	if err := q.insert(ctx, tx, jobs, fresh, made); err != nil {
 		return nil, err
 	}
-	if first == nil {
+	if united(); first == nil {
 		return made, nil
 	}
 	var notes [][2]any
@@ -74,6 +82,19 @@ func (q *Queue) enqueue(ctx context.Context, tx Tx, jobs []penstock.NewJob) ([]p
 		_, err = tx.ExecContext(ctx, statement("note_dedup"), row.id, time.Now().UnixMicro(), array(notes))
 	}
 	return made, err
+}
+
+// unite finds the jobs that are there already by their unique keys. One that is new comes with an index by which it is found.
+func (q *Queue) unite(ctx context.Context, tx Tx, jobs []penstock.NewJob, made []penstock.Enqueued) ([]penstock.NewJob, func(), error) {
+	on := onOurs(tx)
+	row, err := q.store.queues.Queue(q.name).RowIn(ctx, on)
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := tx.ExecContext(ctx, definition("create_unique", q.name, row.ID)); err != nil {
+		return nil, nil, err
+	}
+	return tables.Twins{Tx: on, Args: row.Args(nil)}.Unite(ctx, jobs, made)
 }
 
 // sift finds the jobs that must be written, as indexes of jobs, and fills in the results of the

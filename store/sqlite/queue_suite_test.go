@@ -17,7 +17,7 @@ import (
 func TestQueue(t *testing.T) {
 	queuetest.Run(t, queuetest.Harness{
 		Open: openQueueInstance,
-		Features: queuetest.Features{Barriers: true,
+		Features: queuetest.Features{Barriers: true, Options: true, Unique: true,
 			ConcurrentWriters: false, // SQLite has one writer at a time
 			Reclaim:           true,
 			Snapshots:         true,

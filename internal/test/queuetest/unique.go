@@ -30,7 +30,9 @@ var uniqueCases = []testCase{
 	{name: "Scheduled", run: uniqueScheduled},
 	{name: "Race", run: uniqueRace},
 	{name: "Rollback", run: uniqueRollback, needs: Features{ConcurrentWriters: true}},
+	{name: "OldSnapshot", run: uniqueOldSnapshot, needs: Features{ConcurrentWriters: true}},
 	{name: "AtOnce", run: uniqueAtOnce},
+	{name: "RunsWithTheLast", run: uniqueRunsWithTheLast},
 }
 
 func init() {
@@ -342,6 +344,25 @@ func uniqueRollback(e *env) {
 	e.ack(e.collect("a")...)
 }
 
+// A transaction sees jobs that came, and that ended, after its snapshot was taken.
+func uniqueOldSnapshot(e *env) {
+	t := e.begin()
+	made, err := t.Tx.Enqueue(e.ctx, queue, unique("v", "v"))
+	e.told("the first in a transaction", made, err, false)
+	id := e.twin("one of a later transaction", 0, unique("u", "a"))
+	made, err = t.Tx.Enqueue(e.ctx, queue, unique("u", "again"))
+	if e.told("its twin", made, err, true); made[0].ID != id {
+		e.Errorf("the twin of %d has the id %d", id, made[0].ID)
+	}
+	e.ack(e.collect("a")...)
+	made, err = t.Tx.Enqueue(e.ctx, queue, unique("u", "b"))
+	e.told("one after that has ended", made, err, false)
+	made, err = t.Tx.Enqueue(e.ctx, queue, replacing("u", "c"))
+	e.told("its own is replaced", made, err, true)
+	t.Commit()
+	e.ack(e.collect("v", "c")...)
+}
+
 // Producers, and workers that end jobs in every way, meet at a few keys. Of each key one runs at a time, at most one more waits, and each job that
 // was added ends once.
 func uniqueAtOnce(e *env) {
@@ -449,5 +470,61 @@ func uniqueAtOnce(e *env) {
 	e.maintain()
 	if s := e.status(); s.Ready+s.Running+s.Delayed+s.Waiting+s.DeadLetters != 0 {
 		e.Errorf("the status is %+v at the end, want no jobs", s)
+	}
+}
+
+// A job that was replaced runs with its last payload and as its first attempt, however close to the replacement a worker claims it.
+func uniqueRunsWithTheLast(e *env) {
+	const keys, each = 3, 60
+	other := e.Another(e)
+	var mu sync.Mutex
+	last, ran := map[int64]string{}, map[int64]string{}
+	produced, stop := context.WithCancel(e.ctx)
+	work := func(q driver.Queue) error {
+		for ended := false; ; {
+			jobs, err := q.Claim(e.ctx, driver.Claim{Jobs: 2, Lease: suite.LongLease})
+			if err != nil || len(jobs) == 0 && ended {
+				return err
+			}
+			if ended = produced.Err() != nil; len(jobs) == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			for _, j := range jobs {
+				mu.Lock()
+				ran[j.ID] = fmt.Sprintf("%s, attempt %d", j.Payload, j.Attempt)
+				mu.Unlock()
+				if _, err := q.Ack(e.ctx, j.Lease); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	var working sync.WaitGroup
+	failed := make(chan error, 2)
+	for _, q := range []driver.Queue{e.q, other.DriverQueue(queue)} {
+		working.Go(func() { failed <- work(q) })
+	}
+	err := suite.Concurrently(keys, func(p int) error {
+		for n := range each {
+			payload := fmt.Sprint(p, ".", n)
+			made, err := e.q.Enqueue(e.ctx, replacing(fmt.Sprint("u", p), payload))
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			last[made[0].ID] = payload + ", attempt 1"
+			mu.Unlock()
+		}
+		return nil
+	})
+	stop()
+	working.Wait()
+	e.Must(err, "a producer")
+	e.Must(<-failed, "a worker")
+	e.Must(<-failed, "a worker")
+	for id, want := range last {
+		if ran[id] != want {
+			e.Errorf("job %d ran with %q, want %q", id, ran[id], want)
+		}
 	}
 }

@@ -2,7 +2,7 @@
 -- for now, and does the next claim take turns as well? Has the queue policies? A clock that was set back may be before {checked}.
 select clock_timestamp(), exists (select from {schema}.leases l where l.queue_id = q.id and l.until > {checked} and l.until <= (select clock_timestamp())),
        q.paused or q.max_running > 0 and q.max_running <= (select count(*) from {schema}.leases l where l.queue_id = q.id and l.until > least({checked}, (select clock_timestamp()))),
-       q.max_running > 0 or q.policies > 1 or (select min(t.turn) from {schema}.turns t where t.inbox_id = - q.id) is null, q.policies > 0
+       q.max_running > 0 or q.policies > 1 or (select min(t.turn) from {schema}.turns t where t.inbox_id = - q.id and t.turn < 64) is null, q.policies > 0
   from {schema}.queues q
  where q.id = {queue} and {by_index}
    for update of q

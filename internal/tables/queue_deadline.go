@@ -1,0 +1,53 @@
+package tables
+
+import (
+	"context"
+	"time"
+)
+
+// mostLate is how many jobs one transaction looks at for a deadline that has passed.
+const mostLate = 1000
+
+// endLate ends jobs that a claim has taken and whose deadline has passed. It excludes claims, and also ends those that come next in the group,
+// without a lease: thousands of them are passed over by few claims, and no rate counts them.
+func (q Queue) endLate(ctx context.Context, row *QueueRow, group string, r *Round) error {
+	now := r.Now
+	if now.IsZero() {
+		now = time.Now()
+	}
+	var late []int64
+	for i := range r.Page {
+		p := &r.Page[i]
+		if len(p.Job.Headers) == 0 || p.Job.Lease == 0 {
+			continue
+		}
+		if deadline := p.Job.Deadline(); !deadline.IsZero() && !deadline.After(now) {
+			p.Late = true
+			late = append(late, p.Job.Lease)
+		}
+	}
+	if late == nil {
+		return nil
+	}
+	for ended := int64(mostLate); ended == mostLate; late = []int64{} {
+		if err := q.in(ctx, q.name, func(tx Tx, row *QueueRow) error {
+			var held []int64
+			b, none := &Batch{}, func(Scan) error { return nil }
+			these := row.Args(Args{"leases": late, "group": group, "most": mostLate, "late": now.UTC().Format("2006-01-02T15:04:05.000000Z")})
+			b.Rows(none, "select id from {schema}.queues where id = {queue} for update", these)
+			holdTurns(b, q.name)
+			b.Rows(All(&held), "hold_leases", these)
+			for _, statement := range []string{"end_jobs", "end_tries", "end_leases"} {
+				b.Do(statement, these)
+			}
+			if err := tx.Run(ctx, b.Counted(&ended, "expire_jobs", these)); err != nil {
+				return err
+			}
+			b = new(Batch).Do("update {schema}.queues set expired = expired + {ended} where id = {queue}", these.With(Args{"ended": ended + int64(len(held))}))
+			return tx.Finish(ctx, b)
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,1 @@
+select l.seq from {schema}.leases l where {l.seq in seqs}
