@@ -61,7 +61,7 @@ func TestEnqueueOne(t *testing.T) {
 	})
 }
 
-// Options of a job by flags and by fields of a line. SQLite refuses those that it does not have.
+// Options of a job by flags and by fields of a line.
 func TestEnqueueOptions(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, d *desk) {
@@ -69,12 +69,6 @@ func TestEnqueueOptions(t *testing.T) {
 		d.cli("enqueue", "mails", "x", "--timeout", "soon").wants(t, terminal.ExitUsage, "--timeout")
 		d.cli("enqueue", "mails", "x", "--deadline", "soon").wants(t, terminal.ExitUsage, `--deadline is "soon": use a time`)
 		d.cli("enqueue", "mails", "x", "--on-conflict", "replace").wants(t, terminal.ExitUsage, "on conflict is given without a unique key")
-		if strings.HasSuffix(t.Name(), "sqlite") {
-			d.cli("enqueue", "mails", "x", "--unique-key", "u").wants(t, terminal.ExitUsage, "unique key is given, and this database's driver does not have it")
-			d.must("enqueue", "mails", "x", "--timeout", "30s")
-			same(t, "headers", fmt.Sprint(d.claim("mails", "")[0].Headers), "map[penstock-timeout:30]")
-			return
-		}
 		flags := []string{"--unique-key", "u", "--on-conflict", "debounce", "--debounce-max", "90s", "--max-attempts", "3", "--timeout", "500ms", "--deadline", "2100-01-01T00:00:00Z"}
 		id := strings.TrimSpace(d.must(append([]string{"enqueue", "mails", "a"}, flags...)...))
 		o := d.run(false, `{"payload":"b","unique_key":"u","on_conflict":"debounce","debounce_max":"90s","max_attempts":3,"timeout":"500ms","deadline":"2100-01-01T00:00:00Z"}`, "enqueue", "mails", "--json")
