@@ -53,14 +53,18 @@ func Of(err error) Reason {
 }
 
 // collided are errors of statements that define the same thing at the same time: another has written a row of the catalogue, or is
-// writing it. XX000 and 40001 are YugabyteDB's "Catalog Version Mismatch" and "Restart read required".
-var collided = []string{"23505", "42P07", "42P06", "42710", "XX000", "40001", "YB001"}
+// writing it. XX000 is YugabyteDB's "Catalog Version Mismatch". The numbers of MySQL mean a table, a key and a row that are there.
+var (
+	collided      = []string{"23505", "42P07", "42P06", "42710", "XX000"}
+	collidedMySQL = []uint16{1050, 1061, 1062}
+)
 
 // Collided reports an error of a statement that defines something while another defines the same, or after it. The statement must run
 // again if it may.
 func Collided(err error) bool {
+	var m *mysql.MySQLError
 	var e *pgconn.PgError
-	return errors.As(err, &e) && slices.Contains(collided, e.Code)
+	return Of(err) != None || errors.As(err, &m) && slices.Contains(collidedMySQL, m.Number) || errors.As(err, &e) && slices.Contains(collided, e.Code)
 }
 
 // ofMySQL maps the error numbers of MySQL and MariaDB. They mean a record that has changed since the

@@ -83,6 +83,11 @@ func TestCollided(t *testing.T) {
 			t.Errorf("%s: %v", code, got)
 		}
 	}
+	for number, want := range map[uint16]bool{1050: true, 1061: true, 1062: true, 1020: true, 1205: true, 1213: true, 1064: false, 1142: false} {
+		if got := retry.Collided(&mysql.MySQLError{Number: number}); got != want {
+			t.Errorf("%d: %v", number, got)
+		}
+	}
 	if retry.Collided(errors.New("unexpected EOF")) {
 		t.Error("a lost connection is no collision")
 	}

@@ -106,28 +106,6 @@ func TestDropUnderLoad(t *testing.T) {
 	}
 }
 
-// Ten processes that start at the same time make the tables together, in both engines.
-func TestTenMigrate(t *testing.T) {
-	t.Parallel()
-	for _, engine := range engines(t) {
-		url := testserver.MariaDBDatabase(t)
-		schema, _ := databaseOf(t, url)
-		exec(t, application(t, url), "drop database "+schema)
-		var all sync.WaitGroup
-		for range 10 {
-			all.Go(func() {
-				s := openStore(t, url[:strings.LastIndex(url, "/")+1], mysql.Options{Schema: schema, Engine: engine})
-				if err := s.Migrate(t.Context()); err != nil {
-					t.Errorf("%s: %v", engine, err)
-				}
-			})
-		}
-		all.Wait()
-		s := openStore(t, url, mysql.Options{Schema: schema})
-		must(t, s.CreateOutbox(t.Context(), "orders"), s.CreateQueue(t.Context(), "jobs", penstock.LIFO), s.CreateInbox(t.Context(), "billing", 0))
-	}
-}
-
 // An application's session may have any SQL mode, and numbers in steps of three.
 func TestSessionsOfApplications(t *testing.T) {
 	t.Parallel()

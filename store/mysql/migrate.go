@@ -19,10 +19,6 @@ import (
 // version of the tables that this program makes. Those of lower ones are of development only.
 const version = 9
 
-// collided are the errors of statements that make the same thing at the same time: 1213 and 1205 while another one has it
-// locked, 1050 where it has won.
-var collided = []uint16{1213, 1205, 1050, 1061, duplicate}
-
 // Migrate implements driver.Store. Every statement commits separately and may run again. So another process can
 // continue where one died.
 func (s *Store) Migrate(ctx context.Context) error {
@@ -66,7 +62,7 @@ func (s *Store) define(ctx context.Context, statement string) error {
 	return s.explain(tables.Define(ctx, func() error {
 		_, err := s.ddl.ExecContext(ctx, statement)
 		return err
-	}, func(err error) bool { return slices.Contains(collided, number(err)) }))
+	}))
 }
 
 // SchemaVersion returns the version of the tables in the database, or 0 if there are none.

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock/penstock/store/mysql"
 )
 
-// Ten processes make the tables at once. Those of a version of development are refused, and stay as they are.
+// Ten processes make the database and the tables at once. Those of a version of development are refused, and stay as they are.
 func TestMigrateFromProcesses(t *testing.T) {
 	t.Parallel()
 	for _, engine := range engines(t) {
@@ -21,10 +21,11 @@ func TestMigrateFromProcesses(t *testing.T) {
 			t.Parallel()
 			url := testserver.MariaDBDatabase(t)
 			schema, _ := databaseOf(t, url)
+			exec(t, application(t, url), "drop database "+schema)
 			opts := mysql.Options{Schema: schema, Engine: engine}
 			var all sync.WaitGroup
 			for range 10 {
-				s := openStore(t, url, opts)
+				s := openStore(t, url[:strings.LastIndex(url, "/")+1], opts)
 				all.Go(func() {
 					if err := s.Migrate(t.Context()); err != nil {
 						t.Error(err)
@@ -32,6 +33,8 @@ func TestMigrateFromProcesses(t *testing.T) {
 				})
 			}
 			all.Wait()
+			s := openStore(t, url, mysql.Options{Schema: schema})
+			must(t, s.CreateOutbox(t.Context(), "orders"), s.CreateQueue(t.Context(), "jobs", penstock.LIFO), s.CreateInbox(t.Context(), "billing", 0))
 			exec(t, application(t, url), "update version set version = version - 1")
 			if err := openStore(t, url, opts).Migrate(t.Context()); !errors.Is(err, penstock.ErrOlderSchema) || !strings.Contains(err.Error(), "before the first release") {
 				t.Errorf("got %v", err)
@@ -77,7 +80,7 @@ func TestTablesBecomeNewer(t *testing.T) {
 // tables are not taken as they are, capitals are refused.
 func TestServerOfOtherOptions(t *testing.T) {
 	t.Parallel()
-	server := testserver.StartMariaDB(t, "--default-storage-engine=MyISAM", "--lower-case-table-names=1")
+	server := testserver.StartMariaDB(t, "--default-storage-engine=MyISAM", "--lower-case-table-names=1", "--loose-innodb-snapshot-isolation=ON") // the default of MariaDB 11.6; MySQL has none
 	for _, engine := range []string{"", "MyISAM", "Aria", "MEMORY", "nonsense"} {
 		s := openStore(t, server.URL, mysql.Options{Engine: engine})
 		var hinted *penstock.HintError
@@ -96,10 +99,25 @@ func TestServerOfOtherOptions(t *testing.T) {
 			t.Errorf("got %v, want a FieldError", err)
 		}
 	}
-	u := strings.TrimSuffix(server.URL, "/") + "/information_schema"
+	app := application(t, strings.TrimSuffix(server.URL, "/")+"/information_schema")
 	var without int
-	must(t, application(t, u).QueryRow("select count(*) from information_schema.tables where table_schema = 'penstock' and engine <> 'InnoDB'").Scan(&without))
+	must(t, app.QueryRow("select count(*) from information_schema.tables where table_schema = 'penstock' and engine <> 'InnoDB'").Scan(&without))
 	if without != 0 {
 		t.Errorf("%d tables are in an engine without transactions", without)
 	}
+	// Another process writes the version while this one waits to: 1020 where a row has changed since the statement's snapshot, else 1062.
+	var version int64
+	must(t, app.QueryRow("select max(version) from penstock.version").Scan(&version))
+	exec(t, app, "delete from penstock.version")
+	tx, err := app.Begin()
+	must(t, err)
+	defer tx.Rollback()
+	_, err = tx.Exec("insert into penstock.version (version) values (?)", version)
+	must(t, err)
+	migrated := make(chan error, 1)
+	go func() { migrated <- s.Migrate(t.Context()) }()
+	for waiting := 0; waiting == 0; time.Sleep(150 * time.Millisecond) { // the server looks again 100 ms after the last question
+		must(t, app.QueryRow("select count(*) from information_schema.innodb_trx where trx_state = 'LOCK WAIT'").Scan(&waiting))
+	}
+	must(t, tx.Commit(), <-migrated)
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/pg"
 	"github.com/penstock/penstock/internal/pgerror"
-	"github.com/penstock/penstock/internal/retry"
 	"github.com/penstock/penstock/internal/schema"
 	"github.com/penstock/penstock/internal/tables"
 )
@@ -45,7 +44,7 @@ func (s *Store) define(ctx context.Context, statement string) error {
 	return s.explain(tables.Define(ctx, func() error {
 		_, err := s.pool.Exec(ctx, statement)
 		return err
-	}, func(err error) bool { return retry.Collided(err) || retry.Of(err) != retry.None }))
+	}))
 }
 
 // SchemaVersion returns the version of the tables in the database, or 0 if there are none.
