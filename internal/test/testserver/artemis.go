@@ -19,8 +19,7 @@ type Artemis struct {
 }
 
 // StartArtemis starts a broker for this test alone, with a user and queues; it makes no others, unless there are
-// none. It needs Java, and is
-// skipped unless PENSTOCK_TEST_ARTEMIS has what script/artemis.sh prints.
+// none. It needs Java, and is skipped unless PENSTOCK_TEST_ARTEMIS has what script/artemis.sh prints.
 func StartArtemis(tb testing.TB, user, password string, queues ...string) *Artemis {
 	tb.Helper()
 	if os.Getenv(envArtemis) == "" {
@@ -36,6 +35,7 @@ func NewArtemis(user, password string, queues []string) (*Artemis, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.URL = fmt.Sprintf("amqp1://%s:%s@%s", user, password, loopback(port))
 	a := &Artemis{server: s, Address: loopback(port)}
 	instance := filepath.Join(a.dir, "instance")
 	a.command = func() *exec.Cmd { return a.run(filepath.Join(instance, "bin", "artemis"), "run") }

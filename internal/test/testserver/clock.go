@@ -86,15 +86,9 @@ func (p *Postgres) clockEnv() []string {
 
 // compiler finds a C compiler.
 func compiler() (string, error) {
+	missing := &MissingError{Server: "a C compiler, for a clock of PostgreSQL that a test sets", Package: "gcc", BinVar: envCompiler}
 	if runtime.GOOS != "linux" {
-		return "", &MissingError{Server: "a C compiler, for a clock of PostgreSQL that a test sets", Package: "gcc", BinVar: envCompiler}
+		return "", missing
 	}
-	if path := os.Getenv(envCompiler); path != "" {
-		return exec.LookPath(path)
-	}
-	path, err := exec.LookPath("cc")
-	if err != nil {
-		return "", &MissingError{Server: "a C compiler, for a clock of PostgreSQL that a test sets", Package: "gcc", BinVar: envCompiler}
-	}
-	return path, nil
+	return find(missing, "cc")
 }

@@ -15,12 +15,10 @@ import (
 	"testing"
 )
 
-// Kafka is a private Apache Kafka broker that is also a controller: its own, or its cluster's.
+// Kafka is a private Apache Kafka broker that is also a controller: its own, or its cluster's. Its URL is that of the listener that asks
+// for no user.
 type Kafka struct {
 	*server
-	// URL of the listener that asks for no user; the same after every Start.
-	URL string
-
 	jars       string
 	java       string
 	node       int
@@ -88,7 +86,7 @@ func StartKafkaCluster(tb testing.TB, n int) []*Kafka {
 		tb.Fatal(err)
 	}
 	for _, k := range brokers {
-		tb.Cleanup(func() { closeAfter(tb, k.server) })
+		forTest(tb, k, nil)
 	}
 	return brokers
 }
@@ -113,22 +111,18 @@ func newKafkas(n int, o KafkaOptions) (brokers []*Kafka, err error) {
 	}()
 	var voters []string
 	for i := range n {
-		k := &Kafka{
-			server: &server{name: "kafka", stopSig: syscall.SIGTERM, killSig: syscall.SIGKILL},
-			jars:   jars, java: java, node: i + 1, jvm: o.JVM,
+		s, port, _, err := prepare("kafka", "", syscall.SIGTERM, syscall.SIGKILL)
+		if err != nil {
+			return brokers, err
 		}
-		for _, port := range []*int{&k.port, &k.controller} {
-			if *port, err = FreePort(); err != nil {
-				return brokers, err
-			}
+		k := &Kafka{server: s, jars: jars, java: java, node: i + 1, port: port, jvm: o.JVM}
+		brokers = append(brokers, k)
+		if k.controller, err = FreePort(); err != nil {
+			return brokers, err
 		}
 		k.URL = "kafka://" + loopback(k.port)
 		k.ready = k.greet
 		k.command = func() *exec.Cmd { return k.run("kafka.Kafka", k.properties) }
-		if err := k.newDir(); err != nil {
-			return brokers, err
-		}
-		brokers = append(brokers, k)
 		voters = append(voters, fmt.Sprintf("%d@%s", k.node, loopback(k.controller)))
 	}
 	// Together: one answers when most of them have agreed on who leads.
@@ -191,12 +185,10 @@ func (k *Kafka) format(scram []string) error {
 }
 
 func (k *Kafka) run(class string, args ...string) *exec.Cmd {
-	cmd := exec.Command(k.java, slices.Concat(k.jvm, []string{
+	return k.as(nil, k.java, slices.Concat(k.jvm, []string{
 		"-Xms128m", "-Xmx512m", "-Djava.awt.headless=true", "-Dorg.apache.logging.log4j.level=INFO",
 		"-Djava.io.tmpdir=" + k.dir, "-cp", filepath.Join(k.jars, "*"), class,
 	}, args)...)
-	cmd.Dir, cmd.Env = k.dir, baseEnv("HOME="+k.dir)
-	return cmd
 }
 
 // Version is that of the jars.

@@ -17,15 +17,13 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// MariaDB is a private MariaDB server with the engines InnoDB and MyRocks, or a MySQL server, which has InnoDB.
+// MariaDB is a private MariaDB server with the engines InnoDB and MyRocks, or a MySQL server, which has InnoDB. Its URL is that of the
+// superuser, without a database.
 //
 // A commit is not flushed to the disk: it survives Kill all the same, because the
 // operating system lives on.
 type MariaDB struct {
 	*server
-	// URL of the server as superuser, without a database; the same after every Start.
-	URL string
-
 	founds bool // a cluster, with the next start
 }
 
@@ -53,7 +51,8 @@ func newMariaDB(options ...string) (*MariaDB, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &MariaDB{server: s, URL: fmt.Sprintf("mysql://root@%s/", loopback(port))}
+	s.URL = fmt.Sprintf("mysql://root@%s/", loopback(port))
+	m := &MariaDB{server: s}
 	common := []string{"--no-defaults", "--datadir=" + filepath.Join(m.dir, "data"), "--tmpdir=" + m.dir, "--skip-name-resolve"} // a server that begins removes what others have in the same tmpdir
 	run := func(program string, args ...string) *exec.Cmd {
 		return m.as(who, program, slices.Concat(common, args)...)
@@ -138,12 +137,7 @@ func mysqlConfig(server string) (*mysql.Config, error) {
 // create databases.
 func MariaDBURL(tb testing.TB) string {
 	tb.Helper()
-	if url := os.Getenv(EnvMariaDB); url != "" {
-		return url
-	}
-	m, err := sharedMariaDB()
-	need(tb, err)
-	return m.URL
+	return shared(tb, EnvMariaDB, sharedMariaDB)
 }
 
 // MariaDBDatabase creates a database on the server that all tests share and returns its
@@ -174,14 +168,8 @@ func ofMySQL() bool {
 
 // mariadbBin is the folder of mariadbd, or of MySQL's mysqld if the environment names that; mariadb-install-db is on the PATH.
 func mariadbBin() (string, error) {
-	if err := wanted(); err != nil {
-		return "", err
-	}
-	if dir := os.Getenv(envMariaDBBin); dir != "" {
-		if !hasProgram(dir, "mariadbd") && !hasProgram(dir, "mysqld") {
-			return "", fmt.Errorf("%s: there is neither mariadbd nor mysqld in %s", envMariaDBBin, dir)
-		}
-		return dir, nil
+	if dir, err := named(envMariaDBBin, "mariadbd", "mysqld"); dir != "" || err != nil {
+		return dir, err
 	}
 	missing := &MissingError{Server: "MariaDB", Package: "mariadb-plugin-rocksdb", URLVar: EnvMariaDB, BinVar: envMariaDBBin}
 	if _, err := exec.LookPath("mariadb-install-db"); err != nil {

@@ -13,12 +13,10 @@ import (
 	"testing"
 )
 
-// PgBouncer is a private pooler in transaction mode in front of a PostgreSQL.
+// PgBouncer is a private pooler in transaction mode in front of a PostgreSQL. Its URL is that of the server's database postgres through
+// the pooler; every database and every role of the server goes.
 type PgBouncer struct {
 	*server
-	// URL of the server's database postgres through the pooler; every database and
-	// every role of the server goes.
-	URL string
 	// Version as the program says it.
 	Version string
 }
@@ -53,7 +51,8 @@ func NewPgBouncer(serverURL string, conf ...string) (*PgBouncer, error) {
 	front := *behind
 	front.Host = loopback(port)
 	first, _, _ := strings.Cut(string(version), "\n")
-	b := &PgBouncer{server: s, URL: front.String(), Version: first}
+	s.URL = front.String()
+	b := &PgBouncer{server: s, Version: first}
 	b.ready = func(ctx context.Context) error { return pingPostgres(ctx, b.URL) }
 	ini, users := filepath.Join(b.dir, "pgbouncer.ini"), filepath.Join(b.dir, "users.txt")
 	// As a service manager does it starts again after a crash: 1.18 ends with "bad client state" where a client goes
@@ -84,13 +83,5 @@ func NewPgBouncer(serverURL string, conf ...string) (*PgBouncer, error) {
 
 // pgbouncer finds the program: the named one, else where Debian puts it or the PATH.
 func pgbouncer() (string, error) {
-	if path := os.Getenv(envPgBouncer); path != "" {
-		return exec.LookPath(path)
-	}
-	for _, name := range []string{"/usr/sbin/pgbouncer", "pgbouncer"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path, nil
-		}
-	}
-	return "", &MissingError{Server: "PgBouncer", Package: "pgbouncer", BinVar: envPgBouncer}
+	return find(&MissingError{Server: "PgBouncer", Package: "pgbouncer", BinVar: envPgBouncer}, "/usr/sbin/pgbouncer", "pgbouncer")
 }

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -21,15 +22,13 @@ import (
 // creates this role.
 const PasswordRole = "penstock_password"
 
-// Postgres is a private PostgreSQL server.
+// Postgres is a private PostgreSQL server. Its URL is that of the database postgres as superuser.
 //
 // fsync is off: commits survive Kill all the same, because the
 // operating system lives on. Say "fsync = on" where the cost of a commit
 // matters.
 type Postgres struct {
 	*server
-	// URL of the database postgres as superuser; the same after every Start.
-	URL string
 	// Bin is the folder of the server's programs.
 	Bin string
 
@@ -56,7 +55,8 @@ func newPostgres(clock bool, fill func(p *Postgres, who *syscall.Credential, por
 	if err != nil {
 		return nil, err
 	}
-	p := &Postgres{server: s, URL: fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable", loopback(port)), Bin: bin, clock: clock}
+	s.URL = fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable", loopback(port))
+	p := &Postgres{server: s, Bin: bin, clock: clock}
 	p.ready = func(ctx context.Context) error { return pingPostgres(ctx, p.URL) }
 	p.command = func() *exec.Cmd {
 		cmd := p.as(who, filepath.Join(bin, "postgres"), "-D", p.data())
@@ -124,14 +124,8 @@ func pingPostgres(ctx context.Context, url string) error {
 // postgresBin finds the programs: the named folder, else the newest version
 // where distributions put them, else the PATH.
 func postgresBin() (string, error) {
-	if err := wanted(); err != nil {
-		return "", err
-	}
-	if dir := os.Getenv(envPostgresBin); dir != "" {
-		if !hasProgram(dir, "initdb") {
-			return "", fmt.Errorf("PENSTOCK_TEST_PG_BIN: there is no initdb in %s", dir)
-		}
-		return dir, nil
+	if dir, err := named(envPostgresBin, "initdb"); dir != "" || err != nil {
+		return dir, err
 	}
 	best, newest := "", -1
 	for _, pattern := range []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql@*/bin"} {
@@ -150,6 +144,18 @@ func postgresBin() (string, error) {
 		return filepath.Dir(path), nil
 	}
 	return "", &MissingError{Server: "PostgreSQL", Package: "postgresql", URLVar: EnvPostgres, BinVar: envPostgresBin}
+}
+
+// named is the folder that the variable names, which has one of the programs; empty if it names none.
+func named(variable string, programs ...string) (string, error) {
+	dir := os.Getenv(variable)
+	if err := wanted(); err != nil {
+		return "", err
+	}
+	if dir != "" && !slices.ContainsFunc(programs, func(program string) bool { return hasProgram(dir, program) }) {
+		return "", fmt.Errorf("%s: there is no %s in %s", variable, strings.Join(programs, " or "), dir)
+	}
+	return dir, nil
 }
 
 // versionIn reads the number of /usr/lib/postgresql/15/bin; -1 without one.

@@ -1,9 +1,6 @@
 package testserver
 
-import (
-	"os/exec"
-	"testing"
-)
+import "testing"
 
 // Promtool is the path of the program that checks and tests rules of Prometheus.
 func Promtool(tb testing.TB) string {
@@ -14,9 +11,5 @@ func Promtool(tb testing.TB) string {
 }
 
 func promtool() (string, error) {
-	path, err := exec.LookPath("promtool")
-	if err != nil {
-		return "", &MissingError{Server: "promtool, for the alerts", Package: "prometheus", BinVar: "PATH"}
-	}
-	return path, nil
+	return find(&MissingError{Server: "promtool, for the alerts", Package: "prometheus", BinVar: "PATH"}, "promtool")
 }

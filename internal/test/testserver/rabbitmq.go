@@ -14,12 +14,9 @@ import (
 	"testing"
 )
 
-// RabbitMQ is a private RabbitMQ node with a separate Erlang port mapper, or its cluster's.
+// RabbitMQ is a private RabbitMQ node with a separate Erlang port mapper, or its cluster's. Its URL is that of the default virtual host.
 type RabbitMQ struct {
 	*server
-	// URL of the default virtual host; the same after every Start.
-	URL string
-
 	bin  string
 	node string
 	port int
@@ -43,7 +40,7 @@ func StartRabbitMQCluster(tb testing.TB, n int, conf ...string) []*RabbitMQ {
 	nodes, err := newRabbitMQs(n, conf)
 	need(tb, err)
 	for _, r := range nodes {
-		tb.Cleanup(func() { closeAfter(tb, r.server) })
+		forTest(tb, r, nil)
 	}
 	return nodes
 }
@@ -74,20 +71,14 @@ func newRabbitMQs(n int, conf []string) (nodes []*RabbitMQ, err error) {
 		conf = append([]string{"cluster_formation.peer_discovery_backend = classic_config"}, conf...)
 	}
 	for i := range n {
-		r := &RabbitMQ{
-			server: &server{name: "rabbitmq", stopSig: syscall.SIGTERM, killSig: syscall.SIGKILL},
-			bin:    bin,
-			node:   fmt.Sprintf("penstock-%08x-%d@localhost", cluster, i),
-		}
-		if r.port, err = FreePort(); err != nil {
+		s, port, _, err := prepare("rabbitmq", "", syscall.SIGTERM, syscall.SIGKILL)
+		if err != nil {
 			return nodes, err
 		}
+		r := &RabbitMQ{server: s, bin: bin, port: port, node: fmt.Sprintf("penstock-%08x-%d@localhost", cluster, i)}
 		r.URL = fmt.Sprintf("amqp://guest:guest@%s/", loopback(r.port))
 		r.ready = r.greet
 		r.command = func() *exec.Cmd { return r.run("rabbitmq-server") }
-		if err := r.newDir(); err != nil {
-			return nodes, err
-		}
 		nodes = append(nodes, r)
 		if n > 1 {
 			conf = append(conf, fmt.Sprintf("cluster_formation.classic_config.nodes.%d = %s", i+1, r.node))
@@ -198,14 +189,8 @@ func (r *RabbitMQ) greet(ctx context.Context) error {
 // rabbitmqBin finds the programs themselves: what distributions put on the
 // PATH is a wrapper that changes the user and reads /etc.
 func rabbitmqBin() (string, error) {
-	if err := wanted(); err != nil {
-		return "", err
-	}
-	if dir := os.Getenv(envRabbitMQBin); dir != "" {
-		if !hasProgram(dir, "rabbitmq-server") {
-			return "", fmt.Errorf("PENSTOCK_TEST_RABBITMQ_BIN: there is no rabbitmq-server in %s", dir)
-		}
-		return dir, nil
+	if dir, err := named(envRabbitMQBin, "rabbitmq-server"); dir != "" || err != nil {
+		return dir, err
 	}
 	for _, pattern := range []string{
 		"/usr/lib/rabbitmq/bin",

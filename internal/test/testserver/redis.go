@@ -37,6 +37,7 @@ func NewRedis(conf ...string) (*Redis, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.URL = "redis://" + loopback(port)
 	r := &Redis{server: s, Address: loopback(port)}
 	file := filepath.Join(r.dir, "redis.conf")
 	r.command = func() *exec.Cmd { return r.as(nil, program, file) }
@@ -61,10 +62,5 @@ func redisServer() (string, error) {
 	if err := wanted(); err != nil {
 		return "", err
 	}
-	for _, name := range []string{"redis-server", "valkey-server"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path, nil
-		}
-	}
-	return "", &MissingError{Server: "Redis", Package: "redis-server", BinVar: "PATH"}
+	return find(&MissingError{Server: "Redis", Package: "redis-server", BinVar: "PATH"}, "redis-server", "valkey-server")
 }

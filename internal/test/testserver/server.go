@@ -18,6 +18,9 @@ import (
 // server has the parts that private servers share. It is a program in a private folder that can
 // be stopped, killed and started again on the same data and the same port.
 type server struct {
+	// URL of a server that has one; the same after every Start.
+	URL string
+
 	name    string
 	dir     string
 	command func() *exec.Cmd                // one run of the server
@@ -32,6 +35,9 @@ type server struct {
 }
 
 func (s *server) base() *server { return s }
+
+// Where is the server's URL, and what ends it.
+func (s *server) Where() (url string, end func() error) { return s.URL, s.Close }
 
 // How long a server may take to start, which recovery after a crash is part
 // of, and to stop. Far more than they need: reaching them is a failure.

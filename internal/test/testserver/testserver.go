@@ -76,10 +76,20 @@ func MissingExtras() []*MissingError {
 
 // chromium finds the browser for the tests of cmd/penstock/internal/console.
 func chromium() (string, error) {
-	if path, err := exec.LookPath("chromium"); err == nil {
-		return path, nil
+	return find(&MissingError{Server: "Chromium, for the console in a browser", Package: "chromium", BinVar: "PATH"}, "chromium")
+}
+
+// find looks for a program: the one that the variable names, or the first of those that are there.
+func find(missing *MissingError, programs ...string) (string, error) {
+	if path := os.Getenv(missing.BinVar); path != "" && missing.BinVar != "PATH" {
+		return exec.LookPath(path)
 	}
-	return "", &MissingError{Server: "Chromium, for the console in a browser", Package: "chromium"}
+	for _, program := range programs {
+		if path, err := exec.LookPath(program); err == nil {
+			return path, nil
+		}
+	}
+	return "", missing
 }
 
 type missing []*MissingError
@@ -104,23 +114,24 @@ var (
 // a role that may create databases and roles.
 func PostgresURL(tb testing.TB) string {
 	tb.Helper()
-	if url := os.Getenv(EnvPostgres); url != "" {
-		return url
-	}
-	p, err := sharedPostgres()
-	need(tb, err)
-	return p.URL
+	return shared(tb, EnvPostgres, sharedPostgres)
 }
 
 // RabbitMQURL returns the URL of a RabbitMQ server that all tests share.
 func RabbitMQURL(tb testing.TB) string {
 	tb.Helper()
-	if url := os.Getenv(EnvRabbitMQ); url != "" {
+	return shared(tb, EnvRabbitMQ, sharedRabbitMQ)
+}
+
+// shared is the URL that the variable has, or that of a server which starts with the first test that asks for it.
+func shared[S interface{ base() *server }](tb testing.TB, variable string, start func() (S, error)) string {
+	tb.Helper()
+	if url := os.Getenv(variable); url != "" {
 		return url
 	}
-	r, err := sharedRabbitMQ()
+	s, err := start()
 	need(tb, err)
-	return r.URL
+	return s.base().URL
 }
 
 // StartPostgres starts a server for this test alone, which the test may stop,

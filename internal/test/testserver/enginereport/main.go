@@ -52,7 +52,7 @@ func main() {
 		*server = version(os.Getenv(testserver.EnvPostgres))
 	}
 	fmt.Fprintln(os.Stderr, *server)
-	r, err := read(os.Stdin, os.Stderr)
+	r, err := read(os.Stdin, os.Stderr, 50)
 	r.Server, r.At, r.Seconds = *server, began.UTC().Format(time.RFC3339), time.Since(began).Seconds()
 	if err == nil {
 		err = r.write(*text, *data)
@@ -85,8 +85,8 @@ func version(url string) string {
 	return v
 }
 
-// read takes events, and prints failures as they come.
-func read(from io.Reader, progress io.Writer) (r report, err error) {
+// read takes events. It prints failures as they come, and the numbers so far after each such number of tests.
+func read(from io.Reader, progress io.Writer, each int) (r report, err error) {
 	r.Passed, r.Failed, r.Skipped = []string{}, []result{}, []result{}
 	output := map[string][]string{}
 	lines := bufio.NewScanner(from)
@@ -100,8 +100,9 @@ func read(from io.Reader, progress io.Writer) (r report, err error) {
 		name := strings.TrimPrefix(e.Package, "github.com/penstock/penstock/") + " " + e.Test
 		switch e.Action {
 		case "output":
-			said := append(output[name], scrub(strings.TrimRight(e.Output, "\n")))
-			output[name] = said[max(0, len(said)-kept):]
+			all := append(output[name], scrub(strings.TrimRight(e.Output, "\n")))
+			output[name] = all[max(0, len(all)-kept):]
+			continue
 		case "pass":
 			if e.Test != "" {
 				r.Passed = append(r.Passed, name)
@@ -114,6 +115,11 @@ func read(from io.Reader, progress io.Writer) (r report, err error) {
 		case "skip":
 			r.Skipped = append(r.Skipped, result{name, output[name]})
 			delete(output, name)
+		default:
+			continue
+		}
+		if (len(r.Passed)+len(r.Failed)+len(r.Skipped))%each == 0 {
+			fmt.Fprintf(progress, "%s; %s\n", r.counts(), name)
 		}
 	}
 	slices.Sort(r.Passed)
@@ -125,7 +131,11 @@ var password = regexp.MustCompile(`(://[^:/@\s]*):[^@\s]*@`)
 func scrub(s string) string { return password.ReplaceAllString(s, "$1@") }
 
 func (r *report) summary() string {
-	return fmt.Sprintf("%s\n%s, %.0f s: %d passed, %d failed, %d skipped\n", r.Server, r.At, r.Seconds, len(r.Passed), len(r.Failed), len(r.Skipped))
+	return fmt.Sprintf("%s\n%s, %.0f s: %s\n", r.Server, r.At, r.Seconds, r.counts())
+}
+
+func (r *report) counts() string {
+	return fmt.Sprintf("%d passed, %d failed, %d skipped", len(r.Passed), len(r.Failed), len(r.Skipped))
 }
 
 func (r *report) write(text, data string) error {

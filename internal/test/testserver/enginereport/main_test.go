@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -22,9 +21,13 @@ func TestReport(t *testing.T) {
 {"Action":"pass","Package":"github.com/penstock/penstock/store/portable","Test":"TestB"}
 {"Action":"skip","Package":"github.com/penstock/penstock/store/portable","Test":"TestC"}
 `
-	r, err := read(strings.NewReader(events), io.Discard)
+	progress := strings.Builder{}
+	r, err := read(strings.NewReader(events), &progress, 1)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if want := "FAIL store/portable TestA\n0 passed, 1 failed, 0 skipped; store/portable TestA\n1 passed, 1 failed, 0 skipped; store/portable TestB\n"; !strings.HasPrefix(progress.String(), want) {
+		t.Errorf("said %q, want %q", progress.String(), want)
 	}
 	r.Server = "PostgreSQL 15.12-YB-2025.1.0.0-b0"
 	text, data := filepath.Join(t.TempDir(), "engine.txt"), filepath.Join(t.TempDir(), "engine.json")

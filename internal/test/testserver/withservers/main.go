@@ -84,33 +84,27 @@ func main() {
 // start starts the servers that the environment does not name and returns the variables
 // that name it.
 func start(only string, pooled bool, conf []string) (env []string, stop func() error, err error) {
-	type started struct {
-		env   string
-		close func() error
-		err   error
+	type server struct {
+		env  string
+		stop func() error
+		err  error
 	}
-	var waiting []chan started
-	launch := func(name, variable string, f func() (url string, close func() error, err error)) {
+	var waiting []chan server
+	launch := func(name, variable string, f func() (url string, stop func() error, err error)) {
 		if os.Getenv(variable) != "" || (only != "" && only != name) {
 			return
 		}
-		c := make(chan started, 1)
+		c := make(chan server, 1)
 		waiting = append(waiting, c)
 		go func() {
-			url, close, err := f()
-			if url != "" {
-				url = variable + "=" + url
-			}
-			c <- started{url, close, err}
+			url, stop, err := f()
+			c <- server{variable + "=" + url, stop, err}
 		}()
 	}
 	launch("postgres", testserver.EnvPostgres, func() (string, func() error, error) {
 		p, err := testserver.NewPostgres(conf...)
-		if err != nil {
-			return "", nil, err
-		}
-		if !pooled {
-			return p.URL, p.Close, nil
+		if err != nil || !pooled {
+			return started(p, err)
 		}
 		b, err := testserver.NewPgBouncer(p.URL, "server_idle_timeout = 2")
 		if err != nil {
@@ -119,61 +113,32 @@ func start(only string, pooled bool, conf []string) (env []string, stop func() e
 		// pgx's own connections prepare statements otherwise, which another session of the pooler's may have.
 		return b.URL + "&default_query_exec_mode=exec", func() error { return errors.Join(b.Close(), p.Close()) }, nil
 	})
-	launch("rabbitmq", testserver.EnvRabbitMQ, func() (string, func() error, error) {
-		r, err := testserver.NewRabbitMQ()
-		if err != nil {
-			return "", nil, err
-		}
-		return r.URL, r.Close, nil
-	})
-	launch("mariadb", testserver.EnvMariaDB, func() (string, func() error, error) {
-		m, err := testserver.NewMariaDB()
-		if missing := new(testserver.MissingError); errors.As(err, &missing) && only == "" {
-			return "", func() error { return nil }, nil // few tests want it
-		}
-		if err != nil {
-			return "", nil, err
-		}
-		return m.URL, m.Close, nil
-	})
+	launch("rabbitmq", testserver.EnvRabbitMQ, func() (string, func() error, error) { return started(testserver.NewRabbitMQ()) })
+	launch("mariadb", testserver.EnvMariaDB, func() (string, func() error, error) { return started(testserver.NewMariaDB()) })
 	switch only { // what few want and nothing starts by itself
 	case "redis":
-		launch("redis", "PENSTOCK_TEST_REDIS", func() (string, func() error, error) {
-			r, err := testserver.NewRedis()
-			if err != nil {
-				return "", nil, err
-			}
-			return "redis://" + r.Address, r.Close, nil
-		})
+		launch("redis", "PENSTOCK_TEST_REDIS", func() (string, func() error, error) { return started(testserver.NewRedis()) })
 	case "artemis":
 		launch("artemis", "PENSTOCK_TEST_AMQP1", func() (string, func() error, error) {
-			a, err := testserver.NewArtemis("penstock", "penstock", nil)
-			if err != nil {
-				return "", nil, err
-			}
-			return "amqp1://penstock:penstock@" + a.Address, a.Close, nil
+			return started(testserver.NewArtemis("penstock", "penstock", nil))
 		})
 	case "kafka":
 		launch("kafka", testserver.EnvKafka, func() (string, func() error, error) {
-			k, err := testserver.NewKafka(testserver.KafkaOptions{})
-			if err != nil {
-				return "", nil, err
-			}
-			return k.URL, k.Close, nil
+			return started(testserver.NewKafka(testserver.KafkaOptions{}))
 		})
 	}
 
 	var closers []func() error
 	for _, c := range waiting {
 		s := <-c
-		if s.err != nil {
+		missing := new(testserver.MissingError)
+		switch {
+		case errors.As(s.err, &missing) && missing.URLVar == testserver.EnvMariaDB && only == "": // few tests want it
+		case s.err != nil:
 			err = errors.Join(err, s.err)
-			continue
+		default:
+			env, closers = append(env, s.env), append(closers, s.stop)
 		}
-		if s.env != "" {
-			env = append(env, s.env)
-		}
-		closers = append(closers, s.close)
 	}
 	stop = func() error {
 		var err error
@@ -186,6 +151,14 @@ func start(only string, pooled bool, conf []string) (env []string, stop func() e
 		return nil, nil, errors.Join(err, stop())
 	}
 	return env, stop, nil
+}
+
+// started is where the server is and what ends it, or why there is none.
+func started[S interface{ Where() (string, func() error) }](s S, err error) (url string, stop func() error, _ error) {
+	if err == nil {
+		url, stop = s.Where()
+	}
+	return url, stop, err
 }
 
 // temporary puts the command's temporary files, including databases in files, next to the servers' data.
