@@ -65,8 +65,8 @@ test-engine: ## run the portable profile's suites on a server that speaks Postgr
 	@test -n "$(URL)" || { echo 'say which server: make test-engine URL=postgres://user:password@host:port/database; the role must be able to create databases'; exit 2; }
 	@script/test-engine.sh "$(URL)" $(TEST)
 
-test-engines: ## run on newer RabbitMQ, PostgreSQL, MariaDB, MySQL and PgBouncer, and Valkey, each in a Debian in a folder, what concerns it (ENGINES="mysql-9 …")
-	@script/test-engines.sh $(ENGINES)
+test-engines: ## run on newer RabbitMQ, PostgreSQL, MariaDB, MySQL and PgBouncer, and Valkey, each in a Debian in a folder, what concerns it (ENGINES="mysql-9 …"; TEST="-run X ./store/mysql")
+	@script/test-engines.sh $(ENGINES) $(if $(TEST),-- $(TEST))
 
 test-python: build ## build the Python client twice, install its wheel, run ruff, mypy and pytest on it (or PYTHON="python3.10 python3.13")
 	@go build -o bin/withservers ./internal/test/testserver/withservers

@@ -61,11 +61,15 @@ make_dir() {
 	mv -T "$work" "$dir"
 }
 
+unshare --mount true 2>/dev/null || {
+	echo "this mounts folders, for its command alone: run it as root, in a container with --privileged" >&2
+	exit 1
+}
 if [[ ! -d $dir ]]; then
-	if [[ $EUID -ne 0 ]] || ! command -v apt-get >/dev/null; then
-		echo "this makes a Debian $release with debootstrap, which only root can, on Debian" >&2
+	command -v apt-get >/dev/null || {
+		echo "this makes a Debian $release with debootstrap, for which it needs a Debian" >&2
 		exit 1
-	fi
+	}
 	umask 022
 	mkdir -p "$cache"
 	(
@@ -74,7 +78,7 @@ if [[ ! -d $dir ]]; then
 		trap '(($? == 0)) || tail -20 "$log" >&2; rm -rf --one-file-system "$work" "$log"' EXIT
 		rm -rf --one-file-system "$work" # of one that was killed
 		[[ -d $base ]] || make_base
-		[[ -d $dir ]] || { echo "makes a Debian $release with $packages in $dir" >&2; make_dir; }
+		[[ -d $dir ]] || { echo "makes a Debian $release with $packages in $dir: some minutes, up to 1 GB" >&2; make_dir; }
 	) 9>"$cache/lock"
 fi
 enter "$dir" "$@"

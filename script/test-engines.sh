@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# test-engines.sh [ENGINE…]: runs on each engine the suites that it concerns, in a Debian that has it (in-debian.sh), as root. Without
-# names it is all of them. The table in docs/reference/engines.md says what came out; bin/engines has a report of each.
+# test-engines.sh [ENGINE…] [-- ARGUMENT…]: runs on each engine the suites that it concerns, in a Debian that has it (in-debian.sh), as
+# root. Without names it is all of them. The table in docs/reference/engines.md says what came out; bin/engines has a report of each.
+# With arguments it runs go test with these instead, and writes nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -36,10 +37,18 @@ suites() {
 	esac
 }
 
-names=("$@")
-if ((!$#)); then
-	mapfile -t names < <(cut -d'|' -f1 <<<"$engines" | grep .)
-fi
+mapfile -t known < <(cut -d'|' -f1 <<<"$engines" | grep .)
+names=()
+while (($#)) && [[ $1 != -- ]]; do
+	[[ " ${known[*]} " == *" $1 "* ]] || {
+		echo "there is no engine $1, but: ${known[*]}" >&2
+		exit 2
+	}
+	names+=("$1")
+	shift
+done
+((!$#)) || shift
+((${#names[@]})) || names=("${known[@]}")
 unset PENSTOCK_TEST_POSTGRES PENSTOCK_TEST_RABBITMQ PENSTOCK_TEST_MARIADB CI # the servers are the point, and what a Debian lacks is skipped
 export PENSTOCK_TEST_DATA="${PENSTOCK_TEST_DATA-$(script/memory.sh)}" PENSTOCK_TEST_BINARY=$PWD/bin/penstock
 mkdir -p bin/engines
@@ -49,20 +58,24 @@ commit=$(git rev-parse --short=8 HEAD)
 git diff --quiet HEAD -- . ':!docs/reference/engines.md' || commit+=-dirty
 failed=()
 for name in "${names[@]}"; do
-	IFS='|' read -r _ shown release package others < <(grep "^$name|" <<<"$engines") || {
-		echo "there is no engine $name, but: $(cut -d'|' -f1 <<<"$engines" | xargs)" >&2
-		exit 2
-	}
+	IFS='|' read -r _ shown release package others < <(grep "^$name|" <<<"$engines")
 	debian=(script/in-debian.sh "$release" "$package${others:+ $others}")
 	# Of 1:11.8.9+ds-0+deb13u1 it is 11.8.9.
 	version=$("${debian[@]}" dpkg-query -W -f '${Version}' "${package%/*}" | sed -E 's/^[0-9]+://; s/-[^-]*$//; s/\+.*//; s/~//')
 	unset PENSTOCK_TEST_MARIADB_BIN
 	[[ $name != mysql-* ]] || export PENSTOCK_TEST_MARIADB_BIN=/usr/sbin
+	go=(go test -count=1 -vet=off -p 1 -timeout "${TEST_TIMEOUT:-60m}" -exec "$PWD/${debian[0]} $release '${debian[2]}'")
+	if (($#)); then
+		echo "$shown $version"
+		"${go[@]}" "$@" || failed+=("$name")
+		continue
+	fi
 	suites "$name" | while read -ra arguments; do
-		go test -count=1 -vet=off -json -p 1 -timeout "${TEST_TIMEOUT:-60m}" -exec "$PWD/${debian[0]} $release '${debian[2]}'" "${arguments[@]}" </dev/null 2>&1 || true
+		"${go[@]}" -json "${arguments[@]}" </dev/null 2>&1 || true
 	done | bin/enginereport -server "$shown $version" -text "bin/engines/$name.txt" -json "bin/engines/$name.json" -table docs/reference/engines.md -commit "$commit" || failed+=("$name")
 done
-if ((${#failed[@]})); then
-	printf 'FAIL: bin/engines/%s.txt\n' "${failed[@]}" >&2
-	exit 1
-fi
+((${#failed[@]})) || exit 0
+(($#)) || for name in "${failed[@]}"; do
+	echo "FAIL: bin/engines/$name.txt; one test again: make test-engines ENGINES=$name TEST=\"-v -run '^TestName\$/^case\$' ./its/package\"" >&2
+done
+exit 1
