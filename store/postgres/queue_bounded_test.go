@@ -32,6 +32,32 @@ func (f *fixture) readsIn(tx pgx.Tx, sql string, args ...any) int64 {
 	return count() - before
 }
 
+// A group under a limit, and a barrier, have a row for each change. Maintenance finds the rows to keep without reading all of them again for each.
+func TestReclaimReadsEachRowAFewTimes(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.Exec("select penstock.set_group('q', '', max_running => 2), penstock.enqueue('q', 'x')")
+	lease := f.claim(1)[0].lease
+	b := f.heldBy("a")
+	const rows = 1000
+	f.Exec("insert into penstock._group_state (queue, group_key, leases) select q.id, '', array[$1::bigint] from penstock._queue q, generate_series(1, $2)", lease, rows)
+	f.Exec("insert into penstock._barrier (barrier, queue, part, running, dead, xid) select $1, q.id, 16 + i % 2, 1, 0, '3' from penstock._queue q, generate_series(1, $2) i", b, rows)
+	for ring, alive := range map[string]string{"_group_state": `\('_group_state', .*?'(not exists.*?n > r\.n\)\))'`, "_barrier": `(r\.part >= 0 and.*?r\.n < s\.n\)\))`} {
+		alive = f.text("select substring(prosrc from $1) from pg_proc where proname = '_reclaim_pairs'", alive)
+		f.Exec("select penstock._reclaim_pair($1, 1, $2)", ring, alive) // turns
+		if n := f.Number(fmt.Sprintf("select count(*) from penstock.%s where slot = pg_sequence_last_value('penstock.%[1]s_slot') %% 2", ring)); n != 0 {
+			t.Fatalf("%s has not turned: %d rows", ring, n)
+		}
+		f.Exec("update penstock._pair set again = null")
+		if n := f.reads("select penstock._reclaim_pair($1, 1, $2)", ring, alive); n > 20*rows {
+			t.Errorf("%s: to find what is left of %d rows it reads %d", ring, rows, n)
+		}
+		if n := f.Number(fmt.Sprintf("select count(*) from penstock.%s where slot = pg_sequence_last_value('penstock.%[1]s_slot') %% 2", ring)); n == 0 || n > rows {
+			t.Errorf("%s: %d rows are left", ring, n)
+		}
+	}
+}
+
 // Maintenance is part of a worker's claim. It moves jobs that are due, and reads none that are not, however many
 // there are. That holds for each step, those included that look at all now and then.
 func TestMaintenanceReadsNothingThatWaits(t *testing.T) {

@@ -106,11 +106,11 @@ begin
             ('_maintenance', '{_maintenance_0,_maintenance_1}', pg_sequence_last_value('_maintenance_slot'), 1048576, 'false'),
             ('_group_state', '{_group_state_0,_group_state_1}', pg_sequence_last_value('_group_state_slot'), 4194304,
              -- the newest of a group, while it means something, and lists that hold a lease
-             'not exists (select from _group_state s where s.queue = r.queue and s.group_key = r.group_key and coalesce(s.since, s.n) > r.n)
+             'not exists (select from _group_state s where s.queue = r.queue and s.group_key = r.group_key and s.n > r.n and coalesce(s.since, s.n) > r.n)
               and (exists (select from _lease l where l.lease = any (r.leases))
                    or (r.next_at > clock_timestamp() or r.held_until > clock_timestamp()) and not exists (select from _group_state s where s.queue = r.queue and s.group_key = r.group_key and s.n > r.n))'),
             ('_barrier', '{_barrier_0,_barrier_1}', pg_sequence_last_value('_barrier_slot'), 4194304,
-             'r.part >= 0 and coalesce((select max(s.running) from _barrier s where s.barrier = r.barrier and s.part = 16), 2) < 2 and (r.part = 17 or not exists (select from _barrier s where s.barrier = r.barrier and s.part = r.part and r.n < s.n))'),
+             'r.part >= 0 and coalesce((select s.running from _barrier s where s.barrier = r.barrier and s.part = 16 order by s.n desc limit 1), 2) < 2 and (r.part = 17 or not exists (select from _barrier s where s.barrier = r.barrier and s.part = r.part and r.n < s.n))'),
             ('_dedup', '{_dedup_0,_dedup_1}', pg_sequence_last_value('_dedup_slot'), 16777216,
              'r.at > clock_timestamp() - (select q.dedup_window from _queue q where q.id = r.queue)')) x(ring, segments, state, full_bytes, alive)
           join _pair r on r.name = x.ring
