@@ -46,9 +46,10 @@ type Whereabouts struct {
 	WaitsFor string `json:"waits_for,omitempty"`
 	// Report is what the last attempt of a job that reported has reported, as JSON.
 	Report json.RawMessage `json:"report,omitempty"`
-	// Until is when it is tried again, or when its lease ends. DiedAt is when it became a dead letter.
+	// Until is when it is tried again, or when its lease ends. DiedAt is when it became a dead letter. A running job has been leased Since then.
 	Until  time.Time `json:"until,omitzero"`
 	DiedAt time.Time `json:"died_at,omitzero"`
+	Since  time.Time `json:"since,omitzero"`
 }
 
 // JobQuery asks for a page of the jobs of a queue that are in one state.

@@ -27,7 +27,7 @@ type DoneJob struct {
 	Attempt   int       `json:"attempt"` // the one that succeeded
 	Worker    string    `json:"worker,omitempty"`
 	CreatedAt time.Time `json:"created_at"`
-	// ClaimedAt is zero for a job that was claimed before the queue kept history. Jobs that were claimed and acked together have
+	// ClaimedAt is zero for a job that an older version claimed. Jobs that were claimed and acked together have
 	// the same times.
 	ClaimedAt  time.Time `json:"claimed_at,omitzero"`
 	FinishedAt time.Time `json:"finished_at"`

@@ -27,6 +27,11 @@ type DeadJobQuery struct {
 	Bytes int
 }
 
+// OnlyIDs reports whether the ids are all that narrows the choice.
+func (q DeadJobQuery) OnlyIDs() bool {
+	return len(q.IDs) > 0 && q.Key+q.Group+q.Error == "" && q.DiedBefore.IsZero() && q.DiedAfter.IsZero() && q.AfterID == 0 && q.Limit == 0
+}
+
 // DeadJob is a job that was given up, with the reason.
 type DeadJob struct {
 	Job penstock.Job

@@ -348,6 +348,7 @@ func TestDoctorFindsWhatWaits(t *testing.T) {
 			p.overdue("nightly", time.Hour)
 			f := p.finds(doctor.CheckSchedules, doctor.Warning, "reports", "schedule nightly of reports is overdue since ")
 			contains(t, f.Found, " UTC: no worker of the queue seems to run")
+			contains(t, unwrapped(p.must("status", "reports")), "reports: schedule nightly of reports is overdue since ", "; penstock work reports --exec COMMAND, or start your application's worker")
 			same(t, "next step", f.Next, "start the worker of your application, or: penstock work reports --exec COMMAND")
 			p.overdue("weekly", 2*time.Hour)
 			p.overdue("monthly", 3*time.Hour)
@@ -358,6 +359,38 @@ func TestDoctorFindsWhatWaits(t *testing.T) {
 			p.claim("reports", "")
 			p.healthy(doctor.CheckSchedules)
 			p.must("queue", "drop", "reports", "--yes")
+		})
+		t.Run("a barrier that no program seals", func(t *testing.T) {
+			p := &patient{&desk{t: t, store: p.store, open: p.open}, p.url}
+			p.must("queue", "create", "parts")
+			q, ok := p.queues().DriverQueue("parts").(driver.BarrierQueue)
+			if !ok {
+				t.Skip("the store has no barriers")
+			}
+			var barriers [2]int64
+			for i := range barriers {
+				var err error
+				if barriers[i], err = q.Barrier(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := p.queues().DriverQueue("parts").Enqueue(t.Context(), penstock.NewJob{Holds: barriers[0]}, penstock.NewJob{WaitsFor: barriers[:]}, penstock.NewJob{WaitsFor: barriers[:1]}); err != nil {
+				t.Fatal(err)
+			}
+			p.healthy(doctor.CheckBarriers) // it is young
+			if err := q.Seal(t.Context(), barriers[1]); err != nil {
+				t.Fatal(err)
+			}
+			f := p.finds(doctor.CheckBarriers, doctor.Warning, "parts", fmt.Sprintf("barrier %d is not sealed: 2 jobs wait for it, the oldest for ", barriers[0]), "--old", "1ms")
+			contains(t, f.Found, "; 1 job holds it and has not ended")
+			contains(t, f.Next, fmt.Sprintf("select penstock.seal('parts', %d)", barriers[0]))
+			if err := q.Seal(t.Context(), barriers[0]); err != nil {
+				t.Fatal(err)
+			}
+			if i := slices.IndexFunc(p.examined("--old", "1ms"), func(f doctor.Finding) bool { return f.Check == doctor.CheckBarriers }); i >= 0 {
+				t.Error("a barrier that is sealed is reported")
+			}
+			p.must("queue", "drop", "parts", "--yes")
 		})
 	})
 }

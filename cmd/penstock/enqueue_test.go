@@ -123,6 +123,33 @@ func TestEnqueueLines(t *testing.T) {
 	})
 }
 
+func TestJobRetry(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, d *desk) {
+		d.must("queue", "create", "mails")
+		ids := d.jobs("mails", "fails", "dies")
+		q := d.queues().DriverQueue("mails")
+		for _, job := range d.claim("mails", "") {
+			end := func() error { return q.DeadLetter(t.Context(), job.Lease, "no such user") }
+			if job.ID == ids[0] {
+				end = func() error { _, err := q.Retry(t.Context(), job.Lease, time.Hour, "mailbox full"); return err }
+			}
+			if err := end(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		same(t, "told", d.must("job", "retry", "mails", fmt.Sprint(ids[0]), fmt.Sprint(ids[1]), "999999"), "2 jobs of mails tried again; 1 not: done, running, not tried yet, or never there.\n")
+		same(t, "as JSON", d.must("job", "retry", "mails", fmt.Sprint(ids[0]), "--json"), `{"queue":"mails","tried_again":0}`+"\n")
+		if err := q.Maintain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if jobs := d.claim("mails", ""); len(jobs) != 2 || jobs[0].Attempt != 2 || jobs[1].Attempt != 2 {
+			t.Errorf("they run again as %+v", jobs)
+		}
+		d.cli("job", "retry", "nothing", "1").wants(t, terminal.ExitFailure, `queue "nothing": no such queue`)
+	})
+}
+
 func TestJobCancel(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, d *desk) {

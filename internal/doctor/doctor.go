@@ -66,6 +66,7 @@ const (
 	CheckWorkers        = "workers"
 	CheckFailing        = "failing-jobs"
 	CheckSchedules      = "schedules"
+	CheckBarriers       = "barriers"
 	CheckAdopted        = "adopted-table"
 	CheckPlans          = "plans"
 	CheckJournal        = "journal"
@@ -128,9 +129,21 @@ type Running struct {
 	Attempt int
 	Age     time.Duration // since the job was enqueued
 	Expired time.Duration // since its lease has ended; negative until then
-	Held    time.Duration // since its lease began; 0 means unknown
-	Since   int64         // how many leases have begun after this one, if Held is unknown
+	Held    time.Duration // since its lease began; 0 means unknown: an older version claimed it
 	Report  []byte        // its worker's last report, as JSON
+}
+
+// UnsealedBarrier is a barrier that jobs wait for and that no program has sealed.
+type UnsealedBarrier struct {
+	Barrier int64
+	Running int64     // jobs that hold it and have not ended
+	Waiting int64     // jobs that wait for it
+	Since   time.Time // when the first of these was enqueued
+}
+
+// BarrierReader is a store that lists such barriers of a queue.
+type BarrierReader interface {
+	UnsealedBarriers(ctx context.Context, queue string) ([]UnsealedBarrier, error)
 }
 
 // Who may end a holder. A role of Penstock's may end no session of another role.

@@ -67,24 +67,33 @@ func (s *Queues) DiscardDeadJobs(ctx context.Context, q admin.DeadJobQuery) (int
 	return s.takeDeadJobs(ctx, q, false, "discard_jobs")
 }
 
-// takeDeadJobs runs statements with the chosen ones: of those that are to run again, with those that may.
+// takeDeadJobs runs statements with the chosen ones: of those that are to run again, with those that may. Where ids alone choose, others of the ids that
+// are to run again have their next attempt now.
 func (s *Queues) takeDeadJobs(ctx context.Context, q admin.DeadJobQuery, run bool, statements ...string) (n int, err error) {
+	var waited int64
 	err = s.in(ctx, q.Queue, func(tx Tx, row *QueueRow) error {
+		waiting := run && q.OnlyIDs()
 		dead, now, err := s.deadJobs(ctx, tx, row, q, "for update")
-		if n = 0; err != nil || len(dead) == 0 {
+		if n = 0; err != nil || len(dead) == 0 && !waiting {
 			return err
 		}
-		if run {
+		if run && len(dead) > 0 {
 			if dead, err = (Twins{Tx: tx, Args: row.Args(nil)}).mayRevive(ctx, dead); err != nil {
 				return err
 			}
 		}
 		n = len(dead)
+		b := &Batch{}
+		if waiting {
+			b.Counted(&waited, "retry_now", row.Args(Args{"seqs": q.IDs}))
+		}
 		seqs := make([]int64, n)
 		for i := range dead {
 			seqs[i] = dead[i].Job.ID
 		}
-		b := &Batch{}
+		if n == 0 {
+			statements = nil
+		}
 		for _, statement := range statements {
 			b.Do(statement, row.Args(Args{"seqs": seqs, "now": now.UTC()}))
 		}
@@ -93,5 +102,5 @@ func (s *Queues) takeDeadJobs(ctx context.Context, q admin.DeadJobQuery, run boo
 	if err != nil {
 		return 0, err
 	}
-	return n, nil
+	return n + int(waited), nil
 }

@@ -363,7 +363,7 @@ func (e *examination) segments(ctx context.Context) {
 			because = "the outbox has no subscription yet"
 			next = append(next, "start a relay, which makes one, or drop the outbox as the owner of the tables if it is not needed: penstock outbox drop "+shell.Word(f.About))
 		case len(subscriptions) > 0:
-			next = append(next, "run the relay of the subscription, or drop it as the owner of the tables if it is not needed: penstock subscription drop "+shell.Word(f.About)+" "+shell.Word(subscriptions[0]))
+			next = append(next, "start the relay of the subscription; see who relays, and what is left to deliver: penstock status "+shell.Word(f.About))
 		}
 		f.Found = fmt.Sprintf("%d of %d segments are sealed and cannot be given back, because %s", n, of[0].Of, because)
 		f.Next = strings.Join(next, "; ")
@@ -412,6 +412,13 @@ func (e *examination) disk(ctx context.Context, conn *pgx.Conn) {
 	e.Findings = append(e.Findings, f)
 }
 
+// UnsealedBarriers implements doctor.BarrierReader. It looks at the 1,000 jobs that have waited longest.
+func (s *Store) UnsealedBarriers(ctx context.Context, queue string) ([]doctor.UnsealedBarrier, error) {
+	rows, _ := s.pool.Query(ctx, statement("unsealed_barriers", s.schema, ""), pgx.QueryExecModeExec, queue)
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[doctor.UnsealedBarrier])
+	return all, s.explain(err)
+}
+
 // Running implements doctor.Examiner.
 func (s *Store) Running(ctx context.Context, queue string, most int) ([]doctor.Running, error) {
 	if err := admin.ValidateLimit(most); err != nil {
@@ -419,9 +426,9 @@ func (s *Store) Running(ctx context.Context, queue string, most int) ([]doctor.R
 	}
 	rows, _ := s.pool.Query(ctx, statement("running", s.schema, ""), pgx.QueryExecModeExec, queue, most)
 	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r doctor.Running, err error) {
-		var age, expired float64
-		err = row.Scan(&r.Queue, &r.ID, &r.Lease, &r.Worker, &r.Attempt, &age, &expired, &r.Since, &r.Report)
-		r.Age, r.Expired = time.Duration(age*float64(time.Second)), time.Duration(expired*float64(time.Second))
+		var age, expired, held float64
+		err = row.Scan(&r.Queue, &r.ID, &r.Lease, &r.Worker, &r.Attempt, &age, &expired, &held, &r.Report)
+		r.Age, r.Expired, r.Held = time.Duration(age*float64(time.Second)), time.Duration(expired*float64(time.Second)), time.Duration(held*float64(time.Second))
 		return r, err
 	})
 	return all, s.explain(err)

@@ -90,13 +90,15 @@ func foundJob(row pgx.CollectableRow, more ...any) (f admin.Found, err error) {
 		w        admin.Whereabouts
 		priority int
 		until    *time.Time
+		since    *time.Time
 		rest     kept
 	)
-	columns := []any{&m.Seq, &rest.key, &f.Group, &priority, &w.Attempts, &m.CreatedAt, &rest.headers, &m.Payload, &rest.failures, &w.State, &w.Worker, &until}
+	columns := []any{&m.Seq, &rest.key, &f.Group, &priority, &w.Attempts, &m.CreatedAt, &rest.headers, &m.Payload, &rest.failures, &w.State, &w.Worker, &until, &since}
 	if err := row.Scan(slices.Concat(columns, more)...); err != nil {
 		return f, fmt.Errorf("a job: %w", err)
 	}
 	m.ID = strconv.FormatInt(m.Seq, 10)
+	w.Since = utc(since)
 	if w.Until = utc(until); w.State == "dead" {
 		w.DiedAt, w.Until = w.Until, time.Time{}
 	}

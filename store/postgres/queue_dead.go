@@ -112,7 +112,11 @@ func (s *Store) causes(ctx context.Context, sql string, args []any) ([]admin.Dea
 
 // RetryDeadJobs implements driver.QueueStore.
 func (s *Store) RetryDeadJobs(ctx context.Context, q admin.DeadJobQuery) (int, error) {
-	return s.changeDeadJobs(ctx, q, retryDeadJobs)
+	action := retryDeadJobs
+	if q.OnlyIDs() { // jobs that wait for their next attempt are not chosen
+		action = `select {schema}.retry_dead_jobs($1, $2)`
+	}
+	return s.changeDeadJobs(ctx, q, action)
 }
 
 // DiscardDeadJobs implements driver.QueueStore.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/tables"
 )
 
@@ -38,6 +39,23 @@ func (q *Queue) BarrierTx(ctx context.Context, tx Tx) (int64, error) {
 		return 0, explainQueue(ctx, tx, "barrier of", q.name, err)
 	}
 	return done.LastInsertId()
+}
+
+// UnsealedBarriers implements doctor.BarrierReader.
+func (s *Store) UnsealedBarriers(ctx context.Context, queue string) (all []doctor.UnsealedBarrier, err error) {
+	row, err := s.queues.Queue(queue).Row(ctx)
+	if err != nil {
+		return nil, err
+	}
+	err = onTables{s}.Run(ctx, new(tables.Batch).Rows(func(scan tables.Scan) error {
+		var b doctor.UnsealedBarrier
+		var since int64
+		err := scan(&b.Barrier, &b.Running, &b.Waiting, &since)
+		b.Since = time.UnixMilli(since)
+		all = append(all, b)
+		return err
+	}, "unsealed_barriers", row.Args(nil)))
+	return all, err
 }
 
 // Seal implements driver.BarrierQueue.

@@ -14,6 +14,7 @@ import (
 var deadCases = []testCase{
 	{name: "DeadLetterListDiscard", run: deadLetterListDiscard},
 	{name: "Retry", run: deadRetry},
+	{name: "RetryNow", run: deadRetryNow},
 	{name: "Query", run: deadQuery},
 	{name: "NothingChosen", run: deadNothing},
 	{name: "WrittenByHand", run: deadSpoilt},
@@ -65,6 +66,37 @@ func deadLetterListDiscard(e *env) {
 		e.Errorf("after the discarding the dead letters are %q, want b", got)
 	}
 	e.want()
+}
+
+// By its id a job that failed and waits is tried again at once, with its history. One that its producer delayed, or that runs, is not.
+func deadRetryNow(e *env) {
+	ids := e.enqueue(after(time.Hour, "later"), keyed("k", "a"), keyed("k", "behind"), job("b"), job("c"))
+	claimed := e.collect("a", "b", "c")
+	e.retry(claimed[0], time.Hour, "one")
+	e.retry(claimed[1], time.Hour, "two")
+	e.same(e.claim(9))
+	for _, want := range []int{1, 0} { // the second time it waits no more
+		n, err := e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue, IDs: append(slices.Clone(ids[:3]), ids[4], -1)})
+		if n != want || err != nil {
+			e.Fatalf("RetryDeadJobs of a job that waits for its next attempt: got %d, %v, want %d", n, err, want)
+		}
+	}
+	e.maintain()
+	got := e.collect("a")
+	if j := got[0]; j.ID != ids[1] || j.Attempt != 2 {
+		e.Errorf("it runs as %+v, want job %d at attempt 2", j, ids[1])
+	}
+	e.ack(got[0], claimed[2])
+	e.ack(e.collect("behind")...)
+	for _, of := range [][]int64{nil, ids} {
+		n, err := e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue, IDs: of, Error: "two"})
+		if n != 0 || err != nil {
+			e.Errorf("RetryDeadJobs by an error: got %d, %v, want only dead letters", n, err)
+		}
+	}
+	if s := e.status(); s.Delayed != 2 || s.Ready != 0 {
+		e.Errorf("the status counts %d delayed and %d ready jobs, want 2 and 0", s.Delayed, s.Ready)
+	}
 }
 
 // A dead letter that is retried goes to the end, with one attempt to spend.

@@ -13,10 +13,10 @@ looked as materialized (
         (select s.* from {schema}._scheduled s
           where $7 and s.queue = (select o.id from of o) and s.id < coalesce($4, 9223372036854775807)
           order by s.id desc limit $6)) x)
-(select t.id, t.key, t.group_key, t.priority, t.attempt, t.created_at, t.headers, null::bytea, t.failures, 'delayed', '', t.due, t.position, 0::bigint
+(select t.id, t.key, t.group_key, t.priority, t.attempt, t.created_at, t.headers, null::bytea, t.failures, 'delayed', '', t.due, null::timestamptz, t.position, 0::bigint
    from looked t
   where isfinite(t.due) and ($2::text is null or t.group_key = $2) and ($8::text is null or t.headers ->> 'penstock-kind' = $8) and ($9::text is null or t.key = $9)
     and ($10::timestamptz is null or t.created_at < $10) and ($11::timestamptz is null or t.created_at > $11)
   order by t.n limit $5::int)
 union all
-(select 0, null, '', 0, 0, now(), null, null, null, 'looked', '', null, t.position, t.n from looked t order by t.n desc limit 1)
+(select 0, null, '', 0, 0, now(), null, null, null, 'looked', '', null, null, t.position, t.n from looked t order by t.n desc limit 1)

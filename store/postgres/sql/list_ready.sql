@@ -19,10 +19,10 @@ with looked as materialized (
           cross join lateral (select * from {queue} t where t.group_key = $2 and t.priority = p and t.seq < coalesce($4::bigint, 9223372036854775807) order by t.seq desc limit $6) t
           where $7
           order by t.seq desc limit $6)) x)
-(select coalesce(t.id, t.seq), t.key, t.group_key, t.p, t.attempt, t.created_at, t.headers, null::bytea, t.failures, 'ready', '', null::timestamptz, t.position, 0::bigint
+(select coalesce(t.id, t.seq), t.key, t.group_key, t.p, t.attempt, t.created_at, t.headers, null::bytea, t.failures, 'ready', '', null::timestamptz, null::timestamptz, t.position, 0::bigint
    from looked t
   where ($8::text is null or t.headers ->> 'penstock-kind' = $8) and ($9::text is null or t.key = $9)
     and ($10::timestamptz is null or t.created_at < $10) and ($11::timestamptz is null or t.created_at > $11)
   order by t.n limit $5::int)
 union all
-(select 0, null, '', 0, 0, now(), null, null, null, 'looked', '', null, t.position, t.n from looked t order by t.n desc limit 1)
+(select 0, null, '', 0, 0, now(), null, null, null, 'looked', '', null, null, t.position, t.n from looked t order by t.n desc limit 1)

@@ -15,6 +15,8 @@ import (
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/doctor"
+	"github.com/penstock/penstock/internal/pg"
 	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
@@ -211,6 +213,60 @@ func Failing(ctx context.Context, store any, q *admin.QueueStatus) (text string,
 	}
 	reason, _, _ := strings.Cut(last.Err, "\n")
 	return fmt.Sprintf("%s; the last error, of attempt %d: %s", text, last.Attempt, reason), jobs, nil
+}
+
+// Overdue says which schedule of a queue is overdue for longest, if one is for that long at a time of the database. It is empty if none is, for a paused
+// queue, and if the role may not read them.
+func Overdue(ctx context.Context, store any, q *admin.QueueStatus, age time.Duration, at time.Time) (text string, schedules int, since time.Duration, err error) {
+	reader, ok := store.(interface {
+		Schedules(ctx context.Context, queue string) ([]penstock.Schedule, error)
+	})
+	if !ok || IsPaused(q.QueueSettings) {
+		return "", 0, 0, nil
+	}
+	all, err := reader.Schedules(ctx, q.Queue)
+	if err != nil && !errors.Is(err, penstock.ErrNoQueue) && !pgerror.IsForbidden(err) { // dropped meanwhile
+		return "", 0, 0, err
+	}
+	all = slices.DeleteFunc(all, func(s penstock.Schedule) bool { return s.Paused || at.Sub(s.Next) < age })
+	if len(all) == 0 {
+		return "", 0, 0, nil
+	}
+	longest := slices.MinFunc(all, func(a, b penstock.Schedule) int { return a.Next.Compare(b.Next) })
+	text = fmt.Sprintf("schedule %s of %s is overdue since %s UTC", longest.Name, q.Queue, longest.Next.UTC().Format("2006-01-02 15:04"))
+	if more := len(all) - 1; more > 0 {
+		text += ", with " + terminal.Plural(int64(more), "other")
+	}
+	return text + ": no worker of the queue seems to run", len(all), at.Sub(longest.Next), nil
+}
+
+// Unsealed says which barrier of a queue jobs have waited for longest that is not sealed, if for that long at a time of the database. It is empty if none
+// is, where the store has none, and if the role may not read them.
+func Unsealed(ctx context.Context, store any, q *admin.QueueStatus, age time.Duration, at time.Time) (text string, first doctor.UnsealedBarrier, err error) {
+	reader, ok := store.(doctor.BarrierReader)
+	if !ok || q.Waiting == 0 {
+		return "", first, nil
+	}
+	all, err := reader.UnsealedBarriers(ctx, q.Queue)
+	if err != nil && !errors.Is(err, penstock.ErrNoQueue) && !pgerror.IsForbidden(err) {
+		return "", first, err
+	}
+	all = slices.DeleteFunc(all, func(b doctor.UnsealedBarrier) bool { return at.Sub(b.Since) < age })
+	if len(all) == 0 {
+		return "", first, nil
+	}
+	first = all[0]
+	text = fmt.Sprintf("barrier %d is not sealed: %s for it, the oldest for %s; %s it and %s not ended", first.Barrier, terminal.PluralVerb(first.Waiting, "job", "waits", "wait"),
+		Age(at.Sub(first.Since)), terminal.PluralVerb(first.Running, "job", "holds", "hold"), map[bool]string{true: "has", false: "have"}[first.Running == 1])
+	if more := len(all) - 1; more > 0 {
+		text += fmt.Sprintf("; and %s", terminal.Plural(int64(more), "other barrier"))
+	}
+	return text, first, nil
+}
+
+// SealNext is the next step about a barrier that is not sealed.
+func SealNext(q string, b doctor.UnsealedBarrier) string {
+	return fmt.Sprintf("seal it in the program that made it, once all jobs that hold it are enqueued; by hand on PostgreSQL: select penstock.seal(%s, %d)", pg.Literal(q), b.Barrier)
 }
 
 // Standing is why ready jobs of a queue do not run.

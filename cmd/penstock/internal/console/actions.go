@@ -97,15 +97,15 @@ func (c *Console) queueAction(w http.ResponseWriter, r *http.Request) {
 			*to = &n
 		}
 		c.act(w, r, ofQueue+"/settings", s, func(any) (string, string) { return queue, "limits set" })
-	case "cancel":
+	case "cancel", "retry":
 		_ = r.ParseForm()
 		var chosen Jobs
 		for _, text := range r.Form["id"] {
 			id, _ := strconv.ParseInt(text, 10, 64)
 			chosen.IDs = append(chosen.IDs, id)
 		}
-		c.act(w, r, ofQueue+"/cancel", chosen, func(answer any) (string, string) {
-			return queue, "canceled: " + count(answer.(Count).Done, "", nil)
+		c.act(w, r, ofQueue+"/"+verb, chosen, func(answer any) (string, string) {
+			return queue, map[string]string{"cancel": "canceled: ", "retry": "tried again now: "}[verb] + count(answer.(Count).Done, "", nil)
 		})
 	case "enqueue":
 		delay, err := strconv.Atoi(cmp.Or(r.FormValue("delay_seconds"), "0"))

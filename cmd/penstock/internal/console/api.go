@@ -193,6 +193,13 @@ var routes = slices.Concat([]route{
 		n, err := c.o.Store.CancelJobs(ctx, call.PathValue("queue"), b.IDs...)
 		return Count{int64(n)}, err
 	}),
+	acts(ofQueue+"/retry", "Try jobs that failed and wait for their next attempt again now, and dead letters", func(c *Console, ctx context.Context, call *call, b Jobs) (Count, error) {
+		if len(b.IDs) == 0 {
+			return Count{}, &penstock.FieldError{Field: "ids", Problem: "is empty", Hint: "name at least one"}
+		}
+		n, err := c.o.Store.RetryDeadJobs(ctx, admin.DeadJobQuery{Queue: call.PathValue("queue"), IDs: b.IDs})
+		return Count{int64(n)}, err
+	}),
 	reads("/inboxes/{consumer}/held", "Held messages, those due first at first", []string{"limit"}, (*Console).held),
 	reads("/inboxes/{consumer}/gaps", "Gaps, the latest first", []string{"limit"}, (*Console).gaps),
 	acts("/inboxes/{consumer}/release", "Have held messages handed over without waiting for more", func(c *Console, ctx context.Context, call *call, b Held) (Count, error) {

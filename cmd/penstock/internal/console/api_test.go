@@ -189,6 +189,8 @@ func TestAnswersAreAsTheDocumentSays(t *testing.T) {
 						switch {
 						case strings.Contains(path, "parked"):
 							body = `{}`
+						case strings.HasSuffix(path, "{queue}/retry"):
+							body = `{"ids": [1000]}`
 						case strings.Contains(path, "{table}"):
 							body = `{"numbers": [1000]}` // there is none
 						}

@@ -200,10 +200,36 @@ func (s *Status) without(kind string, err error) error {
 		return err
 	}
 	err = fmt.Errorf("%w %s", errUnseen, kind)
-	if hint, ok := errors.AsType[*penstock.HintError](refused); ok {
-		err = penstock.WithHint(err, "%s", hint.Hint)
+	if next := hintOf(refused); next != "" {
+		err = penstock.WithHint(err, "%s", next)
 	}
 	return err
+}
+
+// grants show a kind to a role that may not even use the schema: that error does not name one.
+var grants = map[string]string{"outboxes": "penstock outbox grant ROLE --relay", "queues": "penstock queue grant QUEUE ROLE --operate", "inboxes": "penstock inbox grant CONSUMER ROLE --operate"}
+
+// Refused says for a page that the role may not read a kind, and who may grant it; it is empty otherwise.
+func (s *Status) Refused(kind string) string {
+	err := s.refused[kind]
+	if err != nil && grants[kind] != "" {
+		err = penstock.WithHint(err, "the owner of the schema can grant it: %s", grants[kind])
+	}
+	return refusal(err)
+}
+
+func refusal(err error) string {
+	if err == nil {
+		return ""
+	}
+	return strings.TrimSuffix("The role of this console may not read them: "+hintOf(err), ": ")
+}
+
+func hintOf(err error) string {
+	if hint, ok := errors.AsType[*penstock.HintError](err); ok {
+		return hint.Hint
+	}
+	return ""
 }
 
 func (c *Console) readStatus(ctx context.Context) (*Status, error) {
@@ -306,10 +332,7 @@ type problem struct {
 
 // wrong turns an error into the answer for the client.
 func wrong(err error) (int, problem) {
-	p := problem{Error: err.Error()}
-	if hint, ok := errors.AsType[*penstock.HintError](err); ok {
-		p.Hint = hint.Hint
-	}
+	p := problem{err.Error(), hintOf(err)}
 	field, isField := errors.AsType[*penstock.FieldError](err)
 	switch {
 	case errors.Is(err, errMayNot), errors.Is(err, errUnseen), pgerror.IsForbidden(err):

@@ -185,6 +185,10 @@ func TestARoleThatMayNotRead(t *testing.T) {
 			t.Errorf("%s: %d %.600s", path, code, text)
 		}
 	}
+	if _, text := d.ask("r", "GET", "/", ""); strings.Contains(string(text), "<p>Nothing.</p>") || strings.Contains(string(text), "<p>None.</p>") ||
+		!strings.Contains(string(text), "penstock queue grant QUEUE ROLE --operate") || strings.Count(string(text), "The role of this console may not read them: the owner of the schema can grant it: ") < 2 {
+		t.Errorf("the overview: %s", text)
+	}
 	if code, text := d.ask("o", "POST", "/api/v1/queues/mails/settings", `{"paused": true}`); code != 403 {
 		t.Errorf("%d %s", code, text)
 	}
@@ -197,7 +201,7 @@ func TestARoleThatMayNotRead(t *testing.T) {
 		}
 	}
 	d = serve(t, s) // the other has answers from before
-	if code, text := d.ask("r", "GET", "/queues/mails", ""); code != 200 || strings.Count(string(text), "Its role may not read them.") != 2 || strings.Contains(string(text), "<p>None.</p>") {
+	if code, text := d.ask("r", "GET", "/queues/mails", ""); code != 200 || strings.Count(string(text), "The role of this console may not read them") != 2 || strings.Contains(string(text), "<p>None.</p>") {
 		t.Errorf("the page of an operator: %d %s", code, text)
 	}
 }

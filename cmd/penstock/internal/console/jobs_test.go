@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -117,6 +118,12 @@ func TestJobsByState(t *testing.T) {
 				t.Errorf("of no queue: %d", code)
 			}
 
+			for _, path := range []string{"jobs?id=" + running[0], "jobs?state=running"} {
+				if _, page := d.ask("r", "GET", "/queues/mails/"+path, ""); !regexp.MustCompile(`(?i)runs for"?[ >]\d+\.\d s`).Match(page) {
+					t.Errorf("%s does not say for how long it runs: %s", path, page)
+				}
+			}
+
 			// The chosen ones are cancelled together.
 			form := url.Values{"id": {ready[0], ready[2], delayed[0]}}.Encode()
 			if code, text := d.ask("o", "POST", "/queues/mails/cancel?"+form, ""); code != http.StatusOK || !strings.Contains(string(text), "canceled: 3") {
@@ -132,6 +139,43 @@ func TestJobsByState(t *testing.T) {
 }
 
 func acked(_ []int64, err error) error { return err }
+
+// A job that failed and waits is tried again at once by an operator.
+func TestTriedAgain(t *testing.T) {
+	eachStore(t, func(t *testing.T, s store) {
+		d := serve(t, s)
+		must(t, s.CreateQueue(t.Context(), "mails", penstock.FIFO))
+		q := s.DriverQueue("mails")
+		made, err := q.Enqueue(t.Context(), penstock.NewJob{Payload: []byte("x")})
+		must(t, err)
+		jobs, err := q.Claim(t.Context(), driver.Claim{Jobs: 1, Lease: time.Minute})
+		must(t, err)
+		if code, text := d.ask("r", "GET", "/api/v1/queues/mails/running", ""); !regexp.MustCompile(`"running_seconds": ?(0\.0*[1-9]|[1-9])`).Match(text) {
+			t.Errorf("the running time: %d %s", code, text)
+		}
+		_, err = q.Retry(t.Context(), jobs[0].Lease, time.Hour, "mailbox full")
+		must(t, err)
+		if code, page := d.ask("o", "GET", "/queues/mails/jobs?state=delayed", ""); code == http.StatusOK && !strings.Contains(string(page), "/queues/mails/retry") {
+			t.Errorf("the page of delayed jobs offers no retry: %s", page)
+		}
+		form := url.Values{"id": {fmt.Sprint(made[0].ID)}}.Encode()
+		if code, _ := d.ask("r", "POST", "/queues/mails/retry?"+form, ""); code != http.StatusForbidden {
+			t.Errorf("a reader gets %d", code)
+		}
+		if code, text := d.ask("o", "POST", "/queues/mails/retry?"+form, ""); code != http.StatusOK || !strings.Contains(string(text), "tried again now: 1") {
+			t.Errorf("trying it again: %d %s", code, text)
+		}
+		if code, _ := d.ask("o", "POST", "/api/v1/queues/mails/retry", `{"ids": []}`); code != http.StatusBadRequest {
+			t.Errorf("without ids: %d", code)
+		}
+		must(t, q.Maintain(t.Context()))
+		jobs, err = q.Claim(t.Context(), driver.Claim{Jobs: 1, Lease: time.Minute})
+		must(t, err)
+		if len(jobs) != 1 || jobs[0].Attempt != 2 {
+			t.Errorf("it runs again as %+v", jobs)
+		}
+	})
+}
 
 // An operator publishes a message and enqueues a job by hand; a reader may not.
 func TestByHand(t *testing.T) {

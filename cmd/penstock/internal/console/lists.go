@@ -114,6 +114,7 @@ type Running struct {
 	Worker  string  `json:"worker"`
 	Attempt int     `json:"attempt"`
 	Age     float64 `json:"age_seconds"`
+	Held    float64 `json:"running_seconds"`
 	Expired bool    `json:"lease_expired"`
 	// Report is the worker's last report of it.
 	Report json.RawMessage `json:"report,omitempty"`
@@ -126,7 +127,7 @@ func (c *Console) running(ctx context.Context, r *call) (l List[Running], err er
 	}
 	found, err := store.Running(ctx, r.PathValue("queue"), countedUpTo)
 	for _, one := range found {
-		l.Items = append(l.Items, Running{one.ID, one.Worker, one.Attempt, one.Age.Seconds(), one.Expired > 0, c.shownOf(one.Report)})
+		l.Items = append(l.Items, Running{one.ID, one.Worker, one.Attempt, one.Age.Seconds(), one.Held.Seconds(), one.Expired > 0, c.shownOf(one.Report)})
 	}
 	return listOf(l.Items, len(l.Items)+1, nil), err
 }

@@ -37,7 +37,7 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 		}
 		return "lease for " + age(time.Until(t))
 	}, "until": func(t time.Time) string { return age(time.Until(t)) },
-	"seg": url.PathEscape, "pretty": pretty, "hex": hexDump, "spark": spark, "latest": latest, "millis": millis, "grouped": terminal.Count, "firstline": func(f []penstock.Failure) string {
+	"seg": url.PathEscape, "pretty": pretty, "hex": hexDump, "seconds": func(s float64) string { return age(time.Duration(s * float64(time.Second))) }, "spark": spark, "latest": latest, "millis": millis, "grouped": terminal.Count, "firstline": func(f []penstock.Failure) string {
 		line, _, _ := strings.Cut(penstock.LastError(f), "\n")
 		return line
 	}, "keeps": func(s penstock.QueueSettings) bool { return s.KeepDone != nil && *s.KeepDone > 0 }, "paused": func(s penstock.QueueSettings) bool { return s.Paused != nil && *s.Paused },
@@ -158,6 +158,7 @@ func (c *Console) fail(w http.ResponseWriter, r *http.Request, err error) {
 type overviewData struct {
 	*Status
 	Findings []doctor.Finding
+	Skipped  []doctor.Finding  // checks that the role may not make
 	Looked   time.Time         // when they were found
 	Looking  bool              // there are no findings yet
 	Links    map[string]string // to the subjects of findings
@@ -179,6 +180,8 @@ func (c *Console) overview(ctx context.Context, _ *call) (string, any, error) {
 	for _, f := range findings {
 		if f.Severity == doctor.Critical || f.Severity == doctor.Warning {
 			d.Findings = append(d.Findings, f)
+		} else if f.Check == doctor.CheckNotLookedAt {
+			d.Skipped = append(d.Skipped, f)
 		}
 	}
 	return "Overview", d, nil
@@ -254,7 +257,7 @@ type queueData struct {
 	Groups    List[admin.GroupStatus]
 	Running   List[Running]
 	Schedules List[Schedule]
-	Unseen    map[string]bool // parts that the role may not read
+	Unseen    map[string]string // why parts are not shown
 	Waits     Waits
 	Trend     Trend
 	History   map[string][]float64
@@ -279,9 +282,9 @@ func (c *Console) queue(ctx context.Context, r *call) (string, any, error) {
 	d.Running, refused[0] = c.running(ctx, r)
 	d.Running.Items = d.Running.Items[:min(len(d.Running.Items), 50)]
 	d.Schedules, refused[1] = c.schedules(ctx, r)
-	d.Unseen = map[string]bool{}
+	d.Unseen = map[string]string{}
 	for i, part := range []string{"running", "schedules"} {
-		if d.Unseen[part] = pgerror.IsForbidden(refused[i]); refused[i] != nil && !d.Unseen[part] {
+		if d.Unseen[part] = refusal(refused[i]); refused[i] != nil && !pgerror.IsForbidden(refused[i]) {
 			return "", nil, refused[i]
 		}
 	}

@@ -18,7 +18,7 @@ begin
         create table %1$s (
             slot        smallint    not null default (pg_sequence_last_value(%2$L) %% 8)::smallint,
             finished_at timestamptz not null default clock_timestamp(),
-            claimed_at  timestamptz, -- null: before the queue kept history
+            claimed_at  timestamptz, -- null: an older version claimed it
             worker      text        not null,
             group_key   text        not null,
             priority    smallint    not null,

@@ -258,8 +258,8 @@ $$,
                           from (select count(*) as n, array_agg(row(base + 2 * (\1), coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::{schema}._claimed)
                                                           filter (where octet_length(t.payload) <= 65536) as jobs from d t) a),
                     one as (
-                        insert into {schema}._lease (slot, queue, lease, lease_until, {if kept}claimed_at, {end if}worker, priority, group_key, done, jobs)
-                        select leaf, {id}, base, until, {if kept}until - lease, {end if}coalesce(worker, ''), 0, in_group,
+                        insert into {schema}._lease (slot, queue, lease, lease_until, claimed_at, worker, priority, group_key, done, jobs)
+                        select leaf, {id}, base, until, until - lease, coalesce(worker, ''), 0, in_group,
                                case when a.n = most then {first a.n} else ~(select bit_or(set_bit({nobody}, (\1)::int, 1)) from d t) end, a.jobs
                           from alike a where a.yes),
                     each as (

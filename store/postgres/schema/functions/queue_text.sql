@@ -78,8 +78,8 @@ begin
         select w.word, case when w.n < 3 then w.what else _hidden(w.what) end
           from (select * from (values
                     (1, 'job', 'coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload'),
-                    (1, 'lease_columns', 'queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures' || case when kept then ', claimed_at' else '' end),
-                    (1, 'lease_row', '{id}, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''''), t.group_key, t.key, t.headers, t.payload, t.failures' || case when kept then ', until operator(pg_catalog.-) lease' else '' end),
+                    (1, 'lease_columns', 'queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures, claimed_at'),
+                    (1, 'lease_row', '{id}, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''''), t.group_key, t.key, t.headers, t.payload, t.failures, until operator(pg_catalog.-) lease'),
                     -- Kept done jobs. Around a delete of leases: {with l}delete from ... l {returning} ... {from l}.
                     (0, 'with l', case when kept then 'with l as (' else '' end),
                     (0, 'from l', case when kept then ' from l' else '' end),

@@ -559,8 +559,8 @@ begin
     -- that left nothing sets them, to 64 seqs before the latest, so that what is in flight now will be found. They hold for these
     -- 25 ms and the next: no other session would move them on meanwhile.
     if path is not null then
-        return query insert into penstock._lease as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-        select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_emails.draw"(path, null, n) t order by t.seq
+        return query insert into penstock._lease as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures, claimed_at)
+        select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures, until operator(pg_catalog.-) lease from penstock."_emails.draw"(path, null, n) t order by t.seq
         returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
     -- From a backlog: the jobs behind the position that were never locked, and the position moves on. To lock each before it is
     -- deleted takes as long again as all else. Another claim that has drawn the same position, which is rare, waits for this one
@@ -581,8 +581,8 @@ begin
                 -- PERFORM.
                 pos := case when most = 1 then nextval('penstock."_emails.next"'::pg_catalog.regclass) - 1 else setval('penstock."_emails.next"'::pg_catalog.regclass, pos + most) - most end;
                 if acks is null or most < 8 then
-                    return query insert into penstock._lease as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-                    select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_emails.draw"(drawn % 1024, pos, most) t
+                    return query insert into penstock._lease as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures, claimed_at)
+                    select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures, until operator(pg_catalog.-) lease from penstock."_emails.draw"(drawn % 1024, pos, most) t
                     returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
                 else
                     base := (nextval('penstock._lease_n'::pg_catalog.regclass) % 34359738368 << 28) | (floor(random() * 524288)::bigint << 9) | 1;
@@ -593,13 +593,13 @@ begin
                           from (select count(*) as n, array_agg(row(base + 2 * (t.seq - pos), coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::penstock._claimed)
                                                           filter (where octet_length(t.payload) <= 65536) as jobs from d t) a),
                     one as (
-                        insert into penstock._lease (slot, queue, lease, lease_until, worker, priority, group_key, done, jobs)
-                        select leaf, 1, base, until, coalesce(worker, ''), 0, in_group,
+                        insert into penstock._lease (slot, queue, lease, lease_until, claimed_at, worker, priority, group_key, done, jobs)
+                        select leaf, 1, base, until, until - lease, coalesce(worker, ''), 0, in_group,
                                case when a.n = most then ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - a.n::int >> 1) else ~(select bit_or(set_bit('0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256), (t.seq - pos)::int, 1)) from d t) end, a.jobs
                           from alike a where a.yes),
                     each as (
-                        insert into penstock._lease (slot, lease, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-                        select leaf, base + 2 * (t.seq - pos), 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t where (select a.yes from alike a) is not true)
+                        insert into penstock._lease (slot, lease, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures, claimed_at)
+                        select leaf, base + 2 * (t.seq - pos), 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures, until operator(pg_catalog.-) lease from d t where (select a.yes from alike a) is not true)
                     select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload, base + 2 * (t.seq - pos), until from d t;
                 end if;
                 get diagnostics got = row_count;
@@ -711,8 +711,8 @@ begin
         end if;
         base := case when acks is not null and most between 8 and 255 and flags = 65536 then (nextval('penstock._lease_n'::pg_catalog.regclass) % 34359738368 << 28) | (floor(random() * 524288)::bigint << 9) | 1 end;
         if base is null then
-            return query insert into penstock._lease as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-            select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_emails.take"(most, in_group, due, false) t
+            return query insert into penstock._lease as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures, claimed_at)
+            select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures, until operator(pg_catalog.-) lease from penstock."_emails.take"(most, in_group, due, false) t
             returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
         else
             return query with d as materialized (select t.*, row_number() over () as i from penstock."_emails.take"(most, in_group, due, false) t), -- A row for the jobs of d, each at its place in it. It is a row each if they
@@ -722,13 +722,13 @@ begin
                           from (select count(*) as n, array_agg(row(base + 2 * (t.i), coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::penstock._claimed)
                                                           filter (where octet_length(t.payload) <= 65536) as jobs from d t) a),
                     one as (
-                        insert into penstock._lease (slot, queue, lease, lease_until, worker, priority, group_key, done, jobs)
-                        select leaf, 1, base, until, coalesce(worker, ''), 0, in_group,
+                        insert into penstock._lease (slot, queue, lease, lease_until, claimed_at, worker, priority, group_key, done, jobs)
+                        select leaf, 1, base, until, until - lease, coalesce(worker, ''), 0, in_group,
                                case when a.n = most then ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - a.n::int >> 1) else ~(select bit_or(set_bit('0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256), (t.i)::int, 1)) from d t) end, a.jobs
                           from alike a where a.yes),
                     each as (
-                        insert into penstock._lease (slot, lease, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-                        select leaf, base + 2 * (t.i), 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t where (select a.yes from alike a) is not true)
+                        insert into penstock._lease (slot, lease, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures, claimed_at)
+                        select leaf, base + 2 * (t.i), 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures, until operator(pg_catalog.-) lease from d t where (select a.yes from alike a) is not true)
             select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload, base + 2 * t.i, until from d t;
         end if;
         get diagnostics got = row_count;
@@ -736,16 +736,16 @@ begin
             perform setval('penstock."_emails.next"'::pg_catalog.regclass, greatest(came - 64, 0)), setval('penstock."_emails.fast_path"'::pg_catalog.regclass, (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint * 4096 + 2048 + pg_sequence_last_value('penstock."_emails.ring"'::pg_catalog.regclass) % 1024);
         end if;
     elsif flags & 25769803776 = 0 then
-        return query insert into penstock._lease as l (queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-        select 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_emails.take_keyed"(most, in_group, true) t
+        return query insert into penstock._lease as l (queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures, claimed_at)
+        select 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures, until operator(pg_catalog.-) lease from penstock."_emails.take_keyed"(most, in_group, true) t
         returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
     else
         select * into granted from penstock._admit(1, in_group, most, acks);
         return query select null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, 0::bigint, null::timestamptz where granted.crowded and acks is not null;
         if granted.admitted > 0 then
             return query with l as (
-                insert into penstock._lease as l (listed, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-                select granted.listed, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from (
+                insert into penstock._lease as l (listed, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures, claimed_at)
+                select granted.listed, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures, until operator(pg_catalog.-) lease from (
                     select * from penstock."_emails.take_keyed"(granted.admitted, in_group, true) where flags & (4294967296 | 103079215104) <> 0
                     union all select * from penstock."_emails.take"(granted.admitted, in_group, null, false, true) where flags & (4294967296 | 103079215104) = 0) t
                 returning l.*)

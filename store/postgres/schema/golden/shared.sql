@@ -347,7 +347,7 @@ comment on column penstock._lease.worker is 'the name that the caller of claim g
 comment on column penstock._lease.failures is 'the last ten failed attempts: attempt, error, at';
 comment on column penstock._lease.done is 'of a row of several jobs: a bit for each of 256 places, set if the place holds no job any more, or never held one. 256 - bit_count(done) jobs are left';
 comment on column penstock._lease.jobs is 'the jobs of one claim, also those that are done; null: a row of one job';
-comment on column penstock._lease.claimed_at is 'when the jobs were claimed; null in a queue that keeps no done jobs';
+comment on column penstock._lease.claimed_at is 'when the jobs were claimed; null: by an older version';
 comment on column penstock._lease.report is 'the last report of its worker';
 comment on column penstock._lease.listed is 'true: it is one of the leases in _group_state; else the group had no limit when the job was claimed';
 

@@ -2,27 +2,18 @@ package doctor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
-	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/doctor"
-	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/internal/shell"
-	"github.com/penstock/penstock/internal/terminal"
 )
 
-type scheduler interface {
-	Schedules(ctx context.Context, queue string) ([]penstock.Schedule, error)
-}
-
-// jobs reports jobs that fail and are tried again, and schedules that no worker fires. A paused queue waits for its operator.
+// jobs reports jobs that fail and are tried again, schedules that no worker fires, and barriers that no program seals.
 func (e *examination) jobs(ctx context.Context, now *look) error {
-	store, ok := e.store.(scheduler)
 	for i := range now.queues {
 		q := &now.queues[i]
 		found, n, err := cli.Failing(ctx, e.store, q)
@@ -35,37 +26,28 @@ func (e *examination) jobs(ctx context.Context, now *look) error {
 				Why:      "after its last attempt each becomes a dead letter",
 				Next:     "repair the handler: they are tried again by themselves. The queue's page of penstock console has them under delayed, with every attempt"})
 		}
-		if !ok || cli.IsPaused(q.QueueSettings) {
-			continue
-		}
-		if err := e.schedules(ctx, store, q.Queue, now); err != nil {
+		found, schedules, overdue, err := cli.Overdue(ctx, e.store, q, e.o.Old, now.at)
+		if err != nil {
 			return err
 		}
+		if found != "" {
+			e.add(doctor.Finding{Check: doctor.CheckSchedules, Severity: doctor.Warning, About: q.Queue, Found: found,
+				Measured: []doctor.Figure{{Name: "schedules", Value: float64(schedules)}, {Name: "overdue", Value: overdue.Seconds(), Unit: "s"}},
+				Why:      "workers of the queue enqueue the jobs of its schedules; one job then makes up for all missed times",
+				Next:     startWorkers + "penstock work " + shell.Word(q.Queue) + " --exec COMMAND"})
+		}
+		found, barrier, err := cli.Unsealed(ctx, e.store, q, e.o.Old, now.at)
+		if err != nil {
+			return err
+		}
+		if found != "" {
+			e.add(doctor.Finding{Check: doctor.CheckBarriers, Severity: doctor.Warning, About: q.Queue, Found: found,
+				Measured: []doctor.Figure{{Name: "barrier", Value: float64(barrier.Barrier)}, {Name: "waiting", Value: float64(barrier.Waiting)}, {Name: "not ended", Value: float64(barrier.Running)},
+					{Name: "oldest", Value: now.at.Sub(barrier.Since).Seconds(), Unit: "s"}},
+				Why:  "a barrier opens only after it is sealed, so these jobs never start",
+				Next: cli.SealNext(q.Queue, barrier)})
+		}
 	}
-	return nil
-}
-
-// schedules reports those of a queue that are overdue.
-func (e *examination) schedules(ctx context.Context, store scheduler, queue string, now *look) error {
-	all, err := store.Schedules(ctx, queue)
-	if err != nil && !errors.Is(err, penstock.ErrNoQueue) && !pgerror.IsForbidden(err) { // dropped meanwhile
-		return err
-	}
-	all = slices.DeleteFunc(all, func(s penstock.Schedule) bool { return s.Paused || now.at.Sub(s.Next) < e.o.Old })
-	if len(all) == 0 {
-		return nil
-	}
-	longest := slices.MinFunc(all, func(a, b penstock.Schedule) int { return a.Next.Compare(b.Next) })
-	f := doctor.Finding{Check: doctor.CheckSchedules, Severity: doctor.Warning, About: queue,
-		Measured: []doctor.Figure{{Name: "schedules", Value: float64(len(all))}, {Name: "overdue", Value: now.at.Sub(longest.Next).Seconds(), Unit: "s"}},
-		Found:    fmt.Sprintf("schedule %s of %s is overdue since %s UTC", longest.Name, queue, longest.Next.UTC().Format("2006-01-02 15:04")),
-		Why:      "workers of the queue enqueue the jobs of its schedules; one job then makes up for all missed times",
-		Next:     startWorkers + "penstock work " + shell.Word(queue) + " --exec COMMAND"}
-	if more := len(all) - 1; more > 0 {
-		f.Found += ", with " + terminal.Plural(int64(more), "other")
-	}
-	f.Found += ": no worker of the queue seems to run"
-	e.add(f)
 	return nil
 }
 

@@ -26,10 +26,9 @@ type look struct {
 }
 
 const (
-	young     = 10 * time.Second // a younger one may be about to be taken
-	burst     = 30 * time.Second // a backlog whose oldest is younger may be gone in a moment
-	unnamed   = "a worker without a name"
-	overtaken = 1000 // of a job that runs for long: this many leases have begun since its own
+	young   = 10 * time.Second // a younger one may be about to be taken
+	burst   = 30 * time.Second // a backlog whose oldest is younger may be gone in a moment
+	unnamed = "a worker without a name"
 )
 
 // rules compare two looks at the same database.
@@ -262,10 +261,10 @@ func (r *rules) growth(about string, grown, waits int64, oldest time.Duration, b
 // workers reports jobs whose worker is gone, or hangs.
 func (r *rules) workers(q *admin.QueueStatus) {
 	var held, expired, long []doctor.Running
-	var lengths []int64
+	var lengths []time.Duration
 	for _, job := range r.now.running {
 		if job.Queue == q.Queue {
-			lengths = append(lengths, length(job))
+			lengths = append(lengths, job.Held)
 		}
 	}
 	slices.Sort(lengths)
@@ -277,15 +276,14 @@ func (r *rules) workers(q *admin.QueueStatus) {
 			expired = append(expired, job)
 		case stayed && job.Expired < 0:
 			held = append(held, job)
-			old := job.Held >= r.o.Old || job.Held == 0 && job.Age >= r.o.Old && job.Since >= overtaken
-			if old && (len(lengths) < 2 || length(job) >= 10*lengths[(len(lengths)-1)/2]) {
+			if job.Held >= r.o.Old && (len(lengths) < 2 || job.Held >= 10*lengths[(len(lengths)-1)/2]) {
 				long = append(long, job)
 			}
 		}
 	}
 	f := doctor.Finding{Check: doctor.CheckWorkers, Severity: doctor.Critical, About: q.Queue, Why: "a worker that hangs may go on extending its leases"}
 	add := func(jobs []doctor.Running) {
-		f.Measured = []doctor.Figure{{Name: "jobs", Value: float64(len(jobs))}, {Name: "job", Value: float64(jobs[0].ID)}, {Name: "enqueued", Value: jobs[0].Age.Seconds(), Unit: "s"}, {Name: "leases begun since", Value: float64(jobs[0].Since)}, {Name: "held", Value: jobs[0].Held.Seconds(), Unit: "s"}}
+		f.Measured = []doctor.Figure{{Name: "jobs", Value: float64(len(jobs))}, {Name: "job", Value: float64(jobs[0].ID)}, {Name: "enqueued", Value: jobs[0].Age.Seconds(), Unit: "s"}, {Name: "held", Value: jobs[0].Held.Seconds(), Unit: "s"}}
 		if f.Next == "" {
 			f.Next = fmt.Sprintf("if it hangs, end the process of %s: when the lease has ended, the job runs again."+
 				" To give the job up, which then counts as done: penstock job cancel %s %d",
@@ -304,13 +302,7 @@ func (r *rules) workers(q *admin.QueueStatus) {
 		}
 		add(held)
 	} else if len(long) > 0 {
-		f.Severity, f.Found = doctor.Warning, jobName(long)+", held by "+workersOf(long)
-		if long[0].Held > 0 {
-			f.Found += " for " + cli.Age(long[0].Held)
-		} else {
-			f.Found += ", while " + terminal.Plural(long[0].Since, "lease") + " of the schema began"
-		}
-		f.Found += ": far longer than others run"
+		f.Severity, f.Found = doctor.Warning, fmt.Sprintf("%s, held by %s for %s: far longer than others run", jobName(long), workersOf(long), cli.Age(long[0].Held))
 		add(long)
 	}
 	if len(expired) > 0 {
@@ -318,14 +310,6 @@ func (r *rules) workers(q *admin.QueueStatus) {
 		f.Found = fmt.Sprintf("%s held by %s, whose lease ended %s ago: it has neither ended the job nor extended the lease", jobName(expired), workersOf(expired), cli.Age(expired[0].Expired))
 		add(expired)
 	}
-}
-
-// length is how long a job has run, in the unit that is known.
-func length(job doctor.Running) int64 {
-	if job.Held > 0 {
-		return int64(job.Held)
-	}
-	return job.Since
 }
 
 func jobName(jobs []doctor.Running) string {

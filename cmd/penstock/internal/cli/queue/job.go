@@ -1,9 +1,11 @@
 package queue
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,11 +21,11 @@ import (
 func JobCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "job",
-		Short: "Cancel jobs",
+		Short: "Cancel jobs, or try them again at once",
 		Long: `A job is in a queue until it is done, dead or cancelled. penstock enqueue prints
 its id, which it keeps through all attempts.`,
 	}
-	return terminal.Group(cmd, jobCancelCommand(a))
+	return terminal.Group(cmd, jobCancelCommand(a), jobRetryCommand(a))
 }
 
 func jobCancelCommand(a *cli.App) *cobra.Command {
@@ -39,28 +41,53 @@ It prints how many there were. A job that is done already is not an error.`,
   penstock job cancel emails 4711 4712 4713 --json
   penstock job cancel emails "$(penstock enqueue emails 'never mind')"`,
 		Args: terminal.Args(cobra.MinimumNArgs(2)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			ids, err := cli.JobIDs(args[1:])
-			if err != nil {
-				return err
-			}
-			store, err := cli.OpenWith[driver.QueueStore](ctx, a, "queues")
-			if err != nil {
-				return err
-			}
-			n, err := store.CancelJobs(ctx, args[0], ids...)
-			if err != nil {
-				return about.Queue(err, "cancelling", args[0])
-			}
-			text := fmt.Sprintf("%s of %s cancelled", terminal.Plural(int64(n), "job"), shell.Visible(args[0]))
-			if rest := len(ids) - n; rest > 0 {
-				text += fmt.Sprintf("; %s not: done, dead, or never there", terminal.Count(int64(rest)))
-			}
-			return a.Tell(map[string]any{"queue": args[0], "cancelled": n}, "%s.\n", text)
-		},
+		RunE: onJobs(a, "cancelled", "done, dead, or never there", driver.QueueStore.CancelJobs),
 	}
 	return a.WithJSON(cmd, "how many, as one JSON line")
+}
+
+func jobRetryCommand(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "retry QUEUE ID…",
+		Short: "Try jobs again at once that failed and wait, or are dead",
+		Long: `Try jobs again at once: those that failed and wait for their next attempt, and dead
+letters. Attempts count on. Jobs that their producer delayed keep their time. If a key
+is busy, its job waits for it.
+
+It prints how many there were. penstock dead retry chooses dead letters by their error,
+their age and so on.`,
+		Example: `  penstock job retry emails 4711
+  penstock job retry emails 4711 4712 --json`,
+		Args: terminal.Args(cobra.MinimumNArgs(2)),
+		RunE: onJobs(a, "tried again", "done, running, not tried yet, or never there", func(store driver.QueueStore, ctx context.Context, queue string, ids ...int64) (int, error) {
+			return store.RetryDeadJobs(ctx, admin.DeadJobQuery{Queue: queue, IDs: ids})
+		}),
+	}
+	return a.WithJSON(cmd, "how many, as one JSON line")
+}
+
+// onJobs acts on the jobs of a queue with the given ids. others are the states of jobs that it leaves alone.
+func onJobs(a *cli.App, past, others string, act func(store driver.QueueStore, ctx context.Context, queue string, ids ...int64) (int, error)) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		ctx := cmd.Context()
+		ids, err := cli.JobIDs(args[1:])
+		if err != nil {
+			return err
+		}
+		store, err := cli.OpenWith[driver.QueueStore](ctx, a, "queues")
+		if err != nil {
+			return err
+		}
+		n, err := act(store, ctx, args[0], ids...)
+		if err != nil {
+			return about.Queue(err, "changing jobs", args[0])
+		}
+		text := fmt.Sprintf("%s of %s %s", terminal.Plural(int64(n), "job"), shell.Visible(args[0]), past)
+		if rest := len(ids) - n; rest > 0 {
+			text += fmt.Sprintf("; %s not: %s", terminal.Count(int64(rest)), others)
+		}
+		return a.Tell(map[string]any{"queue": args[0], strings.ReplaceAll(past, " ", "_"): n}, "%s.\n", text)
+	}
 }
 
 // historyStore has the methods of a store that show done jobs.

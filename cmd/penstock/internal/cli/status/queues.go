@@ -146,12 +146,12 @@ type left struct {
 	expired map[string][]doctor.Running  // jobs whose leases ended unattended ago
 	refused bool                         // the role may not read leases
 	alive   []admin.Worker               // those with fresh heartbeats
-	failing map[string]string            // jobs that failed and are tried again
+	notes   map[string][]string          // about jobs that failed and are tried again, schedules and barriers
 }
 
 // readLeft reads the data for a note: groups of queues with jobs that have waited, and leases, if the role may read them.
 func readLeft(ctx context.Context, store any, queues []admin.QueueStatus, only []string) (l left, err error) {
-	l = left{queues: map[string]admin.QueueStatus{}, expired: map[string][]doctor.Running{}, failing: map[string]string{}}
+	l = left{queues: map[string]admin.QueueStatus{}, expired: map[string][]doctor.Running{}, notes: map[string][]string{}}
 	with := slices.Clone(queues)
 	if err := cli.ReadUntaken(ctx, store, with, unattended); err != nil {
 		return l, fmt.Errorf("reading the groups of queues: %w", err)
@@ -163,9 +163,25 @@ func readLeft(ctx context.Context, store any, queues []admin.QueueStatus, only [
 	for _, q := range with {
 		l.queues[q.Queue] = q
 		running = running || q.Running > 0
-		if l.failing[q.Queue], _, err = cli.Failing(ctx, store, &q); err != nil {
+		failing, _, err := cli.Failing(ctx, store, &q)
+		if err != nil {
 			return l, fmt.Errorf("reading the delayed jobs of queues: %w", err)
 		}
+		overdue, _, _, err := cli.Overdue(ctx, store, &q, starved, time.Now())
+		if err != nil {
+			return l, fmt.Errorf("reading the schedules of queues: %w", err)
+		}
+		if overdue != "" {
+			overdue += "; penstock work " + shell.Word(q.Queue) + " --exec COMMAND, or start your application's worker"
+		}
+		unsealed, barrier, err := cli.Unsealed(ctx, store, &q, starved, time.Now())
+		if err != nil {
+			return l, fmt.Errorf("reading the barriers of queues: %w", err)
+		}
+		if unsealed != "" {
+			unsealed += ": " + cli.SealNext(q.Queue, barrier)
+		}
+		l.notes[q.Queue] = slices.DeleteFunc([]string{failing, overdue, unsealed}, func(text string) bool { return text == "" })
 	}
 	if examiner, ok := store.(doctor.Examiner); ok && running {
 		jobs, err := examiner.Running(ctx, append(only, "")[0], leasesRead)
@@ -193,8 +209,8 @@ func (w *Writer) queueNotes(q *admin.QueueStatus) (notes []string) {
 	if q.DeadLetters > 0 {
 		note("%s to retry or to discard: penstock dead list %s", cli.PluralOf(q.DeadLetters, "dead_letters", q.AtLeast, "dead letter"), shell.Word(q.Queue))
 	}
-	if failing := w.left.failing[q.Queue]; failing != "" {
-		note("%s", shell.Visible(failing))
+	for _, text := range w.left.notes[q.Queue] {
+		note("%s", shell.Visible(text))
 	}
 	switch {
 	case cli.IsPaused(q.QueueSettings):
