@@ -162,7 +162,7 @@ what came: a message that is lost or out of order means exit code 3.`,
 		name: "fifo-lifo", short: "Measure whether a queue slows down as it is used", new: of(measure.DefaultFifoLifo, measure.FifoLifo), portable: true, mysql: true,
 		long: `Let ten workers compete for one job per transaction while one enqueuer goes on,
 first on a queue of Penstock's, then on the hand-written table and statements of
-the experiment "Queuing tables" (YugabyteDB, 2024), each for --duration from a
+"Deletes and MVCC in YugabyteDB" (Franck Pachot), each for --duration from a
 fresh preload:
 
   intervals        rate and latency of whole transactions, and the size of the tables with
@@ -364,7 +364,7 @@ Raft flush (--flush), one that reads for each entry of an index (--step), delete
 A snapshot is held for each run, so that what is deleted stays, as it does for 15 minutes there.
 Figures are the simulator's, not YugabyteDB's.
 
-  fifo, lifo   "Queuing tables": 100 jobs a second, ten dequeuers, the published table by
+  fifo, lifo   "Deletes and MVCC in YugabyteDB": 100 jobs a second, ten dequeuers, the published table by
                hand and then a queue on Penstock's plain tables
   churn        "YugabyteDB avoids bloat with the outbox pattern": 1,000 rows inserted, the
                oldest 1,000 consumed; by hand and an outbox on plain tables take turns

@@ -86,6 +86,8 @@ type SimulatedCurve struct {
 	Degradation    float64 `json:"degradation"` // LastP50MS over FirstP50MS
 	Seeks          float64 `json:"seeks"`       // of a job or row; of fifo and lifo with those of who enqueues
 	Nexts          float64 `json:"nexts"`
+	FirstNexts     float64 `json:"first_nexts"`
+	LastNexts      float64 `json:"last_nexts"`
 	Flushes        float64 `json:"flushes,omitempty"`
 }
 
@@ -204,20 +206,32 @@ func (r *yugabyteRun) jobs(ctx context.Context, run string) error {
 		if err != nil {
 			return err
 		}
-		r.add(run, side.by, curve.JobsPerSecond, curve.Intervals, curve.FirstAndLast, curve.RocksDB)
+		n := len(curve.Intervals)
+		if n == 0 {
+			return errors.New("nothing was measured: ask for more --duration")
+		}
+		r.add(run, side.by, curve.JobsPerSecond, curve.Intervals, curve.FirstAndLast, curve.RocksDB, curve.Intervals[0].RocksDB, curve.Intervals[max(0, n-2)].RocksDB)
 		last := &r.result.Curves[len(r.result.Curves)-1]
 		last.Flushes = over(float64(r.sim.Counts().Since(before).Flushes), float64(curve.Dequeued))
 	}
 	return nil
 }
 
-func (r *yugabyteRun) add(run, by string, perSecond float64, intervals []Interval, at FirstAndLast, calls *CallsPerJob) {
+func (r *yugabyteRun) add(run, by string, perSecond float64, intervals []Interval, at FirstAndLast, calls, first, last *CallsPerJob) {
 	c := SimulatedCurve{Run: run, By: by, PerSecond: perSecond, FirstP50MS: at.FirstP50MS, LastP50MS: at.LastP50MS, Degradation: over(at.LastP50MS, at.FirstP50MS)}
 	if n := len(intervals); n > 0 {
 		c.FirstPerSecond, c.LastPerSecond = intervals[0].PerSecond, intervals[n-1].PerSecond
 	}
+	for _, of := range []struct {
+		calls *CallsPerJob
+		nexts *float64
+	}{{calls, &c.Nexts}, {first, &c.FirstNexts}, {last, &c.LastNexts}} {
+		if of.calls != nil {
+			*of.nexts = of.calls.Next
+		}
+	}
 	if calls != nil {
-		c.Seeks, c.Nexts = calls.Seek, calls.Next
+		c.Seeks = calls.Seek
 	}
 	r.result.Curves = append(r.result.Curves, c)
 	r.result.Drawn = append(r.result.Drawn, Line{run + ", by " + by, intervals})
@@ -230,8 +244,8 @@ func (r *yugabyteRun) churn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.add(runChurn, "hand", result.ByHand.RowsPerSecond, result.ByHand.Intervals, result.ByHand.FirstAndLast, result.ByHand.RocksDB)
-	r.add(runChurn, "Penstock", result.Outbox.RowsPerSecond, result.Outbox.Intervals, result.Outbox.FirstAndLast, result.Outbox.RocksDB)
+	r.add(runChurn, "hand", result.ByHand.RowsPerSecond, result.ByHand.Intervals, result.ByHand.FirstAndLast, result.ByHand.RocksDB, result.ByHand.FirstRocksDB, result.ByHand.LastRocksDB)
+	r.add(runChurn, "Penstock", result.Outbox.RowsPerSecond, result.Outbox.Intervals, result.Outbox.FirstAndLast, result.Outbox.RocksDB, result.Outbox.FirstRocksDB, result.Outbox.LastRocksDB)
 	return nil
 }
 

@@ -1,5 +1,5 @@
--- The hand-written queue as published: Franck Pachot, "Queuing tables" on
--- YugabyteDB, 2024. There the rows lie in the order of the primary key;
+-- The hand-written queue as published: Franck Pachot, "Deletes and MVCC in
+-- YugabyteDB". There the rows lie in the order of the primary key;
 -- PostgreSQL has to be told to follow it, hence the order by.
 
 -- name: create
