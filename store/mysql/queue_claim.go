@@ -96,6 +96,15 @@ func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c driver.Clai
 	order(row, fresh)
 	fresh = fresh[:min(len(fresh), r.Window)]
 	keyed := slices.ContainsFunc(slices.Concat(fresh, tried), func(n candidate) bool { return n.keyed })
+	if keyed { // one that was replaced between the two reads, and put off, is on both pages: it is taken from the second
+		again := map[int64]bool{}
+		for _, n := range tried {
+			again[n.Job.ID] = true
+		}
+		for i := range fresh {
+			fresh[i].Waits = fresh[i].Waits || again[fresh[i].Job.ID]
+		}
+	}
 	r.Limited = keyed || !skips || most > 0 || policies&tables.OfQueue > 0
 	take, chosen := "take", room
 	switch {
