@@ -5,11 +5,13 @@
 --
 --   -16 .. -1  a change of running and dead in part -1 - part; of this transaction, and dead once it has been counted
 --   -17        the barrier is sealed, likewise
+--   -19        changes of running in many parts, likewise
 --   0 .. 15    how many jobs hold it whose id modulo 16 is that, and how many of these are dead; the row with the highest n is true
+--   18         how many jobs of each part hold it, if its n is higher than that of the part's row
 --   16         in running its stage: 0 made, 1 sealed, 2 open; the row with the highest n is true
 --   17         a job that waits
 --
--- A transaction takes the lock of each part that it changes. A transaction that ends the last running job of a part takes the lock of the barrier too,
+-- A transaction takes the lock of each part that it changes, or of all if these are many. A transaction that ends the last running job of a part takes the lock of the barrier too,
 -- and looks whether it opens. So ends of many jobs seldom wait for each other. The locks are few, so that a transaction can have all of them.
 --
 -- A job that waits is in _scheduled with due -infinity, so that neither time nor its key makes it ready. Once there has been a barrier the queue
@@ -26,8 +28,7 @@ $$;
 -- _barrier_call is what enqueuers may do: without a number it makes a barrier, with a job that holds it, it counts that, otherwise it seals it.
 create or replace function _barrier_call(queue int, barrier bigint, job bigint) returns bigint
 language plpgsql volatile set search_path from current as $$
-declare
-    flags constant regclass := (select _q(format('_%s.flags', q.name))::regclass from _queue q where q.id = queue);
+declare flags constant regclass := (select _q(format('_%s.flags', q.name))::regclass from _queue q where q.id = queue);
 begin
     if barrier is null then
         perform _write_flags(flags, 68719476736), _await_others() where pg_sequence_last_value(flags) & 68719476736 = 0; -- {held}, see _fill; who reads the flag later counts
@@ -41,15 +42,14 @@ end $$;
 
 -- _refuse_barrier raises an error if the queue has no such barrier, or if it is open and a job is to hold it.
 create or replace function _refuse_barrier(queue int, barrier bigint, holding boolean) returns void
-language plpgsql volatile set search_path from current as $$
-declare
-    s constant record := _barrier_state(barrier);
+language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare s constant _barrier := (select b from _barrier b where b.barrier = _refuse_barrier.barrier and b.part = 16 order by b.n desc limit 1);
 begin
     if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
         raise exception 'a barrier needs the isolation level read committed, this transaction is %', current_setting('transaction_isolation') using errcode = '25001', hint = 'it does not see which jobs have ended since it began; begin it with: begin isolation level read committed';
     elsif s.queue <> _refuse_barrier.queue or s.queue is null and (barrier between 1 and pg_sequence_last_value('_barrier_n')) is not true then
         raise exception 'the queue has no barrier %', barrier using errcode = '23514', hint = 'a barrier belongs to one queue; make one with: select penstock.barrier(queue)';
-    elsif holding and s.stage = 2 then
+    elsif holding and coalesce(s.running, 2) = 2 then -- its stage; one that is not there any more is open
         raise exception 'the barrier % is open', barrier using errcode = '23514', hint = 'seal it only after the last job that holds it, or add jobs from one that holds it and has not ended';
     end if;
 end $$;
@@ -58,27 +58,40 @@ end $$;
 create or replace function _barrier_state(in_barrier bigint, out queue int, out stage int, out running bigint, out dead bigint)
 language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 begin
-    select max(s.queue) filter (where p = 16), coalesce(max(s.running) filter (where p = 16), 2), coalesce(sum(s.running) filter (where p < 16), 0), coalesce(sum(s.dead), 0) into queue, stage, running, dead
-      from generate_series(0, 16) p cross join lateral (select b.* from _barrier b where b.barrier = in_barrier and b.part = p order by b.n desc limit 1) s;
+    select max(s.queue) filter (where p = 16), coalesce(max(s.running) filter (where p = 16), 2),
+           coalesce(sum(case when a.n > coalesce(s.n, 0) then a.parts[p + 1] else s.running end) filter (where p < 16), 0), coalesce(sum(s.dead), 0) into queue, stage, running, dead
+      from generate_series(0, 16) p left join lateral (select b.* from _barrier b where b.barrier = in_barrier and b.part = p order by b.n desc limit 1) s on true
+      left join (select b.* from _barrier b where b.barrier = in_barrier and b.part = 18 order by b.n desc limit 1) a on true;
 end $$;
 
 -- _count_holders notes how jobs that hold barriers change these counts; jobs that hold none are left out. It returns true, to stand in a WHERE.
 create or replace function _count_holders(queue int, ids bigint[], headers jsonb[], running int, dead int) returns boolean
-language plpgsql volatile set search_path from current as $$
+language plpgsql volatile set search_path from current set plan_cache_mode = force_generic_plan as $$
 begin
-    insert into _barrier (barrier, queue, part, running, dead)
-    select (j.h ->> 'penstock-holds')::bigint, _count_holders.queue, -1 - (j.id & 15), count(*) * _count_holders.running, count(*) * _count_holders.dead
-      from unnest(ids, headers) j(id, h) where j.h ->> 'penstock-holds' ~ '^[1-9][0-9]{0,17}$' group by 1, 3;
-    perform _refuse_barrier(queue, 0, false) where found and current_setting('transaction_isolation') not in ('read committed', 'read uncommitted');
+    insert into _barrier (barrier, queue, part, running, dead, parts)
+    select h.barrier, _count_holders.queue, r.*
+      from (select (j.h ->> 'penstock-holds')::bigint as barrier, array_agg(j.id & 15) as among, count(distinct j.id & 15) > 3 and _count_holders.dead = 0 as many
+              from unnest(ids, headers) j(id, h) where j.h ->> 'penstock-holds' ~ '^[1-9][0-9]{0,17}$' group by 1) h
+     cross join lateral (
+        select -19, null::bigint, 0, array(select cardinality(array_positions(h.among, p)) * _count_holders.running from generate_series(0, 15) p)::bigint[] where h.many
+        union all select -1 - p, count(*) * _count_holders.running, count(*) * _count_holders.dead, null from unnest(h.among) p where not h.many group by p) r;
+    if found and current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
+        perform _refuse_barrier(queue, 0, false);
+    end if;
     return true;
+end $$;
+
+-- _count_ends is _count_holders for jobs of a claim of several that have ended, all or some of them.
+create or replace function _count_ends(queue int, jobs _claimed[], ended bit default null) returns boolean
+language plpgsql volatile set search_path from current set plan_cache_mode = force_generic_plan as $$
+begin
+    return (select _count_holders(queue, array_agg(j.id), array_agg(j.headers), -1, 0) from unnest(jobs) j where ended is null or get_bit(ended, (j.lease >> 1 & 255)::int) = 1);
 end $$;
 
 -- _put_off writes those of some new jobs to _scheduled that are delayed or wait for barriers, and says which.
 create or replace function _put_off(queue int, at timestamptz, ids bigint[], known boolean[], payloads bytea[], keys text[], group_keys text[], priorities int[], not_befores timestamptz[], headers jsonb[]) returns boolean[]
 language plpgsql volatile set search_path from current as $$
-declare
-    made bigint[];
-    held jsonb[];
+declare made bigint[]; held jsonb[];
 begin
     if exists (select from unnest(not_befores, headers) j(not_before, header) where j.not_before is not null and j.header ? 'penstock-waits-for') then
         raise exception 'not_before is given, and waits_for' using errcode = '22023', hint = 'leave one of them out: a job that waits for barriers runs once they are open';
@@ -109,32 +122,49 @@ language sql immutable return string_to_array(headers ->> 'penstock-waits-for', 
 create or replace function _turn_barriers() returns trigger
 language plpgsql volatile security definer set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
-    look  bigint[];
-    opens bigint[] := '{}';
-    b     bigint;
-    s     record;
-    upto  bigint;
+    look  bigint[]; opens bigint[] := '{}';
+    b     bigint; s record; upto bigint;
+    many  constant boolean := new.part = -19;
+    low   constant int := case when many then 0 else -1 - new.part end; high constant int := case when many then 15 else low end;
 begin
-    if (select x.xid = new.xid and x.n > new.n from _barrier x
-         where x.barrier = new.barrier and x.part = case when new.part between -16 and -1 then -1 - new.part else 16 end order by x.n desc limit 1) then
+    if (select bool_or(x.xid = new.xid and x.n > new.n) from unnest(case when many then '{18}' when new.part between -16 and -1 then array[18, low] else '{16}' end::int[]) p
+         cross join lateral (select x.* from _barrier x where x.barrier = new.barrier and x.part = p order by x.n desc limit 1) x) then
         return null;
     end if;
     upto := (select x.n from _barrier x where x.xid = new.xid order by x.n desc limit 1);
-    perform pg_advisory_xact_lock(1885695586, l.lock) -- "penb"
-       from (select distinct _barrier_lock(x.barrier, -1 - x.part) as lock from _barrier x where x.xid = new.xid and x.n between new.n and upto and x.part between -16 and -1 order by 1) l;
-    with noted as (
-        select x.barrier, x.queue, -1 - x.part as part, sum(x.running) as running, sum(x.dead) as dead, max(x.dead) > 0 as died
-          from _barrier x where x.xid = new.xid and x.n between new.n and upto and x.part between -16 and -1 group by 1, 2, 3),
-    counted as (
-        insert into _barrier (barrier, queue, part, running, dead)
-        select o.barrier, o.queue, o.part, o.running + coalesce(w.running, 0), o.dead + coalesce(w.dead, 0)
-          from noted o left join lateral (select x.* from _barrier x where x.barrier = o.barrier and x.part = o.part order by x.n desc limit 1) w on true
-        returning _barrier.*)
-    select array_agg(distinct l.barrier) into look
-      from (select c.barrier from counted c join noted o on o.barrier = c.barrier and o.part = c.part where c.running <= 0 or o.died
-            union all select x.barrier from _barrier x where x.xid = new.xid and x.n between new.n and upto and x.part in (-17, 17)) l(barrier);
+    if upto = new.n and new.part not in (-17, 17) then -- mostly it is the only one
+        perform pg_advisory_xact_lock(1885695586, l.lock) from (select _barrier_lock(new.barrier, p) as lock from generate_series(low, high) p order by 1) l;
+        with a as materialized (select x.* from _barrier x where x.barrier = new.barrier and x.part = 18 order by x.n desc limit 1)
+        insert into _barrier as b (barrier, queue, part, running, dead, parts)
+        select new.barrier, new.queue, case when many then 18 else low end, case when not many then min(c.running) end, new.dead + coalesce(min(c.dead), 0), case when many then array_agg(c.running order by c.p) end
+          from (select p, case when many then 0 else w.dead end as dead,
+                       coalesce(new.parts[p + 1], new.running) + coalesce(case when a.n > coalesce(w.n, 0) then a.parts[p + 1] else w.running end, 0) as running
+                  from generate_series(low, high) p left join lateral (select x.* from _barrier x where x.barrier = new.barrier and x.part = p order by x.n desc limit 1) w on true
+                  left join a on true) c
+        returning case when many and (select bool_or(d <> 0 and r <= 0) from unnest(new.parts, b.parts) u(d, r)) or b.running <= 0 or new.dead > 0 then array[b.barrier] end into look;
+    else
+        perform pg_advisory_xact_lock(1885695586, l.lock) -- "penb"
+           from (select distinct _barrier_lock(x.barrier, p) as lock from _barrier x cross join lateral generate_series(case x.part when -19 then 0 else -1 - x.part end, case x.part when -19 then 15 else -1 - x.part end) p
+                  where x.xid = new.xid and x.n between new.n and upto and (x.part between -16 and -1 or x.part = -19) order by 1) l;
+        with noted as (
+            select x.barrier, x.queue, case x.part when -19 then p.i - 1 else -1 - x.part end as part, sum(p.running) as running, sum(x.dead) as dead, max(x.dead) > 0 as died, bool_or(x.part = -19) as many
+              from _barrier x cross join lateral unnest(coalesce(x.parts, array[x.running])) with ordinality p(running, i)
+             where x.xid = new.xid and x.n between new.n and upto and (x.part between -16 and -1 or x.part = -19) group by 1, 2, 3),
+        counted as (
+            select o.barrier, o.queue, o.part, o.many, o.died or (o.running <> 0 or o.dead <> 0) and c.running <= 0 as looks, c.running, o.dead <> 0 as dying, o.dead + coalesce(w.dead, 0) as dead
+              from noted o left join lateral (select x.* from _barrier x where x.barrier = o.barrier and x.part = o.part order by x.n desc limit 1) w on true
+              left join lateral (select x.* from _barrier x where x.barrier = o.barrier and x.part = 18 order by x.n desc limit 1) a on true
+             cross join lateral (select (o.running + coalesce(case when a.n > coalesce(w.n, 0) then a.parts[o.part + 1] else w.running end, 0))::bigint as running) c),
+        written as (
+            insert into _barrier (barrier, queue, part, running, dead, parts)
+            select c.barrier, c.queue, 18 as part, null, 0, array_agg(c.running order by c.part) from counted c where c.many group by 1, 2
+            union all select c.barrier, c.queue, c.part, c.running, c.dead, null from counted c where not c.many or c.dying order by part desc)
+        select array_agg(distinct l.barrier) into look from (
+            select c.barrier from counted c where c.looks union all select x.barrier from _barrier x where x.xid = new.xid and x.n between new.n and upto and x.part in (-17, 17)) l(barrier);
+    end if;
+    if look is null then return null; end if;
     perform pg_advisory_xact_lock(1885695586, l.lock) from (select distinct _barrier_lock(x, 16) as lock from unnest(look) x order by 1) l;
-    foreach b in array coalesce(look, '{}') loop
+    foreach b in array look loop
         s := _barrier_state(b);
         perform _refuse_barrier(s.queue, b, true) where s.stage = 2 and s.running > 0;
         s.stage := greatest(s.stage, (exists (select from _barrier x where x.xid = new.xid and x.n between new.n and upto and x.barrier = b and x.part = -17))::int);
@@ -143,9 +173,7 @@ begin
         select b, x.queue, 16, s.stage, 0 from _barrier x where x.xid = new.xid and x.n between new.n and upto and x.barrier = b limit 1;
         opens := opens || case when s.stage > 0 and s.running <= 0 or s.dead > 0 then b end;
     end loop;
-    foreach b in array array_remove(opens, null) loop
-        perform _let_go(b);
-    end loop;
+    perform _let_go(x) from unnest(opens) x where x is not null;
     return null;
 end $$;
 
@@ -161,11 +189,8 @@ create or replace function _let_go(in_barrier bigint) returns void
 language plpgsql volatile set search_path from current as $$
 declare
     waits constant jsonb[] := array(select s.headers from _barrier k join _scheduled s on s.queue = k.queue and s.id = k.running and s.due = '-infinity' where k.barrier = in_barrier and k.part = 17);
-    q    _queue;
-    jobs bigint[];
-    dies bigint[];
-    gone bigint[]; held jsonb[]; keys text[];
-    leaf int;
+    q    _queue; leaf int;
+    jobs bigint[]; dies bigint[]; gone bigint[]; held jsonb[]; keys text[];
 begin
     if waits = '{}' then
         return;

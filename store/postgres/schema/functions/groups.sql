@@ -9,8 +9,7 @@
 -- _policy is what a group's own row of _group says, or that of *.
 create or replace function _policy(queue int, in_group text) returns _group
 language plpgsql volatile set search_path from current as $$
-declare
-    g _group;
+declare g _group;
 begin
     select * into g from _group x where x.queue = _policy.queue and x.group_key in (in_group, '*') order by x.group_key = in_group desc limit 1;
     return g;
@@ -20,10 +19,7 @@ end $$;
 -- group '' under the queue's negative number.
 create or replace function _state_of(queue int, in_group text) returns _group_state
 language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
-declare
-    s     _group_state;
-    other _group_state;
-    leaf  int;
+declare s _group_state; other _group_state; leaf int;
 begin
     s.queue := queue;
     s.group_key := in_group;
@@ -117,14 +113,10 @@ end $$;
 
 -- _admit says how many of n jobs a claim may take from a group, and whether it lists their leases; null: not even their number matters, for a rate.
 -- crowded: with n more, more than half of a limit is in use. state is the group's, with those of its listed leases that are left. The claim calls _admitted
--- unless listed is null. acks are leases that the same transaction ends. It writes nothing, so that the claim can move a skip map's bound.
-create or replace function _admit(queue int, in_group text, n int, acks bigint[], out admitted int, out listed boolean, out crowded boolean, out state _group_state)
+-- unless listed is null, with the queue and the policy of the group. acks are leases that the same transaction ends. It writes nothing, so that the claim can move a skip map's bound.
+create or replace function _admit(queue int, in_group text, n int, acks bigint[], out q _queue, out g _group, out admitted int, out listed boolean, out crowded boolean, out state _group_state)
 language plpgsql volatile set search_path from current as $$
-declare
-    q _queue;
-    g _group;
-    running int;
-    room    int; -- how many more jobs limits let run
+declare running int; room int; -- how many more jobs limits let run
 begin
     select * into q from _queue x where x.id = _admit.queue;
     g := _policy(queue, in_group);
@@ -174,20 +166,15 @@ begin
     admitted := greatest(least(admitted, room), 0);
 end $$;
 
--- _admitted writes down that a claim of a group took these leases: state is what _admit returned, and lists them if listed.
-create or replace function _admitted(queue int, in_group text, state _group_state, leases bigint[], listed boolean) returns void
+-- _admitted writes down that a claim of a group took these leases: q, g and state are what _admit returned, and it lists them if listed.
+create or replace function _admitted(q _queue, g _group, state _group_state, leases bigint[], listed boolean) returns void
 language plpgsql volatile set search_path from current as $$
-declare
-    q _queue;
-    g constant _group := _policy(queue, in_group);
-    s _group_state;
+declare s _group_state;
 begin
     if leases is null then
         return;
-    end if;
-    select * into q from _queue x where x.id = _admitted.queue;
-    if q.rate is not null then
-        s := _state_of(-queue, '');
+    elsif q.rate is not null then
+        s := _state_of(-q.id, '');
         s.next_at := _after_starts(s.next_at, q.rate, q.per, q.burst, cardinality(leases));
         perform _note_state(s, '{}');
     end if;
@@ -202,8 +189,7 @@ end $$;
 -- _queue_open says whether anything may be claimed from a queue now, whatever the group. It locks nothing.
 create or replace function _queue_open(queue int) returns boolean
 language plpgsql volatile set search_path from current as $$
-declare
-    q _queue;
+declare q _queue;
 begin
     select * into q from _queue x where x.id = _queue_open.queue;
     return (q.paused or q.max_running <= _running(queue, null)) is not true
@@ -271,8 +257,7 @@ end $$;
 -- _set_group replaces the policy of a group.
 create or replace function _set_group(queue int, in_group text, max_running int, rate int, per interval, burst int, weight int) returns void
 language plpgsql volatile set search_path from current as $$
-declare
-    raised boolean;
+declare raised boolean;
 begin
     if (octet_length(in_group) <= 256) is not true then
         raise exception 'the group has % bytes, the limit is 256', coalesce(octet_length(in_group)::text, 'null') using errcode = '23514', hint = 'use a shorter name, or * for all groups without a policy';
@@ -301,8 +286,7 @@ end $$;
 -- _hold_group holds a group from now, or releases it. It shortens no hold: what a worker asks for must not end one that an operator has made.
 create or replace function _hold_group(queue int, in_group text, hold_for interval, reason text) returns void
 language plpgsql volatile set search_path from current as $$
-declare
-    s _group_state;
+declare s _group_state;
 begin
     if in_group = '*' then
         raise exception 'the group is *, which stands for all groups' using errcode = '22023', hint = 'hold one group, or pause the queue';

@@ -6,10 +6,7 @@ insert into _template (kind, name, body) select 'queue', 'key', $$
 -- still run. Jobs that are only delayed do not count. It looks where jobs come from before it looks
 -- where they go to, so it sees one that moves meanwhile.
 create or replace function {busy}(in_key text, in_id bigint, slots smallint[]) returns boolean
-language plpgsql volatile as $fn$ declare
-    here smallint;
-    leaf int;
-    yes  boolean;
+language plpgsql volatile as $fn$ declare here smallint; leaf int; yes boolean;
 begin
     foreach leaf in array {listed lease} loop
 {leaf of lease}
@@ -227,10 +224,7 @@ end $$;
 
 -- _end_late deletes and counts those of some jobs in a segment whose deadline has passed, and returns how many these were. It waits for no row.
 create or replace function _end_late(queue int, name text, slot int, ctids tid[], seqs bigint[]) returns int
-language plpgsql volatile set search_path from current set enable_seqscan = off set jit = off as $$ declare
-    gone int;
-    keys text[];
-    ids  bigint[]; headers jsonb[];
+language plpgsql volatile set search_path from current set enable_seqscan = off set jit = off as $$ declare gone int; keys text[]; ids bigint[]; headers jsonb[];
 begin
     execute format($sql$
         with d as (

@@ -11,7 +11,7 @@ insert into _template (kind, name, body) select 'queue', 'lease', replace(regexp
 create or replace function {claim}(n int, lease interval, in_group text, worker text, acks bigint[] default null) returns setof {schema}.leased_job
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$ declare
-    flags constant bigint := pg_sequence_last_value({flags});
+    flags constant bigint := pg_sequence_last_value({flags}) & ~{held}; -- only the ends of jobs look at barriers
     until constant timestamptz := clock_timestamp() + least(lease, interval '1000 years'); -- more is refused
     came  constant bigint := case when flags = {plain} and in_group = '' and not {lifo} then coalesce(pg_sequence_last_value({seq}), 0) end;
     path  constant bigint := case when came - pg_sequence_last_value({next}) <= 512
@@ -78,7 +78,7 @@ begin
     -- The ends come last, because they draw an xid, and a skip map made after it bounds nothing (see {skip_map}). Mostly the leases
     -- are in the same table: without a call of {ack}, which opens both, that costs half.
     if acks <> '{}' then
-        due := acks[1] & 1 = 0 {if kept}and cardinality(acks) = 1 {end if}and (path is not null or got = n);
+        due := acks[1] & 1 = 0 {if kept}and cardinality(acks) = 1 {end if}and (path is not null or got = n) and pg_sequence_last_value({flags}) & {held} = 0;
         if due and cardinality(acks) > 1 then -- where {ack} would lock them in this order
             due := pg_sequence_last_value({lease_slot}) < 2 and (select bit_or(a) & 1 = 0 from unnest(acks) a);
         end if;
@@ -91,7 +91,7 @@ begin
             if got = cardinality(acks) then acks := null; end if;
         elsif acks[1] & 1 = 1 and acks[cardinality(acks)] - acks[1] = 2 * cardinality(acks) - 2 then
 {leaf of lease}
-            return query {whole of acks} select {only lease}, unnest(acks), null::timestamptz from l;
+            return query {whole of acks} select {only lease}, unnest(acks), null::timestamptz from l where pg_sequence_last_value({flags}) & {held} = 0 or {schema}._count_ends({id}, l.jobs);
 {end}
             if found then acks := null; end if;
         end if;
@@ -124,7 +124,7 @@ end $fn$;
 -- jobs as _admit allows.
 create or replace function {claim_scan}(most int, until timestamptz, lease interval, in_group text, worker text, acks bigint[], came bigint) returns setof {schema}.leased_job
 language plpgsql volatile as $fn$ declare
-    flags constant bigint := pg_sequence_last_value({flags});
+    flags constant bigint := pg_sequence_last_value({flags}) & ~{held};
     leaf  constant int := pg_sequence_last_value({lease_slot}) % 2;
     due   boolean;
     got   int;
@@ -140,10 +140,10 @@ begin
         base := case when acks is not null and most between 8 and 255 and flags = {plain} then {next_base} end;
         if base is null then
             return query insert into {schema}._lease as l (slot, {lease_columns})
-            select leaf, {lease_row} from {take}(most, in_group, due, false) t
+            select leaf, {lease_row} from {take}(most, in_group, due, false, false) t
             returning {leased_job};
         else
-            return query with d as materialized (select t.*, row_number() over () as i from {take}(most, in_group, due, false) t), {as one, at t.i}
+            return query with d as materialized (select t.*, row_number() over () as i from {take}(most, in_group, due, false, false) t), {as one, at t.i}
             select {job}, base + 2 * t.i, until from d t;
         end if;
         get diagnostics got = row_count;
@@ -164,7 +164,7 @@ begin
                     select * from {take_keyed}(granted.admitted, in_group, true) where flags & ({keyed} | {dated}) <> 0
                     union all select * from {take}(granted.admitted, in_group, null, false, true) where flags & ({keyed} | {dated}) = 0) t
                 returning l.*)
-            select {leased_job} from (select case when granted.listed is not null then {schema}._admitted({id}, in_group, granted.state, array_agg(l.lease), granted.listed) end from l) a cross join l;
+            select {leased_job} from (select case when granted.listed is not null then {schema}._admitted(granted.q, granted.g, granted.state, array_agg(l.lease), granted.listed) end from l) a cross join l;
         end if;
     end if;
 end $fn$;
@@ -196,7 +196,7 @@ begin
     elsif odd and in_leases[todo] - in_leases[1] = 2 * todo - 2 then
         foreach leaf in array {listed lease} loop
 {leaf of lease}
-            return query {whole of in_leases} select unnest(in_leases) from l;
+            return query {whole of in_leases} select unnest(in_leases) from l where pg_sequence_last_value({flags}) & {held} = 0 or {schema}._count_ends({id}, l.jobs);
 {end}
             if found then return; end if;
         end loop;
@@ -209,7 +209,7 @@ begin
                 return query with m as materialized (
                     select a & -511 as lease, bit_or(set_bit({nobody}, (a >> 1 & 255)::int, 1)) as places from unnest(in_leases) a where a & 1 = 1 group by 1 order by 1),
                 o as materialized (
-                    select l.lease, l.done{if kept}, l.claimed_at, l.worker, l.group_key, l.priority, l.key, l.jobs{end if}, m.places & ~l.done as ended
+                    select l.lease, l.done, l.jobs{if kept}, l.claimed_at, l.worker, l.group_key, l.priority, l.key{end if}, m.places & ~l.done as ended
                       from m cross join lateral (select * from {leaf} l where l.lease = m.lease and l.queue + 0 = {id} and l.jobs is not null for update) l),
                 whole as (
                     delete from {leaf} l where l.lease = any (array(select o.lease from o where o.done | o.ended = ~{nobody}))),
@@ -219,8 +219,9 @@ begin
                 kept as (
                     {done} select {done row}, d.* from o l cross join lateral (
                         {done jobs} from unnest(l.jobs) j where get_bit(l.ended, (j.lease >> 1 & 255)::int) = 1) d
-                     where l.ended <> {nobody}){end if}
-                select o.lease + 2 * i from o cross join generate_series(1, 255) i where get_bit(o.ended, i) = 1;
+                     where l.ended <> {nobody}){end if},
+                c as materialized (select l.lease, l.ended from o l where pg_sequence_last_value({flags}) & {held} = 0 or {schema}._count_ends({id}, l.jobs, l.ended))
+                select c.lease + 2 * i from c cross join generate_series(1, 255) i where get_bit(c.ended, i) = 1;
 {end}
                 get diagnostics got = row_count;
                 todo := todo - got;
@@ -254,7 +255,7 @@ $$,
     $re$\{as one, at ([^}]*)\}$re$, $one$-- A row for the jobs of d, each at its place in it. It is a row each if they
                     -- are few, or one is large, or if another flag was raised since they were read.
                     alike as (
-                        select a.*, a.n >= 8 and a.n = cardinality(a.jobs) and pg_sequence_last_value({flags}) = {plain} as yes
+                        select a.*, a.n >= 8 and a.n = cardinality(a.jobs) and pg_sequence_last_value({flags}) & ~{held} = {plain} as yes
                           from (select count(*) as n, array_agg(row(base + 2 * (\1), coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::{schema}._claimed)
                                                           filter (where octet_length(t.payload) <= 65536) as jobs from d t) a),
                     one as (
@@ -268,7 +269,7 @@ $$,
     $re$\{whole of (\w+)\}$re$, $one$with l as ( -- all of a claim, as it came; mostly that row is still as it was written
                 delete from {leaf} l where l.lease = \1[1] - 2 and l.queue + 0 = {id}
                    and l.done = ~((~{nobody}) << 256 - cardinality(\1) >> 1) and \1 = array(select generate_series(\1[1], \1[cardinality(\1)], 2))
-                returning {if kept}l.*{end if}{if not kept}1{end if}){if kept},
+                returning {if kept}l.*{end if}{if not kept}l.jobs{end if}){if kept},
                 kept as ({done} select {done row}, d.* from l cross join lateral ({done jobs} from unnest(l.jobs) j) d){end if}$one$, 'g'),
     '{first a.n}', '~((~{nobody}) << 256 - a.n::int >> 1)');
 
@@ -286,10 +287,7 @@ end $$;
 
 -- _running returns how many jobs of a queue are leased, but for those that acks end.
 create or replace function _running(queue int, acks bigint[]) returns int
-language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$ declare
-    jobs int;
-    many int := 0;
-    leaf int;
+language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$ declare jobs int; many int := 0; leaf int;
 begin
     foreach leaf in array _listed('_lease_slot') loop
         if leaf = 0 then

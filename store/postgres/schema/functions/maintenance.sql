@@ -81,9 +81,7 @@ end $$;
 
 -- _expire moves the jobs whose lease has ended, and says whether there may be more.
 create or replace function _expire(queue _queue, since timestamptz, upto timestamptz) returns boolean
-language plpgsql volatile set search_path from current as $$ declare
-    got  int;
-    keys text[];
+language plpgsql volatile set search_path from current as $$ declare got int; keys text[];
 begin
     for round in 1 .. 20 loop
         execute format($sql$
@@ -149,10 +147,7 @@ end $$;
 
 -- _look_at_keys promotes the keys that _promote has left to it, and says whether there may be more.
 create or replace function _look_at_keys(queue _queue, since timestamptz, upto timestamptz) returns boolean
-language plpgsql volatile set search_path from current as $$ declare
-    ids  bigint[];
-    dues timestamptz[];
-    keys text[];
+language plpgsql volatile set search_path from current as $$ declare ids bigint[]; dues timestamptz[]; keys text[];
 begin
     select array_agg(x.id), array_agg(x.due), array_agg(distinct x.key) into ids, dues, keys
       from (select l.id, l.due, l.key from _scheduled l

@@ -10,9 +10,7 @@ end $$;
 
 -- _discard_dead_jobs removes dead letters, and returns how many.
 create or replace function _discard_dead_jobs(queue int, ids bigint[]) returns bigint
-language plpgsql volatile set search_path from current as $$ declare
-    many bigint;
-    held jsonb[];
+language plpgsql volatile set search_path from current as $$ declare many bigint; held jsonb[];
 begin
     with d as (delete from _dead_job d where d.queue = _discard_dead_jobs.queue and d.id = any (_discard_dead_jobs.ids) returning d.*)
     select count(*), array_agg(d.id), array_agg(d.headers) into many, ids, held from d;

@@ -100,9 +100,7 @@ end $$;
 create or replace function schedule_bytes(queue text, name text, cron text, payload bytea, key text default null, group_key text default '',
                          priority int default 0, headers jsonb default null, dedup_key text default null, kind text default null,
                          skip_overlap boolean default false) returns timestamptz
-language plpgsql set search_path from current as $$ declare
-    q     _queue := _queue_named(queue);
-    first timestamptz := _cron_next(cron, clock_timestamp());
+language plpgsql set search_path from current as $$ declare q _queue := _queue_named(queue); first timestamptz := _cron_next(cron, clock_timestamp());
 begin
     headers := _with_options(headers, kind, null, null, null, null, null, null);
     perform _refuse_job(payload, coalesce(key, headers ->> 'penstock-unique-key'), group_key, priority, headers, dedup_key),

@@ -123,11 +123,12 @@ end $$;
 insert into _template (kind, name, body) select 'queue', 'take', $$
 -- {take} deletes up to n jobs of a group and returns them as rows of the queue, by priority and in order. A batch continues where the last one ended;
 -- otherwise the skip map says where jobs may be. It locks rows that are free, segment by segment as listed, and waits for none. due says whether to
--- write a new skip map; null: now and then. upkeep: the queue's maintenance may be due. admitted: a claim has asked _admit, which knows of pauses and limits.
-create or replace function {take}(n int, in_group text, due boolean default null, upkeep boolean default true, admitted boolean default false) returns setof {queue}
+-- write a new skip map; null: now and then. upkeep: the queue's maintenance may be due. admitted: null
+-- if the jobs end with it; for a claim, whose acks look at barriers, whether it has asked _admit, which knows of pauses and limits.
+create or replace function {take}(n int, in_group text, due boolean default null, upkeep boolean default true, admitted boolean default null) returns setof {queue}
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off
 set jit = off set plan_cache_mode = force_generic_plan as $fn$ declare
-    flags constant bigint := pg_sequence_last_value({flags}) & case when admitted then ~{watched} else -1 end;
+    flags constant bigint := pg_sequence_last_value({flags}) & case when admitted then ~({watched} | {held}) when not admitted then ~{held} else -1 end;
     fresh constant boolean := pg_current_xact_id_if_assigned() is null;
     path  bigint; pos bigint; most int; here smallint; got int; m record; todo int := n; p int := 0;
 begin

@@ -330,8 +330,9 @@ end $function$;
 -- take deletes up to n jobs of a group and returns them as rows of the queue, by priority and in order. A batch continues where
 -- the last one ended; otherwise the skip map says where jobs may be. It locks rows that are free, segment by segment as listed,
 -- and waits for none. due says whether to write a new skip map; null: now and then. upkeep: the queue's maintenance may be due.
--- admitted: a claim has asked _admit, which knows of pauses and limits.
-CREATE OR REPLACE FUNCTION penstock."_emails.take"(n integer, in_group text, due boolean DEFAULT NULL::boolean, upkeep boolean DEFAULT true, admitted boolean DEFAULT false)
+-- admitted: null if the jobs end with it; for a claim, whose acks look at barriers, whether it has asked _admit, which knows of
+-- pauses and limits.
+CREATE OR REPLACE FUNCTION penstock."_emails.take"(n integer, in_group text, due boolean DEFAULT NULL::boolean, upkeep boolean DEFAULT true, admitted boolean DEFAULT NULL::boolean)
  RETURNS SETOF penstock.emails
  LANGUAGE plpgsql
  SECURITY DEFINER
@@ -341,7 +342,7 @@ CREATE OR REPLACE FUNCTION penstock."_emails.take"(n integer, in_group text, due
  SET jit TO 'off'
  SET plan_cache_mode TO 'force_generic_plan'
 AS $function$ declare
-    flags constant bigint := pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & case when admitted then ~25769803776 else -1 end;
+    flags constant bigint := pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & case when admitted then ~(25769803776 | 68719476736) when not admitted then ~68719476736 else -1 end;
     fresh constant boolean := pg_current_xact_id_if_assigned() is null;
     path  bigint; pos bigint; most int; here smallint; got int; m record; todo int := n; p int := 0;
 begin
@@ -537,7 +538,7 @@ CREATE OR REPLACE FUNCTION penstock."_emails.claim"(n integer, lease interval, i
  SET jit TO 'off'
  SET plan_cache_mode TO 'force_generic_plan'
 AS $function$ declare
-    flags constant bigint := pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass);
+    flags constant bigint := pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & ~68719476736; -- only the ends of jobs look at barriers
     until constant timestamptz := clock_timestamp() + least(lease, interval '1000 years'); -- more is refused
     came  constant bigint := case when flags = 65536 and in_group = '' and not false then coalesce(pg_sequence_last_value('penstock."_emails.seq"'::pg_catalog.regclass), 0) end;
     path  constant bigint := case when came - pg_sequence_last_value('penstock."_emails.next"'::pg_catalog.regclass) <= 512
@@ -589,7 +590,7 @@ begin
                     return query with d as materialized (select * from penstock."_emails.draw"(drawn % 1024, pos, most)), -- A row for the jobs of d, each at its place in it. It is a row each if they
                     -- are few, or one is large, or if another flag was raised since they were read.
                     alike as (
-                        select a.*, a.n >= 8 and a.n = cardinality(a.jobs) and pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) = 65536 as yes
+                        select a.*, a.n >= 8 and a.n = cardinality(a.jobs) and pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & ~68719476736 = 65536 as yes
                           from (select count(*) as n, array_agg(row(base + 2 * (t.seq - pos), coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::penstock._claimed)
                                                           filter (where octet_length(t.payload) <= 65536) as jobs from d t) a),
                     one as (
@@ -617,7 +618,7 @@ begin
     -- The ends come last, because they draw an xid, and a skip map made after it bounds nothing (see penstock."_emails.skip_map"). Mostly the leases
     -- are in the same table: without a call of penstock."_emails.ack", which opens both, that costs half.
     if acks <> '{}' then
-        due := acks[1] & 1 = 0 and (path is not null or got = n);
+        due := acks[1] & 1 = 0 and (path is not null or got = n) and pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & 68719476736 = 0;
         if due and cardinality(acks) > 1 then -- where penstock."_emails.ack" would lock them in this order
             due := pg_sequence_last_value('penstock._lease_slot'::pg_catalog.regclass) < 2 and (select bit_or(a) & 1 = 0 from unnest(acks) a);
         end if;
@@ -636,12 +637,12 @@ if leaf = 0 then
             return query with l as ( -- all of a claim, as it came; mostly that row is still as it was written
                 delete from penstock._lease_0 l where l.lease = acks[1] - 2 and l.queue + 0 = 1
                    and l.done = ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - cardinality(acks) >> 1) and acks = array(select generate_series(acks[1], acks[cardinality(acks)], 2))
-                returning 1) select null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, unnest(acks), null::timestamptz from l;
+                returning l.jobs) select null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, unnest(acks), null::timestamptz from l where pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & 68719476736 = 0 or penstock._count_ends(1, l.jobs);
 else
             return query with l as ( -- all of a claim, as it came; mostly that row is still as it was written
                 delete from penstock._lease_1 l where l.lease = acks[1] - 2 and l.queue + 0 = 1
                    and l.done = ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - cardinality(acks) >> 1) and acks = array(select generate_series(acks[1], acks[cardinality(acks)], 2))
-                returning 1) select null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, unnest(acks), null::timestamptz from l;
+                returning l.jobs) select null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, unnest(acks), null::timestamptz from l where pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & 68719476736 = 0 or penstock._count_ends(1, l.jobs);
 end if;
             if found then acks := null; end if;
         end if;
@@ -696,7 +697,7 @@ CREATE OR REPLACE FUNCTION penstock."_emails.claim_scan"(most integer, until tim
  RETURNS SETOF penstock.leased_job
  LANGUAGE plpgsql
 AS $function$ declare
-    flags constant bigint := pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass);
+    flags constant bigint := pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & ~68719476736;
     leaf  constant int := pg_sequence_last_value('penstock._lease_slot'::pg_catalog.regclass) % 2;
     due   boolean;
     got   int;
@@ -712,13 +713,13 @@ begin
         base := case when acks is not null and most between 8 and 255 and flags = 65536 then (nextval('penstock._lease_n'::pg_catalog.regclass) % 34359738368 << 28) | (floor(random() * 524288)::bigint << 9) | 1 end;
         if base is null then
             return query insert into penstock._lease as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures, claimed_at)
-            select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures, until operator(pg_catalog.-) lease from penstock."_emails.take"(most, in_group, due, false) t
+            select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures, until operator(pg_catalog.-) lease from penstock."_emails.take"(most, in_group, due, false, false) t
             returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
         else
-            return query with d as materialized (select t.*, row_number() over () as i from penstock."_emails.take"(most, in_group, due, false) t), -- A row for the jobs of d, each at its place in it. It is a row each if they
+            return query with d as materialized (select t.*, row_number() over () as i from penstock."_emails.take"(most, in_group, due, false, false) t), -- A row for the jobs of d, each at its place in it. It is a row each if they
                     -- are few, or one is large, or if another flag was raised since they were read.
                     alike as (
-                        select a.*, a.n >= 8 and a.n = cardinality(a.jobs) and pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) = 65536 as yes
+                        select a.*, a.n >= 8 and a.n = cardinality(a.jobs) and pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & ~68719476736 = 65536 as yes
                           from (select count(*) as n, array_agg(row(base + 2 * (t.i), coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::penstock._claimed)
                                                           filter (where octet_length(t.payload) <= 65536) as jobs from d t) a),
                     one as (
@@ -749,7 +750,7 @@ begin
                     select * from penstock."_emails.take_keyed"(granted.admitted, in_group, true) where flags & (4294967296 | 103079215104) <> 0
                     union all select * from penstock."_emails.take"(granted.admitted, in_group, null, false, true) where flags & (4294967296 | 103079215104) = 0) t
                 returning l.*)
-            select l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until from (select case when granted.listed is not null then penstock._admitted(1, in_group, granted.state, array_agg(l.lease), granted.listed) end from l) a cross join l;
+            select l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until from (select case when granted.listed is not null then penstock._admitted(granted.q, granted.g, granted.state, array_agg(l.lease), granted.listed) end from l) a cross join l;
         end if;
     end if;
 end $function$;
@@ -917,10 +918,7 @@ end $function$;
 CREATE OR REPLACE FUNCTION penstock."_emails.busy"(in_key text, in_id bigint, slots smallint[])
  RETURNS boolean
  LANGUAGE plpgsql
-AS $function$ declare
-    here smallint;
-    leaf int;
-    yes  boolean;
+AS $function$ declare here smallint; leaf int; yes boolean;
 begin
     foreach leaf in array penstock._listed('penstock._lease_slot'::pg_catalog.regclass) loop
 if leaf = 0 then
@@ -1030,12 +1028,12 @@ if leaf = 0 then
             return query with l as ( -- all of a claim, as it came; mostly that row is still as it was written
                 delete from penstock._lease_0 l where l.lease = in_leases[1] - 2 and l.queue + 0 = 1
                    and l.done = ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - cardinality(in_leases) >> 1) and in_leases = array(select generate_series(in_leases[1], in_leases[cardinality(in_leases)], 2))
-                returning 1) select unnest(in_leases) from l;
+                returning l.jobs) select unnest(in_leases) from l where pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & 68719476736 = 0 or penstock._count_ends(1, l.jobs);
 else
             return query with l as ( -- all of a claim, as it came; mostly that row is still as it was written
                 delete from penstock._lease_1 l where l.lease = in_leases[1] - 2 and l.queue + 0 = 1
                    and l.done = ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - cardinality(in_leases) >> 1) and in_leases = array(select generate_series(in_leases[1], in_leases[cardinality(in_leases)], 2))
-                returning 1) select unnest(in_leases) from l;
+                returning l.jobs) select unnest(in_leases) from l where pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & 68719476736 = 0 or penstock._count_ends(1, l.jobs);
 end if;
             if found then return; end if;
         end loop;
@@ -1048,26 +1046,28 @@ if leaf = 0 then
                 return query with m as materialized (
                     select a & -511 as lease, bit_or(set_bit('0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256), (a >> 1 & 255)::int, 1)) as places from unnest(in_leases) a where a & 1 = 1 group by 1 order by 1),
                 o as materialized (
-                    select l.lease, l.done, m.places & ~l.done as ended
+                    select l.lease, l.done, l.jobs, m.places & ~l.done as ended
                       from m cross join lateral (select * from penstock._lease_0 l where l.lease = m.lease and l.queue + 0 = 1 and l.jobs is not null for update) l),
                 whole as (
                     delete from penstock._lease_0 l where l.lease = any (array(select o.lease from o where o.done | o.ended = ~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)))),
                 part as (
                     update penstock._lease_0 l set done = l.done | o.ended from o -- not by =, for which the table might be joined as a whole
-                     where l.lease >= o.lease and l.lease <= o.lease and o.done | o.ended <> ~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256) and o.ended <> '0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256))
-                select o.lease + 2 * i from o cross join generate_series(1, 255) i where get_bit(o.ended, i) = 1;
+                     where l.lease >= o.lease and l.lease <= o.lease and o.done | o.ended <> ~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256) and o.ended <> '0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)),
+                c as materialized (select l.lease, l.ended from o l where pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & 68719476736 = 0 or penstock._count_ends(1, l.jobs, l.ended))
+                select c.lease + 2 * i from c cross join generate_series(1, 255) i where get_bit(c.ended, i) = 1;
 else
                 return query with m as materialized (
                     select a & -511 as lease, bit_or(set_bit('0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256), (a >> 1 & 255)::int, 1)) as places from unnest(in_leases) a where a & 1 = 1 group by 1 order by 1),
                 o as materialized (
-                    select l.lease, l.done, m.places & ~l.done as ended
+                    select l.lease, l.done, l.jobs, m.places & ~l.done as ended
                       from m cross join lateral (select * from penstock._lease_1 l where l.lease = m.lease and l.queue + 0 = 1 and l.jobs is not null for update) l),
                 whole as (
                     delete from penstock._lease_1 l where l.lease = any (array(select o.lease from o where o.done | o.ended = ~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)))),
                 part as (
                     update penstock._lease_1 l set done = l.done | o.ended from o -- not by =, for which the table might be joined as a whole
-                     where l.lease >= o.lease and l.lease <= o.lease and o.done | o.ended <> ~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256) and o.ended <> '0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256))
-                select o.lease + 2 * i from o cross join generate_series(1, 255) i where get_bit(o.ended, i) = 1;
+                     where l.lease >= o.lease and l.lease <= o.lease and o.done | o.ended <> ~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256) and o.ended <> '0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)),
+                c as materialized (select l.lease, l.ended from o l where pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & 68719476736 = 0 or penstock._count_ends(1, l.jobs, l.ended))
+                select c.lease + 2 * i from c cross join generate_series(1, 255) i where get_bit(c.ended, i) = 1;
 end if;
                 get diagnostics got = row_count;
                 todo := todo - got;

@@ -137,7 +137,8 @@ create table penstock._barrier (
     queue integer not null,
     dead integer,
     part smallint not null,
-    slot smallint not null default ((pg_sequence_last_value('penstock._barrier_slot'::regclass) % (2)::bigint))::smallint
+    slot smallint not null default ((pg_sequence_last_value('penstock._barrier_slot'::regclass) % (2)::bigint))::smallint,
+    parts bigint[]
 ) partition by LIST (slot);
 CREATE INDEX _barrier_barrier_part_n_idx ON ONLY penstock._barrier USING btree (barrier, part, n);
 CREATE INDEX _barrier_xid_n_idx ON ONLY penstock._barrier USING btree (xid, n);
@@ -148,8 +149,9 @@ comment on column penstock._barrier.xid is 'the transaction that wrote the row, 
 comment on column penstock._barrier.running is 'how many jobs that hold the barrier have not ended and are not dead; of part 16: 0 made, 1 sealed, 2 open; of part 17: the job that waits';
 comment on column penstock._barrier.queue is 'id in _queue';
 comment on column penstock._barrier.dead is 'how many jobs that hold the barrier are dead letters';
-comment on column penstock._barrier.part is '0 to 15: the jobs that hold the barrier, by their id modulo 16; 16: the barrier; 17: a job that waits for it. -1 to -16: a change of the part -1 - part. -17: it is sealed';
+comment on column penstock._barrier.part is '0 to 15: the jobs that hold the barrier, by their id modulo 16; 16: the barrier; 17: a job that waits for it; 18: several parts. -1 to -16: a change of the part -1 - part. -17: it is sealed. -19: changes of several parts';
 comment on column penstock._barrier.slot is 'the segment: _barrier_0 or _barrier_1';
+comment on column penstock._barrier.parts is 'of part 18 what running is of the parts 0 to 15, of part -19 how that changes';
 
 create table penstock._barrier_0 partition of penstock._barrier FOR VALUES IN ('0') with (autovacuum_enabled=false);
 alter table penstock._barrier_0 replica identity full;
@@ -1114,6 +1116,7 @@ RETURN CASE WHEN ((clock_timestamp() - began) > '00:00:00.01'::interval) THEN (c
 -- function _refuse_barrier(queue integer, barrier bigint, holding boolean): schema/functions/barriers.sql
 -- function _barrier_state(in_barrier bigint, OUT queue integer, OUT stage integer, OUT running bigint, OUT dead bigint): schema/functions/barriers.sql
 -- function _count_holders(queue integer, ids bigint[], headers jsonb[], running integer, dead integer): schema/functions/barriers.sql
+-- function _count_ends(queue integer, jobs penstock._claimed[], ended bit): schema/functions/barriers.sql
 -- function _put_off(queue integer, at timestamp with time zone, ids bigint[], known boolean[], payloads bytea[], keys text[], group_keys text[], priorities integer[], not_befores timestamp with time zone[], headers jsonb[]): schema/functions/barriers.sql
 
 -- _waits_for returns the barriers that a job waits for.
@@ -1245,8 +1248,8 @@ end $function$;
 -- function _functions_of(queue text): schema/functions/hashes.sql
 -- function _is_of(name text, queue text): schema/functions/hashes.sql
 -- function _check_functions(queue text, OUT files text, OUT changed text[]): schema/functions/hashes.sql, everybody may execute it
--- function _admit(queue integer, in_group text, n integer, acks bigint[], OUT admitted integer, OUT listed boolean, OUT crowded boolean, OUT state penstock._group_state): schema/functions/groups.sql
--- function _admitted(queue integer, in_group text, state penstock._group_state, leases bigint[], listed boolean): schema/functions/groups.sql
+-- function _admit(queue integer, in_group text, n integer, acks bigint[], OUT q penstock._queue, OUT g penstock._group, OUT admitted integer, OUT listed boolean, OUT crowded boolean, OUT state penstock._group_state): schema/functions/groups.sql
+-- function _admitted(q penstock._queue, g penstock._group, state penstock._group_state, leases bigint[], listed boolean): schema/functions/groups.sql
 -- function _after_starts(next_at timestamp with time zone, rate integer, per interval, burst integer, started integer): schema/functions/groups.sql
 -- function _enqueue_unique(queue integer, seq regclass, payload bytea, group_key text, priority integer, not_before timestamp with time zone, headers jsonb, OUT id bigint, OUT known boolean): schema/functions/unique.sql
 -- function _group_limits(queue integer, group_keys text[], after text, most integer): schema/functions/groups.sql
