@@ -11,6 +11,7 @@ const (
 	together  = "jobs_together"    // two runs of a job, or of a key, at a time
 	leaseGone = "lease_gone"       // of a worker to which nothing happened
 	cancelRan = "ran_after_cancel" // a job that was cancelled
+	overLimit = "over_limit"       // more jobs ran at a time than may
 )
 
 // jobCounts counts the checks, and in the summary the violations of jobs.
@@ -23,7 +24,8 @@ type jobCounts struct {
 	Cancelled  int `json:"cancelled"`
 	Dead       int `json:"dead"`
 	Runs       int `json:"runs"`
-	Again      int `json:"again"` // runs that were not a job's first
+	Again      int `json:"again"`  // runs that were not a job's first
+	Waited     int `json:"waited"` // runs of jobs that wait for another one, by a barrier
 }
 
 // loss is a job whose lease its worker had lost, as its log says.
@@ -38,7 +40,8 @@ type loss struct {
 //   - Once its worker knew that it is done, it did not run again, unless something kept the worker from writing that.
 //   - No two jobs of a key ran at a time, nor did one job twice, unless something made the first lease end.
 //   - No worker lost a lease before its time: a late worker's call must not end the lease of the next one.
-//   - A job did not begin before those that its key has before it were done, dead or cancelled.
+//   - The database never had more leases than the limit.
+//   - A job did not begin before those that its key has before it were done, dead or cancelled, nor before the one that it waits for.
 func (e *evidence) jobs(v *verdict) {
 	of, keys, ids := map[string][]*jobRun{}, map[string][]*jobRun{}, map[string]string{}
 	for _, run := range e.runs {
@@ -58,6 +61,9 @@ func (e *evidence) jobs(v *verdict) {
 		ids[run.Job] = run.ID
 		of[run.ID] = append(of[run.ID], run)
 		keys[cmp.Or(run.Key, "of job "+run.ID)] = append(keys[cmp.Or(run.Key, "of job "+run.ID)], run)
+	}
+	if e.running > jobLimit {
+		v.found(overLimit, jobsRoute, "", "%d jobs had a lease at a time, and %d may", e.running, jobLimit)
 	}
 	refused := func(run *jobRun) bool { return run.Status == jobRefused }
 	for _, d := range e.dead[jobsRoute] {
@@ -95,6 +101,16 @@ func (e *evidence) jobs(v *verdict) {
 	}
 	for _, runs := range keys {
 		e.alone(v, runs)
+	}
+	for _, run := range e.runs {
+		_, cancelled := e.cancelled[run.After]
+		if run.After == "" || cancelled || e.forgotten(run.After) || slices.ContainsFunc(of[run.After], refused) {
+			continue
+		}
+		v.Jobs.Waited++
+		if done := firstDone(of[run.After]); done.IsZero() || run.Begun.Before(done) {
+			v.found(outOfOrder, jobsRoute, run.ID, "its job began before that of %s was done, for which it waits", run.After)
+		}
 	}
 	for key, all := range facts {
 		slices.SortFunc(all, func(a, b message) int { return cmp.Compare(a.N, b.N) })

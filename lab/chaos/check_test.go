@@ -300,6 +300,14 @@ func TestCheck(t *testing.T) {
 			s.ran("worker-b", 3, 4, a, jobDone)
 			s.ran("worker-a", 4.1, 5, b, jobDone)
 		}, nil},
+		{"a job that waits for another one, before and after the end of that", func(s *story) {
+			a, b, c := s.enqueued("a", "k", 1), s.enqueued("b", "", 0), s.enqueued("c", "", 0)
+			s.ran("worker-a", 1, 2, a, jobDone)
+			s.ran("worker-b", 3, 4, b, jobDone)
+			s.ran("worker-b", 1.5, 3, c, jobDone)
+			s.runs[1].After, s.runs[2].After = a.ID, a.ID
+		}, []string{"out_of_order jobs"}},
+		{"more leases than the limit", func(s *story) { s.running = jobLimit + 1 }, []string{"over_limit jobs"}},
 		{"a job was not done", func(s *story) {
 			s.ran("worker-a", 1, 2, s.enqueued("a", "k", 1), 500)
 		}, []string{"lost jobs"}},

@@ -44,6 +44,7 @@ type dialect struct {
 	pin, hold     []string                         // begin a transaction that reads, and one that writes
 	function      string                           // publishes a message now and then; may be empty
 	enqueue       string                           // a job
+	barrier, seal string                           // make and seal a barrier; empty where jobs have none
 	milliseconds  bool                             // the queue has times as numbers
 	dollars       bool                             // parameters are $1 and so on
 }
@@ -92,6 +93,7 @@ func dialectOf(cfg config) dialect {
 	}
 	d.outbox, d.function = "penstock.shop", "select penstock.publish_bytes('shop', $5, $2, $3, $4::jsonb, $1)"
 	d.enqueue = "select penstock.enqueue_bytes('tasks', $5, $1, priority => $2, not_before => $3, headers => $4::jsonb)"
+	d.barrier, d.seal = "select penstock.barrier('tasks')", "select penstock.seal('tasks', ?)"
 	d.before = append(d.before, "select penstock.create_outbox('shop', 8, 524288)") // a small ring
 	return d
 }
@@ -223,8 +225,32 @@ func (c *producerConn) count(ctx context.Context, key string) (n int64, err erro
 	return n, c.tx.QueryRowContext(ctx, c.sql("select n from {business}account where `key` = ?"), key).Scan(&n)
 }
 
+// ties has jobs without a key wait for the last one of their transaction that has one. They come first in it.
+func (c *producerConn) ties(ctx context.Context, messages []message) (ties []tie, seal func() error, err error) {
+	ties, seal = make([]tie, len(messages)), func() error { return nil }
+	last := len(messages) - 1
+	for last > 0 && (!messages[last].hasJob() || messages[last].Key == "") {
+		last--
+	}
+	var barrier int64
+	for i := range max(last, 0) {
+		if c.barrier == "" || !messages[i].hasJob() || messages[i].Key != "" {
+			continue
+		}
+		if barrier == 0 {
+			if err := c.tx.QueryRowContext(ctx, c.barrier).Scan(&barrier); err != nil {
+				return nil, nil, err
+			}
+			seal = func() error { return c.exec(ctx, c.seal, barrier) }
+			ties[last].header = fmt.Sprintf(`, "penstock-holds": "%d"`, barrier)
+		}
+		ties[i] = tie{fmt.Sprintf(`, "penstock-waits-for": "%d", "penstock-on-dead": "run"`, barrier), messages[last].ID}
+	}
+	return ties, seal, nil
+}
+
 // write writes the business row, the message, and its job if it has one.
-func (c *producerConn) write(ctx context.Context, m message, payload []byte, random *rand.Rand) error {
+func (c *producerConn) write(ctx context.Context, m message, t tie, payload []byte, random *rand.Rand) error {
 	key, id := sql.NullString{String: m.Key, Valid: m.Key != ""}, sql.NullString{String: m.ID, Valid: m.OwnID}
 	headers := fmt.Sprintf(`{"trace": %q}`, m.ID)
 	if err := c.exec(ctx, "insert into {business}fact (id, `key`, n, topic, own_id) values (?, ?, ?, ?, ?)", m.ID, key, m.N, m.Topic, m.OwnID); err != nil {
@@ -238,10 +264,19 @@ func (c *producerConn) write(ctx context.Context, m message, payload []byte, ran
 		return err
 	}
 	var notBefore any
-	if at := m.notBefore(); at != nil && c.milliseconds {
+	if at := m.notBefore(t); at != nil && c.milliseconds {
 		notBefore = at.UnixMilli()
 	} else if at != nil {
 		notBefore = *at
 	}
-	return c.exec(ctx, c.enqueue, key, m.priority(), notBefore, headers, payload)
+	enqueue := func() error {
+		return c.exec(ctx, c.enqueue, key, m.priority(), notBefore, fmt.Sprintf(`{"trace": %q%s}`, m.ID, t.header), payload)
+	}
+	if c.barrier != "" && m.fate(4) == 0 { // twice, of which the second one is ignored
+		t.header += fmt.Sprintf(`, "penstock-unique-key": %q`, m.ID)
+		if err := enqueue(); err != nil {
+			return err
+		}
+	}
+	return enqueue()
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -19,6 +20,9 @@ import (
 // to this program, which is its handler and so sees when it begins and ends.
 const queue = "tasks"
 
+// jobLimit is how many jobs may run at a time, fewer than the workers have handlers.
+const jobLimit = 12
+
 // jobsRoute is the queue's name in events and violations.
 const jobsRoute = "jobs"
 
@@ -27,9 +31,12 @@ var workerNames = []string{"worker-a", "worker-b", "worker-c"}
 // hasJob reports whether a message comes with a job.
 func (m message) hasJob() bool { return m.Topic == topicSent }
 
-// notBefore is when its job may run, or nil. A key's jobs are not delayed: such a job has no place among them.
-func (m message) notBefore() *time.Time {
-	if m.Key != "" || m.fate(8) != 0 {
+// tie is the barrier of a message's job, as a header, and the message for whose job it waits.
+type tie struct{ header, after string }
+
+// notBefore is when its job may run, or nil. A key's jobs are not delayed: such a job has no place among them. Nor are those that wait for another one.
+func (m message) notBefore(t tie) *time.Time {
+	if m.Key != "" || t.after != "" || m.fate(8) != 0 {
 		return nil
 	}
 	at := time.Now().UTC().Add(time.Second)
@@ -49,6 +56,7 @@ func (m message) fate(n uint32) uint32 {
 // jobRun is one call of the handler.
 type jobRun struct {
 	message
+	After        string // the message whose job ends before this one begins
 	Job          string // its name in Penstock
 	Worker       string
 	Begun, Ended time.Time // Ended is zero while it runs
@@ -90,10 +98,11 @@ func startHandler() (*handler, *http.Server, error) {
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	run := &jobRun{Worker: strings.TrimPrefix(req.URL.Path, "/"), Job: req.Header.Get("Idempotency-Key")}
-	if err := json.NewDecoder(req.Body).Decode(&run.message); err != nil {
+	run := &jobRun{}
+	if err := json.NewDecoder(req.Body).Decode(run); err != nil {
 		return // the worker is gone
 	}
+	run.Worker, run.Job = strings.TrimPrefix(req.URL.Path, "/"), req.Header.Get("Idempotency-Key")
 	status, takes := h.begin(run)
 	sleep(req.Context(), takes)
 	h.mu.Lock()
@@ -172,6 +181,9 @@ func (r *rig) startWorkers(ctx context.Context) error {
 	r.handler = handler
 	r.closers = append(r.closers, server.Close)
 	if _, err := r.penstock(ctx, "queue", "create", queue); err != nil {
+		return err
+	}
+	if _, err := r.penstock(ctx, "queue", "group", "set", queue, "*", "--max-running", strconv.Itoa(jobLimit)); err != nil {
 		return err
 	}
 	for _, name := range workerNames {

@@ -19,6 +19,7 @@ type observer struct {
 	mu      sync.Mutex
 	samples map[string][]sample
 	queue   queueStatus // the latest
+	running int64       // the most jobs that ran at a time
 }
 
 // sampleEvery is the pause between two questions; each is a separate process.
@@ -57,7 +58,7 @@ func (o *observer) sample(ctx context.Context) error {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.queue = jobs
+	o.queue, o.running = jobs, max(o.running, jobs.Running)
 	for _, s := range all {
 		o.add(s.Subscription, sample{From: from, To: time.Now(), Epoch: s.Epoch, Settled: s.Settled, Backlog: s.Backlog, Parked: s.Parked, Holder: s.Holder})
 	}
@@ -102,11 +103,11 @@ func (o *observer) takeovers() (n int64) {
 	return n
 }
 
-// all is a copy of every sample.
-func (o *observer) all() map[string][]sample {
+// all is a copy of every sample, and the most jobs that ran at a time.
+func (o *observer) all() (map[string][]sample, int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return maps.Clone(o.samples)
+	return maps.Clone(o.samples), o.running
 }
 
 // The warnings of relays and workers concern the machine as it is: a lease that ran out because two processors

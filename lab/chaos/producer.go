@@ -119,14 +119,22 @@ func (w *writer) publish(ctx context.Context) (entries []*entry, err error) {
 		}
 		sleep(ctx, w.between(0, 300*time.Millisecond))
 	}
-	for _, m := range w.plan() {
-		e, err := w.write(ctx, m)
+	messages := w.plan()
+	ties, seal, err := w.conn.ties(ctx, messages)
+	if err != nil {
+		return nil, err
+	}
+	for i, m := range messages {
+		e, err := w.write(ctx, m, ties[i])
 		if e != nil {
 			entries = append(entries, e)
 		}
 		if err != nil {
 			return entries, err
 		}
+	}
+	if err := seal(); err != nil {
+		return entries, err
 	}
 	if w.late {
 		sleep(ctx, w.between(100*time.Millisecond, 2500*time.Millisecond))
@@ -170,7 +178,7 @@ func (w *writer) topic() string {
 }
 
 // write writes the business row and the message.
-func (w *writer) write(ctx context.Context, m message) (*entry, error) {
+func (w *writer) write(ctx context.Context, m message, t tie) (*entry, error) {
 	if m.Key != "" {
 		n, err := w.conn.count(ctx, m.Key)
 		if err != nil {
@@ -179,23 +187,23 @@ func (w *writer) write(ctx context.Context, m message) (*entry, error) {
 		m.N = n
 	}
 	e := w.journal.wrote(m)
-	payload, err := encode(m, w.random)
+	payload, err := encode(m, t, w.random)
 	if err != nil {
 		return e, err
 	}
-	return e, w.conn.write(ctx, m, payload, w.random)
+	return e, w.conn.write(ctx, m, t, payload, w.random)
 }
 
 // encode makes a payload that says which message it belongs to, of various sizes.
-func encode(m message, random *rand.Rand) ([]byte, error) {
+func encode(m message, t tie, random *rand.Rand) ([]byte, error) {
 	size := random.IntN(300)
 	if random.IntN(100) == 0 {
 		size = 20_000
 	}
 	return json.Marshal(struct {
 		message
-		Padding string
-	}{m, string(bytes.Repeat([]byte("x"), size))})
+		After, Padding string
+	}{m, t.after, string(bytes.Repeat([]byte("x"), size))})
 }
 
 // sleep waits, until ctx ends at the latest.

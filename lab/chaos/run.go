@@ -185,7 +185,8 @@ func (c *chaos) aftermath(ctx context.Context, consumed <-chan error) (*evidence
 	for name, s := range c.observer.latest() {
 		c.chronicle.printf("%s has settled %d messages of %d that were committed", name, s.Settled, len(e.facts))
 	}
-	e.samples, e.events, e.end = c.observer.all(), c.chronicle.all(), time.Now()
+	e.samples, e.running = c.observer.all()
+	e.events, e.end = c.chronicle.all(), time.Now()
 	return e, nil
 }
 
