@@ -112,6 +112,32 @@ func TestBarrierNeedsReadCommitted(t *testing.T) {
 	f.wantClaim(5, 1)
 }
 
+// Calls end many jobs of a barrier, and not all. The last ones are dead letters, and to discard them together opens it.
+func TestBarrierOfDiscardedJobs(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	b := f.Number("select penstock.barrier('q')")
+	f.Exec("select penstock.enqueue_many('q', array_fill('x'::text, array[40]), holds => $1)", b)
+	f.Exec("select penstock.enqueue('q', 'done', waits_for => array[$1::bigint]), penstock.seal('q', $1)", b)
+	f.wantText("20", "select count(*)::text from penstock.ack_many('q', array(select lease from penstock.ack_claim('q', '{}', 20)))")
+	jobs := f.claim(30)
+	if len(jobs) != 20 {
+		t.Fatalf("20 jobs hold the barrier, and %d may run", len(jobs))
+	}
+	var leases []int64
+	for i, job := range jobs {
+		if i < 2 {
+			f.Exec("select penstock.dead_letter('q', $1, 'no')", job.lease)
+		} else {
+			leases = append(leases, job.lease)
+		}
+	}
+	f.wantText("18", "select count(*)::text from penstock.ack_many('q', $1)", leases)
+	f.wantClaim(5)
+	f.Exec("select penstock.discard_dead_jobs('q', array(select id from penstock.dead_jobs('q', 10)))")
+	f.wantClaim(5, 41)
+}
+
 // A dequeue ends jobs when it commits: of one, of many, by the queue's own function.
 func TestBarrierOfDequeuedJobs(t *testing.T) {
 	t.Parallel()
