@@ -132,7 +132,7 @@ class ReadmeTest {
         }
         assertEquals(1, code.getField("booked").get(null), "the message's work is done once");
         assertEquals(8, number("select count(*) from penstock.orders"));
-        assertEquals(before + 3, jobs(), "one of them is a duplicate");
+        assertEquals(before + 7, jobs(), "four each time, of which one is a duplicate");
     }
 
     /** In a process, because it works until that is sent SIGTERM. */
