@@ -418,6 +418,9 @@ func (c *Console) confirm(ctx context.Context, r *call) (string, any, error) {
 	if d.Verb != "retry" && d.Verb != "discard" {
 		return "", nil, errNotFound
 	}
+	if r.FormValue("chosen") != "" && len(d.Filter.Numbers) == 0 {
+		return "", nil, &penstock.FieldError{Field: "number", Problem: "is missing", Hint: "choose at least one dead letter"}
+	}
 	d.Would, err = c.onAll(ctx, b, d.Filter, d.After, false, true)
 	return map[string]string{"retry": "Retry", "discard": "Discard"}[d.Verb] + " dead letters of " + d.Of, d, err
 }

@@ -21,3 +21,8 @@ if (main) {
 	};
 	setTimeout(refresh, 2000);
 }
+// A checkbox that chooses all of its list.
+for (const all of document.querySelectorAll("input[data-all]")) {
+	all.parentElement.hidden = false;
+	all.addEventListener("change", () => document.getElementsByName(all.dataset.all).forEach(one => { one.checked = all.checked; }));
+}
