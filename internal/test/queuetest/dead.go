@@ -75,6 +75,10 @@ func deadRetryNow(e *env) {
 	e.retry(claimed[0], time.Hour, "one")
 	e.retry(claimed[1], time.Hour, "two")
 	e.same(e.claim(9))
+	e.Must(e.Store.CreateQueue(e.ctx, "other", penstock.FIFO), "CreateQueue")
+	if n, err := e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: "other", IDs: ids}); n != 0 || err != nil {
+		e.Errorf("RetryDeadJobs of a queue with the ids of another's jobs: got %d, %v, want 0", n, err)
+	}
 	for _, want := range []int{1, 0} { // the second time it waits no more
 		n, err := e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue, IDs: append(slices.Clone(ids[:3]), ids[4], -1)})
 		if n != want || err != nil {
