@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 here=$PWD
-command -v redis-server >/dev/null || { echo 'bullmq: skipped, there is no redis-server'; exit 0; }
+redis_server=$(command -v redis-server || command -v valkey-server) || { echo 'bullmq: skipped, there is no redis-server: install it, or valkey'; [[ ${CI-} != true ]]; exit; }
 [[ node_modules/.package-lock.json -nt package-lock.json ]] || npm ci --silent
 dir=$(mktemp -d)
 redis=
@@ -22,7 +22,7 @@ psql postgres "create database $database"
 PENSTOCK_DATABASE_URL=$(node -p 'const u = new URL(process.env.PENSTOCK_TEST_POSTGRES); u.pathname = process.argv[1]; u.href' "$database")
 port=$(node -p 'const s = require("node:net").createServer().listen(0, "127.0.0.1", () => { console.log(s.address().port); s.close() }); ""' | grep .)
 export PENSTOCK_DATABASE_URL REDIS_URL=redis://127.0.0.1:$port
-redis-server --port "$port" --bind 127.0.0.1 --dir "$dir" --save '' >"$dir/redis.log" &
+"$redis_server" --port "$port" --bind 127.0.0.1 --dir "$dir" --save '' >"$dir/redis.log" &
 redis=$!
 until (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do kill -0 $redis || { cat "$dir/redis.log"; exit 1; }; sleep 0.1; done
 (cd ../.. && npm pack --silent --pack-destination "$dir" >/dev/null)
