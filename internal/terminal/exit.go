@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -134,4 +135,47 @@ func OneLine(s string) string {
 		lines = told
 	}
 	return strings.Join(lines, " ")
+}
+
+// Reporting is how a program reports the error that it ends with.
+type Reporting struct {
+	Program        string
+	Stdout, Stderr io.Writer
+	Next           func(err error) string   // the next step for an error that has no hint
+	Edit           func(text string) string // what is shown of a problem and of a next step
+	Verbatim       bool                     // the problem has its own lines
+}
+
+// Report prints err as "program: problem: next step" and returns the exit code.
+func (r *Reporting) Report(failed *cobra.Command, err error) int {
+	if out, ok := r.Stdout.(*Results); ok && out.Err() != nil {
+		// The result is lost: the reader has not received it.
+		err = &ExitError{Code: ExitFailure, Err: fmt.Errorf("writing to standard output: %w", out.Err())}
+	}
+	code := ExitCode(err)
+	switch code {
+	case ExitOK:
+		return code
+	case ExitInterrupted:
+		fmt.Fprintln(r.Stderr, r.Program+": interrupted")
+		return code
+	}
+	what, next := err.Error(), ""
+	exit, marked := errors.AsType[*ExitError](err)
+	if hint, ok := errors.AsType[*penstock.HintError](err); ok {
+		// The hint goes to the end, wherever it was wrapped.
+		what, next = strings.Replace(what, hint.Error(), hint.Err.Error(), 1), r.Edit(hint.Hint)
+	} else if marked && exit.Help && failed != nil {
+		next = fmt.Sprintf("see %s --help", failed.CommandPath())
+	} else if !marked {
+		next = r.Edit(r.Next(err))
+	}
+	if !r.Verbatim {
+		what = r.Edit(OneLine(what))
+	}
+	if next != "" {
+		what += ": " + next
+	}
+	fmt.Fprintln(r.Stderr, r.Program+": "+what)
+	return code
 }

@@ -5,16 +5,13 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/store/portable"
@@ -42,7 +39,8 @@ func (a *app) run(ctx context.Context, args []string) int {
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	failed, err := root.ExecuteContextC(ctx)
-	return a.report(failed, err)
+	r := terminal.Reporting{Program: "bench", Stdout: a.stdout, Stderr: a.stderr, Next: terminal.DatabaseHint, Edit: func(text string) string { return text }}
+	return r.Report(failed, err)
 }
 
 func rootCommand(a *app) *cobra.Command {
@@ -105,33 +103,4 @@ func (a *app) database(ctx context.Context) (url string, err error) {
 		return url, nil
 	}
 	return "", terminal.Usage(fmt.Errorf("--profile: %q is none of auto, postgres and portable", a.profile))
-}
-
-// report prints err as "bench: problem: next step" and returns the exit code.
-func (a *app) report(failed *cobra.Command, err error) int {
-	if out, ok := a.stdout.(*terminal.Results); ok && out.Err() != nil {
-		err = &terminal.ExitError{Code: terminal.ExitFailure, Err: fmt.Errorf("writing to standard output: %w", out.Err())}
-	}
-	code := terminal.ExitCode(err)
-	switch code {
-	case terminal.ExitOK:
-		return code
-	case terminal.ExitInterrupted:
-		fmt.Fprintln(a.stderr, "bench: interrupted")
-		return code
-	}
-	what, next := err.Error(), ""
-	exit, marked := errors.AsType[*terminal.ExitError](err)
-	if hint, ok := errors.AsType[*penstock.HintError](err); ok {
-		what, next = strings.Replace(what, hint.Error(), hint.Err.Error(), 1), hint.Hint
-	} else if marked && exit.Help {
-		next = fmt.Sprintf("see %s --help", failed.CommandPath())
-	} else if !marked {
-		next = terminal.DatabaseHint(err)
-	}
-	if what = terminal.OneLine(what); next != "" {
-		what += ": " + next
-	}
-	fmt.Fprintln(a.stderr, "bench: "+what)
-	return code
 }

@@ -41,36 +41,9 @@ func NotEmpty(flags *pflag.FlagSet, names ...string) error {
 
 // Report prints err as "penstock: problem: next step" and returns the exit code.
 func (a *App) Report(failed *cobra.Command, err error) int {
-	if out, ok := a.Stdout.(*terminal.Results); ok && out.Err() != nil {
-		// The result is lost: the reader has not received it.
-		err = &terminal.ExitError{Code: terminal.ExitFailure, Err: fmt.Errorf("writing to standard output: %w", out.Err())}
-	}
-	code := terminal.ExitCode(err)
-	switch code {
-	case terminal.ExitOK:
-		return code
-	case terminal.ExitInterrupted:
-		fmt.Fprintln(a.Stderr, "penstock: interrupted")
-		return code
-	}
-	what, next := err.Error(), ""
-	exit, marked := errors.AsType[*terminal.ExitError](err)
-	if hint, ok := errors.AsType[*penstock.HintError](err); ok {
-		// The hint goes to the end, wherever it was wrapped.
-		what, next = strings.Replace(what, hint.Error(), hint.Err.Error(), 1), a.Suggest(hint.Hint)
-	} else if marked && exit.Help && failed != nil {
-		next = fmt.Sprintf("see %s --help", failed.CommandPath())
-	} else if !marked {
-		next = a.Suggest(nextStep(err))
-	}
-	if _, quotesFile := errors.AsType[config.Errors](err); !quotesFile {
-		what = a.Suggest(terminal.OneLine(what))
-	}
-	if next != "" {
-		what += ": " + next
-	}
-	fmt.Fprintln(a.Stderr, "penstock: "+what)
-	return code
+	_, quotesFile := errors.AsType[config.Errors](err)
+	r := terminal.Reporting{Program: "penstock", Stdout: a.Stdout, Stderr: a.Stderr, Next: nextStep, Edit: a.Suggest, Verbatim: quotesFile}
+	return r.Report(failed, err)
 }
 
 // nextStep is the hint for an error without one.
