@@ -45,8 +45,7 @@ func init() {
 
 func (e *env) barrier() int64 {
 	e.Helper()
-	b, err := e.q.(driver.BarrierQueue).Barrier(e.ctx)
-	e.Must(err, "Barrier")
+	b := suite.Get(e.q.(driver.BarrierQueue).Barrier(e.ctx)).Must(e, "Barrier")
 	return b
 }
 
@@ -196,8 +195,7 @@ func barrierEnds(e *env) {
 			sealed()
 			e.deaden(e.want("a")...)
 			e.want()
-			_, err := e.Store.DiscardDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue})
-			e.Must(err, "DiscardDeadJobs")
+			suite.Get(e.Store.DiscardDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue})).Must(e, "DiscardDeadJobs")
 		}},
 	} {
 		b := e.barrier()
@@ -216,8 +214,7 @@ func barrierNoEnds(e *env) {
 	e.claimAs(driver.Claim{Jobs: 1, Lease: time.Millisecond}) // its worker dies
 	a := e.collect("a")
 	if r, ok := e.q.(driver.Releaser); ok {
-		_, err := r.Release(e.ctx, 0, leases(a)...)
-		e.Must(err, "Release")
+		suite.Get(r.Release(e.ctx, 0, leases(a)...)).Must(e, "Release")
 		a = e.collect("a")
 	}
 	e.want()
@@ -235,13 +232,11 @@ func barrierDeadWaits(e *env) {
 	for _, again := range []string{"a", "b"} {
 		dead := e.deadJobs(admin.DeadJobQuery{})
 		i := slices.IndexFunc(dead, func(d admin.DeadJob) bool { return string(d.Job.Payload) == again })
-		_, err := e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue, IDs: []int64{dead[i].Job.ID}})
-		e.Must(err, "RetryDeadJobs")
+		suite.Get(e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue, IDs: []int64{dead[i].Job.ID}})).Must(e, "RetryDeadJobs")
 		if again == "a" { // it dies once more
 			e.deaden(e.collect("a")...)
 			e.want()
-			_, err := e.Store.DiscardDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue, IDs: []int64{dead[i].Job.ID}})
-			e.Must(err, "DiscardDeadJobs")
+			suite.Get(e.Store.DiscardDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue, IDs: []int64{dead[i].Job.ID}})).Must(e, "DiscardDeadJobs")
 			e.want()
 			continue
 		}
@@ -263,8 +258,7 @@ func barrierDeadRuns(e *env) {
 	e.ack(e.want("runs")...)
 	e.enqueue(onDead(penstock.OnDeadRun, waiter("runs as well", b)))
 	e.ack(e.want("runs as well")...)
-	_, err := e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue})
-	e.Must(err, "RetryDeadJobs")
+	suite.Get(e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue})).Must(e, "RetryDeadJobs")
 	e.enqueue(onDead(penstock.OnDeadRun, waiter("waits for the retry", b)))
 	e.ack(e.want("a")...)
 	e.want("waits", "waits for the retry")
@@ -290,8 +284,7 @@ func barrierDeadCancels(e *env) {
 		e.Errorf("%d dead letters, want that of the late one too", n)
 	}
 	e.ack(jobs[0])
-	_, err := e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue})
-	e.Must(err, "RetryDeadJobs")
+	suite.Get(e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue})).Must(e, "RetryDeadJobs")
 	e.ack(e.collect("b", "second", "third", "late")...)
 	e.want("after all")
 }
@@ -446,8 +439,7 @@ func barrierRollback(e *env) {
 
 func barrierRefused(e *env) {
 	e.Must(e.Store.CreateQueue(e.ctx, "other", penstock.FIFO), "CreateQueue")
-	other, err := e.Store.DriverQueue("other").(driver.BarrierQueue).Barrier(e.ctx)
-	e.Must(err, "Barrier")
+	other := suite.Get(e.Store.DriverQueue("other").(driver.BarrierQueue).Barrier(e.ctx)).Must(e, "Barrier")
 	open := e.barrier()
 	e.seal(open)
 	for name, b := range map[string]int64{"an open barrier": open, "another queue's": other, "none": 1 << 40} {

@@ -72,15 +72,12 @@ func claimedOnce(e *env) {
 
 func acrossProcesses(e *env) {
 	other := e.Another(e).DriverQueue(queue)
-	_, err := other.Enqueue(e.ctx, job("a"), job("b"))
-	e.Must(err, "Enqueue by another process")
+	suite.Get(other.Enqueue(e.ctx, job("a"), job("b"))).Must(e, "Enqueue by another process")
 	mine := e.claim(1)
 	e.same(mine, "a")
-	theirs, err := other.Claim(e.ctx, driver.Claim{Jobs: 10, Lease: suite.LongLease, Worker: "other"})
-	e.Must(err, "Claim by another process")
+	theirs := suite.Get(other.Claim(e.ctx, driver.Claim{Jobs: 10, Lease: suite.LongLease, Worker: "other"})).Must(e, "Claim by another process")
 	e.same(theirs, "b")
-	held, err := other.Ack(e.ctx, mine[0].Lease)
-	e.Must(err, "Ack by another process")
+	held := suite.Get(other.Ack(e.ctx, mine[0].Lease)).Must(e, "Ack by another process")
 	e.sameLeases("Ack by another process", held, mine)
 	e.ack(theirs...)
 }
@@ -115,8 +112,7 @@ func releaseSpendsNone(e *env) {
 	ids := e.enqueue(keyed("k", "k0"), keyed("k", "k1"), job("a"))
 	claimed := e.want("k0", "a")
 	e.ack(claimed[1])
-	held, err := r.Release(e.ctx, 0, leases(claimed)...)
-	e.Must(err, "Release")
+	held := suite.Get(r.Release(e.ctx, 0, leases(claimed)...)).Must(e, "Release")
 	e.sameLeases("Release", held, claimed[:1])
 	again := e.collect("k0")
 	if again[0].ID != ids[0] || again[0].Attempt != 1 || again[0].Lease == claimed[0].Lease {

@@ -58,10 +58,7 @@ func deadLetterListDiscard(e *env) {
 	if s := e.status(); s.DeadLetters != 2 || s.Running != 0 {
 		e.Errorf("the status counts %d dead letters and %d running jobs, want 2 and 0", s.DeadLetters, s.Running)
 	}
-	n, err := e.Store.DiscardDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue, IDs: ids[:1]})
-	if n != 1 || err != nil {
-		e.Fatalf("DiscardDeadJobs: got %d, %v, want 1", n, err)
-	}
+	e.discardDead(1, admin.DeadJobQuery{IDs: ids[:1]})
 	if got := deadNames(e.deadJobs(admin.DeadJobQuery{})); !slices.Equal(got, []string{"b"}) {
 		e.Errorf("after the discarding the dead letters are %q, want b", got)
 	}
@@ -80,10 +77,7 @@ func deadRetryNow(e *env) {
 		e.Errorf("RetryDeadJobs of a queue with the ids of another's jobs: got %d, %v, want 0", n, err)
 	}
 	for _, want := range []int{1, 0} { // the second time it waits no more
-		n, err := e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue, IDs: append(slices.Clone(ids[:3]), ids[4], -1)})
-		if n != want || err != nil {
-			e.Fatalf("RetryDeadJobs of a job that waits for its next attempt: got %d, %v, want %d", n, err, want)
-		}
+		e.retryDead(want, admin.DeadJobQuery{IDs: append(slices.Clone(ids[:3]), ids[4], -1)})
 	}
 	e.maintain()
 	got := e.collect("a")
@@ -93,10 +87,7 @@ func deadRetryNow(e *env) {
 	e.ack(got[0], claimed[2])
 	e.ack(e.collect("behind")...)
 	for _, of := range [][]int64{nil, ids} {
-		n, err := e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue, IDs: of, Error: "two"})
-		if n != 0 || err != nil {
-			e.Errorf("RetryDeadJobs by an error: got %d, %v, want only dead letters", n, err)
-		}
+		e.retryDead(0, admin.DeadJobQuery{IDs: of, Error: "two"})
 	}
 	if s := e.status(); s.Delayed != 2 || s.Ready != 0 {
 		e.Errorf("the status counts %d delayed and %d ready jobs, want 2 and 0", s.Delayed, s.Ready)
@@ -113,10 +104,7 @@ func deadRetry(e *env) {
 		e.Fatalf("Retry of the last attempt: got %v, %v, want a dead letter", dead, err)
 	}
 	e.enqueue(job("b"))
-	n, err := e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue})
-	if n != 1 || err != nil {
-		e.Fatalf("RetryDeadJobs: got %d, %v, want 1", n, err)
-	}
+	e.retryDead(1, admin.DeadJobQuery{})
 	if dead := e.deadJobs(admin.DeadJobQuery{}); len(dead) != 0 {
 		e.Fatalf("RetryDeadJobs left %d dead letters", len(dead))
 	}
@@ -174,15 +162,9 @@ func deadQuery(e *env) {
 			e.Errorf("query %d: got %q, want %q", i, got, c.want)
 		}
 	}
-	n, err := e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue, Key: "k1", Limit: 1})
-	if n != 1 || err != nil {
-		e.Fatalf("RetryDeadJobs with a limit of 1: got %d, %v", n, err)
-	}
+	e.retryDead(1, admin.DeadJobQuery{Key: "k1", Limit: 1})
 	e.ack(e.collect("a")...)
-	n, err = e.Store.DiscardDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue, Error: "Refused"})
-	if n != 2 || err != nil {
-		e.Fatalf("DiscardDeadJobs: got %d, %v, want 2", n, err)
-	}
+	e.discardDead(2, admin.DeadJobQuery{Error: "Refused"})
 	if got := deadNames(e.deadJobs(admin.DeadJobQuery{})); !slices.Equal(got, []string{"b"}) {
 		e.Errorf("the dead letters are %q, want b", got)
 	}
@@ -222,10 +204,7 @@ func deadSpoilt(e *env) {
 	if found := e.deadJobs(admin.DeadJobQuery{Error: "no"}); len(found) < 2 {
 		e.Errorf("found by their error are %+v, want d0 and d2", found)
 	}
-	n, err := e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue})
-	if n != 3 || err != nil {
-		e.Fatalf("RetryDeadJobs: got %d, %v, want 3", n, err)
-	}
+	e.retryDead(3, admin.DeadJobQuery{})
 	claimed := e.collect("d0", "d1", "d2")
 	for _, j := range claimed {
 		e.Must(e.q.DeadLetter(e.ctx, j.Lease, "again"), "DeadLetter")

@@ -104,11 +104,9 @@ func dedupRollback(e *env) {
 func dedupQueues(e *env) {
 	e.Must(e.Store.CreateQueue(e.ctx, "other", penstock.FIFO), "CreateQueue")
 	e.enqueue(once("d", "a"), keyed("d", "b"))
-	_, err := e.Store.DriverQueue("other").Enqueue(e.ctx, once("d", "other"))
-	e.Must(err, "Enqueue")
+	suite.Get(e.Store.DriverQueue("other").Enqueue(e.ctx, once("d", "other"))).Must(e, "Enqueue")
 	e.want("a", "b")
-	claimed, err := e.Store.DriverQueue("other").Claim(e.ctx, driver.Claim{Jobs: 2, Lease: suite.LongLease})
-	e.Must(err, "Claim")
+	claimed := suite.Get(e.Store.DriverQueue("other").Claim(e.ctx, driver.Claim{Jobs: 2, Lease: suite.LongLease})).Must(e, "Claim")
 	e.same(claimed, "other")
 }
 

@@ -181,6 +181,29 @@ func (e *env) deadJobs(q admin.DeadJobQuery) []admin.DeadJob {
 	return dead
 }
 
+// retryDead has n dead letters of those that q asks for tried again, discardDead deletes n.
+func (e *env) retryDead(n int, q admin.DeadJobQuery) {
+	e.Helper()
+	q.Queue = queue
+	if got := suite.Get(e.Store.RetryDeadJobs(e.ctx, q)).Must(e, "RetryDeadJobs"); got != n {
+		e.Fatalf("RetryDeadJobs of %+v: got %d, want %d", q, got, n)
+	}
+}
+
+func (e *env) discardDead(n int, q admin.DeadJobQuery) {
+	e.Helper()
+	q.Queue = queue
+	if got := suite.Get(e.Store.DiscardDeadJobs(e.ctx, q)).Must(e, "DiscardDeadJobs"); got != n {
+		e.Fatalf("DiscardDeadJobs of %+v: got %d, want %d", q, got, n)
+	}
+}
+
+// expire ends a job's lease, as if its worker had died.
+func (e *env) expire(j penstock.Job) []int64 {
+	e.Helper()
+	return suite.Get(e.q.Extend(e.ctx, time.Millisecond, j.Lease)).Must(e, "Extend")
+}
+
 // tx is a Tx that fails the test.
 type tx struct{ suite.Open[Tx] }
 

@@ -252,8 +252,7 @@ func groupsCounted(e *env) {
 		e.Errorf("got %+v, want %+v", got, want)
 	}
 	e.eventually("the oldest job has an age", func() bool {
-		all, err := e.Store.QueueGroups(e.ctx, queue, "", 1)
-		e.Must(err, "QueueGroups")
+		all := suite.Get(e.Store.QueueGroups(e.ctx, queue, "", 1)).Must(e, "QueueGroups")
 		return len(all) == 1 && all[0].OldestAge > 0
 	})
 	_, err := e.Store.QueueGroups(e.ctx, "none-such", "", 10)

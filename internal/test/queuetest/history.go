@@ -9,6 +9,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -134,15 +135,13 @@ func historyWalk(e *env) {
 			}
 		case what == 8:
 			some = some[:1]
-			_, err := e.q.Retry(e.ctx, some[0].Lease, 0, "no")
-			e.Must(err, "Retry")
+			suite.Get(e.q.Retry(e.ctx, some[0].Lease, 0, "no")).Must(e, "Retry")
 			failures[some[0].ID]++
 		case what == 9:
 			some = some[:1]
 			e.Must(e.q.DeadLetter(e.ctx, some[0].Lease, "never"), "DeadLetter")
 			if failures[some[0].ID]++; random.IntN(2) == 0 {
-				_, err := e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue, IDs: []int64{some[0].ID}})
-				e.Must(err, "RetryDeadJobs")
+				suite.Get(e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue, IDs: []int64{some[0].ID}})).Must(e, "RetryDeadJobs")
 			}
 		case what == 10:
 			some = some[:1]

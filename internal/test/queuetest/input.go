@@ -126,8 +126,7 @@ func queueNames(e *env) {
 			e.Errorf("a queue made without an order is %q, want %q", s.Order, penstock.FIFO)
 		}
 		q := e.Store.DriverQueue(name)
-		_, err := q.Enqueue(e.ctx, job("in "+name))
-		e.Must(err, "Enqueue")
+		suite.Get(q.Enqueue(e.ctx, job("in "+name))).Must(e, "Enqueue")
 		claimed, err := q.Claim(e.ctx, driver.Claim{Jobs: 2, Lease: suite.LongLease})
 		e.Must(err, "Claim")
 		e.same(claimed, "in "+name)
@@ -135,11 +134,9 @@ func queueNames(e *env) {
 		if n, err := e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: name}); n != 1 || err != nil {
 			e.Errorf("RetryDeadJobs of %q: %d, %v", name, n, err)
 		}
-		claimed, err = q.Claim(e.ctx, driver.Claim{Jobs: 2, Lease: suite.LongLease})
-		e.Must(err, "Claim")
+		claimed = suite.Get(q.Claim(e.ctx, driver.Claim{Jobs: 2, Lease: suite.LongLease})).Must(e, "Claim")
 		e.same(claimed, "in "+name)
-		_, err = q.Ack(e.ctx, claimed[0].Lease)
-		e.Must(err, "Ack")
+		suite.Get(q.Ack(e.ctx, claimed[0].Lease)).Must(e, "Ack")
 		e.Must(q.Maintain(e.ctx), "Maintain")
 		e.Must(e.Store.DropQueue(e.ctx, name), "DropQueue")
 	}

@@ -92,17 +92,14 @@ func keyManyRetried(e *env) {
 		e.enqueue(keyed("k", fmt.Sprint("k", i)))
 		e.Must(e.q.DeadLetter(e.ctx, e.claim(1)[0].Lease, "no"), "DeadLetter")
 	}
-	if n, err := e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue}); n != 20 || err != nil {
-		e.Fatalf("RetryDeadJobs: got %d, %v, want 20", n, err)
-	}
+	e.retryDead(20, admin.DeadJobQuery{})
 	e.collect("k0")
 	e.enqueue(job("again"))
 	e.retry(e.want("again")[0], 0, "at once")
 	e.enqueue(withPriority(1, "later"))
 	another := e.Another(e).DriverQueue(queue) // which does not know the obstacle yet
 	for _, want := range []string{"again", "later"} {
-		claimed, err := another.Claim(e.ctx, driver.Claim{Jobs: 1, Lease: suite.LongLease})
-		e.Must(err, "Claim")
+		claimed := suite.Get(another.Claim(e.ctx, driver.Claim{Jobs: 1, Lease: suite.LongLease})).Must(e, "Claim")
 		e.same(claimed, want)
 	}
 }
@@ -142,9 +139,7 @@ func keyDead(e *env) {
 	e.enqueue(keyed("k", "k0"), keyed("k", "k1"), keyed("k", "k2"))
 	e.Must(e.q.DeadLetter(e.ctx, e.want("k0")[0].Lease, "no"), "DeadLetter")
 	k1 := e.collect("k1")
-	if n, err := e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue}); n != 1 || err != nil {
-		e.Fatalf("RetryDeadJobs: got %d, %v, want 1", n, err)
-	}
+	e.retryDead(1, admin.DeadJobQuery{})
 	e.maintain()
 	e.want()
 	e.ack(k1...)
@@ -169,15 +164,11 @@ func keyCancel(e *env) {
 func keyEarlier(e *env) {
 	ends := map[string]func(penstock.Job){
 		"retried": func(j penstock.Job) { e.retry(j, 0, "at once") },
-		"expired": func(j penstock.Job) {
-			_, err := e.q.Extend(e.ctx, time.Millisecond, j.Lease)
-			e.Must(err, "Extend")
-		},
+		"expired": func(j penstock.Job) { e.expire(j) },
 	}
 	if r, ok := e.q.(driver.Releaser); ok {
 		ends["released"] = func(j penstock.Job) {
-			_, err := r.Release(e.ctx, 0, j.Lease)
-			e.Must(err, "Release")
+			suite.Get(r.Release(e.ctx, 0, j.Lease)).Must(e, "Release")
 		}
 	}
 	for name, end := range ends {
@@ -185,9 +176,7 @@ func keyEarlier(e *env) {
 		e.enqueue(keyed(name, first), keyed(name, second))
 		e.Must(e.q.DeadLetter(e.ctx, e.want(first)[0].Lease, "no"), "DeadLetter")
 		running := e.collect(second)
-		if n, err := e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue, Key: name}); n != 1 || err != nil {
-			e.Fatalf("RetryDeadJobs: got %d, %v, want 1", n, err)
-		}
+		e.retryDead(1, admin.DeadJobQuery{Key: name})
 		e.want()
 		end(running[0])
 		left := map[string]bool{first: true, second: true}
@@ -222,8 +211,7 @@ func keyDelayed(e *env) {
 func keyProcesses(e *env) {
 	others := []driver.Queue{e.q, e.Another(e).DriverQueue(queue), e.Another(e).DriverQueue(queue)}
 	for i := range 30 {
-		_, err := others[i%3].Enqueue(e.ctx, keyed(fmt.Sprint("k", i%3), fmt.Sprint(i)))
-		e.Must(err, "Enqueue")
+		suite.Get(others[i%3].Enqueue(e.ctx, keyed(fmt.Sprint("k", i%3), fmt.Sprint(i)))).Must(e, "Enqueue")
 	}
 	log := newRunLog()
 	e.Must(suite.Concurrently(6, func(i int) error {

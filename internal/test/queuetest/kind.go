@@ -70,9 +70,7 @@ func kindStays(e *env) {
 	if dead := e.deadJobs(admin.DeadJobQuery{}); len(dead) != 1 || dead[0].Job.Kind() != "a" {
 		e.Errorf("the dead letters are %+v, want one of the kind a", dead)
 	}
-	if n, err := e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue}); n != 1 || err != nil {
-		e.Errorf("RetryDeadJobs: %d, %v", n, err)
-	}
+	e.retryDead(1, admin.DeadJobQuery{})
 	e.wantKinds(e.collect("a1"))
 }
 

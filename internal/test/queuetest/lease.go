@@ -26,8 +26,7 @@ func expiredLease(e *env) {
 	first := e.claimAs(driver.Claim{Jobs: 3, Lease: suite.LongLease, Worker: "dies"})
 	e.same(first, "a0", "a1", "a2")
 	e.ack(first[1])
-	_, err := e.q.Extend(e.ctx, time.Millisecond, first[0].Lease, first[2].Lease) // so that Ack cannot come too late
-	e.Must(err, "Extend")
+	suite.Get(e.q.Extend(e.ctx, time.Millisecond, first[0].Lease, first[2].Lease)).Must(e, "Extend") // so that Ack cannot come too late
 	again := e.collect("a0", "a2")
 	for _, j := range again {
 		if j.Attempt != 2 || j.ID != ids[0] && j.ID != ids[2] || j.CreatedAt != first[0].CreatedAt && j.CreatedAt != first[2].CreatedAt {
@@ -46,14 +45,12 @@ func lostLease(e *env) {
 	again := e.collect("a", "k0")
 	wantLost := func() {
 		e.Helper()
-		held, err := e.q.Ack(e.ctx, leases(old)...)
-		e.Must(err, "Ack of lost leases")
+		held := suite.Get(e.q.Ack(e.ctx, leases(old)...)).Must(e, "Ack of lost leases")
 		e.sameLeases("Ack of lost leases", held, nil)
-		held, err = e.q.Extend(e.ctx, suite.LongLease, leases(old)...)
-		e.Must(err, "Extend of lost leases")
+		held = suite.Get(e.q.Extend(e.ctx, suite.LongLease, leases(old)...)).Must(e, "Extend of lost leases")
 		e.sameLeases("Extend of lost leases", held, nil)
 		for _, j := range old {
-			_, err = e.q.Retry(e.ctx, j.Lease, 0, "x")
+			_, err := e.q.Retry(e.ctx, j.Lease, 0, "x")
 			e.MustBe(err, penstock.ErrLeaseLost, "Retry of a lost lease")
 			e.MustBe(e.q.DeadLetter(e.ctx, j.Lease, "x"), penstock.ErrLeaseLost, "DeadLetter of a lost lease")
 		}
@@ -62,8 +59,7 @@ func lostLease(e *env) {
 			if !ok {
 				break
 			}
-			held, err = r.Release(e.ctx, after, leases(old)...)
-			e.Must(err, "Release of lost leases")
+			held = suite.Get(r.Release(e.ctx, after, leases(old)...)).Must(e, "Release of lost leases")
 			e.sameLeases("Release of lost leases", held, nil)
 		}
 	}
@@ -82,25 +78,21 @@ func lostLease(e *env) {
 func extendKeeps(e *env) {
 	var claimed []penstock.Job
 	var held []int64
-	var err error
 	for lease := suite.ShortLease; ; lease *= 2 { // until the leases are long enough for this machine
 		e.enqueue(jobs("a", 3)...)
 		claimed = e.claimAs(driver.Claim{Jobs: 3, Lease: lease})
-		held, err = e.q.Extend(e.ctx, suite.LongLease, claimed[0].Lease, claimed[2].Lease)
-		e.Must(err, "Extend")
+		held = suite.Get(e.q.Extend(e.ctx, suite.LongLease, claimed[0].Lease, claimed[2].Lease)).Must(e, "Extend")
 		if len(held) == 2 {
 			break
 		}
 		lost := slices.DeleteFunc(claimed, func(j penstock.Job) bool { return slices.Contains(held, j.Lease) })
-		_, err = e.q.Ack(e.ctx, held...)
-		e.Must(err, "Ack")
+		suite.Get(e.q.Ack(e.ctx, held...)).Must(e, "Ack")
 		e.ack(e.collect(names(lost)...)...)
 	}
 	again := e.collect("a1") // so the time has passed
 	e.maintain()
 	e.want()
-	held, err = e.q.Extend(e.ctx, suite.LongLease, append(leases(append(again, claimed...)), claimed[0].Lease)...)
-	e.Must(err, "Extend")
+	held = suite.Get(e.q.Extend(e.ctx, suite.LongLease, append(leases(append(again, claimed...)), claimed[0].Lease)...)).Must(e, "Extend")
 	e.sameLeases("Extend of two that are held, one of them twice, one that was lost and the new one", held, []penstock.Job{claimed[0], claimed[2], again[0]})
 	e.ack(claimed[0], claimed[2], again[0])
 }
@@ -108,7 +100,7 @@ func extendKeeps(e *env) {
 func extendShortens(e *env) {
 	e.enqueue(job("a"))
 	claimed := e.want("a")
-	held := suite.Get(e.q.Extend(e.ctx, time.Millisecond, claimed[0].Lease)).Must(e, "Extend")
+	held := e.expire(claimed[0])
 	e.sameLeases("Extend", held, claimed)
 	e.ack(e.collect("a")...)
 }
@@ -117,21 +109,18 @@ func unknownLease(e *env) {
 	e.enqueue(job("a"))
 	claimed := e.want("a")
 	for _, lease := range []int64{0, -1, claimed[0].Lease + 1000, 1 << 62} {
-		held, err := e.q.Ack(e.ctx, lease)
-		e.Must(err, "Ack of an unknown lease")
+		held := suite.Get(e.q.Ack(e.ctx, lease)).Must(e, "Ack of an unknown lease")
 		e.sameLeases("Ack of an unknown lease", held, nil)
-		_, err = e.q.Retry(e.ctx, lease, 0, "")
+		_, err := e.q.Retry(e.ctx, lease, 0, "")
 		e.MustBe(err, penstock.ErrLeaseLost, "Retry of an unknown lease")
 	}
 	// A lease counts in its own queue only.
 	e.Must(e.Store.CreateQueue(e.ctx, "other", penstock.FIFO), "CreateQueue")
 	other := e.Store.DriverQueue("other")
-	held, err := other.Ack(e.ctx, claimed[0].Lease)
-	e.Must(err, "Ack in another queue")
+	held := suite.Get(other.Ack(e.ctx, claimed[0].Lease)).Must(e, "Ack in another queue")
 	e.sameLeases("Ack in another queue", held, nil)
 	e.MustBe(other.DeadLetter(e.ctx, claimed[0].Lease, ""), penstock.ErrLeaseLost, "DeadLetter in another queue")
-	held, err = e.q.Ack(e.ctx, claimed[0].Lease, claimed[0].Lease, -1)
-	e.Must(err, "Ack")
+	held = suite.Get(e.q.Ack(e.ctx, claimed[0].Lease, claimed[0].Lease, -1)).Must(e, "Ack")
 	e.sameLeases("Ack of a lease twice", held, claimed)
 }
 

@@ -64,26 +64,20 @@ func reportHandedOn(e *env) {
 	}{
 		{name: "a retry at once", end: func(j penstock.Job) { e.retry(j, 0, "x") }},
 		{name: "a retry after a pause", end: func(j penstock.Job) { e.retry(j, time.Millisecond, "x") }},
-		{name: "the end of the lease", end: func(j penstock.Job) {
-			_, err := e.q.Extend(e.ctx, time.Millisecond, j.Lease)
-			e.Must(err, "Extend")
-		}},
+		{name: "the end of the lease", end: func(j penstock.Job) { e.expire(j) }},
 		{name: "a dead letter that is tried again", end: func(j penstock.Job) {
 			e.Must(e.q.DeadLetter(e.ctx, j.Lease, "x"), "DeadLetter")
 			dead := e.deadJobs(admin.DeadJobQuery{IDs: []int64{j.ID}})
 			if len(dead) != 1 || (dead[0].Job.Report == nil) != (j.Report == nil) && dead[0].Job.Report == nil || dead[0].Job.Headers["h"] != "1" || len(dead[0].Job.Headers) != 1 {
 				e.Errorf("the dead letter is %+v, want the report and the headers of its job", dead)
 			}
-			_, err := e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue, IDs: []int64{j.ID}})
-			e.Must(err, "RetryDeadJobs")
+			suite.Get(e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue, IDs: []int64{j.ID}})).Must(e, "RetryDeadJobs")
 		}},
 		{name: "a release at once", release: true, end: func(j penstock.Job) {
-			_, err := e.q.(driver.Releaser).Release(e.ctx, 0, j.Lease)
-			e.Must(err, "Release")
+			suite.Get(e.q.(driver.Releaser).Release(e.ctx, 0, j.Lease)).Must(e, "Release")
 		}},
 		{name: "a release for a while", release: true, end: func(j penstock.Job) {
-			_, err := e.q.(driver.Releaser).Release(e.ctx, time.Millisecond, j.Lease)
-			e.Must(err, "Release")
+			suite.Get(e.q.(driver.Releaser).Release(e.ctx, time.Millisecond, j.Lease)).Must(e, "Release")
 		}},
 	}
 	for _, key := range []string{"", "k"} {
@@ -144,8 +138,7 @@ func reportOfOne(e *env) {
 		if i%2 == 0 {
 			e.retry(j, 0, "x")
 		} else {
-			_, err := e.q.Extend(e.ctx, time.Millisecond, j.Lease)
-			e.Must(err, "Extend")
+			e.expire(j)
 		}
 	}
 	again := e.collect(names(claimed)...)
@@ -411,8 +404,7 @@ func stepsInTx(e *env) {
 	}, work.Options{Lease: suite.LongLease})
 	e.eventually("the job is done", func() bool { return done.Load() == 1 })
 	e.Must(stop(), "Work")
-	effects, err := e.Store.DriverQueue("effects").Claim(e.ctx, driver.Claim{Jobs: 10, Lease: suite.LongLease})
-	e.Must(err, "Claim")
+	effects := suite.Get(e.Store.DriverQueue("effects").Claim(e.ctx, driver.Claim{Jobs: 10, Lease: suite.LongLease})).Must(e, "Claim")
 	if len(effects) != 1 || ran.Load() != 4 {
 		e.Errorf("%d effects after %d runs, want 1 after 4", len(effects), ran.Load())
 	}

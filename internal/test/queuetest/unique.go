@@ -267,9 +267,7 @@ func uniqueDeadTwin(e *env) {
 	}
 	e.ack(claimed...)
 	dead(unique("u", "c"))
-	if n, err = e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue}); n != 1 || err != nil {
-		e.Errorf("RetryDeadJobs of two with one unique key: %d, %v, want 1", n, err)
-	}
+	e.retryDead(1, admin.DeadJobQuery{})
 	e.twin("one that was dead", first, unique("u", "d"))
 	e.ack(e.collect("a")...)
 }
