@@ -188,7 +188,7 @@ func (t Trend) path(of func(step) float64, top, width, height float64) string {
 	return out.String()
 }
 
-// Small are the lines of In and Out, for a cell of a table: 120 wide and 24 high.
+// Small are the lines of In and Out, and of Failed if attempts failed, for a cell of a table: 120 wide and 24 high.
 func (t Trend) Small() (lines []Line) {
 	if t.Latest == nil {
 		return nil
@@ -201,12 +201,20 @@ func (t Trend) Small() (lines []Line) {
 			continue
 		}
 		c := &coarse.steps[n-1]
-		c.At, c.minutes, c.in, c.out = s.At, c.minutes+s.minutes, c.in+s.in, c.out+s.out
+		c.At, c.minutes, c.in, c.out, c.failed = s.At, c.minutes+s.minutes, c.in+s.in, c.out+s.out, c.failed+s.failed
 	}
+	failed := 0.0
 	for _, s := range coarse.steps {
-		top = max(top, s.In(), s.Out())
+		top, failed = max(top, s.In(), s.Out(), s.Failed()), max(failed, s.Failed())
 	}
-	return []Line{{Class: "in", Path: coarse.path(step.In, top, 120, 24), Last: plain(last.In())}, {Class: "out", Path: coarse.path(step.Out, top, 120, 24), Last: plain(last.Out())}}
+	figures := []figure{{"in", "in", step.In}, {"out", "out", step.Out}}
+	if failed > 0 {
+		figures = append(figures, figure{"failed", "failed", step.Failed})
+	}
+	for _, f := range figures {
+		lines = append(lines, Line{Name: f.name, Class: f.class, Path: coarse.path(f.of, top, 120, 24), Last: plain(f.of(*last))})
+	}
+	return lines
 }
 
 // Row is a quarter of an hour.

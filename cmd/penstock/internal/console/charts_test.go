@@ -90,7 +90,7 @@ func TestCharts(t *testing.T) {
 	if len(api.Points) != 8 || api.Points[1].In != 1100 {
 		t.Errorf("the API has %s", text)
 	}
-	if _, text := d.ask("r", "GET", "/", ""); !strings.Contains(string(text), `aria-label="in 2,000, out 2,000 a minute"`) {
+	if _, text := d.ask("r", "GET", "/", ""); !strings.Contains(string(text), `aria-label="in 2,000, out 2,000, failed 0 a minute"`) {
 		t.Error("the overview has no line of the queue")
 	}
 }

@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -28,6 +29,18 @@ func doneJob(t *testing.T, s store) (done, running int64) {
 	return jobs[0].ID, jobs[1].ID
 }
 
+// withDone is a store that has kept jobs of 1 to 100 ms.
+type withDone struct {
+	store
+}
+
+func (withDone) DoneJobs(context.Context, admin.DoneJobQuery) (jobs []admin.DoneJob, next string, err error) {
+	for ms := 100; ms > 0; ms-- {
+		jobs = append(jobs, admin.DoneJob{ID: int64(ms), ClaimedAt: time.Unix(1, 0), FinishedAt: time.Unix(1, int64(ms)*1e6)})
+	}
+	return jobs, "", nil
+}
+
 // The history of done jobs and the reports of running ones can be read. Without a history the answer is empty.
 func TestDoneJobs(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
@@ -43,6 +56,9 @@ func TestDoneJobs(t *testing.T) {
 		}
 		if l := read("?limit=5"); len(l.Items) != 0 || l.After != "" {
 			t.Fatalf("nothing is kept, and there is %v", l)
+		}
+		if _, text := serve(t, withDone{s}).ask("r", "GET", "/queues/mails/done", ""); !strings.Contains(string(text), "These took p50 50 ms, p99 99 ms.") {
+			t.Errorf("how long jobs took is missing: %s", text)
 		}
 		if _, keeps := s.(driver.HistoryStore); !keeps {
 			return

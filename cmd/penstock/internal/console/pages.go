@@ -329,6 +329,23 @@ func (d doneData) Query() template.URL {
 	return template.URL(v.Encode())
 }
 
+// Took is p50 and p99 of the time that the listed jobs ran, or empty.
+func (d doneData) Took() (p []time.Duration) {
+	var all []time.Duration
+	for i := range d.Jobs.Items {
+		if job := &d.Jobs.Items[i]; !job.ClaimedAt.IsZero() {
+			all = append(all, job.Duration())
+		}
+	}
+	slices.Sort(all)
+	for _, percent := range []int{50, 99} {
+		if n := len(all); n > 0 {
+			p = append(p, all[(n*percent-1)/100])
+		}
+	}
+	return p
+}
+
 func (c *Console) donePage(ctx context.Context, r *call) (string, any, error) {
 	d := doneData{Queue: r.PathValue("queue"), ID: r.FormValue("id"), Kind: r.FormValue("kind")}
 	var err error
