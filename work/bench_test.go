@@ -79,3 +79,24 @@ func workOnKinds(b *testing.B, jobs int64, kinds, byKind bool) time.Duration {
 	check(work.Run(ctx, store.Queue("mails"), h, work.Options{Logger: slog.New(slog.DiscardHandler)}))
 	return cpu() - began
 }
+
+// The choice of the handler by the kind, which is all that handlers of three kinds add to each job. It is a call of some ns, so that it can also be compared
+// with BenchmarkKinds on a machine that is busy.
+func BenchmarkMux(b *testing.B) {
+	h := func(context.Context, penstock.Job) error { return nil }
+	var mux work.Mux
+	names := []string{"welcome", "reminder", "digest"}
+	jobs := make([]penstock.Job, len(names))
+	for i, name := range names {
+		mux.Handle(name, h)
+		jobs[i].Headers = map[string]string{penstock.HeaderKind: name}
+	}
+	for name, handler := range map[string]work.Handler{"one-handler": h, "by-kind": mux.Handler()} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				check(handler(b.Context(), jobs[i%len(jobs)]))
+			}
+		})
+	}
+}
