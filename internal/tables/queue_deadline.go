@@ -36,10 +36,7 @@ func (q Queue) endLate(ctx context.Context, row *QueueRow, group string, r *Roun
 			these := row.Args(Args{"leases": late, "group": group, "most": mostLate, "late": now.UTC().Format("2006-01-02T15:04:05.000000Z")})
 			b.Rows(none, "select id from {schema}.queues where id = {queue} for update", these)
 			holdTurns(b, q.name)
-			b.Rows(All(&held), "hold_leases", these)
-			for _, statement := range []string{"end_jobs", "end_tries", "end_leases"} {
-				b.Do(statement, these)
-			}
+			q.endHeld(b, these, &held)
 			if err := tx.Run(ctx, b.Counted(&ended, "expire_jobs", these)); err != nil {
 				return err
 			}

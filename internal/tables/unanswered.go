@@ -87,24 +87,30 @@ type acks struct {
 }
 
 // in has jobs end. Their leases are locked first: another call that ends one waits, and finds none.
-func (a *acks) in(b *Batch, row *QueueRow) {
+func (a *acks) in(b *Batch, q Queue, row *QueueRow) {
 	a.held, a.ended = nil, nil
-	these := row.Args(Args{"leases": a.leases})
-	b.Rows(All(&a.held), "hold_leases", these)
+	q.endHeld(b, row.Args(Args{"leases": a.leases}), &a.held)
 	if a.lost {
 		a.ended = ended(b, a.leases)
 	}
-	for _, statement := range []string{"end_jobs", "end_tries", "end_leases"} {
-		b.Do(statement, these)
+}
+
+// endHeld has the jobs end whose leases are there.
+func (q Queue) endHeld(b *Batch, these Args, held *[]int64) {
+	if q.on.Looks().Returns {
+		b.Do("end_jobs", these).Do("end_tries", these).Rows(All(held), "end_leases", these)
+		return
 	}
+	b.Rows(All(held), "hold_leases", these).Do("end_jobs", these).Do("end_tries", these).Do("end_leases", these)
 }
 
 // note has the error of an attempt.
 func (a *acks) note(err error) error {
 	a.lost = a.lost || retry.Lost(err)
 	if len(a.held) == 0 {
-		a.held = slices.Sorted(maps.Keys(a.ended))
+		a.held = slices.Collect(maps.Keys(a.ended))
 	}
+	slices.Sort(a.held)
 	return err
 }
 
@@ -118,7 +124,7 @@ func (q Queue) round(ctx context.Context, row *QueueRow, c driver.Claim, r *Roun
 			givenBack = append(givenBack, c.number)
 		}
 		if len(ends.leases) > 0 {
-			ends.in(first, row)
+			ends.in(first, q, row)
 		}
 		numbers, err := q.on.Round(ctx, row, c, r, givenBack, first)
 		if err == nil {

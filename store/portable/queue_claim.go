@@ -14,7 +14,7 @@ import (
 )
 
 func (s onTables) Looks() tables.Options {
-	return tables.Options{Margin: s.opts.Margin, Sweep: s.opts.Sweep, LookAgain: s.opts.LookAgain, Room: s.dialect().resultBytes, Heads: true, Turns: !s.dialect().takesTurns}
+	return tables.Options{Margin: s.opts.Margin, Sweep: s.opts.Sweep, LookAgain: s.opts.LookAgain, Room: s.dialect().resultBytes, Heads: true, Turns: !s.dialect().takesTurns, Returns: true}
 }
 
 func columns(ranges []tables.Range) (priorities []int16, after, upto []time.Time) {
