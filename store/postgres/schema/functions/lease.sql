@@ -18,6 +18,8 @@ set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cach
                                        and pg_sequence_last_value({fast_path}) - {now} * 4096 - 2048 - pg_sequence_last_value({ring}) % 1024 in (0, -4096)
                                   then pg_sequence_last_value({ring}) % 1024 end;
     leaf  constant int := pg_sequence_last_value({lease_slot}) % 2;
+    -- A transaction that may hold locks does not wait for a job, see {draw}.
+    free  constant int := case when pg_current_xact_id_if_assigned() is null then 0 else 1024 end;
     due   boolean;
     drawn bigint;
     pos   bigint;
@@ -34,7 +36,7 @@ begin
     -- 25 ms and the next: no other session would move them on meanwhile.
     if path is not null then
         return query insert into {schema}._lease as l (slot, {lease_columns})
-        select leaf, {lease_row} from {draw}(path, null, n) t order by t.seq
+        select leaf, {lease_row} from {draw}(path + 1024, pg_sequence_last_value({next}), n) t order by t.seq
         returning {leased_job};
     -- From a backlog: the jobs behind the position that were never locked, and the position moves on. To lock each before it is
     -- deleted takes as long again as all else. Another claim that has drawn the same position, which is rare, waits for this one
@@ -56,11 +58,11 @@ begin
                 pos := case when most = 1 then nextval({next}) - 1 else setval({next}, pos + most) - most end;
                 if acks is null or most < 8 then
                     return query insert into {schema}._lease as l (slot, {lease_columns})
-                    select leaf, {lease_row} from {draw}(drawn % 1024, pos, most) t
+                    select leaf, {lease_row} from {draw}(drawn % 1024 + free, pos, most) t
                     returning {leased_job};
                 else
                     base := {next_base};
-                    return query with d as materialized (select * from {draw}(drawn % 1024, pos, most)), {as one, at t.seq - pos}
+                    return query with d as materialized (select * from {draw}(drawn % 1024 + free, pos, most)), {as one, at t.seq - pos}
                     select {job}, base + 2 * (t.seq - pos), until from d t;
                 end if;
                 get diagnostics got = row_count;
@@ -102,19 +104,19 @@ begin
     {maintain_if_due, leasing}
 end $fn$;
 
--- {draw} takes jobs for {claim}, from the segment that registers say. With a position these are up to most jobs behind it that were
--- never locked. Without one they are the first free ones behind the register's.
+-- {draw} takes up to most jobs behind a position for {claim}, from the segment here. These are the jobs at the next positions that were never locked: a
+-- session that locks one meanwhile is waited for. Above 1024 they are the first free ones, which waits for none.
 create or replace function {draw}(here bigint, pos bigint, most int) returns setof {queue}
 language plpgsql volatile as $fn$ begin
-    if pos is not null then
+    if here < 1024 then
 {segments here}
         return query delete from {segment} t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*;
 {end}
     else
-{segments here}
+{segments here 1024}
         return query delete from {segment} t where t.ctid = any (array(
             select t.ctid from {segment} t
-             where t.group_key = '' and t.priority = 0 and t.seq > (select pg_sequence_last_value({next})) and t.key is null
+             where t.group_key = '' and t.priority = 0 and t.seq > pos and t.key is null
              order by t.seq limit most for update skip locked)) returning t.*;
 {end}
     end if;

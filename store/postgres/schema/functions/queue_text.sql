@@ -71,9 +71,7 @@ begin
                      || substr(part, ends + 5);
     end loop;
 
-    if strpos(queue, '$fn$') > 0 then
-        body := replace(body, '$fn$', format('$fn%s$', md5(queue)));
-    end if;
+    body := replace(body, '$fn$', case when strpos(queue, '$fn$') > 0 then format('$fn%s$', md5(queue)) else '$fn$' end);
     for word, what in
         select w.word, case when w.n < 3 then w.what else _hidden(w.what) end
           from (select * from (values
@@ -105,6 +103,7 @@ begin
                     (1, 'now', '(pg_catalog.date_part(''epoch''::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) ''40'')::bigint'),
                     (1, 'slots', '{schema}._listed_slots({id}, {lifo}, {ring})'),
                     (1, 'maintain_if_due', _maintain_if_due()),
+                    (1, 'maintain_if_due, upkeep', replace(_maintain_if_due(), ' pg_catalog.abs(', ' upkeep and pg_catalog.abs(')),
                     (1, 'maintain_if_due, leasing', replace(_maintain_if_due(), '(queue) values ({id})', '(queue, until) values ({id}, until)')),
                     (1, 'listed lease', '{schema}._listed({lease_slot})'),
                     (1, 'listed scheduled', '{schema}._listed({scheduled_slot})'),

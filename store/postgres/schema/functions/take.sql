@@ -158,6 +158,8 @@ begin
 {end}
             get diagnostics got = row_count;
             todo := todo - got;
+            -- Nothing was at these positions: their jobs are elsewhere, and come next.
+            if got = 0 and pg_sequence_last_value({next}) = pos + most then pos := setval({next}, pos); end if;
             exit when todo <= 0 or got = 0;
         end loop;
     end if;
@@ -208,9 +210,7 @@ begin
         end if;
         p := case when flags = {plain} then 16 else p + 1 end;
     end loop;
-    if upkeep then
-        {maintain_if_due}
-    end if;
+    {maintain_if_due, upkeep}
 end $fn$;
 
 $$;

@@ -39,9 +39,8 @@ begin
             returning {job};
 {end}
         if found then return; end if;
-        path := path + 1024;
     end if;
-    if path >= 1024 and path < 3072 then
+    if path >= 0 and path < 3072 then
 {if fifo}
         here := path % '1024';
         -- Mode 1: the first from the drawn position on that is free, but not far: a scan reads all entries of an index page within its bounds. Mode 2: from
@@ -57,7 +56,8 @@ begin
 {end}
 {end if}
 {if lifo}
-{segments path 1024}
+        here := path % '1024';
+{segments here}
         return query delete from {segment} t where t.ctid = (
             select t.ctid from {segment} t
              where t.group_key = '' and t.priority = 0 and t.key is null
@@ -161,7 +161,9 @@ begin
 {if fifo}
     if came - pos >= 64 then
         if job.seq >= pos - 64 then
-            perform setval({next}, greatest(pos, job.seq)), setval({fast_path}, {now} * 4096 + coalesce(mode, 0) * 1024 + job.slot);
+            -- Positions that were drawn for another segment than the job's are given back: nothing was there.
+            perform setval({next}, case when was > 0 and was % '1024' <> job.slot then job.seq else greatest(pos, job.seq) end),
+                    setval({fast_path}, {now} * 4096 + coalesce(mode, 0) * 1024 + job.slot);
         elsif job.seq is null then -- the next scan reads the first
             perform setval({next}, came), setval({fast_path}, 0);
         else

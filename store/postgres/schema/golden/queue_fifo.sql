@@ -162,9 +162,8 @@ else
             returning coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload;
 end if;
         if found then return; end if;
-        path := path operator(pg_catalog.+) 1024;
     end if;
-    if path operator(pg_catalog.>=) 1024 and path operator(pg_catalog.<) 3072 then
+    if path operator(pg_catalog.>=) 0 and path operator(pg_catalog.<) 3072 then
 
         here := path operator(pg_catalog.%) '1024';
         -- Mode 1: the first from the drawn position on that is free, but not far: a scan reads all entries of an index page within its bounds. Mode 2: from
@@ -311,7 +310,9 @@ end if;
 
     if came - pos >= 64 then
         if job.seq >= pos - 64 then
-            perform setval('penstock."_emails.next"'::pg_catalog.regclass, greatest(pos, job.seq)), setval('penstock."_emails.fast_path"'::pg_catalog.regclass, (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint * 4096 + coalesce(mode, 0) * 1024 + job.slot);
+            -- Positions that were drawn for another segment than the job's are given back: nothing was there.
+            perform setval('penstock."_emails.next"'::pg_catalog.regclass, case when was > 0 and was % '1024' <> job.slot then job.seq else greatest(pos, job.seq) end),
+                    setval('penstock."_emails.fast_path"'::pg_catalog.regclass, (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint * 4096 + coalesce(mode, 0) * 1024 + job.slot);
         elsif job.seq is null then -- the next scan reads the first
             perform setval('penstock."_emails.next"'::pg_catalog.regclass, came), setval('penstock."_emails.fast_path"'::pg_catalog.regclass, 0);
         else
@@ -384,6 +385,8 @@ else
 end if;
             get diagnostics got = row_count;
             todo := todo - got;
+            -- Nothing was at these positions: their jobs are elsewhere, and come next.
+            if got = 0 and pg_sequence_last_value('penstock."_emails.next"'::pg_catalog.regclass) = pos + most then pos := setval('penstock."_emails.next"'::pg_catalog.regclass, pos); end if;
             exit when todo <= 0 or got = 0;
         end loop;
     end if;
@@ -451,12 +454,10 @@ end if;
         end if;
         p := case when flags = 65536 then 16 else p + 1 end;
     end loop;
-    if upkeep then
-        
-    if pg_catalog.abs((pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '1000')::bigint operator(pg_catalog.-) pg_catalog.pg_sequence_last_value('penstock."_emails.maintained"'::pg_catalog.regclass)) operator(pg_catalog.>=) 250
+    
+    if upkeep and pg_catalog.abs((pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '1000')::bigint operator(pg_catalog.-) pg_catalog.pg_sequence_last_value('penstock."_emails.maintained"'::pg_catalog.regclass)) operator(pg_catalog.>=) 250
        and pg_catalog.current_setting('transaction_isolation') operator(pg_catalog.=) 'read committed' then
         insert into penstock._maintenance (queue) values (1);
-    end if;
     end if;
 end $function$;
 
@@ -545,6 +546,8 @@ AS $function$ declare
                                        and pg_sequence_last_value('penstock."_emails.fast_path"'::pg_catalog.regclass) - (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint * 4096 - 2048 - pg_sequence_last_value('penstock."_emails.ring"'::pg_catalog.regclass) % 1024 in (0, -4096)
                                   then pg_sequence_last_value('penstock."_emails.ring"'::pg_catalog.regclass) % 1024 end;
     leaf  constant int := pg_sequence_last_value('penstock._lease_slot'::pg_catalog.regclass) % 2;
+    -- A transaction that may hold locks does not wait for a job, see penstock."_emails.draw".
+    free  constant int := case when pg_current_xact_id_if_assigned() is null then 0 else 1024 end;
     due   boolean;
     drawn bigint;
     pos   bigint;
@@ -561,7 +564,7 @@ begin
     -- 25 ms and the next: no other session would move them on meanwhile.
     if path is not null then
         return query insert into penstock._lease as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures, claimed_at)
-        select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures, until operator(pg_catalog.-) lease from penstock."_emails.draw"(path, null, n) t order by t.seq
+        select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures, until operator(pg_catalog.-) lease from penstock."_emails.draw"(path + 1024, pg_sequence_last_value('penstock."_emails.next"'::pg_catalog.regclass), n) t order by t.seq
         returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
     -- From a backlog: the jobs behind the position that were never locked, and the position moves on. To lock each before it is
     -- deleted takes as long again as all else. Another claim that has drawn the same position, which is rare, waits for this one
@@ -583,11 +586,11 @@ begin
                 pos := case when most = 1 then nextval('penstock."_emails.next"'::pg_catalog.regclass) - 1 else setval('penstock."_emails.next"'::pg_catalog.regclass, pos + most) - most end;
                 if acks is null or most < 8 then
                     return query insert into penstock._lease as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures, claimed_at)
-                    select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures, until operator(pg_catalog.-) lease from penstock."_emails.draw"(drawn % 1024, pos, most) t
+                    select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures, until operator(pg_catalog.-) lease from penstock."_emails.draw"(drawn % 1024 + free, pos, most) t
                     returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
                 else
                     base := (nextval('penstock._lease_n'::pg_catalog.regclass) % 34359738368 << 28) | (floor(random() * 524288)::bigint << 9) | 1;
-                    return query with d as materialized (select * from penstock."_emails.draw"(drawn % 1024, pos, most)), -- A row for the jobs of d, each at its place in it. It is a row each if they
+                    return query with d as materialized (select * from penstock."_emails.draw"(drawn % 1024 + free, pos, most)), -- A row for the jobs of d, each at its place in it. It is a row each if they
                     -- are few, or one is large, or if another flag was raised since they were read.
                     alike as (
                         select a.*, a.n >= 8 and a.n = cardinality(a.jobs) and pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & ~68719476736 = 65536 as yes
@@ -657,13 +660,14 @@ end if;
     end if;
 end $function$;
 
--- draw takes jobs for claim, from the segment that registers say. With a position these are up to most jobs behind it that were
--- never locked. Without one they are the first free ones behind the register's.
+-- draw takes up to most jobs behind a position for claim, from the segment here. These are the jobs at the next positions that
+-- were never locked: a session that locks one meanwhile is waited for. Above 1024 they are the first free ones, which waits for
+-- none.
 CREATE OR REPLACE FUNCTION penstock."_emails.draw"(here bigint, pos bigint, most integer)
  RETURNS SETOF penstock.emails
  LANGUAGE plpgsql
 AS $function$ begin
-    if pos is not null then
+    if here < 1024 then
 if here operator(pg_catalog.<) 1 then
         return query delete from penstock."_emails.0" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*;
 elsif here operator(pg_catalog.<) 2 then
@@ -672,20 +676,20 @@ else
         return query delete from penstock."_emails.2" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*;
 end if;
     else
-if here operator(pg_catalog.<) 1 then
+if here operator(pg_catalog.<) 1025 then
         return query delete from penstock."_emails.0" t where t.ctid = any (array(
             select t.ctid from penstock."_emails.0" t
-             where t.group_key = '' and t.priority = 0 and t.seq > (select pg_sequence_last_value('penstock."_emails.next"'::pg_catalog.regclass)) and t.key is null
+             where t.group_key = '' and t.priority = 0 and t.seq > pos and t.key is null
              order by t.seq limit most for update skip locked)) returning t.*;
-elsif here operator(pg_catalog.<) 2 then
+elsif here operator(pg_catalog.<) 1026 then
         return query delete from penstock."_emails.1" t where t.ctid = any (array(
             select t.ctid from penstock."_emails.1" t
-             where t.group_key = '' and t.priority = 0 and t.seq > (select pg_sequence_last_value('penstock."_emails.next"'::pg_catalog.regclass)) and t.key is null
+             where t.group_key = '' and t.priority = 0 and t.seq > pos and t.key is null
              order by t.seq limit most for update skip locked)) returning t.*;
 else
         return query delete from penstock."_emails.2" t where t.ctid = any (array(
             select t.ctid from penstock."_emails.2" t
-             where t.group_key = '' and t.priority = 0 and t.seq > (select pg_sequence_last_value('penstock."_emails.next"'::pg_catalog.regclass)) and t.key is null
+             where t.group_key = '' and t.priority = 0 and t.seq > pos and t.key is null
              order by t.seq limit most for update skip locked)) returning t.*;
 end if;
     end if;
