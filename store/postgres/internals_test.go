@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -65,4 +66,76 @@ func TestFlagsAreRepairedAsThePageSays(t *testing.T) {
 	if left := f.Number(flags) &^ pauses; left != 1<<16|1<<36 {
 		t.Errorf("lowered to %b", left)
 	}
+}
+
+// The query of the page names each cause for which jobs do not start, with the job, the time or the session, and none otherwise.
+func TestStuckQueueAsThePageSays(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	f.Exec("select penstock.create_queue('emails'), penstock.create_queue('other')")
+	f.Exec("select penstock.maintain_queue('emails'), penstock.pause_queue('other')")
+	stuck := strings.TrimSuffix(strings.TrimSpace(docblock.Of(t, "docs/internals/stuck.md", "sql")[0]), ";")
+	causes := func(want ...string) {
+		t.Helper()
+		rows, err := f.Conn.Query(f.Ctx, "select cause || ': ' || detail from ("+stuck+") c order by 1")
+		f.Must(err)
+		got, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		f.Must(err)
+		same := len(got) == len(want)
+		for i := range got {
+			same = same && strings.HasPrefix(got[i], want[i])
+		}
+		if !same {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	lease := "select lease::text from penstock.claim('emails', 1, '1 h', worker => 'w1')"
+	ack := func(leases ...string) {
+		for _, l := range leases {
+			f.Exec("select penstock.ack('emails', $1::text::bigint)", l)
+		}
+	}
+	f.Exec("select penstock.enqueue('emails', 'x') from generate_series(1, 3)")
+	causes()
+	f.Exec("select penstock.pause_queue('emails')")
+	causes("paused: resume_queue")
+	f.Exec("select penstock.resume_queue('emails'), penstock.set_queue('emails', max_running => 1)")
+	first := f.text(lease)
+	causes("limit of the queue: 1 of 1 jobs run")
+	ack(first)
+	f.Exec("select penstock.set_queue('emails', max_running => 0, rate => 1, per => '1 h')")
+	second := f.text(lease)
+	causes("rate of the queue: no token")
+	f.Exec("select penstock.set_queue('emails', rate => 0)")
+	ack(second)
+	f.Exec("select penstock.set_group('emails', 'a', max_running => 1), penstock.set_group('emails', 'r', rate => 1, per => '1 h'), penstock.hold_group('emails', 'h', '1 h', 'their API is down')")
+	f.Exec("select penstock.enqueue('emails', 'x', group_key => g) from unnest('{a,a,r,r,h}'::text[]) g")
+	inA, inR := f.text("select lease::text from penstock.claim('emails', group_key => 'a')"), f.text("select lease::text from penstock.claim('emails', group_key => 'r')")
+	causes("held group: 'h' until 2", "limit of a group: 1 of 1 jobs of 'a' run", "rate of a group: no token is left for 'r'")
+	ack(inA, inR)
+	f.Exec("select penstock.set_group('emails', 'a'), penstock.set_group('emails', 'r'), penstock.hold_group('emails', 'h', '0')")
+	causes()
+
+	barrier := f.Number("select penstock.barrier('emails')")
+	f.Exec("select penstock.enqueue('emails', 'x', waits_for => array[$1::bigint]), penstock.enqueue('emails', 'x', not_before => clock_timestamp() + interval '1 h')", barrier)
+	causes("barrier: 1 jobs", "date: 1 jobs are due later, the first at 2")
+	f.Exec("select penstock.cancel('emails', array(select s.id from penstock._scheduled s))")
+	f.Exec("select penstock.enqueue('emails', 'x', key => k, group_key => 'keys') from unnest('{ann,ann,ben,ben}'::text[]) k")
+	f.Exec("select penstock.retry('emails', c.lease, '1 h') from penstock.claim('emails', 2, '1 h', 'keys', 'w1') c where c.key = 'ann'")
+	f.Exec("select from penstock.claim('emails', 4, '1 h', 'keys', 'w1')")
+	f.Exec("select from penstock.claim('emails', 4, '1 h', 'keys', 'w1')")
+	causes("date: 1 jobs", "key: 1 jobs of 'ann' wait for job ", "key: 1 jobs of 'ben' wait for job ")
+	f.wantText("ann failed, ben leased to w1", "select string_agg(substring(detail, '''(.*)''') || ' ' || substring(detail, 'failed|leased to w1'), ', ' order by detail) from ("+stuck+") c where cause = 'key'")
+
+	tx := f.begin(f.Connect())
+	f.run(tx, "select penstock.dequeue('emails')")
+	f.Exec(`select setval('penstock."_emails.maintained"', 1)`)
+	minute := strings.ReplaceAll(stuck, "a.xact_start < clock_timestamp() - interval '1 min'", "a.xact_start < clock_timestamp()")
+	f.wantText("no worker,open transaction", "select string_agg(cause, ',' order by cause) from ("+minute+") c where cause in ('no worker', 'open transaction')")
+	f.Must(tx.Rollback(f.Ctx))
+
+	f.Exec("select penstock.drop_queue('emails')")
+	f.wantError("42P01", "select penstock.claim('emails')")
+	f.wantError("42P01", "select penstock.ack('emails', 1)")
+	f.wantError("42883", "select penstock.dequeue_emails()")
 }
