@@ -70,16 +70,23 @@ func TestGolden(t *testing.T) {
 			got = "\n" + difference(parts[part.like], asEmails[part.queue].Replace(got))
 		}
 		parts[part.name] = got
-		got = commented(part.says+" As it stands in the database, with the comments of store/postgres/schema; TestGolden compares it, and -update writes it.") + got
-		if *update {
-			f.Must(os.WriteFile(file, []byte(got), 0o644))
-			continue
-		}
-		want, err := os.ReadFile(file)
-		f.Must(err)
-		if got != string(want) {
-			t.Errorf("%s is not what the database has: run go test ./store/postgres -run TestGolden -update, and look at the difference\n%s", file, firstDifference(string(want), got))
-		}
+		g.compare(file, part.says, got)
+	}
+	g.compare(filepath.Join("schema", "golden", "rights.sql"), "What each grant gives to a role, besides the functions that everybody may execute.", g.rights())
+}
+
+// compare reports a file that is not what the database has, or writes it.
+func (g *golden) compare(file, says, got string) {
+	g.Helper()
+	got = commented(says+" As it stands in the database, with the comments of store/postgres/schema; TestGolden compares it, and -update writes it.") + got
+	if *update {
+		g.Must(os.WriteFile(file, []byte(got), 0o644))
+		return
+	}
+	want, err := os.ReadFile(file)
+	g.Must(err)
+	if got != string(want) {
+		g.Errorf("%s is not what the database has: run go test ./store/postgres -run TestGolden -update, and look at the difference\n%s", file, firstDifference(string(want), got))
 	}
 }
 
