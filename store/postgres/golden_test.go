@@ -377,7 +377,8 @@ const goldenViews = `
 const goldenSequences = `
 	select string_agg(format('create sequence %s%s%s;%s', c.oid::regclass, case when s.seqincrement <> 1 then ' increment by ' || s.seqincrement end,
 			case when s.seqmin <> 1 then ' minvalue ' || s.seqmin end || case when s.seqmax < 9223372036854775807 and s.seqincrement > 0 then ' maxvalue ' || s.seqmax else '' end,
-			case when c.relname ~ '^__inbox.*(since|next|low)$|[.]done_turn$' then ' -- holds a time' else ' -- holds ' || pg_sequence_last_value(c.oid) end), E'\n' order by c.relname)
+			case when c.relname ~ '^__inbox.*(since|next|low)$|[.]done_turn$' then ' -- holds a time'
+			     else ' -- ' || nullif(concat_ws('. ', 'holds ' || pg_sequence_last_value(c.oid), obj_description(c.oid, 'pg_class')), '') end), E'\n' order by c.relname)
 	  from pg_class c join pg_sequence s on s.seqrelid = c.oid
 	 where c.relnamespace = 'penstock'::regnamespace and {which} and not exists (select from pg_depend d where d.objid = c.oid and d.classid = 'pg_class'::regclass and d.deptype = 'i')
 	having count(*) > 0`

@@ -113,3 +113,44 @@ comment on column _skip_map.lo is 'jobs may be where lo[i] <= seq <= hi[i], for 
 comment on column _skip_map.hi is 'see lo';
 comment on column _skip_map.pending is 'transactions that had not ended: their jobs may be elsewhere, and are looked for by xid once they have ended';
 comment on column _skip_map.slots is 'the segments that may hold jobs, in the order in which they are looked into';
+
+comment on table _dead_job is 'The dead letters of all queues: jobs that have used up their attempts, until retry_dead_jobs or discard_dead_jobs.';
+comment on column _dead_job.queue is 'id in _queue';
+comment on column _dead_job.id is 'the id of the job, which it keeps if it is retried';
+comment on column _dead_job.attempt is 'how many attempts it has had';
+comment on column _dead_job.created_at is 'when the job was enqueued';
+comment on column _dead_job.died_at is 'when its last attempt failed';
+comment on column _dead_job.failures is 'the last ten failed attempts: attempt, error, at';
+
+comment on table _dedup is 'The dedup keys that jobs were enqueued with, until dedup_window of the queue is over.';
+comment on column _dedup.queue is 'id in _queue';
+comment on column _dedup.id is 'the id of the job that came first, which a later enqueue with the key returns';
+comment on column _dedup.at is 'when that job was enqueued';
+comment on column _dedup.slot is 'the segment: _dedup_0 or _dedup_1';
+
+comment on table _schedule is 'The periodic jobs of all queues.';
+comment on column _schedule.queue is 'id in _queue';
+comment on column _schedule.next is 'when the next job is due; maintenance enqueues it then';
+comment on column _schedule.paused is 'its jobs are left out';
+comment on column _schedule.skip_overlap is 'a job is left out while the one before has not ended';
+comment on column _schedule.last_job is 'the id of the job that was enqueued last';
+
+comment on sequence _lease_slot is 'register: the segment of _lease that is written to; + 2: the other one is still read';
+comment on sequence _scheduled_slot is 'register: the segment of _scheduled that is written to; + 2: the other one is still read';
+comment on sequence _dedup_slot is 'register: the segment of _dedup that is written to; + 2: the other one is still read';
+comment on sequence _maintenance_slot is 'register: the segment of _maintenance that is written to; + 2: the other one is still read';
+comment on sequence _group_state_slot is 'register: the segment of _group_state that is written to; + 2: the other one is still read';
+comment on sequence _barrier_slot is 'register: the segment of _barrier that is written to; + 2: the other one is still read';
+comment on sequence _skip_map_slot is 'register: the segment of _skip_map that is written to';
+comment on sequence _cursor_slot is 'register: the segment of _cursor that is written to';
+comment on sequence _parked_slot is 'register: the segment of _parked that is written to';
+comment on sequence _parked_key_slot is 'register: the segment of _parked_key that is written to';
+comment on sequence _sample_slot is 'register: the segment of _sample that is written to';
+comment on sequence _sampled is 'register: minute * 2^34 + the queue or subscription that was sampled last; all 34 bits: the round of this minute is over';
+comment on sequence _lease_n is 'counts leases: the upper bits of their numbers';
+comment on sequence _skip_map_n is 'orders the rows of _skip_map';
+comment on sequence _group_state_n is 'orders the rows of _group_state';
+comment on sequence _barrier_n is 'orders the rows of _barrier';
+comment on sequence _cursor_n is 'orders the rows of _cursor';
+comment on sequence _parked_p is 'orders the rows of _parked, in steps of 2^20';
+comment on sequence _parked_key_n is 'orders the rows of _parked_key';

@@ -205,6 +205,12 @@ alter table penstock._dead_job enable row level security;
 create policy operator on penstock._dead_job for select using ((queue IN ( SELECT q.id
    FROM penstock._queue q
   WHERE has_function_privilege((to_regproc(penstock._q(format('_%s.cancel'::text, q.name))))::oid, 'execute'::text))));
+comment on column penstock._dead_job.queue is 'id in _queue';
+comment on column penstock._dead_job.id is 'the id of the job, which it keeps if it is retried';
+comment on column penstock._dead_job.attempt is 'how many attempts it has had';
+comment on column penstock._dead_job.created_at is 'when the job was enqueued';
+comment on column penstock._dead_job.died_at is 'when its last attempt failed';
+comment on column penstock._dead_job.failures is 'the last ten failed attempts: attempt, error, at';
 
 create table penstock._dead_letter (
     subscription bigint not null,
@@ -234,6 +240,10 @@ create table penstock._dedup (
     dedup_key text collate "C" not null
 ) partition by LIST (slot);
 CREATE INDEX _dedup_queue_dedup_key_at_idx ON ONLY penstock._dedup USING btree (queue, dedup_key, at);
+comment on column penstock._dedup.queue is 'id in _queue';
+comment on column penstock._dedup.id is 'the id of the job that came first, which a later enqueue with the key returns';
+comment on column penstock._dedup.at is 'when that job was enqueued';
+comment on column penstock._dedup.slot is 'the segment: _dedup_0 or _dedup_1';
 
 create table penstock._dedup_0 partition of penstock._dedup FOR VALUES IN ('0') with (autovacuum_enabled=false);
 alter table penstock._dedup_0 replica identity full;
@@ -583,6 +593,11 @@ create table penstock._schedule (
     CHECK (((priority >= '-16'::integer) AND (priority <= 15))),
     FOREIGN KEY (queue) REFERENCES penstock._queue(id) ON DELETE CASCADE
 );
+comment on column penstock._schedule.queue is 'id in _queue';
+comment on column penstock._schedule.next is 'when the next job is due; maintenance enqueues it then';
+comment on column penstock._schedule.paused is 'its jobs are left out';
+comment on column penstock._schedule.skip_overlap is 'a job is left out while the one before has not ended';
+comment on column penstock._schedule.last_job is 'the id of the job that was enqueued last';
 
 create table penstock._scheduled (
     id bigint not null,
@@ -699,25 +714,25 @@ create table penstock._template (
 );
 
 create sequence penstock._adopt_n;
-create sequence penstock._barrier_n;
-create sequence penstock._barrier_slot minvalue 0 maxvalue 3; -- holds 0
-create sequence penstock._cursor_n;
-create sequence penstock._cursor_slot minvalue 0 maxvalue 1; -- holds 0
-create sequence penstock._dedup_slot minvalue 0 maxvalue 3; -- holds 0
-create sequence penstock._group_state_n;
-create sequence penstock._group_state_slot minvalue 0 maxvalue 3; -- holds 0
-create sequence penstock._lease_n;
-create sequence penstock._lease_slot minvalue 0 maxvalue 3; -- holds 0
-create sequence penstock._maintenance_slot minvalue 0 maxvalue 3; -- holds 0
-create sequence penstock._parked_key_n;
-create sequence penstock._parked_key_slot minvalue 0 maxvalue 1; -- holds 0
-create sequence penstock._parked_p increment by 1048576 minvalue 1048576;
-create sequence penstock._parked_slot minvalue 0 maxvalue 1; -- holds 0
-create sequence penstock._sample_slot minvalue 0 maxvalue 1; -- holds 0
-create sequence penstock._sampled minvalue 0; -- holds 17179869183
-create sequence penstock._scheduled_slot minvalue 0 maxvalue 3; -- holds 0
-create sequence penstock._skip_map_n;
-create sequence penstock._skip_map_slot minvalue 0 maxvalue 1; -- holds 0
+create sequence penstock._barrier_n; -- orders the rows of _barrier
+create sequence penstock._barrier_slot minvalue 0 maxvalue 3; -- holds 0. register: the segment of _barrier that is written to; + 2: the other one is still read
+create sequence penstock._cursor_n; -- orders the rows of _cursor
+create sequence penstock._cursor_slot minvalue 0 maxvalue 1; -- holds 0. register: the segment of _cursor that is written to
+create sequence penstock._dedup_slot minvalue 0 maxvalue 3; -- holds 0. register: the segment of _dedup that is written to; + 2: the other one is still read
+create sequence penstock._group_state_n; -- orders the rows of _group_state
+create sequence penstock._group_state_slot minvalue 0 maxvalue 3; -- holds 0. register: the segment of _group_state that is written to; + 2: the other one is still read
+create sequence penstock._lease_n; -- counts leases: the upper bits of their numbers
+create sequence penstock._lease_slot minvalue 0 maxvalue 3; -- holds 0. register: the segment of _lease that is written to; + 2: the other one is still read
+create sequence penstock._maintenance_slot minvalue 0 maxvalue 3; -- holds 0. register: the segment of _maintenance that is written to; + 2: the other one is still read
+create sequence penstock._parked_key_n; -- orders the rows of _parked_key
+create sequence penstock._parked_key_slot minvalue 0 maxvalue 1; -- holds 0. register: the segment of _parked_key that is written to
+create sequence penstock._parked_p increment by 1048576 minvalue 1048576; -- orders the rows of _parked, in steps of 2^20
+create sequence penstock._parked_slot minvalue 0 maxvalue 1; -- holds 0. register: the segment of _parked that is written to
+create sequence penstock._sample_slot minvalue 0 maxvalue 1; -- holds 0. register: the segment of _sample that is written to
+create sequence penstock._sampled minvalue 0; -- holds 17179869183. register: minute * 2^34 + the queue or subscription that was sampled last; all 34 bits: the round of this minute is over
+create sequence penstock._scheduled_slot minvalue 0 maxvalue 3; -- holds 0. register: the segment of _scheduled that is written to; + 2: the other one is still read
+create sequence penstock._skip_map_n; -- orders the rows of _skip_map
+create sequence penstock._skip_map_slot minvalue 0 maxvalue 1; -- holds 0. register: the segment of _skip_map that is written to
 
 create view penstock.outbox_internals as
  SELECT o.name AS outbox,
