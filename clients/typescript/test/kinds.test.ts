@@ -64,8 +64,11 @@ function aging(queue: string, options: WorkOptions = {}) {
   const clock = { ahead: 0 }
   let ends: End[] = []
   const gone = new Set<string>() // ids of jobs that came back by themselves while this machine was slow
-  const db: Queryable = { penstock: async (text, values) =>
-    (await pool.query({ text: text.replace('extract(epoch from lease_until)', `extract(epoch from lease_until + '${clock.ahead} ms'::interval)`), values: [...values], rowMode: 'array' })).rows }
+  const db: Queryable = { penstock: async (text, values) => { // the clock of the answer: a claim that was sent before may bring the next job
+    const rows = (await pool.query({ text, values: [...values], rowMode: 'array' })).rows
+    const leaseUntil = text.includes('from lease_until') ? 9 : -1
+    return rows.map(row => row.map((value: string | null, i: number) => (i === leaseUntil && value !== null ? String(Number(value) + clock.ahead) : value)))
+  } }
   const worker = penstock.work(db, queue, { welcome: () => {} }, { ...options, signal: stop.signal, logger: { warn() {} }, onEnd: (job, end) => gone.has(`${job.id}`) || ends.push(end) })
   return {
     gone,
