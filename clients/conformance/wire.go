@@ -65,11 +65,15 @@ type NewJob struct {
 	DedupKey  string            `json:"dedup_key,omitempty"`
 	Headers   map[string]string `json:"headers,omitempty"`
 
-	UniqueKey  string              `json:"unique_key,omitempty"`
-	OnConflict penstock.OnConflict `json:"on_conflict,omitempty"`
-	Holds      ID                  `json:"holds,omitempty"`
-	WaitsFor   []ID                `json:"waits_for,omitempty"`
-	OnDead     penstock.OnDead     `json:"on_dead,omitempty"`
+	UniqueKey   string              `json:"unique_key,omitempty"`
+	OnConflict  penstock.OnConflict `json:"on_conflict,omitempty"`
+	DebounceMax int64               `json:"debounce_max_ms,omitempty"`
+	MaxAttempts int                 `json:"max_attempts,omitempty"`
+	Timeout     int64               `json:"timeout_ms,omitempty"`
+	Deadline    *time.Time          `json:"deadline,omitempty"`
+	Holds       ID                  `json:"holds,omitempty"`
+	WaitsFor    []ID                `json:"waits_for,omitempty"`
+	OnDead      penstock.OnDead     `json:"on_dead,omitempty"`
 }
 
 // Enqueued is the result of enqueueing a job.

@@ -102,9 +102,9 @@ const found = <T>(map: Map<string, T>, key: string): T => {
 }
 const payloadOf = (p: any) => Buffer.from(p.payload ?? '', 'base64')
 const messageOf = (m: any): Message => ({ ...m, payload: payloadOf(m) })
-const newJobOf = ({ group_key, not_before, dedup_key, unique_key, on_conflict, holds, waits_for, on_dead, ...j }: any): NewJob => ({
+const newJobOf = ({ group_key, not_before, dedup_key, unique_key, on_conflict, debounce_max_ms, max_attempts, timeout_ms, holds, waits_for, on_dead, ...j }: any): NewJob => ({
   ...j, payload: payloadOf(j), groupKey: group_key, notBefore: not_before, dedupKey: dedup_key, uniqueKey: unique_key, onConflict: on_conflict,
-  holds: holds && BigInt(holds), waitsFor: waits_for?.map(BigInt), onDead: on_dead,
+  debounceMax: debounce_max_ms, maxAttempts: max_attempts, timeout: timeout_ms, holds: holds && BigInt(holds), waitsFor: waits_for?.map(BigInt), onDead: on_dead,
 })
 const leasesOf = (leases: string[] | null | undefined) => (leases ?? []).map(BigInt)
 const toJSON = (j: Job) => ({

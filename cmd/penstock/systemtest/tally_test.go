@@ -71,12 +71,13 @@ func (l *ledger) keepWriting(name string, connections int) (stop func()) {
 	for c := range connections {
 		all.Go(func() {
 			var conn *pgx.Conn
+			// The pace is a load and no condition: a consumer has to read everything afterwards.
 			for i := 0; ctx.Err() == nil; i++ {
+				time.Sleep(10 * time.Millisecond)
 				var err error
 				if conn == nil {
 					if conn, err = l.connect(ctx); err != nil {
 						conn = nil
-						time.Sleep(10 * time.Millisecond) // it is down; this is a load, not a condition
 						continue
 					}
 				}

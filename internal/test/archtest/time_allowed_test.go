@@ -37,7 +37,7 @@ var timeAllowed = map[string]string{
 	"cmd/penstock/systemtest/adopted_test.go killAdopted":                  "a random moment to kill",
 	"cmd/penstock/systemtest/crash_test.go killRelays":                     "a random moment to kill",
 	"cmd/penstock/systemtest/queue_crash_test.go killWorkers":              "a random moment to kill",
-	"cmd/penstock/systemtest/tally_test.go ledger.keepWriting":             "the pace of a load while the database is down",
+	"cmd/penstock/systemtest/tally_test.go ledger.keepWriting":             "the pace of a load",
 	"internal/test/inboxtest/inbox.go waits":                               "mostly the other waits by then; if not, it finds what it would have found",
 
 	// The result never comes before the context ends, however late that is.

@@ -14,7 +14,7 @@ import threading
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import penstock
@@ -51,18 +51,28 @@ def message(m: Request) -> penstock.Message:
 
 
 def new_job(j: Request) -> penstock.NewJob:
-    due = j.get("not_before")
+
+    def at(name: str) -> datetime | None:
+        return datetime.fromisoformat(j[name].replace("Z", "+00:00")) if j.get(name) else None
+
+    def span(name: str) -> timedelta | None:
+        return timedelta(milliseconds=j[name]) if j.get(name) else None
+
     return penstock.NewJob(
         base64.b64decode(j.get("payload") or ""),
         j.get("key"),
         j.get("group_key") or "",
         j.get("priority") or 0,
-        datetime.fromisoformat(due.replace("Z", "+00:00")) if due else None,
+        at("not_before"),
         j.get("dedup_key"),
         j.get("headers"),
         j.get("kind") or "",
         j.get("unique_key"),
         j.get("on_conflict"),
+        span("debounce_max_ms"),
+        j.get("max_attempts"),
+        span("timeout_ms"),
+        at("deadline"),
         holds=int(j["holds"]) if j.get("holds") else None,
         waits_for=[int(b) for b in j.get("waits_for") or []],
         on_dead=j.get("on_dead"),

@@ -390,6 +390,10 @@ public final class Program {
         NewJob job = NewJob.of(payload(j)).kind(text(j, "kind", null)).key(text(j, "key", null)).groupKey(text(j, "group_key", null)).priority(number(j, "priority", 0))
             .notBefore(notBefore == null ? null : Instant.parse(notBefore)).dedupKey(text(j, "dedup_key", null)).headers(headers(j))
             .uniqueKey(text(j, "unique_key", null)).onConflict(text(j, "on_conflict", null)).onDead(text(j, "on_dead", null));
+        job = has(j, "debounce_max_ms") ? job.debounceMax(duration(j, "debounce_max_ms", null)) : job;
+        job = has(j, "max_attempts") ? job.maxAttempts(number(j, "max_attempts", 0)) : job;
+        job = has(j, "timeout_ms") ? job.timeout(duration(j, "timeout_ms", null)) : job;
+        job = has(j, "deadline") ? job.deadline(Instant.parse(text(j, "deadline", ""))) : job;
         job = has(j, "waits_for") ? job.waitsFor(leases(j, "waits_for").toArray(Long[]::new)) : job;
         return has(j, "holds") ? job.holds(Long.parseLong(text(j, "holds", ""))) : job;
     }
