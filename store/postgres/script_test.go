@@ -145,6 +145,8 @@ func TestMigrationSQLIsPlain(t *testing.T) {
 		"a transaction of its own":       `(?mi)^\s*(?:begin|commit|start transaction)\s*;`,
 		"a template that was not filled": `\{(?:title|what|outer|oldest_server|lock|schema_name|migration|migration_name|changes)\}`,
 		"text other than ASCII":          `[^\x00-\x7f]`,
+		// Since PostgreSQL 18 these are the statement's rows there; in a trigger its function's name goes before.
+		"new or old in RETURNING": `(?i)\breturning\b[^;\n]*[^.\w](?:new|old)\.\w`,
 	} {
 		if found := regexp.MustCompile(re).FindString(text); found != "" {
 			t.Errorf("there is %s: %q", what, found)

@@ -141,7 +141,7 @@ begin
                        coalesce(new.parts[p + 1], new.running) + coalesce(case when a.n > coalesce(w.n, 0) then a.parts[p + 1] else w.running end, 0) as running
                   from generate_series(low, high) p left join lateral (select x.* from _barrier x where x.barrier = new.barrier and x.part = p order by x.n desc limit 1) w on true
                   left join a on true) c
-        returning case when many and (select bool_or(d <> 0 and r <= 0) from unnest(new.parts, b.parts) u(d, r)) or b.running <= 0 or new.dead > 0 then array[b.barrier] end into look;
+        returning case when many and (select bool_or(d <> 0 and r <= 0) from unnest(_turn_barriers.new.parts, b.parts) u(d, r)) or b.running <= 0 or _turn_barriers.new.dead > 0 then array[b.barrier] end into look;
     else
         perform pg_advisory_xact_lock(1885695586, l.lock) -- "penb"
            from (select distinct _barrier_lock(x.barrier, p) as lock from _barrier x cross join lateral generate_series(case x.part when -19 then 0 else -1 - x.part end, case x.part when -19 then 15 else -1 - x.part end) p
