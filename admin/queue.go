@@ -12,6 +12,7 @@ import (
 type DeadJobQuery struct {
 	Queue string
 	IDs   []int64
+	Kind  string
 	Key   string
 	Group string
 	// Error is a part of the last error's text. Case matters.
@@ -29,7 +30,7 @@ type DeadJobQuery struct {
 
 // OnlyIDs reports whether the ids are all that narrows the choice.
 func (q DeadJobQuery) OnlyIDs() bool {
-	return len(q.IDs) > 0 && q.Key+q.Group+q.Error == "" && q.DiedBefore.IsZero() && q.DiedAfter.IsZero() && q.AfterID == 0 && q.Limit == 0
+	return len(q.IDs) > 0 && q.Kind+q.Key+q.Group+q.Error == "" && q.DiedBefore.IsZero() && q.DiedAfter.IsZero() && q.AfterID == 0 && q.Limit == 0
 }
 
 // DeadJob is a job that was given up, with the reason.

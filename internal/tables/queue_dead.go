@@ -53,7 +53,7 @@ func (row *QueueRow) DeadJobArgs(q admin.DeadJobQuery) Args {
 	if most == 0 {
 		most = math.MaxInt64
 	}
-	return row.Args(Args{"all": len(q.IDs) == 0, "ids": q.IDs, "key": q.Key, "group": q.Group, "error": q.Error,
+	return row.Args(Args{"all": len(q.IDs) == 0, "ids": q.IDs, "kind": q.Kind, "key": q.Key, "group": q.Group, "error": q.Error,
 		"died_before": OrNull(q.DiedBefore), "died_after": OrNull(q.DiedAfter), "from": q.AfterID, "most": most})
 }
 

@@ -38,7 +38,7 @@ func (s *Store) deadJobs(q admin.DeadJobQuery, action string) (sql string, args 
 	}
 	sql = fillIn(statement("dead_jobs", s.schema, q.Queue), s.schema, action, "")
 	return sql, []any{q.Queue, orNullSlice(q.IDs), orNull(q.Key), orNull(q.Group), orNull(q.Error),
-		orNullTime(q.DiedBefore), orNullTime(q.DiedAfter), q.AfterID, limit}
+		orNullTime(q.DiedBefore), orNullTime(q.DiedAfter), q.AfterID, limit, orNull(q.Kind)}
 }
 
 // fillIn puts the action on the chosen ones into a statement.

@@ -132,7 +132,7 @@ func deadRetry(e *env) {
 }
 
 func deadQuery(e *env) {
-	ids := e.deadLetter("timed out", keyed("k1", "a"), penstock.NewJob{Group: "g", Payload: []byte("b")})
+	ids := e.deadLetter("timed out", keyed("k1", "a"), penstock.NewJob{Group: "g", Kind: "welcome", Payload: []byte("b")})
 	var between time.Time
 	e.eventually("time passes", func() bool {
 		between = e.deadJobs(admin.DeadJobQuery{})[1].At
@@ -147,6 +147,8 @@ func deadQuery(e *env) {
 		{admin.DeadJobQuery{IDs: []int64{ids[3], ids[0], -5}}, []string{"a", "d"}},
 		{admin.DeadJobQuery{IDs: []int64{-5}}, nil},
 		{admin.DeadJobQuery{Key: "k1"}, []string{"a", "c"}},
+		{admin.DeadJobQuery{Kind: "welcome"}, []string{"b"}},
+		{admin.DeadJobQuery{Kind: "k1"}, nil},
 		{admin.DeadJobQuery{Group: "g"}, []string{"b"}},
 		{admin.DeadJobQuery{Error: "timed"}, []string{"a", "b"}},
 		{admin.DeadJobQuery{Error: "Timed"}, nil},

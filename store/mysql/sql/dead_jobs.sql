@@ -3,6 +3,7 @@ select d.seq, t.group_key, d.priority, t.created_at, d.`key`, t.headers, t.paylo
   straight_join {jobs} t on t.seq = d.seq
  where d.queue_id = {queue}
    and ({all} or {d.seq in ids})
+   and ({kind} = '' or json_unquote(json_extract(convert(t.headers using utf8mb4), '$."penstock-kind"')) = {kind})
    and ({key} = '' or d.`key` = {key})
    and ({group} = '' or t.group_key = {group})
    and ({error} = '' or locate({error}, d.error) > 0)

@@ -2,6 +2,7 @@ select d.seq, d.group_key, d.priority, d.created_at, coalesce(d.key, ''), d.head
   from {schema}.dead_jobs d
  where d.queue_id = {queue}
    and ({all} or {d.seq in ids})
+   and ({kind} = '' or d.headers ->> 'penstock-kind' = {kind})
    and ({key} = '' or d.key = {key})
    and ({group} = '' or d.group_key = {group})
    and ({error} = '' or position({error} in d.failures -> -1 ->> 'error') > 0)

@@ -44,7 +44,7 @@ func (b jobBox) numbers(ctx context.Context, after int64) ([]int64, error) {
 }
 
 func (b jobBox) query(f Filter, limit int) admin.DeadJobQuery {
-	return admin.DeadJobQuery{Queue: b.queue, IDs: f.Numbers, Key: f.Key, Group: f.Group, Error: f.Error, DiedBefore: f.DiedBefore, DiedAfter: f.DiedAfter, Limit: limit}
+	return admin.DeadJobQuery{Queue: b.queue, IDs: f.Numbers, Kind: f.Kind, Key: f.Key, Group: f.Group, Error: f.Error, DiedBefore: f.DiedBefore, DiedAfter: f.DiedAfter, Limit: limit}
 }
 
 func (b jobBox) page(ctx context.Context, f Filter, after int64, limit int) ([]DeadLetter, error) {

@@ -17,6 +17,7 @@ import (
 // Filter chooses dead letters; empty fields do not narrow the choice.
 type Filter struct {
 	Numbers    []int64   `json:"numbers,omitempty"` // ids of jobs, seqs of messages
+	Kind       string    `json:"kind,omitempty"` // of jobs
 	Key        string    `json:"key,omitempty"`
 	Group      string    `json:"group,omitempty"` // of jobs
 	Topic      string    `json:"topic,omitempty"` // of messages
@@ -25,11 +26,11 @@ type Filter struct {
 	DiedAfter  time.Time `json:"died_after,omitzero"`
 }
 
-var filterParams = []string{"number", "key", "group", "topic", "error", "died_before", "died_after"}
+var filterParams = []string{"number", "kind", "key", "group", "topic", "error", "died_before", "died_after"}
 
 // filterOf reads a filter from a query.
 func filterOf(v url.Values) (f Filter, err error) {
-	f = Filter{Key: v.Get("key"), Group: v.Get("group"), Topic: v.Get("topic"), Error: v.Get("error")}
+	f = Filter{Kind: v.Get("kind"), Key: v.Get("key"), Group: v.Get("group"), Topic: v.Get("topic"), Error: v.Get("error")}
 	for _, text := range v["number"] {
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
@@ -53,7 +54,7 @@ func (f Filter) values() url.Values {
 	for _, n := range f.Numbers {
 		v.Add("number", strconv.FormatInt(n, 10))
 	}
-	for name, text := range map[string]string{"key": f.Key, "group": f.Group, "topic": f.Topic, "error": f.Error} {
+	for name, text := range map[string]string{"kind": f.Kind, "key": f.Key, "group": f.Group, "topic": f.Topic, "error": f.Error} {
 		if text != "" {
 			v.Set(name, text)
 		}

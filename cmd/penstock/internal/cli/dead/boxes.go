@@ -149,7 +149,6 @@ type deadJobs struct {
 	query admin.DeadJobQuery
 	// noGroup filters out jobs of groups, which the query cannot do: its empty Group means any.
 	noGroup bool
-	kind    string // filters out the others
 }
 
 // ofQueue is the flags' choice from a queue. Times are this machine's.
@@ -165,8 +164,8 @@ func (f *deadFlags) ofQueue(store cli.DeadJobStore, queue string, flags *pflag.F
 	}
 	before, after := f.died(flags)
 	return &deadJobs{store, admin.DeadJobQuery{
-		Queue: queue, IDs: ids, Key: f.Key, Group: f.group, Error: f.Error, DiedBefore: before, DiedAfter: after,
-	}, f.noGroup, f.kind}, nil
+		Queue: queue, IDs: ids, Kind: f.kind, Key: f.Key, Group: f.group, Error: f.Error, DiedBefore: before, DiedAfter: after,
+	}, f.noGroup}, nil
 }
 
 func (b *deadJobs) name() string             { return shell.Visible(b.query.Queue) }
@@ -190,7 +189,7 @@ func (b *deadJobs) page(ctx context.Context, after int64, limit int) ([]letter, 
 			return nil, about.Queue(err, "reading dead letters", q.Queue)
 		}
 		for i := range found {
-			if q.AfterID = found[i].Job.ID; (!b.noGroup || found[i].Job.Group == "") && (b.kind == "" || found[i].Job.Kind() == b.kind) {
+			if q.AfterID = found[i].Job.ID; !b.noGroup || found[i].Job.Group == "" {
 				page = append(page, b.letter(&found[i]))
 			}
 		}
