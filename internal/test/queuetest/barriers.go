@@ -22,6 +22,7 @@ var barrierCases = []testCase{
 	{name: "EveryEndLIFO", run: barrierEnds, lifo: true},
 	{name: "NotAnEnd", run: barrierNoEnds},
 	{name: "DeadWaits", run: barrierDeadWaits},
+	{name: "DeadOfSeveral", run: barrierDeadOfSeveral},
 	{name: "DeadRuns", run: barrierDeadRuns},
 	{name: "DeadCancels", run: barrierDeadCancels},
 	{name: "AddedFromWithin", run: barrierAdded},
@@ -242,6 +243,20 @@ func barrierDeadWaits(e *env) {
 		}
 		e.ack(e.collect("b")...)
 	}
+	e.want("done")
+}
+
+// A job waits for a barrier whose last job is dead, also if another one that it waits for opens.
+func barrierDeadOfSeveral(e *env) {
+	b, open := e.barrier(), e.barrier()
+	e.enqueue(holder(b, "bad"), holder(open, "good"), waiter("done", b, open))
+	e.seal(b)
+	e.seal(open)
+	jobs := e.want("bad", "good")
+	e.deaden(jobs[0])
+	e.ack(jobs[1])
+	e.want()
+	suite.Get(e.Store.DiscardDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue, IDs: []int64{jobs[0].ID}})).Must(e, "DiscardDeadJobs")
 	e.want("done")
 }
 

@@ -17,7 +17,7 @@ import (
 // Filter chooses dead letters; empty fields do not narrow the choice.
 type Filter struct {
 	Numbers    []int64   `json:"numbers,omitempty"` // ids of jobs, seqs of messages
-	Kind       string    `json:"kind,omitempty"` // of jobs
+	Kind       string    `json:"kind,omitempty"`    // of jobs
 	Key        string    `json:"key,omitempty"`
 	Group      string    `json:"group,omitempty"` // of jobs
 	Topic      string    `json:"topic,omitempty"` // of messages

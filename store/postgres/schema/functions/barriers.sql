@@ -199,7 +199,7 @@ begin
     perform pg_advisory_xact_lock(1885695586, _barrier_lock(q.id, 17)) where exists (select from unnest(waits) w where cardinality(_waits_for(w)) > 1);
     with b as materialized (select x.barrier, t.* from (select distinct unnest(_waits_for(w)) as barrier from unnest(waits) w) x cross join lateral _barrier_state(x.barrier) t),
     v as (
-        select s.id, bool_and(b.stage = 2 or s.headers ->> 'penstock-on-dead' = 'run' and b.stage = 1 and b.running <= 0) as goes, bool_or(s.headers ->> 'penstock-on-dead' = 'cancel' and b.dead > 0) as dies
+        select s.id, bool_and(b.stage = 2 or s.headers @> '{"penstock-on-dead": "run"}' and b.stage = 1 and b.running <= 0) as goes, bool_or(s.headers ->> 'penstock-on-dead' = 'cancel' and b.dead > 0) as dies
           from _barrier k join _scheduled s on s.queue = k.queue and s.id = k.running and s.due = '-infinity' left join b on b.barrier = any (_waits_for(s.headers))
          where k.barrier = in_barrier and k.part = 17 group by s.id)
     select array_agg(v.id) filter (where v.goes), array_agg(v.id) filter (where v.dies and v.goes is not true) into jobs, dies from v;
