@@ -478,13 +478,23 @@ func uniqueRunsWithTheLast(e *env) {
 	var mu sync.Mutex
 	last, ran := map[int64]string{}, map[int64]string{}
 	produced, stop := context.WithCancel(e.ctx)
+	left := func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		for id := range last {
+			if ran[id] == "" {
+				return true
+			}
+		}
+		return false
+	}
 	work := func(q driver.Queue) error {
-		for ended := false; ; {
+		for produced.Err() == nil || left() { // a claim at the same time as another may come back without a job that is left
 			jobs, err := q.Claim(e.ctx, driver.Claim{Jobs: 2, Lease: suite.LongLease})
-			if err != nil || len(jobs) == 0 && ended {
+			if err != nil {
 				return err
 			}
-			if ended = produced.Err() != nil; len(jobs) == 0 {
+			if len(jobs) == 0 {
 				time.Sleep(time.Millisecond)
 			}
 			for _, j := range jobs {
@@ -496,6 +506,7 @@ func uniqueRunsWithTheLast(e *env) {
 				}
 			}
 		}
+		return nil
 	}
 	var working sync.WaitGroup
 	failed := make(chan error, 2)
