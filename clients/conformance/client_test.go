@@ -142,7 +142,8 @@ func (t *remoteTx) Enqueue(ctx context.Context, queue string, jobs ...penstock.N
 			return nil, j.Validate()
 		}
 		wire[i] = conformance.NewJob{Payload: append([]byte{}, j.Payload...), Kind: j.Kind, Key: j.Key, GroupKey: j.Group, Priority: j.Priority, DedupKey: j.DedupKey, Headers: j.Headers,
-			UniqueKey: j.UniqueKey, OnConflict: j.OnConflict, DebounceMax: j.DebounceMax.Milliseconds(), MaxAttempts: j.MaxAttempts, Timeout: j.Timeout.Milliseconds(), Holds: conformance.ID(j.Holds), WaitsFor: conformance.IDs(j.WaitsFor), OnDead: j.OnDead}
+			UniqueKey: j.UniqueKey, OnConflict: j.OnConflict, DebounceMax: j.DebounceMax.Milliseconds(), MaxAttempts: j.MaxAttempts, Timeout: j.Timeout.Milliseconds(),
+			Holds: conformance.ID(j.Holds), WaitsFor: conformance.IDs(j.WaitsFor), OnDead: j.OnDead}
 		if !j.NotBefore.IsZero() {
 			at := j.NotBefore.UTC().Truncate(time.Microsecond)
 			wire[i].NotBefore = &at

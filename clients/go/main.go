@@ -300,7 +300,9 @@ func message(m conformance.Message) penstock.Message {
 
 func newJob(j conformance.NewJob) penstock.NewJob {
 	n := penstock.NewJob{Payload: j.Payload, Kind: j.Kind, Key: j.Key, Group: j.GroupKey, Priority: j.Priority, DedupKey: j.DedupKey, Headers: j.Headers,
-		UniqueKey: j.UniqueKey, OnConflict: j.OnConflict, DebounceMax: time.Duration(j.DebounceMax) * time.Millisecond, MaxAttempts: j.MaxAttempts, Timeout: time.Duration(j.Timeout) * time.Millisecond, Holds: int64(j.Holds), WaitsFor: conformance.Numbers(j.WaitsFor), OnDead: j.OnDead}
+		UniqueKey: j.UniqueKey, OnConflict: j.OnConflict, DebounceMax: time.Duration(j.DebounceMax) * time.Millisecond,
+		MaxAttempts: j.MaxAttempts, Timeout: time.Duration(j.Timeout) * time.Millisecond,
+		Holds: int64(j.Holds), WaitsFor: conformance.Numbers(j.WaitsFor), OnDead: j.OnDead}
 	if j.NotBefore != nil {
 		n.NotBefore = *j.NotBefore
 	}
