@@ -87,7 +87,7 @@ schema-dump: ## write the database of this version that later ones are to bring 
 schema-reference: ## write docs/reference/schema.md and store/postgres/schema/golden, what the database has
 	script/test.sh ./store/postgres -run '^Test(SchemaReference|Golden)$$' -count=1 -update
 
-cli-reference: ## write docs/reference/commands, a page for each verb
+cli-reference: ## write usage and flags of each verb into its page in docs/reference/commands
 	PENSTOCK_CLI_REFERENCE=1 go test ./cmd/penstock -run '^TestCommandLineReference$$' -count=1
 
 test-clients: ## run the clients' own tests and the suites against them (PENSTOCK_CLIENTS="python java"), a JSON line for each

@@ -18,16 +18,19 @@ import (
 
 const commandPages = "../../docs/reference/commands"
 
-// docs/reference/commands has a page for each verb with its --help, and no other pages.
-// PENSTOCK_CLI_REFERENCE=1 writes them.
+// docs/reference/commands has a page for each verb, with the usage and the flags that the verb has, and no other pages.
+// PENSTOCK_CLI_REFERENCE=1 writes them, and leaves their texts as they are.
 func TestCommandLineReference(t *testing.T) {
 	want := commandReference(rootCommand(&cli.App{}))
 	if os.Getenv("PENSTOCK_CLI_REFERENCE") != "" {
-		if err := os.RemoveAll(commandPages); err != nil {
+		old, err := filepath.Glob(commandPages + "/*.md")
+		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.MkdirAll(commandPages, 0o755); err != nil {
-			t.Fatal(err)
+		for _, page := range old {
+			if err := os.Remove(page); err != nil {
+				t.Fatal(err)
+			}
 		}
 		for name, text := range want {
 			if err := os.WriteFile(filepath.Join(commandPages, name), []byte(text), 0o644); err != nil {
@@ -36,13 +39,13 @@ func TestCommandLineReference(t *testing.T) {
 		}
 		return
 	}
-	files, err := os.ReadDir(commandPages)
+	files, err := filepath.Glob(commandPages + "/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range files {
-		if _, ok := want[f.Name()]; !ok {
-			t.Errorf("%s is the page of no verb: run make cli-reference", f.Name())
+		if name := filepath.Base(f); want[name] == "" {
+			t.Errorf("%s is the page of no verb: run make cli-reference", name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(want)) {
@@ -65,8 +68,8 @@ func TestCommandLineReference(t *testing.T) {
 func commandReference(root *cobra.Command) map[string]string {
 	pages := map[string]string{}
 	var index strings.Builder
-	fmt.Fprintf(&index, "# Commands, one by one\n\n`make cli-reference` writes these pages: each has what `--help` says.\n"+
-		"[The command line](../cli.md) has what all commands share: the database, the sinks, exit codes.\n\n## Flags of every command\n\n%s", flagTable(root.PersistentFlags()))
+	fmt.Fprintf(&index, "# Commands, one by one\n\nThe texts and examples of these pages are what `--help` shows; [penstock](penstock.md) has that of the whole program. "+
+		"`make cli-reference` writes the rest.\n[The command line](../cli.md) has what all commands share: the database, the sinks, exit codes.\n\n## Flags of every command\n\n%s", flagTable(root.PersistentFlags()))
 	for _, group := range root.Groups() {
 		fmt.Fprintf(&index, "## %s\n\n| command | |\n| --- | --- |\n", strings.TrimSuffix(group.Title, ":"))
 		for _, verb := range root.Commands() {
@@ -80,11 +83,25 @@ func commandReference(root *cobra.Command) map[string]string {
 		}
 		index.WriteString("\n")
 	}
+	var whole strings.Builder
+	writeText(&whole, root, "#")
+	pages["penstock.md"] = strings.TrimRight(whole.String(), "\n") + "\n"
 	pages["README.md"] = strings.TrimRight(index.String(), "\n") + "\n"
 	return pages
 }
 
 func writeVerb(out *strings.Builder, cmd *cobra.Command, heading string) {
+	writeText(out, cmd, heading)
+	if !cmd.HasSubCommands() {
+		out.WriteString(flagTable(cmd.LocalNonPersistentFlags()))
+	}
+	for _, sub := range cmd.Commands() {
+		writeVerb(out, sub, heading+"#")
+	}
+}
+
+// writeText writes what describe reads, and the usage.
+func writeText(out *strings.Builder, cmd *cobra.Command, heading string) {
 	fmt.Fprintf(out, "%s %s\n\n", heading, cmd.CommandPath())
 	if cmd.Long == "" {
 		fmt.Fprintf(out, "%s.\n\n", escape(cmd.Short))
@@ -105,12 +122,6 @@ func writeVerb(out *strings.Builder, cmd *cobra.Command, heading string) {
 	}
 	if cmd.Example != "" {
 		fmt.Fprintf(out, "```sh\n%s\n```\n\n", strings.ReplaceAll(strings.TrimPrefix(cmd.Example, "  "), "\n  ", "\n"))
-	}
-	if !cmd.HasSubCommands() {
-		out.WriteString(flagTable(cmd.LocalNonPersistentFlags()))
-	}
-	for _, sub := range cmd.Commands() {
-		writeVerb(out, sub, heading+"#")
 	}
 }
 

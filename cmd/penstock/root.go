@@ -25,44 +25,10 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-const rootLong = `Penstock is a transactional outbox and a job queue in the database that you already
-have. Its relay delivers every committed message to a broker, at least once and in
-order per key. Its workers run the jobs.
-
-Try it, with nothing else to install:
-
-  penstock demo
-
-Use it, here with SQLite:
-
-  export PENSTOCK_DATABASE_URL=sqlite:shop.db   # or postgres://…
-  penstock migrate                              # once, and after an upgrade
-  penstock outbox create orders
-  penstock publish orders --topic order.paid --key 42 --payload '{"total":10}'
-  penstock relay --outbox orders --sink stdout  # or amqp://…, nats://…, kafka://…, https://…
-
-Relay a table that an application already fills, as it is:
-
-  penstock adopt check --preset dotnet          # its problems
-  penstock relay --adopt dotnet --sink amqp://localhost/
-
-Run jobs:
-
-  penstock queue create emails
-  penstock enqueue emails '{"to":"a@example.com"}'
-  penstock work emails --exec cat               # a command of yours, once per job
-
-Process each message of a consumer once, in order per key:
-
-  penstock inbox create billing                 # penstock inbox --help says how to use it
-
-` + cli.ExitCodesHelp
-
 func rootCommand(a *cli.App) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "penstock",
 		Short:         "A transactional outbox and job queues in your own database, and their relay",
-		Long:          rootLong,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          terminal.KnownVerb,
@@ -97,6 +63,7 @@ func rootCommand(a *cli.App) *cobra.Command {
 		}
 		root.AddCommand(group.verbs...)
 	}
+	describe(root)
 	a.CompleteNames(root)
 	root.SetHelpCommandGroupID("any")
 	root.SetCompletionCommandGroupID("any")

@@ -28,9 +28,7 @@ func versionCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Example: `  penstock version
-  penstock version --json`,
-		Args: terminal.Args(cobra.NoArgs),
+		Args:  terminal.Args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			v := readVersion()
 			if a.JSON {

@@ -88,7 +88,9 @@ var rooms = []row{
 	{room: program + "check", may: []string{".", "internal/*", "internal/terminal"}, tests: helpers},
 	{room: program + "*", may: []string{".", "admin", "driver", "internal/*", program + "*"}, tests: helpers},
 	{room: "cmd/penstock/systemtest", may: with(wiring, program+"demo", "internal/natsserver"), tests: helpers},
-	{room: "cmd/penstock", may: with(wiring, "internal/terminal", program+"*", program+"cli"), tests: helpers},
+	{room: "cmd/penstock", may: with(wiring, "internal/terminal", program+"*", program+"cli", "docs"), tests: helpers},
+	// The pages of the commands are the program's --help.
+	{room: "docs", named: true},
 
 	// Measurements and proofs: a module that imports the other, and that the other does not import.
 	{room: lab, named: true, may: with(wiring, "internal/test", "internal/terminal", "internal/natsserver")},
@@ -428,7 +430,7 @@ func TestEachPublicPackageHasAnExample(t *testing.T) {
 		rel, _ := filepath.Rel(root, file)
 		rel = filepath.ToSlash(rel)
 		if d.IsDir() {
-			if name := d.Name(); file != root && (strings.HasPrefix(name, ".") || slices.Contains([]string{"internal", "cmd", "clients", "examples", "cmd/penstock/systemtest", "testdata", "node_modules", "bin"}, name) || hasModule(file)) {
+			if name := d.Name(); file != root && (strings.HasPrefix(name, ".") || slices.Contains([]string{"internal", "cmd", "clients", "docs", "examples", "cmd/penstock/systemtest", "testdata", "node_modules", "bin"}, name) || hasModule(file)) {
 				return filepath.SkipDir
 			}
 			return nil

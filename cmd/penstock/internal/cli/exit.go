@@ -16,18 +16,6 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-const ExitCodesHelp = `Exit codes:
-  0    done
-  1    it failed for another reason than those below
-  2    a flag, the configuration or an input cannot be used
-  3    the demo found a message lost, phantom or out of order, or adopt check or
-       migrate --check something to act on, or doctor something critical, or explain
-       a statement that reads far more than it returns
-  4    the database cannot be reached, refuses us, is read-only, busy or full, or its
-       tables are not those of this program
-  5    the broker cannot be reached or refuses us
-  130  interrupted before it was done`
-
 // NotEmpty refuses flags that were given and are empty: they come from an unset variable of a
 // script, which must not widen a choice.
 func NotEmpty(flags *pflag.FlagSet, names ...string) error {

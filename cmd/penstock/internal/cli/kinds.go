@@ -39,11 +39,12 @@ type Grantable struct {
 	About          func(err error, doing, name string) error
 }
 
-func (a *App) GrantCommand(to Grantable) *cobra.Command {
+func (a *App) GrantCommand(short string, to Grantable) *cobra.Command {
 	wanted := make([]bool, len(to.Rights))
 	cmd := &cobra.Command{
-		Use:  "grant " + to.Argument + " ROLE",
-		Args: terminal.Exactly(to.Argument, "ROLE"),
+		Use:   "grant " + to.Argument + " ROLE",
+		Short: short,
+		Args:  terminal.Exactly(to.Argument, "ROLE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			var rights []Privilege
@@ -106,11 +107,12 @@ type Drop struct {
 
 // DropCommand is the verb that drops a thing with its contents, once its name was typed or --yes is
 // given.
-func DropCommand(a *App, find func(ctx context.Context, name string) (Drop, error)) *cobra.Command {
+func DropCommand(a *App, argument, short string, find func(ctx context.Context, name string) (Drop, error)) *cobra.Command {
 	leave := Consent{Undone: "nothing was dropped"}
 	cmd := &cobra.Command{
-		Use:  "drop NAME",
-		Args: terminal.Exactly("NAME"),
+		Use:   "drop " + argument,
+		Short: short,
+		Args:  terminal.Exactly(argument),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if err := a.Possible(leave); err != nil {
@@ -140,10 +142,11 @@ func NamesOf(things string) func(context.Context, namer) ([]string, error) {
 
 // ListCommand is the verb that lists the names of one kind of thing: a name a line, or
 // one JSON array.
-func ListCommand[S any](a *App, things string, names func(context.Context, S) ([]string, error)) *cobra.Command {
+func ListCommand[S any](a *App, things, short string, names func(context.Context, S) ([]string, error)) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:  "list",
-		Args: terminal.Args(cobra.NoArgs),
+		Use:   "list",
+		Short: short,
+		Args:  terminal.Args(cobra.NoArgs),
 		RunE: Opened(a, things, func(ctx context.Context, store S, _ []string) error {
 			found, err := names(ctx, store)
 			if err != nil {

@@ -16,35 +16,15 @@ import (
 )
 
 func Command(a *cli.App) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "adopt",
-		Short: "Relay an outbox table that your application already has",
-		Long: `An outbox table that an application has made and fills can be relayed as it is. Its
-columns are mapped in the configuration, or a preset maps them. The table is never
-altered: Penstock keeps its notes in its own tables. This works on PostgreSQL, and with
-limits in the portable profile and on MariaDB (docs/reference/engines.md).
-
-  penstock adopt presets                                   known tables
-  penstock adopt check --preset dotnet --table shop.outbox_messages   on PostgreSQL
-  penstock relay --adopt dotnet --table shop.outbox_messages --sink amqp://localhost/
-
-From then on status, parked, dead and subscription drop know its subscription.`,
-	}
-	return terminal.Group(cmd, checkCommand(a), presetsCommand(a))
+	return terminal.Group(&cobra.Command{Use: "adopt", Short: "Relay an outbox table that your application already has"},
+		checkCommand(a), presetsCommand(a))
 }
 
 func presetsCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "presets [NAME]",
 		Short: "Print the mappings of well-known tables, for copying",
-		Long: `Print the mappings of well-known tables, as a configuration file has them. If your
-table is exactly like one, write the preset's name alone, as in adopt: dotnet. If it
-differs a little, give the preset and the differences. Otherwise copy the closest
-mapping and change it.`,
-		Example: `  penstock adopt presets
-  penstock adopt presets debezium
-  penstock adopt presets --json | jq -r '.[].preset'`,
-		Args: terminal.Args(cobra.MaximumNArgs(1)),
+		Args:  terminal.Args(cobra.MaximumNArgs(1)),
 		RunE: func(_ *cobra.Command, args []string) error {
 			presets := adopted.Presets()
 			if len(args) > 0 {

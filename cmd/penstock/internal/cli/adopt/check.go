@@ -35,31 +35,7 @@ func checkCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check an existing outbox table and suggest fixes",
-		Long: `Check an outbox table that your application already has, its plans and the server.
-Print what makes it slow or unsafe, with the evidence and the statements to run. It
-only reads, in short transactions with a time limit.
-
-The table is that of --preset, --table or both, or those of the configuration file,
-or of the one subscription that --subscription names there.
-
-It finds, for example: a missing index for the waiting rows in order, or contents that
-are too big for one that includes them. It finds reads that scan dead rows, an order
-column that is not the order of commits, triggers that run for each row, and bloat. It
-also checks autovacuum's settings, and transactions, slots and standbys that hold back
-vacuum.
-
---fix creates the missing indexes concurrently, so that readers and writers continue,
-and asks before each. It changes nothing else. Without a terminal it needs --yes.
-Indexes on a large table take long; SIGINT ends it. If a transaction prevents removing
-an unfinished index, the next --fix replaces it.
-
-The exit code is 3 if any finding is worse than a note, with --fix if one still is. So
-a deployment can require a clean table.`,
-		Example: `  penstock adopt check --preset dotnet
-  penstock adopt check --preset dotnet --table shop.outbox_messages --fix
-  penstock adopt check --config penstock.yaml --subscription billing
-  penstock adopt check --preset debezium --json | jq -r '.findings[] | .severity + " " + .title'`,
-		Args: terminal.Args(cobra.NoArgs),
+		Args:  terminal.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
 			if f.fix {

@@ -16,26 +16,8 @@ import (
 )
 
 func Command(a *cli.App) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "dead",
-		Short: "Look at dead letters, send or run them again, or discard them",
-		Long: `A message or a job becomes a dead letter when its attempts are used up, or when the
-sink or the worker refuses it permanently. It is kept, with the reasons, until an
-operator decides: retry sends or runs it again, resend does so under a new id, discard
-deletes it. Nothing else removes it.
-
-If on_dead is hold, the later messages of the key also wait for that decision. list
-shows these dead letters as held.
-
-  penstock dead list orders                    what there is, and why
-  penstock dead show orders ID                 one of them, with its payload
-  penstock dead retry orders --key 42          the cause is fixed: send again
-  penstock dead resend orders --id ID          send it again as a new message
-  penstock dead discard orders --id ID         it is not needed
-  penstock dead list emails                    the same verbs for a queue
-  penstock dead list billing                   and for a subscription that adopts a table`,
-	}
-	return terminal.Group(cmd, listCommand(a), showCommand(a), retryCommand(a), resendCommand(a), discardCommand(a))
+	return terminal.Group(&cobra.Command{Use: "dead", Short: "Look at dead letters, send or run them again, or discard them"},
+		listCommand(a), showCommand(a), actionCommand(a, retryDead), actionCommand(a, resendDead), actionCommand(a, discardDead))
 }
 
 // deadFlags choose dead letters of one subscription or queue.
@@ -64,9 +46,6 @@ func (f *deadFlags) add(flags *pflag.FlagSet) {
 	flags.IntVar(&f.Limit, "limit", 0, "at most this `number`, the first by seq")
 	f.Flags.Add(flags)
 }
-
-const deadSelectorsHelp = `Select with --id, --key, --error, --older-than and --newer-than. For an outbox there
-are also --seq and --topic, for a queue --kind and --group. If several are given, all must match.`
 
 // check reads which flags were given. An empty text is an error rather than no selector: it comes
 // from an unset variable of a script. For listing, the empty group also selects: jobs without a

@@ -17,6 +17,7 @@ import (
 // deadAction is one of the decisions about dead letters.
 type deadAction struct {
 	verb, past string // retry, retried
+	short      string
 	atOnce     int
 	// asks whether this choice is broad enough to require a question.
 	asks func(*deadFlags) bool
@@ -26,15 +27,18 @@ type deadAction struct {
 var (
 	retryDead = deadAction{
 		verb: "retry", past: "retried", atOnce: largestPage, do: deadLetters.retry,
-		asks: func(f *deadFlags) bool { return f.all },
+		short: "Send dead letters again, or run them again",
+		asks:  func(f *deadFlags) bool { return f.all },
 	}
 	discardDead = deadAction{
 		verb: "discard", past: "discarded", atOnce: largestPage, do: deadLetters.discard,
-		asks: func(f *deadFlags) bool { return !f.byName },
+		short: "Delete dead letters permanently",
+		asks:  func(f *deadFlags) bool { return !f.byName },
 	}
 	resendDead = deadAction{
 		verb: "resend", past: "sent again", atOnce: firstPage, do: deadLetters.resend, // all contents are in memory
-		asks: func(f *deadFlags) bool { return f.all },
+		short: "Send the contents of dead letters again, as new",
+		asks:  func(f *deadFlags) bool { return f.all },
 	}
 )
 
@@ -56,67 +60,6 @@ func thenDiscarding(action deadAction) deadAction {
 	return action
 }
 
-func retryCommand(a *cli.App) *cobra.Command {
-	cmd := actionCommand(a, retryDead)
-	cmd.Short = "Send dead letters again, or run them again"
-	cmd.Long = `Send dead letters back to their subscription, whose relay sends them next, with
-the same ids. Earlier attempts still count: a message that has used up all of them
-gets one more, and any other is parked and retried as before. If it fails again, it
-becomes a dead letter again, and the new errors are added to the old ones.
-
-Dead letters of a queue become jobs again, with the same ids, at the end of the queue,
-and have one more attempt.
-
-Later messages of its key did not wait for it, unless the key is held: then they
-follow once it is delivered.
-
-` + deadSelectorsHelp + `
---all instead takes every one. Then it says how many there are and asks first; without
-a terminal it needs --yes. --dry-run only counts them.`
-	cmd.Example = `  penstock dead retry orders --id 018f3c…
-  penstock dead retry orders --subscription billing --error 'no such queue'
-  penstock dead retry emails --error 'mailbox full'
-  penstock dead retry orders --all --yes`
-	return cmd
-}
-
-func discardCommand(a *cli.App) *cobra.Command {
-	cmd := actionCommand(a, discardDead)
-	cmd.Short = "Delete dead letters permanently"
-	cmd.Long = `Delete dead letters permanently: they are never delivered, or run. If the key of one
-is held, its later messages are sent then.
-
-` + deadSelectorsHelp + `
---all takes all of them.
-
-Unless ids or seqs are given, it says how many there are and asks first. It deletes
-those and no others, even if there are more meanwhile. Without a terminal it needs
---yes. --dry-run only counts them.`
-	cmd.Example = `  penstock dead discard orders --id 018f3c…
-  penstock dead discard orders --subscription billing --topic order.test --older-than 7d
-  penstock dead discard emails --id 4711
-  penstock dead discard orders --all --yes`
-	return cmd
-}
-
-func resendCommand(a *cli.App) *cobra.Command {
-	cmd := actionCommand(a, resendDead)
-	cmd.Short = "Send the contents of dead letters again, as new"
-	cmd.Long = `Publish or enqueue the contents of dead letters again, like a producer: under new ids,
-at the end of the outbox or of the queue, with no attempt used. A message goes to every
-subscription of its outbox, also to those that have delivered it. Use it if consumers
-ignore an id that they know, or if attempts were used up. retry keeps the ids.
-
-The dead letters are kept, or with --discard deleted, each after it was sent.
-
-` + deadSelectorsHelp + `
---all instead takes every one. Then it says how many there are and asks first; without
-a terminal it needs --yes. --dry-run only counts them.`
-	cmd.Example = `  penstock dead resend orders --id 018f3c…
-  penstock dead resend emails --error 'mailbox full' --discard`
-	return cmd
-}
-
 func actionCommand(a *cli.App, action deadAction) *cobra.Command {
 	var (
 		f        deadFlags
@@ -126,7 +69,7 @@ func actionCommand(a *cli.App, action deadAction) *cobra.Command {
 		leave    = cli.Consent{Undone: "nothing was " + action.past}
 	)
 	cmd := &cobra.Command{
-		Use:  action.verb + " OUTBOX|QUEUE|SUBSCRIPTION",
+		Use: action.verb + " OUTBOX|QUEUE|SUBSCRIPTION", Short: action.short,
 		Args: terminal.Exactly("OUTBOX|QUEUE|SUBSCRIPTION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()

@@ -19,25 +19,7 @@ func listCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list OUTBOX|QUEUE|SUBSCRIPTION",
 		Short: "List dead letters with their last errors",
-		Long: `List the dead letters of a subscription, in order of seq, or those of a queue, in
-order of id. Those that were sent back and have not died again are not among
-them.
-
-` + deadSelectorsHelp + `
-
-  attempts  how often it was sent, or run
-  age       since when it is dead
-  held      later messages of its key wait until it is retried or discarded
-
---json prints one object per line, with all errors that were kept but without
-the payload: show has it.`,
-		Example: `  penstock dead list orders
-  penstock dead list orders --subscription billing --error 'no such queue' --newer-than 1h
-  penstock dead list emails --group acme
-  penstock dead list emails --kind welcome
-  penstock dead list emails --group ''                # the jobs without a group
-  penstock dead list orders --json | jq -r .error | sort | uniq -c | sort -rn`,
-		Args: terminal.Exactly("OUTBOX|QUEUE|SUBSCRIPTION"),
+		Args:  terminal.Exactly("OUTBOX|QUEUE|SUBSCRIPTION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			f.listing = true
@@ -92,16 +74,7 @@ func showCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show OUTBOX|QUEUE|SUBSCRIPTION ID",
 		Short: "Show a dead letter with its payload and all errors",
-		Long: `Show everything about one dead letter: headers, payload, and the latest errors
-with the times of the attempts.
-
-A payload that is not text is shown as base64. Long ones are cut off unless --full is
-given; --json is never cut, and penstock publish and enqueue take its payload.`,
-		Example: `  penstock dead show orders 018f3c…
-  penstock dead show emails 4711
-  penstock dead show orders --seq 4711 --subscription billing --full
-  penstock dead show orders 018f3c… --json | jq -r .payload`,
-		Args: terminal.Args(cobra.RangeArgs(0, 2)),
+		Args:  terminal.Args(cobra.RangeArgs(0, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			switch {

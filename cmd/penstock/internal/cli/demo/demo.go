@@ -38,44 +38,7 @@ func Command(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Relay 20,000 real departures and check that none is lost",
-		Long: `Run the main job on real data: the departures from New York in January 2013.
-
-Every departure is a business transaction: it takes a row lock on the aircraft,
-inserts the flight and publishes flight.departed with the tail number as key. A
-relay carries committed messages to a broker. A consumer reads them with the
-broker's own client, and at the end they are checked against the airline's own
-table:
-
-  lost          committed, never arrived
-  phantom       arrived, but never committed: rolled back or altered
-  out of order  arrived after a later flight of the same aircraft
-  duplicates    arrived again; delivery is at least once, so these are allowed
-
-On PostgreSQL a message travels with its transaction's COMMIT (docs/guides/buffering.md).
-The demo also says what limited the rate. Before it starts, it measures for 0.3 s how
-many empty commits per second the database takes.
-
-By default all of it runs in this process, on SQLite and the embedded NATS server, in a
-temporary directory that is removed at the end. So its commits are not flushed to disk
-one by one; with --keep or sqlite:FILE they are. --database-url and --sink run the
-same on real servers; PENSTOCK_DATABASE_URL is ignored. Its schemas, queues and
-streams are removed at the end, unless --keep is given. The database is PostgreSQL,
-MariaDB, MySQL or SQLite.
-
---console shows it in the browser while it runs, 200 flights a second unless --rate
-says otherwise, and until Ctrl-C.
-
---sink stdout and discard cannot be read back, so nothing is checked with them.
-
-Exit code 3 if anything was lost, phantom or out of order.`,
-		Example: `  penstock demo
-  penstock demo --console
-  penstock demo --rollback 0.1 --producers 4
-  penstock demo --database-url postgres://postgres@localhost/postgres --sink amqp://guest:guest@localhost/
-  penstock demo --database-url mysql://root@localhost/
-  penstock demo --sink nats://localhost:4222 --json
-  penstock demo --csv flights.csv.gz --limit 100000`,
-		Args: terminal.Args(cobra.NoArgs),
+		Args:  terminal.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.console != "" && !cmd.Flags().Changed("rate") {
 				f.Rate = shownRate

@@ -39,51 +39,8 @@ func Command(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check database, relays, workers and sinks for problems",
-		Long: `Check everything that Penstock depends on. Print for each finding the measurement, the
-severity and the next step:
-
-  the database     that it answers, its version, settings with consequences, free
-                   connections, a pooler in between, its clock and ours, its disk
-                   (if it is on this machine); of SQLite the file, its journal, its
-                   writers, and whether it is damaged
-                   In the portable profile the engine, the isolation that
-                   transactions really have, LISTEN, row locks, and the clock
-                   compared with the margin for late commits
-  the schema       its version, functions that were changed, the role's rights
-  vacuum           transactions, prepared ones, replication slots and standbys that
-                   hold it back
-  outboxes         subscriptions without a relay, relays that make no progress,
-                   segments that are not given back and what holds them, parked keys;
-                   fetches that read far more than they return (penstock explain)
-  queues           jobs that no worker takes, leases that ran out, workers that hang,
-                   jobs that fail and are tried again, schedules that are overdue
-  sinks            those of the configuration file and of --sink: whether they can be
-                   reached, and accept the login; nothing is sent. Of a claim check
-                   also whether a rule of the bucket deletes old payloads
-  adopted tables   what penstock adopt check finds
-  dead letters, and backlogs that grow: how fast, and when the disk is full at that rate
-
-It reads twice, --measure apart, to find rates and what makes no progress. Problems
-that are younger than --old are not reported, or are less severe. It changes nothing.
-It takes the lock of a SQLite file for a moment, to see that it can.
-
-Each finding has a severity:
-
-  ok        nothing to do
-  unknown   it was not looked at: the role may not, and next names the grant
-  warning   it will cost something, or an operator has to decide
-  critical  messages or jobs do not arrive, may be lost, or soon will be
-
-The exit code is 0 if nothing is critical, 3 if something is, and 4 if the database
-could not be examined. Checks that the role may not make are listed as not-looked-at.
-
---json prints one line: findings, each with check, severity, about, found, why, next and
-measured. The names of checks do not change between versions.`,
-		Example: `  penstock doctor --config penstock.yaml
-  penstock doctor --database-url postgres://app@localhost/shop --sink amqp://localhost/
-  penstock doctor --json | jq -r '.findings[] | select(.severity != "ok") | .check + " " + .found'`,
-		Args: terminal.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), a, &f) },
+		Args:  terminal.Args(cobra.NoArgs),
+		RunE:  func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), a, &f) },
 	}
 	cmd.Flags().StringArrayVar(&f.sinks, "sink", nil, "also check whether the sink at this `url` can be reached; may be repeated")
 	cmd.Flags().Var(&f.old, "old", "report transactions, waiting messages and running jobs that are older than this `duration`")

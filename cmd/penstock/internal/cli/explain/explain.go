@@ -23,39 +23,7 @@ func Command(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain OUTBOX|QUEUE",
 		Short: "Run the statements of a relay or a worker, and show the rows and pages they read",
-		Long: `Run the statements that every message of an outbox or every job of a queue goes
-through, under EXPLAIN (ANALYZE, BUFFERS), in transactions that are rolled back:
-
-  fetch     up to 1,000 messages from a subscription's durable cursor on
-  settle    writing that cursor
-  dequeue   the next job, in a transaction
-  claim     up to 100 jobs; ack ends them
-
-and show for each the rows and pages that it read:
-
-  rows      messages or jobs that it returned or ended
-  entries   index entries that it read
-  dead      entries among them without a row: deleted, rolled back, or taken by
-            another transaction, and not cleaned away
-  scanned   rows that it read without an index
-  pages     pages that it asked for, each time counted; below: all pages of the tables
-  ms        in the server, with the cost of measuring
-  trips     round trips that a relay or worker makes for it
-
-In a queue with groups it takes jobs of the first group that has any. To others this
-looks like a worker that takes jobs in a transaction that rolls back. For some
-milliseconds these jobs cannot be claimed, and a few may come after later ones. The
-role must be able to run the relay; for a queue on PostgreSQL it must own the schema.
-
-On YugabyteDB and CockroachDB (--profile portable) figures of the storage follow:
-requests to read, write and flush, rows scanned, and entries sought and skipped,
-including deleted ones. A figure that the release does not report is 0. On SQLite
-there is a plan instead of figures.
-
-The exit code is 3 if a statement reads far more than it returns.`,
-		Example: `  penstock explain orders
-  penstock explain emails --json | jq '.statements[] | select(.slow)'`,
-		Args: terminal.Exactly("OUTBOX|QUEUE"),
+		Args:  terminal.Exactly("OUTBOX|QUEUE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			store, err := cli.OpenWith[doctor.Explainer](cmd.Context(), a, "plans to explain")
 			if err != nil {

@@ -16,24 +16,7 @@ func Command(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exporter",
 		Short: "Serve the status of a database to Prometheus",
-		Long: `Serve the status of a database to Prometheus, until a signal stops it: what penstock
-status shows, and what holds back vacuum. Use it if producers and consumers use SQL
-alone: a relay and a worker also serve it (--metrics-listen).
-
-  /metrics   the metrics, which docs/reference/metrics.md lists
-  /healthz   200 while the process runs
-  /readyz    200 while the database can be read, and the role may read a part of the
-             status, else 503 with the reason
-
-The status is read at most once in ten seconds, however often it is scraped, and a read
-is given up after five. A part of the status that the role may not read is left out:
-penstock_status_readable is 0 for it, and the log says which grant is missing. A member
-of pg_monitor also sees what holds back vacuum in other roles' sessions. Adopted
-tables are those of the configuration file. There is no password: keep the address on
-the loopback, or in a network that only Prometheus reaches.`,
-		Example: `  penstock exporter
-  penstock exporter --database-url postgres://monitor@db/shop --metrics-listen 0.0.0.0:9464`,
-		Args: terminal.Args(cobra.NoArgs),
+		Args:  terminal.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
 			store, err := a.OpenStore(ctx)

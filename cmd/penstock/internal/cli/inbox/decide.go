@@ -26,20 +26,7 @@ func releaseCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release CONSUMER --key KEY|--previous ID|--id ID|--all",
 		Short: "Stop waiting for missing messages: make held ones due",
-		Long: `Make held messages due: the consumer's next call of inbox_due hands them over, in
-order, as if they had waited long enough. It reports the gap, as always. Use this if
-you know that the missing message does not come, or does not matter.
-
-  --key KEY      held messages of a key
-  --previous ID  messages that wait for the message ID
-  --id ID        the held message ID, with those before and behind it
-  --all          all held messages; asks first
-
-If the missing message comes later, it is handed over late.`,
-		Example: `  penstock inbox release billing --key 42
-  penstock inbox release billing --previous 018f3c…
-  penstock inbox release billing --all --yes`,
-		Args: terminal.Exactly("CONSUMER"),
+		Args:  terminal.Exactly("CONSUMER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if err := cli.NotEmpty(cmd.Flags(), "key", "previous", "id"); err != nil {
@@ -103,17 +90,7 @@ func discardCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "discard CONSUMER ID…",
 		Short: "Delete held messages, as if they had never come",
-		Long: `Delete messages that an inbox holds back, as if they had never come. Use it for a
-message that the consumer cannot process and that blocks its key. The message was
-acknowledged to the broker, so it does not come again by itself. Messages that wait for
-it become due, past the gap, which penstock inbox gaps shows. A replay of the outbox
-sends it again: then it is handed over late.
-
-If one of the ids is not held, nothing is discarded. It asks first. Without a terminal
-it needs --yes.`,
-		Example: `  penstock inbox held billing 018f3c… --json > 018f3c.json   # to keep it
-  penstock inbox discard billing 018f3c…`,
-		Args: terminal.Args(cobra.MinimumNArgs(2)),
+		Args:  terminal.Args(cobra.MinimumNArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if err := a.Possible(leave); err != nil {

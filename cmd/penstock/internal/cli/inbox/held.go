@@ -37,26 +37,7 @@ func heldCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "held CONSUMER [ID]",
 		Short: "Show the messages that an inbox holds back, and what they wait for",
-		Long: `Show messages that came before the one they follow, in the order in which they are
-handed over. With ID, show everything about one of them, with headers and payload.
-
-  previous  the message that it waits for
-  which     missing if that has not come, or held if it has come and also waits
-  held      how long ago the message came
-  due       in how long it is handed over even if previous has not come
-
-When the missing message comes, it is handed over with all that wait for it. You need
-not do anything, unless you know that it will not come. Then penstock inbox release
-hands over the messages that wait for it, as if they had waited long enough.
-
-If a message is due and not processed, the consumer does not call inbox_due, or it
-fails to process the first message of the key. Fix the consumer, or discard the
-message: penstock inbox discard.`,
-		Example: `  penstock inbox held billing
-  penstock inbox held billing --key 42
-  penstock inbox held billing 018f3c…
-  penstock inbox held billing 018f3c… --json | jq -r .payload`,
-		Args: terminal.Args(cobra.RangeArgs(1, 2)),
+		Args:  terminal.Args(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			q := admin.HeldQuery{Consumer: args[0], Key: f.key, Previous: f.previous, Limit: limit}
@@ -200,21 +181,7 @@ func gapsCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gaps CONSUMER",
 		Short: "List messages that an inbox expected but never received",
-		Long: `Show the gaps in keys that an inbox has reported to its consumer, the latest
-first, as far back as it knows ids.
-
-  missing   the message that did not come in time
-  followed  the message that was handed over in its place
-  reported  how long ago
-  why       waited: it did not come in time; discarded: penstock inbox discard
-  came      whether it has come since, and was handed over late
-
-A message can be missing for several reasons. The relay has made it a dead letter
-(penstock dead list), the broker has lost it or routed it elsewhere, or it came before
-the inbox was made.`,
-		Example: `  penstock inbox gaps billing
-  penstock inbox gaps billing --json | jq -r 'select(.came | not) | .missing'`,
-		Args: terminal.Exactly("CONSUMER"),
+		Args:  terminal.Exactly("CONSUMER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if limit < 1 || limit >= admin.MaxRows {

@@ -20,26 +20,8 @@ import (
 )
 
 func Command(a *cli.App) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "inbox",
-		Short: "Create, watch and operate the inboxes of consumers",
-		Long: `An inbox records the ids of received messages in the consumer's database. In the
-transaction that does the work it says whether a message is new, and it returns the
-messages of a key in order. Applications use it from SQL or Go. These commands are for
-operators.
-
-  penstock inbox create billing
-  penstock inbox grant billing billing_app --consume
-  penstock inbox status                     # sizes, held messages, gaps
-  penstock inbox held billing               # which messages wait, and for what
-  penstock inbox release billing --key 42   # do not wait any longer
-  penstock inbox gaps billing               # messages that never arrived
-
-In the application's transaction, on PostgreSQL:
-
-  select penstock.inbox('billing', 'the message''s id');   -- true: it is new`,
-	}
-	return terminal.Group(cmd, createCommand(a), setCommand(a), listCommand(a), statusCommand(a), heldCommand(a), gapsCommand(a),
+	return terminal.Group(&cobra.Command{Use: "inbox", Short: "Create, watch and operate the inboxes of consumers"},
+		createCommand(a), setCommand(a), listCommand(a), statusCommand(a), heldCommand(a), gapsCommand(a),
 		releaseCommand(a), discardCommand(a), grantCommand(a), dropCommand(a))
 }
 
@@ -57,10 +39,6 @@ func findInbox(ctx context.Context, store cli.InboxReader, consumer string) (*ad
 	return nil, about.Inbox(penstock.ErrNoInbox, "", consumer)
 }
 
-const keepHelp = `--keep is for how long an id is known at least. It may be known up to half as long
-again. Give more than the longest time after which a message can come a second time:
-the broker's longest backlog, and how far back you replay.`
-
 func createCommand(a *cli.App) *cobra.Command {
 	var (
 		keep      cli.Span
@@ -69,13 +47,7 @@ func createCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create CONSUMER",
 		Short: "Create an inbox for a consumer",
-		Long: `Create an inbox. CONSUMER is the name that the application will use: any text of 1 to
-48 bytes. Consumers that need the same messages each have a separate inbox.
-
-` + keepHelp,
-		Example: `  penstock inbox create billing
-  penstock inbox create billing --keep 30d --if-missing`,
-		Args: terminal.Exactly("CONSUMER"),
+		Args:  terminal.Exactly("CONSUMER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if err := validKeep(keep, cmd.Flags().Changed("keep")); err != nil {
@@ -116,12 +88,7 @@ func setCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set CONSUMER --keep DURATION",
 		Short: "Set how long an inbox knows ids",
-		Long: `Set how long an inbox knows ids. A longer time applies to messages that are received
-from now on. Ids that were due to be forgotten tomorrow still are.
-
-` + keepHelp,
-		Example: `  penstock inbox set billing --keep 30d`,
-		Args:    terminal.Exactly("CONSUMER"),
+		Args:  terminal.Exactly("CONSUMER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if !cmd.Flags().Changed("keep") {
@@ -146,22 +113,17 @@ from now on. Ids that were due to be forgotten tomorrow still are.
 }
 
 func listCommand(a *cli.App) *cobra.Command {
-	cmd := cli.ListCommand(a, "inboxes", func(ctx context.Context, store driver.InboxStore) (names []string, err error) {
+	return cli.ListCommand(a, "inboxes", "List the consumers that have an inbox", func(ctx context.Context, store driver.InboxStore) (names []string, err error) {
 		inboxes, err := store.Inboxes(ctx) // those that the role may see
 		for i := range inboxes {
 			names = append(names, inboxes[i].Consumer)
 		}
 		return names, err
 	})
-	cmd.Short = "List the consumers that have an inbox"
-	cmd.Long = `List the consumers that have an inbox. penstock inbox status shows more.`
-	cmd.Example = `  penstock inbox list
-  penstock inbox list --json`
-	return cmd
 }
 
 func dropCommand(a *cli.App) *cobra.Command {
-	cmd := cli.DropCommand(a, func(ctx context.Context, consumer string) (cli.Drop, error) {
+	return cli.DropCommand(a, "CONSUMER", "Drop an inbox with its ids and its held messages", func(ctx context.Context, consumer string) (cli.Drop, error) {
 		store, err := cli.OpenWith[driver.InboxStore](ctx, a, "inboxes")
 		if err != nil {
 			return cli.Drop{}, err
@@ -180,15 +142,6 @@ func dropCommand(a *cli.App) *cobra.Command {
 			Gone:   fmt.Sprintf("Inbox %s is gone (%s).", shell.Visible(consumer), lost),
 		}, nil
 	})
-	cmd.Use, cmd.Args = "drop CONSUMER", terminal.Exactly("CONSUMER")
-	cmd.Short = "Drop an inbox with its ids and its held messages"
-	cmd.Long = `Drop an inbox with its ids and the messages that it holds back. Those were acknowledged
-to the broker and do not come again. A consumer with a new inbox takes messages for new
-that it has already processed. So it says what is lost and asks for the consumer's name.
-Without a terminal it refuses unless --yes is given.`
-	cmd.Example = `  penstock inbox drop billing
-  penstock inbox drop billing --yes`
-	return cmd
 }
 
 var grantableInbox = cli.Grantable{Kind: "inbox", Argument: "CONSUMER", About: about.Inbox, Rights: []cli.Privilege{
@@ -197,42 +150,14 @@ var grantableInbox = cli.Grantable{Kind: "inbox", Argument: "CONSUMER", About: a
 }}
 
 func grantCommand(a *cli.App) *cobra.Command {
-	cmd := a.GrantCommand(grantableInbox)
-	cmd.Short = "Let a role of PostgreSQL use an inbox"
-	cmd.Long = `Let a role of PostgreSQL use one inbox, with no more rights than it needs. The role must
-exist. Only the owner of the schema can grant.
-
-  --consume  for the consumer: it can receive with this inbox
-  --operate  for operators: it can see sizes, gaps, and held messages with their
-             payloads, and release or discard them
-
-Both flags grant both. A grant that exists already is not an error. A right ends with
-"revoke", "drop owned by ROLE" or with the inbox.`
-	cmd.Example = `  penstock inbox grant billing billing_app --consume
-  penstock inbox grant billing oncall --operate`
-	return cmd
+	return a.GrantCommand("Let a role of PostgreSQL use an inbox", grantableInbox)
 }
 
 func statusCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [CONSUMER]",
 		Short: "Show the windows and sizes of inboxes, what they hold, and gaps",
-		Long: `Show every inbox, or one of them:
-
-  keeps     for how long ids are known at least: see penstock inbox set
-  size      the inbox's size on disk; only on PostgreSQL, because elsewhere inboxes
-            share their tables
-  segments  of its ring, on PostgreSQL, and the one that is written to
-  held      messages that came before the one they follow: see penstock inbox held
-  payloads  the bytes of those
-  next gap  in how long the first of them is handed over, past its gap
-  gaps      messages that did not come in time, within about the last window:
-            see penstock inbox gaps
-
-Problems that need an operator follow below.`,
-		Example: `  penstock inbox status
-  penstock inbox status billing --json | jq .held`,
-		Args: terminal.Args(cobra.MaximumNArgs(1)),
+		Args:  terminal.Args(cobra.MaximumNArgs(1)),
 		RunE: cli.Opened(a, "inboxes", func(ctx context.Context, store driver.InboxStore, args []string) (err error) {
 			var inboxes []admin.InboxStatus
 			if len(args) == 1 {

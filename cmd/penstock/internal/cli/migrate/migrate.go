@@ -32,34 +32,7 @@ func Command(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Create Penstock's tables, or bring them up to date",
-		Long: `Create Penstock's tables in the database, or bring them up to date.
-
-It is safe to run twice and from two places at once, so it can be a step of every
-deployment. On PostgreSQL all tables are in one schema ("penstock", or that of
---schema). On SQLite they are next to the application's own, with names that begin with
-penstock_.
-
-On PostgreSQL the role needs CREATE on the database the first time, and must own
-the schema from then on.
-
---json prints the version of the tables before and after, 0 for none.
-
---check changes nothing and says what this program would change. That is tables of
-another version, and on PostgreSQL functions of another version, or that were changed
-or dropped by hand. Functions of single queues and inboxes are included. It also names
-functions that run with the rights of the owner and that PUBLIC may execute, as after a
-restore without the roles. The exit code is 3 if there is anything. relay and work
-check at their start, and warn.
-
---sql changes nothing and needs no database: it prints the SQL for PostgreSQL, for
-psql -f, Flyway, Liquibase, Alembic or goose. It is one statement that updates the
-version of --from, 0 for a new schema, to that of this program.`,
-		Example: `  penstock migrate --database-url postgres://app@localhost/shop
-  penstock migrate --database-url postgres://app@localhost/shop --schema outbox
-  penstock migrate --database-url sqlite:shop.db --json
-  penstock migrate --check --json
-  penstock migrate --sql > penstock.sql`,
-		Args: terminal.Args(cobra.NoArgs),
+		Args:  terminal.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case asSQL && (a.JSON || check):

@@ -21,13 +21,8 @@ import (
 )
 
 func Command(a *cli.App) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "outbox",
-		Short: "Create, set up, list, grant and drop outboxes",
-		Long: `An outbox is a table that a business transaction inserts into, so that its
-messages commit or roll back with everything else it wrote.`,
-	}
-	return terminal.Group(cmd, createCommand(a), setCommand(a), listCommand(a), grantCommand(a), dropCommand(a))
+	return terminal.Group(&cobra.Command{Use: "outbox", Short: "Create, set up, list, grant and drop outboxes"},
+		createCommand(a), setCommand(a), listCommand(a), grantCommand(a), dropCommand(a))
 }
 
 func createCommand(a *cli.App) *cobra.Command {
@@ -38,16 +33,7 @@ func createCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Create an outbox",
-		Long: `Create an outbox. The name may be any text of 1 to 48 bytes that no queue has;
-names of small letters, digits and underscores need no quoting in SQL.
-
-Messages that every subscription has settled are reclaimed, unless --retain-age or
---retain-bytes keep them for penstock replay. penstock outbox set explains these
-limits and changes them.`,
-		Example: `  penstock outbox create orders
-  penstock outbox create orders --if-missing
-  penstock outbox create orders --retain-age 24h --retain-bytes 1GiB`,
-		Args: terminal.Exactly("NAME"),
+		Args:  terminal.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			retains, err := retain.read(cmd.Flags())
@@ -75,16 +61,11 @@ limits and changes them.`,
 }
 
 func listCommand(a *cli.App) *cobra.Command {
-	cmd := cli.ListCommand(a, "outboxes", cli.NamesOf("outboxes"))
-	cmd.Short = "List the outboxes"
-	cmd.Long = `List the names of the outboxes. penstock status shows their contents.`
-	cmd.Example = `  penstock outbox list
-  penstock outbox list --json`
-	return cmd
+	return cli.ListCommand(a, "outboxes", "List the outboxes", cli.NamesOf("outboxes"))
 }
 
 func dropCommand(a *cli.App) *cobra.Command {
-	cmd := cli.DropCommand(a, func(ctx context.Context, name string) (cli.Drop, error) {
+	return cli.DropCommand(a, "NAME", "Drop an outbox with everything in it", func(ctx context.Context, name string) (cli.Drop, error) {
 		store, err := a.OpenStore(ctx)
 		if err != nil {
 			return cli.Drop{}, err
@@ -103,14 +84,6 @@ func dropCommand(a *cli.App) *cobra.Command {
 			Gone:   fmt.Sprintf("Outbox %s is gone (%s).", shell.Visible(name), lost),
 		}, nil
 	})
-	cmd.Short = "Drop an outbox with everything in it"
-	cmd.Long = `Drop an outbox with its messages, subscriptions and dead letters. Undelivered messages
-are lost, so it says how many there are and asks for the outbox's name. Without a
-terminal it refuses unless --yes is given. On PostgreSQL it waits until open
-transactions that have used the outbox end.`
-	cmd.Example = `  penstock outbox drop orders
-  penstock outbox drop orders --yes`
-	return cmd
 }
 
 // outboxLoss describes the loss of an outbox, for people and for programs.
@@ -133,19 +106,7 @@ func grantCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "grant OUTBOX ROLE --publish | grant ROLE --relay",
 		Short: "Let a role of PostgreSQL publish, or relay",
-		Long: `Let a role of PostgreSQL publish to one outbox, or relay every outbox, with no more
-rights than that needs. The role must exist. Only the owner of the schema can grant.
-
-  --publish  for applications: it can write messages to OUTBOX, by penstock.publish, by
-             a plain INSERT or with penstock publish, and cannot read any
-  --relay    for relays and their operators: relay, status, tail, dead, parked and
-             replay, of every outbox, also of later ones. It cannot publish
-
-A grant that exists already is not an error. To end a right, run "drop owned by ROLE"
-or REVOKE in SQL; it stays ended with later outboxes and migrations.`,
-		Example: `  penstock outbox grant orders webshop --publish
-  penstock outbox grant relay_role --relay`,
-		Args: terminal.Args(cobra.RangeArgs(1, 2)),
+		Args:  terminal.Args(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			switch {
@@ -245,18 +206,7 @@ func setCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set NAME",
 		Short: "Set how long an outbox keeps settled messages",
-		Long: `Set an outbox's retention: how long it keeps messages that every subscription has
-settled. penstock replay can deliver them again, and penstock tail shows them. By
-default none are kept. A flag that is not given leaves its limit as it is; 0 or off
-turns it off.
-
-With both limits a message is removed when it exceeds one of them. Storage is freed in
-larger units, so messages may stay longer. Messages that a subscription has not
-delivered are always kept.`,
-		Example: `  penstock outbox set orders --retain-age 24h
-  penstock outbox set orders --retain-age 7d --retain-bytes 10GiB
-  penstock outbox set orders --retain-bytes off`,
-		Args: terminal.Exactly("NAME"),
+		Args:  terminal.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			given, err := f.read(cmd.Flags())

@@ -37,29 +37,7 @@ func ParkedCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "parked OUTBOX|SUBSCRIPTION",
 		Short: "List keys that are waiting for a retry, or retry them now",
-		Long: `Show parked messages. A message that the sink keeps refusing is parked with the later
-messages of its key, so that other keys continue. It is retried from time to time.
-Once it is delivered, or a dead letter, the others follow in order. A message without
-a key waits alone.
-
-Each line is one key, those due soonest first:
-
-  seq         of the first of them
-  messages    how many wait
-  attempts    how often the first of them was sent
-  since       how long ago its first attempt failed
-  next retry  in how long it is sent again
-  held        the first is a dead letter, and the others wait until an operator
-              retries or discards it: penstock dead list
-
-Nothing needs to be done about a parked key, unless it is held. Once the cause is
-fixed, --retry retries the keys within about a second instead of when they are due. It
-says how many there were. Earlier attempts still count.`,
-		Example: `  penstock parked orders
-  penstock parked orders --retry                     # the cause is fixed: try all now
-  penstock parked orders --retry --key customer-7
-  penstock parked orders --subscription billing --json | jq 'select(.held)'`,
-		Args: terminal.Exactly("OUTBOX|SUBSCRIPTION"),
+		Args:  terminal.Exactly("OUTBOX|SUBSCRIPTION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if limit < 1 {

@@ -34,44 +34,7 @@ func PublishCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "publish OUTBOX",
 		Short: "Publish one message, or JSON lines of a file or stdin",
-		Long: `Publish one message, given by flags, or one per line of JSON, of --file or stdin.
-
-A line is an object with any of these fields:
-
-  key             orders: messages of one key arrive one after another
-  topic           what the message is about; sinks route by it
-  headers         {"name":"value"}
-  payload         a string is taken as it is, any other JSON value as its text
-  payload_base64  instead of payload, for bytes that are not text
-  id              for consumers to deduplicate by; derived if not given
-
-seq, created_at and attempt are ignored, so the output of tail --json or of the stdout
-sink can be published again. An unknown field is an error, and so is one that is given
-twice.
-
-Lines are published in batches of --batch, and each batch is one transaction:
-all of its lines are published or none. If a line is bad, its batch is not published
-and later lines are not read. The error names the line, and the one from which to
-repeat. With --batch 0 all of the input is one transaction, which is held in memory.
-
-With --continue-on-error a bad line, or one that the database refuses, does not stop
-the others. It is written unchanged to the file of --rejects and the reason to stderr,
-and the exit code is 2.
-
-With --once INBOX an import that was interrupted can be repeated unchanged from the
-start: lines that were published are skipped. The inbox (penstock inbox create) notes
-the ids in the transaction that publishes, for as long as it keeps them. A line
-without an id gets one, made of the file's name, the outbox and all lines up to it. So
-the file may grow at its end and must not change before.
-
-Applications do not need this verb: they insert into the outbox in their own
-transaction. It is for trying things, and for scripts.`,
-		Example: `  penstock publish orders --topic order.paid --key 42 --payload '{"total":10}'
-  penstock publish orders --topic report --payload-file report.pdf -H content-type=application/pdf
-  penstock publish orders --file messages.jsonl --continue-on-error
-  penstock publish orders --file messages.jsonl --once imports
-  printf '{"topic":"t","key":"%s","payload":"hello"}\n' a b c | penstock publish orders --json`,
-		Args: terminal.Exactly("OUTBOX"),
+		Args:  terminal.Exactly("OUTBOX"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			flags := cmd.Flags()

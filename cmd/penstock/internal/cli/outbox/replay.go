@@ -31,37 +31,7 @@ func ReplayCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay OUTBOX --from TIME|SEQ",
 		Short: "Deliver again what a subscription has delivered before",
-		Long: `Make one subscription deliver messages again that it has settled and the outbox still
-has. Other subscriptions do not change. Undelivered messages come anyway, and dead
-letters are retried with penstock dead retry. One that was discarded counts as
-delivered: a replay of its range delivers it.
-
-An outbox keeps delivered messages only as long as its retention says: see penstock
-outbox set. The range of a replay is not reclaimed before the replay has ended.
-
-Consumers get the same messages with the same ids again. Those that deduplicate ignore
-the ids that they remember. So it says how many there are and asks first. Without a
-terminal it needs --yes. --dry-run only counts them.
-
---from and --to take
-
-  1200                    a seq, which is included at both ends
-  2026-11-21T15:04:05Z    a time with its offset
-  '2026-11-21 15:04'      a local time; seconds, or the time of day, may be left out
-  -2h                     two hours ago (also s, m and d)
-  beginning               with --from: the oldest that the outbox still has
-
-A time means when the message was written, by the database's clock; --to excludes its
-moment. Without --to the range ends with the last delivered message.
-
-It returns at once. The subscription's relay does the work, and penstock status shows
-the replay until it has ended. If another replay still has to deliver a part of the
-range, it is refused, or on plain tables that part is delivered once.`,
-		Example: `  penstock replay orders --subscription billing --from -2h
-  penstock replay orders --subscription billing --from '2026-11-21 15:04' --to '2026-11-21 16:00'
-  penstock replay orders --subscription billing --from -2h --dry-run
-  penstock replay orders --subscription audit --from 1200 --to 1350 --yes --json`,
-		Args: terminal.Exactly("OUTBOX"),
+		Args:  terminal.Exactly("OUTBOX"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			r, err := f.replay(args[0], time.Now())

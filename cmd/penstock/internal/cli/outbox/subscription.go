@@ -17,15 +17,8 @@ import (
 )
 
 func SubscriptionCommand(a *cli.App) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "subscription",
-		Short: "Drop subscriptions that are no longer needed",
-		Long: `A subscription is one reader of an outbox, with its cursor, its parked messages and
-its dead letters. A relay creates it when it first runs under its name, and penstock
-status shows all of them. A subscription without a relay keeps the outbox's storage,
-so drop it.`,
-	}
-	return terminal.Group(cmd, subscriptionDropCommand(a))
+	return terminal.Group(&cobra.Command{Use: "subscription", Short: "Drop subscriptions that are no longer needed"},
+		subscriptionDropCommand(a))
 }
 
 // subscriptionDropper has the methods of a store that drop a subscription.
@@ -42,21 +35,7 @@ func subscriptionDropCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drop [OUTBOX] NAME",
 		Short: "Drop a subscription with its messages",
-		Long: `Drop a subscription with its cursor, its parked messages and its dead letters. Other
-subscriptions of the outbox keep theirs. Messages that only this one had not delivered
-can then be removed, so it says how many those are and asks first. Without a terminal
-it refuses unless --yes is given.
-
-Stop its relay and remove it from the configuration first. A relay that still runs
-would create the subscription again, and a new one begins at the oldest message that
-is kept.
-
-For an adopted table give NAME alone, even if no configuration names it any more. The
-table's rows stay as they are: undelivered ones wait for its next reader.`,
-		Example: `  penstock subscription drop orders billing
-  penstock subscription drop orders billing --yes
-  penstock subscription drop billing --config penstock.yaml`,
-		Args: terminal.Args(cobra.RangeArgs(1, 2)),
+		Args:  terminal.Args(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if err := a.Possible(leave); err != nil {

@@ -36,25 +36,7 @@ func TailCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tail OUTBOX",
 		Short: "Print messages of an outbox (read-only)",
-		Long: `Print the messages that an outbox still has and, with --follow, those that are
-committed from then on.
-
-tail has no cursor and takes no lease, so it does not affect relays. Messages that
-every subscription has delivered may be removed at any time. tail shows the others: on
-a quiet outbox that may be many messages or none.
-
---topic, --header and --key choose among them. A topic is words between dots. * stands
-for one word, and > for all that follow. One of several topics must match. Every header
-must match; * stands for any value. tail reads all messages, so it takes longer to find
-one in a large outbox.
-
-With --json each message is one line, which penstock publish also accepts. Without it,
-each is one line of time, topic, key and payload, shortened to fit.`,
-		Example: `  penstock tail orders
-  penstock tail orders --from now --follow
-  penstock tail orders --follow --topic 'order.>' --key 42
-  penstock tail orders --json | jq -r .payload`,
-		Args: terminal.Exactly("OUTBOX"),
+		Args:  terminal.Exactly("OUTBOX"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			start, err := cli.ParseStart(f.from)

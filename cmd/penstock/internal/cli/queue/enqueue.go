@@ -66,58 +66,7 @@ func EnqueueCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "enqueue QUEUE [PAYLOAD|-]",
 		Short: "Enqueue one job, or JSON lines of a file or stdin",
-		Long: `Enqueue one job, whose payload is PAYLOAD or, with -, all of stdin; or one job per
-line of JSON, of --file or stdin. It prints the jobs' ids, one per line.
-
-A line is an object with any of these fields:
-
-  payload         a string is taken as it is, any other JSON value as its text
-  payload_base64  instead of payload, for bytes that are not text
-  kind            says which handler takes the job
-  key             serialises: at most one job of a key runs at a time, in order
-  group           such as a tenant: ordered by itself
-  priority        -16 (first) to 15 (last), 0 if not given
-  delay           run it after this time: 90s, 24h, 7d
-  not_before      instead of delay, the time: 2026-11-22T08:00:00Z
-  dedup_key       not enqueued if the queue had a job with it within its window
-  unique_key      not enqueued if the queue has a job with it that has not ended
-  on_conflict     what to do then: ignore, replace or debounce
-  debounce_max    how long debounce puts a job off at most: 5m
-  max_attempts    instead of the queue's
-  timeout         how long an attempt may take: 30s
-  deadline        no attempt begins after this time: 2026-11-22T08:00:00Z
-  headers         {"name":"value"}
-
-An unknown field is an error, and so is one that is given twice. For a duplicate it
-prints the id of the job that was there; --json marks duplicates. Delays count by this machine's
-clock.
-
-Lines are enqueued in batches of --batch, and each batch is one transaction: all
-of its lines are enqueued or none. If a line is bad, its batch is not enqueued and
-later lines are not read. The error names the line, and the one from which to repeat.
-With --batch 0 all of the input is one transaction, which is held in memory.
-
-With --continue-on-error a bad line, or one that the database refuses, does not stop
-the others. It is written unchanged to the file of --rejects and the reason to stderr,
-and the exit code is 2.
-
-With --once an import that was interrupted can be repeated from the start, within the
-queue's window (penstock queue set --dedup-window). A line without a dedup_key gets
-one, made of the file's name, the queue and all lines up to it. So the file may grow
-at its end and must not change before.
-
-Applications do not need this verb: they insert into the queue in their own
-transaction. It is for trying things, and for scripts.`,
-		Example: `  penstock enqueue emails '{"to":"ann@example.org"}'
-  penstock enqueue emails --kind welcome '{"user":42}'
-  penstock enqueue emails --key user-42 --delay 10m 'reminder'
-  penstock enqueue emails --dedup-key welcome-42 --not-before '2026-12-01 08:00' 'welcome'
-  penstock enqueue reports --unique-key report-42 --on-conflict replace '{"report":42}'
-  penstock enqueue emails --deadline 5m --max-attempts 3 --timeout 10s 'Your code is 1234'
-  penstock enqueue reports - --group acme --priority -5 -H content-type=application/pdf < report.pdf
-  penstock enqueue emails --file jobs.jsonl --once
-  printf '{"key":"%s","payload":"hello"}\n' a b c | penstock enqueue emails --json`,
-		Args: terminal.Args(cobra.RangeArgs(1, 2)),
+		Args:  terminal.Args(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if err := checkEnqueue(a, &f, cmd.Flags(), len(args) == 2); err != nil {

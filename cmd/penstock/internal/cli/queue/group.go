@@ -17,18 +17,8 @@ import (
 )
 
 func groupCommand(a *cli.App) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "group",
-		Short: "Set, hold and list limits of groups",
-		Long: `A group of a queue, such as a tenant, can have a policy. It limits how many of its jobs
-run at a time, and how many start in a time. It also gives the group a weight among
-others. A group can also be held for a while.
-
-  penstock queue group set emails shop-17 --max-running 5 --rate 60/1m
-  penstock queue group hold emails shop-17 5m --reason 'answered 429'
-  penstock queue group list emails`,
-	}
-	return terminal.Group(cmd, groupSetCommand(a), groupHoldCommand(a), groupListCommand(a))
+	return terminal.Group(&cobra.Command{Use: "group", Short: "Set, hold and list limits of groups"},
+		groupSetCommand(a), groupHoldCommand(a), groupListCommand(a))
 }
 
 func groupSetCommand(a *cli.App) *cobra.Command {
@@ -39,23 +29,7 @@ func groupSetCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set QUEUE GROUP",
 		Short: "Set the policy of a group",
-		Long: `Set the policy of a group, in place of the one before. Without a flag the group has no
-policy any more. GROUP '*' stands for each group without a policy.
-
-  --max-running   at most this number of the group's jobs is claimed at a time, by all
-                  workers together
-  --rate          at most this number of jobs starts in this time, evenly spread. For
-                  example, with 60/1m one starts each second
-  --burst         how many may start at once after a pause, 1 unless it is given
-  --weight        a worker for several groups takes this number of jobs in the group's
-                  turn, 1 unless it is given
-
-Jobs that run are left alone. A job that has to wait spends no attempt.`,
-		Example: `  penstock queue group set emails shop-17 --max-running 5
-  penstock queue group set emails shop-18 --rate 60/1m --burst 10 --weight 4
-  penstock queue group set emails '*' --max-running 1
-  penstock queue group set emails shop-17`,
-		Args: terminal.Exactly("QUEUE", "GROUP"),
+		Args:  terminal.Exactly("QUEUE", "GROUP"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			p.Group = args[1]
@@ -91,11 +65,7 @@ func groupHoldCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hold QUEUE GROUP DURATION",
 		Short: "Let no job of a group start for a while",
-		Long: `Let no job of a group start for a time from now. It does not shorten an earlier hold, and
-0 ends that. Jobs that run are left alone. To stop all groups, use penstock queue pause.`,
-		Example: `  penstock queue group hold emails shop-17 5m --reason 'its server answered 429'
-  penstock queue group hold emails shop-17 0`,
-		Args: terminal.Exactly("QUEUE", "GROUP", "DURATION"),
+		Args:  terminal.Exactly("QUEUE", "GROUP", "DURATION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			var (
@@ -133,11 +103,7 @@ func groupListCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list QUEUE",
 		Short: "List groups with a policy, and those that are held",
-		Long: `List the groups of a queue that have a policy or are held. penstock status --groups shows
-how many jobs each group has.`,
-		Example: `  penstock queue group list emails
-  penstock queue group list emails --json`,
-		Args: terminal.Exactly("QUEUE"),
+		Args:  terminal.Exactly("QUEUE"),
 		RunE: cli.Opened(a, "policies of groups", func(ctx context.Context, store driver.GroupStore, args []string) error {
 			var all []admin.GroupPolicy
 			for after := ""; ; after = all[len(all)-1].Group {

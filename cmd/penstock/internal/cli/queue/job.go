@@ -19,29 +19,16 @@ import (
 )
 
 func JobCommand(a *cli.App) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "job",
-		Short: "Cancel jobs, or try them again at once",
-		Long: `A job is in a queue until it is done, dead or cancelled. penstock enqueue prints
-its id, which it keeps through all attempts.`,
-	}
-	return terminal.Group(cmd, jobCancelCommand(a), jobRetryCommand(a))
+	return terminal.Group(&cobra.Command{Use: "job", Short: "Cancel jobs, or try them again at once"},
+		jobCancelCommand(a), jobRetryCommand(a))
 }
 
 func jobCancelCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cancel QUEUE ID…",
 		Short: "Remove jobs that wait, and stop those that run",
-		Long: `Remove jobs from a queue. A waiting job never runs. A running job counts as done, and
-its worker learns of it when it next extends the lease: penstock work then kills the
-command. Dead letters are not jobs any more: penstock dead discard deletes them.
-
-It prints how many there were. A job that is done already is not an error.`,
-		Example: `  penstock job cancel emails 4711
-  penstock job cancel emails 4711 4712 4713 --json
-  penstock job cancel emails "$(penstock enqueue emails 'never mind')"`,
-		Args: terminal.Args(cobra.MinimumNArgs(2)),
-		RunE: onJobs(a, "cancelled", "done, dead, or never there", driver.QueueStore.CancelJobs),
+		Args:  terminal.Args(cobra.MinimumNArgs(2)),
+		RunE:  onJobs(a, "cancelled", "done, dead, or never there", driver.QueueStore.CancelJobs),
 	}
 	return a.WithJSON(cmd, "how many, as one JSON line")
 }
@@ -50,15 +37,7 @@ func jobRetryCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retry QUEUE ID…",
 		Short: "Try jobs again at once that failed and wait, or are dead",
-		Long: `Try jobs again at once: those that failed and wait for their next attempt, and dead
-letters. Attempts count on. Jobs that their producer delayed keep their time. If a key
-is busy, its job waits for it.
-
-It prints how many there were. penstock dead retry chooses dead letters by their error,
-their age and so on.`,
-		Example: `  penstock job retry emails 4711
-  penstock job retry emails 4711 4712 --json`,
-		Args: terminal.Args(cobra.MinimumNArgs(2)),
+		Args:  terminal.Args(cobra.MinimumNArgs(2)),
 		RunE: onJobs(a, "tried again", "done, running, not tried yet, or never there", func(store driver.QueueStore, ctx context.Context, queue string, ids ...int64) (int, error) {
 			return store.RetryDeadJobs(ctx, admin.DeadJobQuery{Queue: queue, IDs: ids})
 		}),
@@ -108,21 +87,7 @@ func doneCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "done NAME",
 		Short: "List jobs that are done, the latest first",
-		Long: `List the finished jobs of a queue, roughly in the order in which they finished, the
-latest first. A queue keeps them after penstock queue set --keep-done, without their
-payloads.
-
-  attempt  the one that succeeded
-  took     from the claim to the end; jobs that were claimed and ended together have
-           the same time
-  report   the last report of its worker
-
---json prints one object per line, with the failures of earlier attempts.`,
-		Example: `  penstock queue set emails --keep-done 24h
-  penstock queue done emails
-  penstock queue done emails --id 4711 --json
-  penstock queue done emails --kind welcome --limit 20`,
-		Args: terminal.Exactly("NAME"),
+		Args:  terminal.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, now := cmd.Context(), time.Now()
 			wanted, err := cli.JobIDs(ids)

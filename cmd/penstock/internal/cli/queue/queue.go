@@ -19,18 +19,8 @@ import (
 )
 
 func Command(a *cli.App) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "queue",
-		Short: "Create, set up, pause, list and drop job queues",
-		Long: `A queue is a table of jobs in your own database. Applications insert jobs in their own
-transactions, and workers run each job until it is done.
-
-  penstock queue create emails
-  penstock enqueue emails '{"to":"ann@example.org"}'
-  penstock work emails --exec './send-mail'
-  penstock status`,
-	}
-	return terminal.Group(cmd, createCommand(a), setCommand(a), pauseCommand(a, true), pauseCommand(a, false), listCommand(a), groupCommand(a), doneCommand(a), grantCommand(a), dropCommand(a))
+	return terminal.Group(&cobra.Command{Use: "queue", Short: "Create, set up, pause, list and drop job queues"},
+		createCommand(a), setCommand(a), pauseCommand(a, true), pauseCommand(a, false), listCommand(a), groupCommand(a), doneCommand(a), grantCommand(a), dropCommand(a))
 }
 
 // uncounted asks only for the settings of a queue: counting its jobs may take longer than the verb.
@@ -59,16 +49,7 @@ func createCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Create a queue",
-		Long: `Create a queue. Its name may be any text of 1 to 48 bytes that no outbox has;
-names of small letters, digits and underscores need no quoting in SQL.
-
---order says which job of one priority runs first: the oldest (fifo) or the newest
-(lifo). It cannot be changed later. penstock queue set explains the other flags and
-changes their settings.`,
-		Example: `  penstock queue create emails
-  penstock queue create emails --if-missing
-  penstock queue create previews --order lifo --max-attempts 3 --max-running 20`,
-		Args: terminal.Exactly("NAME"),
+		Args:  terminal.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			wanted, err := settings.read(cmd.Flags())
@@ -113,16 +94,11 @@ func alreadyThere(ctx context.Context, a *cli.App, store cli.QueueStatusReader, 
 }
 
 func listCommand(a *cli.App) *cobra.Command {
-	cmd := cli.ListCommand(a, "queues", cli.NamesOf("queues"))
-	cmd.Short = "List the queues"
-	cmd.Long = `List the names of the queues. penstock status shows their contents.`
-	cmd.Example = `  penstock queue list
-  penstock queue list --json`
-	return cmd
+	return cli.ListCommand(a, "queues", "List the queues", cli.NamesOf("queues"))
 }
 
 func dropCommand(a *cli.App) *cobra.Command {
-	cmd := cli.DropCommand(a, func(ctx context.Context, name string) (cli.Drop, error) {
+	return cli.DropCommand(a, "NAME", "Drop a queue with every job in it", func(ctx context.Context, name string) (cli.Drop, error) {
 		store, err := cli.OpenWith[driver.QueueStore](ctx, a, "queues")
 		if err != nil {
 			return cli.Drop{}, err
@@ -145,14 +121,6 @@ func dropCommand(a *cli.App) *cobra.Command {
 			Gone:   fmt.Sprintf("Queue %s is gone (%s).", shell.Visible(name), lost),
 		}, nil
 	})
-	cmd.Short = "Drop a queue with every job in it"
-	cmd.Long = `Drop a queue with its jobs, schedules and dead letters. Its workers report that it is
-missing, and keep trying. It says how many jobs there are and asks for the queue's name.
-Without a terminal it refuses unless --yes is given. On PostgreSQL it waits until open
-transactions that have used the queue end.`
-	cmd.Example = `  penstock queue drop emails
-  penstock queue drop emails --yes`
-	return cmd
 }
 
 // anyMore says whether there are more jobs than were counted.
@@ -175,24 +143,5 @@ var grantableQueue = cli.Grantable{Kind: "queue", Argument: "QUEUE", About: abou
 }}
 
 func grantCommand(a *cli.App) *cobra.Command {
-	cmd := a.GrantCommand(grantableQueue)
-	cmd.Short = "Let a role of PostgreSQL use a queue"
-	cmd.Long = `Let a role of PostgreSQL use one queue, with no more rights than it needs. The role must
-exist. Only the owner of the schema can grant.
-
-  --enqueue  for applications: it can write jobs, by penstock.enqueue, by a plain
-             INSERT or with penstock enqueue, and cannot read any
-  --work     for workers: it can claim jobs and settle them, and cannot read jobs that
-             it has not claimed
-  --operate  for operators: it can see the queue's status, list, retry and discard
-             dead letters, pause, resume and cancel. It can neither enqueue nor claim
-
-Several flags grant each of them. A grant that exists already is not an error. A right
-ends with "revoke", "drop owned by ROLE" or with the queue.
-
-penstock outbox grant is for relays and for applications that publish.`
-	cmd.Example = `  penstock queue grant emails webshop --enqueue
-  penstock queue grant emails mail_worker --work
-  penstock queue grant emails oncall --operate`
-	return cmd
+	return a.GrantCommand("Let a role of PostgreSQL use a queue", grantableQueue)
 }

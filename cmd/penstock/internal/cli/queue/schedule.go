@@ -18,17 +18,8 @@ import (
 )
 
 func ScheduleCommand(a *cli.App) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "schedule",
-		Short: "Set, pause, run, list and drop periodic jobs",
-		Long: `A schedule enqueues a job again and again, at times that a cron text describes, in UTC
-or a time zone. It is kept in the database: one job is enqueued each time, however many
-workers run. If none ran for a while, one job is enqueued for all missed times.
-
-  penstock schedule set reports nightly --cron '30 4 * * *' '{"days":1}'
-  penstock schedule list reports`,
-	}
-	return terminal.Group(cmd, scheduleSetCommand(a), schedulePauseCommand(a, true), schedulePauseCommand(a, false), scheduleRunCommand(a), scheduleListCommand(a), scheduleDropCommand(a))
+	return terminal.Group(&cobra.Command{Use: "schedule", Short: "Set, pause, run, list and drop periodic jobs"},
+		scheduleSetCommand(a), schedulePauseCommand(a, true), schedulePauseCommand(a, false), scheduleRunCommand(a), scheduleListCommand(a), scheduleDropCommand(a))
 }
 
 func scheduleSetCommand(a *cli.App) *cobra.Command {
@@ -40,33 +31,7 @@ func scheduleSetCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set QUEUE NAME --cron TEXT [PAYLOAD|-]",
 		Short: "Make or change a periodic job",
-		Long: `Make a periodic job, or replace the one of that name. The payload is PAYLOAD, with -
-all of stdin, and empty if neither is given.
-
---cron has five fields, in UTC: minute, hour, day of month, month, day of week. Each
-takes *, lists (1,15), ranges (1-5) and steps (*/10). It can also be @hourly, @daily,
-@weekly, @monthly or @yearly. A time zone goes before it, as in
-'TZ=Europe/Berlin 30 4 * * *'. At daylight-saving changes a schedule fires once, unless
-its hour begins with *.
-
-Workers of the queue enqueue the jobs. They look about twice a second. Without a worker
-none are enqueued.
-
-With --dedup-key no job is enqueued if the queue had one with that key within its
-window, also one that an application has enqueued. For example, give a digest that a
-user asks for the key of the hourly one, and it is not sent twice. penstock queue set
---dedup-window says how long the window is.
-
-With --skip-overlap no job is enqueued at a time at which the last one of the schedule
-has not ended. It may be ready, run, or wait to be tried again. A dead letter has ended.
-
-A paused schedule that is set again stays paused.`,
-		Example: `  penstock schedule set reports nightly --cron '30 4 * * *' '{"days":1}'
-  penstock schedule set emails digest --cron @hourly --key digest --priority 5
-  penstock schedule set emails digest --cron @hourly --dedup-key digest
-  penstock schedule set stock sync --cron '*/5 * * * *' --skip-overlap
-  penstock schedule set reports weekly --cron '0 6 * * 1' - < parameters.json`,
-		Args: terminal.Args(cobra.RangeArgs(2, 3)),
+		Args:  terminal.Args(cobra.RangeArgs(2, 3)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if cron == "" {
@@ -104,17 +69,11 @@ func schedulePauseCommand(a *cli.App, pause bool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pause QUEUE NAME",
 		Short: "Pause a periodic job",
-		Long: `Pause a periodic job: none is enqueued until penstock schedule resume. Jobs that it has
-enqueued run. To pause all jobs of a queue, use penstock queue pause.`,
-		Example: `  penstock schedule pause reports nightly`,
 	}
 	doing := "pausing"
 	if !pause {
 		doing = "resuming"
-		cmd.Use, cmd.Short, cmd.Example = "resume QUEUE NAME", "End the pause of a periodic job", `  penstock schedule resume reports nightly
-  penstock schedule resume reports nightly --json`
-		cmd.Long = `End the pause of a periodic job. It runs next at the first time that has not passed: no
-job makes up for times within the pause.`
+		cmd.Use, cmd.Short = "resume QUEUE NAME", "End the pause of a periodic job"
 	}
 	cmd.Args = terminal.Exactly("QUEUE", "NAME")
 	cmd.RunE = cli.Opened(a, "queues", func(ctx context.Context, store driver.QueueStore, args []string) error {
@@ -134,10 +93,7 @@ func scheduleRunCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run QUEUE NAME",
 		Short: "Enqueue a periodic job now",
-		Long: `Enqueue the job of a schedule now, also while the schedule is paused or its last job has
-not ended. The schedule's next time stays. It prints the job's id.`,
-		Example: `  penstock schedule run reports nightly`,
-		Args:    terminal.Exactly("QUEUE", "NAME"),
+		Args:  terminal.Exactly("QUEUE", "NAME"),
 		RunE: cli.Opened(a, "queues", func(ctx context.Context, store driver.QueueStore, args []string) error {
 			made, err := store.RunSchedule(ctx, args[0], args[1])
 			if err != nil {
@@ -166,10 +122,7 @@ func scheduleListCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list QUEUE",
 		Short: "List the periodic jobs of a queue",
-		Long:  `List the periodic jobs of a queue by name, with the time at which each runs next.`,
-		Example: `  penstock schedule list reports
-  penstock schedule list reports --json | jq -r '.name + " " + .next'`,
-		Args: terminal.Exactly("QUEUE"),
+		Args:  terminal.Exactly("QUEUE"),
 		RunE: cli.Opened(a, "queues", func(ctx context.Context, store driver.QueueStore, args []string) error {
 			schedules, err := store.Schedules(ctx, args[0])
 			if err != nil {
@@ -224,11 +177,9 @@ func utc(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") }
 
 func scheduleDropCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "drop QUEUE NAME",
-		Short:   "Drop a periodic job",
-		Long:    `Drop a periodic job. Jobs that it has enqueued stay: penstock job cancel removes them.`,
-		Example: `  penstock schedule drop reports nightly`,
-		Args:    terminal.Exactly("QUEUE", "NAME"),
+		Use:   "drop QUEUE NAME",
+		Short: "Drop a periodic job",
+		Args:  terminal.Exactly("QUEUE", "NAME"),
 		RunE: cli.Opened(a, "queues", func(ctx context.Context, store driver.QueueStore, args []string) error {
 			if err := store.DropSchedule(ctx, args[0], args[1]); err != nil {
 				return aboutSchedule(err, "dropping", args)

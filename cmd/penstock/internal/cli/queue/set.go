@@ -103,24 +103,7 @@ func setCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set NAME",
 		Short: "Set a queue's limits",
-		Long: `Set a queue's limits. A flag that is not given leaves its limit as it is. They also
-hold for jobs that are in the queue already.
-
-  --max-attempts  after this number of failures a job is a dead letter: see
-                  penstock dead
-  --max-running   at most this number of jobs is claimed at a time, by all workers
-                  together: for an API that cannot handle more
-  --rate          at most this number of jobs starts in this time, evenly spread; with
-                  --burst that many start at once after a pause
-  --dedup-window  within this time a second job with the same deduplication key is
-                  not enqueued
-  --keep-done     for this time jobs are kept after they are done: penstock queue
-                  done lists them. --keep-done-bytes limits their size`,
-		Example: `  penstock queue set emails --max-attempts 5
-  penstock queue set emails --max-running 3 --dedup-window 1d
-  penstock queue set emails --max-running unlimited --rate 100/1s
-  penstock queue set emails --keep-done 24h`,
-		Args: terminal.Exactly("NAME"),
+		Args:  terminal.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			wanted, err := f.read(cmd.Flags())
@@ -145,16 +128,9 @@ func pauseCommand(a *cli.App, pause bool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resume NAME",
 		Short: "Let the jobs of a paused queue run again",
-		Long:  `Let the jobs of a queue run again. One that is not paused stays as it is.`,
-		Example: `  penstock queue resume emails
-  penstock queue resume emails --json`,
 	}
 	if pause {
 		cmd.Use, cmd.Short = "pause NAME", "Pause a queue (running jobs finish)"
-		cmd.Long = `Let no job of a queue begin until penstock queue resume. Meanwhile jobs can be
-enqueued, and running jobs finish: penstock status shows when none runs any more.`
-		cmd.Example = `  penstock queue pause emails
-  penstock queue pause emails --json`
 	}
 	cmd.Args = terminal.Exactly("NAME")
 	cmd.RunE = cli.Opened(a, "queues", func(ctx context.Context, store driver.QueueStore, args []string) error {

@@ -32,72 +32,8 @@ type relayFlags struct {
 func Command(a *cli.App) *cobra.Command {
 	var f relayFlags
 	cmd := &cobra.Command{
-		Use:   "relay",
-		Short: "Deliver committed messages to a broker",
-		Long: `Deliver committed messages to a broker, until a signal stops it.
-
-Without --outbox it runs every subscription of the configuration file, or the
-one that --subscription names. With --outbox and --sink it needs no file.
-
---adopt relays a table that exists already, as it is: its rows are read as messages
-and marked, deleted or moved once they are delivered (penstock adopt --help).
-
-A message counts as delivered when the broker has confirmed it. Messages of one
-key arrive one after another; different keys do not wait for each other. After a
-crash, messages that were confirmed but not yet recorded are sent again with the
-same id.
-
---topic and --header choose the messages that the subscription delivers. The others
-are skipped permanently. A topic is words between dots. * stands for one word, and >
-for all that follow, as in order.* or order.>. One of several patterns must match.
-Every --header must match; * stands for any value.
-
---format cloudevents makes CloudEvents 1.0 of the messages, with their attributes in
-headers, or in JSON with 'cloudevents?mode=structured'. debezium gives them the headers
-of Debezium's EventRouter. Parameters behind the ? are settings of the format.
-
---claim-check stores payloads of more than 128 KiB in a bucket or in a directory, and
-sends messages with a reference: s3://BUCKET/PREFIX or file:///DIRECTORY. Parameters
-behind a ? are other settings.
-
---previous adds to each message with a key the id of the message before it. An inbox
-uses it to order messages for consumers that run in parallel (docs/guides/inbox.md).
-
---sink queue:NAME makes a job of each message in a queue of the same database, in one
-transaction with the cursor of the subscription.
-
---rate 600/1m sends at most 600 messages in a minute, evenly spread. For more than a
-hundred a second give --burst as well. An endpoint that answers 429 with Retry-After
-gets no message until then.
-
-A message that the sink refuses is retried after growing pauses. Meanwhile it and the
-later messages of its key are parked (penstock parked), and other keys continue. It
-becomes a dead letter (penstock dead) after --max-attempts, after --max-age since it
-was first refused, or at once if no attempt can help. Its key then continues or, with
---on-dead hold, waits until an operator decides. If the database or the broker is down,
-it waits, says so in the log, and spends no attempt.
-
-Any number of relays may run the same subscriptions, on any machines: one holds the
-lease of each, the others are on standby. A standby takes over at once when the holder
-ends in order, and when its lease has ended (--lease, 15 s) if it crashed. A holder
-that lost its lease, because it was paused or cut off, can no longer record results.
-The new one sends the unrecorded messages, with the same ids. penstock status shows
-the holder of each lease and since when it has it. The epoch counts the takeovers.
-
-SIGTERM or SIGINT drains: it sends nothing more, waits for running sends, records the
-confirmed messages and releases the lease, exit code 0. A second one stops it at once:
-the next relay sends the unconfirmed messages, exit code 130.`,
-		Example: `  penstock relay --outbox orders --sink amqp://guest:guest@localhost/
-  penstock relay --outbox orders --sink 'nats://localhost:4222?subject=shop.{topic}'
-  penstock relay --outbox orders --sink stdout
-  penstock relay --outbox orders --subscription billing --topic 'order.>' --header 'region=eu' --sink nats://localhost:4222
-  penstock relay --outbox orders --sink amqp://localhost/ --max-attempts 10 --on-dead hold
-  penstock relay --outbox orders --sink https://shop.example/hooks --rate 600/1m --burst 10
-  penstock relay --outbox orders --sink amqp://localhost/ --format 'cloudevents?mode=structured'
-  penstock relay --outbox orders --sink queue:emails
-  penstock relay --adopt dotnet --table shop.outbox_messages --workers 5 --sink amqp://localhost/
-  penstock relay --config penstock.yaml
-  penstock relay --config penstock.yaml --subscription billing`,
+		Use:         "relay",
+		Short:       "Deliver committed messages to a broker",
 		Args:        terminal.Args(cobra.NoArgs),
 		Annotations: terminal.OwnSignals,
 	}

@@ -21,35 +21,8 @@ func ServeCommand(a *cli.App) *cobra.Command {
 		metrics       cli.MetricsFlags
 	)
 	cmd := &cobra.Command{
-		Use:   "serve",
-		Short: "Accept messages over HTTP",
-		Long: `Accept messages over HTTP, until a signal stops it: for services whose database is
-elsewhere, and languages without a client (docs/guides/ingest.md).
-
-  POST /outboxes/NAME/messages
-
-  application/json                one message, as a line of penstock publish
-  application/x-ndjson            one per line, all of them or none
-  application/cloudevents+json    a CloudEvent, or in binary mode (ce-… headers)
-  application/cloudevents-batch+json  several, all of them or none
-
-Concurrent requests share commits. Each is answered with 200 once its messages are
-committed. 400 names the bad line, 413 means too large, 429 with Retry-After means that
-there is no room now, and 503 that the database does not answer.
-
-With an inbox (penstock inbox create) messages whose ids were published before are
-skipped, so that a request without an answer can be repeated.
-
-Without a token only this machine is served. Tokens, one for each outbox, are in the
-configuration file, under serve; a relay with that section also accepts messages. The
-variable PENSTOCK_SERVE_TOKEN has one for the only --outbox.
-
-SIGTERM or SIGINT drains: running requests are answered, exit code 0. A second one
-cuts it off, exit code 130.`,
-		Example: `  penstock serve --listen 127.0.0.1:8080
-  penstock serve --listen 127.0.0.1:8080 --outbox orders --inbox ingest
-  PENSTOCK_SERVE_TOKEN=$(cat token) penstock serve --listen :8080 --outbox orders
-  curl -H 'Content-Type: application/json' -d '{"topic":"t","payload":"p"}' http://127.0.0.1:8080/outboxes/orders/messages`,
+		Use:         "serve",
+		Short:       "Accept messages over HTTP",
 		Args:        terminal.Args(cobra.NoArgs),
 		Annotations: terminal.OwnSignals,
 	}

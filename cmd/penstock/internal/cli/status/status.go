@@ -33,59 +33,7 @@ func Command(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [OUTBOX|QUEUE|SUBSCRIPTION]",
 		Short: "Show backlogs, rates, sizes, who relays what, queues and inboxes",
-		Long: `Show every outbox, queue and inbox, or one outbox or queue. For an outbox and its
-subscriptions:
-
-  size      the outbox's size on disk
-  segments  of its ring, on PostgreSQL, and the one that is written to
-  keeps     how long it keeps settled messages: see penstock outbox set
-
-  backlog   committed messages that are not settled yet, without parked ones
-  oldest    the age of the oldest of them
-  rate      messages settled per second over about the last minute
-  parked    messages that wait for another attempt, or behind one that does
-  keys      how many keys they belong to: see penstock parked
-  held      keys among them that wait for a decision about a dead letter
-  dead      dead letters, kept until an operator decides: see penstock dead
-  holder    the relay that has the subscription's lease
-  epoch     how often the lease changed hands
-  since     how long ago the holder took it
-
-For a queue:
-
-  ready     jobs that may run now
-  oldest    the age of the oldest of them
-  running   jobs that workers have claimed, and how many may be at a time
-  delayed   jobs whose time has not come, or that wait to be tried again
-  waiting   jobs that wait for another job of their key
-  dead      dead letters, kept until an operator decides: see penstock dead
-  order     with --wide: fifo, the oldest job of a priority first, or lifo, the newest
-
---groups adds a table with the same columns for each group that has jobs. On PostgreSQL
-it counts up to 1,000 ready and waiting jobs of a group: 1,000+ means that there are
-more.
-
-It counts up to 1,000 messages, jobs or dead letters of each kind: 1,000+ means that
-there are more. at_least in --json names such figures, and --exact counts all. On SQLite
-a backlog is always counted in full.
-
-For a subscription over an adopted table, from the configuration file or with --adopt,
-it shows the same as for an outbox's. It counts the backlog up to a million rows.
-
-penstock inbox status explains the columns of inboxes, and shows one inbox.
-
-Problems that need an operator, and explanations, follow below. If a backlog grows while
-a holder is shown, the sink is down or too slow: the relay's log says which. If there is
-no holder, no relay runs.
-
-The tables are at most 80 columns wide: long names are cut. --wide shows names in full
-and every column. --json has every field.`,
-		Example: `  penstock status
-  penstock status orders --watch
-  penstock status emails --groups
-  penstock status --wide
-  penstock status --json | jq '.outboxes[].subscriptions[].backlog, .queues[].ready'`,
-		Args: terminal.Args(cobra.MaximumNArgs(1)),
+		Args:  terminal.Args(cobra.MaximumNArgs(1)),
 		RunE: cli.Opened(a, "status", func(ctx context.Context, store driver.Store, args []string) error {
 			if every <= 0 {
 				return terminal.Usage(fmt.Errorf("--every is %v: use a time such as 2s", every))
