@@ -100,7 +100,7 @@ func writeVerb(out *strings.Builder, cmd *cobra.Command, heading string) {
 	}
 }
 
-// writeText writes what describe reads, and the usage.
+// writeText writes what terminal.Describe reads, and the usage.
 func writeText(out *strings.Builder, cmd *cobra.Command, heading string) {
 	fmt.Fprintf(out, "%s %s\n\n", heading, cmd.CommandPath())
 	if cmd.Long == "" {

@@ -22,6 +22,7 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/relay"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/status"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/work"
+	"github.com/penstock/penstock/docs/reference/commands"
 	"github.com/penstock/penstock/internal/terminal"
 )
 
@@ -63,11 +64,25 @@ func rootCommand(a *cli.App) *cobra.Command {
 		}
 		root.AddCommand(group.verbs...)
 	}
-	describe(root)
+	describe(root, "penstock")
 	a.CompleteNames(root)
 	root.SetHelpCommandGroupID("any")
 	root.SetCompletionCommandGroupID("any")
 	return root
+}
+
+// describe gives a command and those below it the help of a page in docs/reference/commands. A new command has none before its page is
+// written. TestCommandLineReference compares the pages with the commands.
+func describe(cmd *cobra.Command, page string) {
+	text, _ := commands.Pages.ReadFile(page + ".md")
+	terminal.Describe(cmd, string(text))
+	for _, sub := range cmd.Commands() {
+		if cmd.HasParent() {
+			describe(sub, page)
+		} else {
+			describe(sub, sub.Name())
+		}
+	}
 }
 
 // run is main with all its dependencies as arguments. It returns the exit code.

@@ -25,17 +25,6 @@ func allCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "all",
 		Short: "Run all benchmarks and write one page about them",
-		Long: `Run all benchmarks, one after the other, and show their tables. With --report they are
-also in DIR/index.html, one page that needs nothing else: charts, tables, the published
-figures where there are some, and the facts of this machine; and in DIR/report.json. Both
-are written anew after each benchmark.
-
-Benchmarks of queues need --database-url postgres://…, the ladder of outbox processors
-RabbitMQ as well (--sink amqp://…). What is missing is left out, and the page says so.
---quick takes less than five minutes, and its figures vary more; without it, it takes half an hour.`,
-		Example: `  bench all --quick --report report
-  bench all --database-url postgres://postgres@localhost/postgres --sink amqp://guest:guest@localhost/ --report report
-  bench all --run relay --run 'webhook --keys 50' --report report`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			chosen, err := choose(only, quick)
 			if err != nil {
@@ -44,6 +33,7 @@ RabbitMQ as well (--sink amqp://…). What is missing is left out, and the page 
 			return all(cmd.Context(), a, chosen, sink, dir)
 		},
 	}
+	terminal.Describe(cmd, help)
 	flags := cmd.Flags()
 	flags.StringVar(&dir, "report", "", "folder for index.html and report.json; it is made if it is not there")
 	flags.BoolVar(&quick, "quick", false, "small ones, within five minutes")

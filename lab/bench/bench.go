@@ -31,7 +31,8 @@ type benchFlags struct {
 // command is the verb of an experiment.
 func (e experiment) command(a *app) *cobra.Command {
 	f, r := benchFlags{sink: cmp.Or(e.sink, "discard")}, e.new()
-	cmd := &cobra.Command{Use: e.name, Short: e.short, Long: e.long, Example: e.example}
+	cmd := &cobra.Command{Use: e.name, Short: e.short}
+	terminal.Describe(cmd, help)
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		r.settings.On(measure.Setup{SinkURL: f.sink})
 		err := r.settings.Validate()

@@ -42,3 +42,16 @@ func TestBenchDocs(t *testing.T) {
 		t.Errorf("only %d commands were found", found)
 	}
 }
+
+// Each verb has a section in help.md, with an example, and each section is of a verb.
+func TestHelp(t *testing.T) {
+	root := rootCommand(&app{stdout: io.Discard, stderr: terminal.NewScrubber(io.Discard), getenv: os.Getenv})
+	for _, verb := range root.Commands() {
+		if verb.Long == "" || !strings.Contains(verb.Example, verb.CommandPath()) {
+			t.Errorf("help.md has no text or no example of %s", verb.Name())
+		}
+	}
+	if sections := strings.Count("\n"+help, "\n# "); sections != len(root.Commands())+1 {
+		t.Errorf("help.md has %d sections for %d verbs and bench itself", sections, len(root.Commands()))
+	}
+}

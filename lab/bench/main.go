@@ -5,6 +5,7 @@ package main
 import (
 	"cmp"
 	"context"
+	_ "embed"
 	"fmt"
 	"io"
 	"os"
@@ -43,32 +44,21 @@ func (a *app) run(ctx context.Context, args []string) int {
 	return r.Report(failed, err)
 }
 
+// help has a section for each verb; see terminal.Describe.
+//
+//go:embed help.md
+var help string
+
 func rootCommand(a *app) *cobra.Command {
 	root := &cobra.Command{
-		Use:   "bench",
-		Short: "Measure Penstock against the ceilings of this machine",
-		Long: `Measure Penstock against the ceilings of this machine, in one run: figures mean
-little alone, ratios carry over.
-
-Every benchmark makes a schema (PostgreSQL) or a file (SQLite), outboxes and
-queues of its own and removes them. Those of the relay use a temporary SQLite
-file unless there is --database-url, and --repeat shows how far their ratios
-spread; the median counts. Those of queues need PostgreSQL: hand-written queues
-run next to Penstock's there.
-
-Exit codes:
-  0    done
-  1    it failed for another reason than those below
-  2    a flag cannot be used
-  3    a message was lost, phantom or out of order
-  4    the database cannot be reached or refuses us
-  5    the broker cannot be reached or refuses us
-  130  interrupted: what was measured until then is shown`,
+		Use:               "bench",
+		Short:             "Measure Penstock against the ceilings of this machine",
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		PersistentPreRun:  func(cmd *cobra.Command, _ []string) { cmd.SetContext(terminal.Interruptible(cmd.Context())) },
 	}
+	terminal.Describe(root, help)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return terminal.Misuse(err) })
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.databaseURL, "database-url", "", "postgres://user:password@host/db, sqlite:FILE or mysql://user:password@host/ (default $PENSTOCK_DATABASE_URL)")
