@@ -25,26 +25,21 @@ type versionInfo struct {
 }
 
 func versionCommand(a *cli.App) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		Args:  terminal.Args(cobra.NoArgs),
-		RunE: func(*cobra.Command, []string) error {
-			v := readVersion()
-			if a.JSON {
-				return json.NewEncoder(a.Stdout).Encode(v)
-			}
-			commit := v.Commit
-			if commit == "" {
-				commit = "unknown"
-			}
-			if v.Dirty {
-				commit += " with changes"
-			}
-			fmt.Fprintf(a.Stdout, "penstock %s (commit %s, %s, %s)\n", v.Version, commit, v.Go, v.System)
-			return nil
-		},
-	}
+	cmd := terminal.Verb("version", "Print the version", func(*cobra.Command, []string) error {
+		v := readVersion()
+		if a.JSON {
+			return json.NewEncoder(a.Stdout).Encode(v)
+		}
+		commit := v.Commit
+		if commit == "" {
+			commit = "unknown"
+		}
+		if v.Dirty {
+			commit += " with changes"
+		}
+		fmt.Fprintf(a.Stdout, "penstock %s (commit %s, %s, %s)\n", v.Version, commit, v.Go, v.System)
+		return nil
+	})
 	return a.WithJSON(cmd, "one JSON line")
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 
@@ -69,14 +70,24 @@ func wrongNumber(got int, takes string) error {
 	return Misuse(fmt.Errorf("got %s, it takes %s", Plural(int64(got), "argument"), takes))
 }
 
-// Exactly requires one argument for each name.
-func Exactly(names ...string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) == len(names) {
-			return nil
+// Verb is a command that takes the arguments of its usage: NAME, [NAME] for one that may be left out, and NAME… for one or more. It leaves
+// out flags in the usage and their values.
+func Verb(use, short string, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
+	least, most, ofFlag := 0, 0, false
+	for _, word := range strings.Fields(use)[1:] {
+		if isFlag := strings.Contains(word, "--"); isFlag || ofFlag {
+			ofFlag = isFlag
+			continue
 		}
-		return wrongNumber(len(args), strings.Join(names, " "))
+		most++
+		if !strings.HasPrefix(word, "[") {
+			least++
+		}
+		if strings.HasSuffix(word, "…") {
+			most = math.MaxInt
+		}
 	}
+	return &cobra.Command{Use: use, Short: short, Args: Args(cobra.RangeArgs(least, most)), RunE: run}
 }
 
 // Group is a verb that has others below it and shows its help if it is called alone.

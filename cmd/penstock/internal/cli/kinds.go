@@ -41,31 +41,26 @@ type Grantable struct {
 
 func (a *App) GrantCommand(short string, to Grantable) *cobra.Command {
 	wanted := make([]bool, len(to.Rights))
-	cmd := &cobra.Command{
-		Use:   "grant " + to.Argument + " ROLE",
-		Short: short,
-		Args:  terminal.Exactly(to.Argument, "ROLE"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			var rights []Privilege
-			var flags []string
-			for i, r := range to.Rights {
-				flags = append(flags, "--"+r.Flag)
-				if wanted[i] {
-					rights = append(rights, r)
-				}
+	cmd := terminal.Verb("grant "+to.Argument+" ROLE", short, func(cmd *cobra.Command, args []string) error {
+		ctx := cmd.Context()
+		var rights []Privilege
+		var flags []string
+		for i, r := range to.Rights {
+			flags = append(flags, "--"+r.Flag)
+			if wanted[i] {
+				rights = append(rights, r)
 			}
-			if len(rights) == 0 {
-				last := len(flags) - 1
-				return terminal.Misuse(fmt.Errorf("nothing to grant: give %s or %s", strings.Join(flags[:last], ", "), flags[last]))
-			}
-			g, err := a.OpenGranter(ctx)
-			if err != nil {
-				return err
-			}
-			return a.grant(ctx, g, to, rights, args[0], args[1])
-		},
-	}
+		}
+		if len(rights) == 0 {
+			last := len(flags) - 1
+			return terminal.Misuse(fmt.Errorf("nothing to grant: give %s or %s", strings.Join(flags[:last], ", "), flags[last]))
+		}
+		g, err := a.OpenGranter(ctx)
+		if err != nil {
+			return err
+		}
+		return a.grant(ctx, g, to, rights, args[0], args[1])
+	})
 	for i, r := range to.Rights {
 		cmd.Flags().BoolVar(&wanted[i], r.Flag, false, r.Help)
 	}
@@ -109,28 +104,23 @@ type Drop struct {
 // given.
 func DropCommand(a *App, argument, short string, find func(ctx context.Context, name string) (Drop, error)) *cobra.Command {
 	leave := Consent{Undone: "nothing was dropped"}
-	cmd := &cobra.Command{
-		Use:   "drop " + argument,
-		Short: short,
-		Args:  terminal.Exactly(argument),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			if err := a.Possible(leave); err != nil {
-				return err
-			}
-			drop, err := find(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			if err := a.ConfirmName(ctx, leave, drop.Warning, args[0]); err != nil {
-				return err
-			}
-			if err := drop.Do(); err != nil {
-				return err
-			}
-			return a.Tell(drop.Fields, "%s\n", drop.Gone)
-		},
-	}
+	cmd := terminal.Verb("drop "+argument, short, func(cmd *cobra.Command, args []string) error {
+		ctx := cmd.Context()
+		if err := a.Possible(leave); err != nil {
+			return err
+		}
+		drop, err := find(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		if err := a.ConfirmName(ctx, leave, drop.Warning, args[0]); err != nil {
+			return err
+		}
+		if err := drop.Do(); err != nil {
+			return err
+		}
+		return a.Tell(drop.Fields, "%s\n", drop.Gone)
+	})
 	cmd.Flags().BoolVar(&leave.Yes, "yes", false, "do not ask")
 	return a.WithJSON(cmd, "the dropped object as one JSON line")
 }
@@ -143,25 +133,20 @@ func NamesOf(things string) func(context.Context, namer) ([]string, error) {
 // ListCommand is the verb that lists the names of one kind of thing: a name a line, or
 // one JSON array.
 func ListCommand[S any](a *App, things, short string, names func(context.Context, S) ([]string, error)) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: short,
-		Args:  terminal.Args(cobra.NoArgs),
-		RunE: Opened(a, things, func(ctx context.Context, store S, _ []string) error {
-			found, err := names(ctx, store)
-			if err != nil {
-				return fmt.Errorf("listing %s: %w", things, err)
-			}
-			slices.Sort(found) // by bytes, whatever the database's locale
-			if a.JSON {
-				return json.NewEncoder(a.Stdout).Encode(append([]string{}, found...)) // [] rather than null
-			}
-			for _, name := range found {
-				fmt.Fprintln(a.Stdout, shell.Visible(name))
-			}
-			return nil
-		}),
-	}
+	cmd := terminal.Verb("list", short, Opened(a, things, func(ctx context.Context, store S, _ []string) error {
+		found, err := names(ctx, store)
+		if err != nil {
+			return fmt.Errorf("listing %s: %w", things, err)
+		}
+		slices.Sort(found) // by bytes, whatever the database's locale
+		if a.JSON {
+			return json.NewEncoder(a.Stdout).Encode(append([]string{}, found...)) // [] rather than null
+		}
+		for _, name := range found {
+			fmt.Fprintln(a.Stdout, shell.Visible(name))
+		}
+		return nil
+	}))
 	return a.WithJSON(cmd, "a JSON array on one line")
 }
 

@@ -21,21 +21,16 @@ func Command(a *cli.App) *cobra.Command {
 }
 
 func presetsCommand(a *cli.App) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "presets [NAME]",
-		Short: "Print the mappings of well-known tables, for copying",
-		Args:  terminal.Args(cobra.MaximumNArgs(1)),
-		RunE: func(_ *cobra.Command, args []string) error {
-			presets := adopted.Presets()
-			if len(args) > 0 {
-				presets = slices.DeleteFunc(presets, func(p adopted.Preset) bool { return p.Name != args[0] })
-			}
-			if len(presets) == 0 {
-				return terminal.Usage(fmt.Errorf("%q is not a preset: there are %s", args[0], strings.Join(adopted.PresetNames(), ", ")))
-			}
-			return showPresets(a, presets)
-		},
-	}
+	cmd := terminal.Verb("presets [NAME]", "Print the mappings of well-known tables, for copying", func(_ *cobra.Command, args []string) error {
+		presets := adopted.Presets()
+		if len(args) > 0 {
+			presets = slices.DeleteFunc(presets, func(p adopted.Preset) bool { return p.Name != args[0] })
+		}
+		if len(presets) == 0 {
+			return terminal.Usage(fmt.Errorf("%q is not a preset: there are %s", args[0], strings.Join(adopted.PresetNames(), ", ")))
+		}
+		return showPresets(a, presets)
+	})
 	return a.WithJSON(cmd, "a JSON array on one line")
 }
 

@@ -32,31 +32,26 @@ type checkFlags struct {
 
 func checkCommand(a *cli.App) *cobra.Command {
 	f := checkFlags{leave: cli.Consent{Undone: "nothing was changed"}}
-	cmd := &cobra.Command{
-		Use:   "check",
-		Short: "Check an existing outbox table and suggest fixes",
-		Args:  terminal.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx := cmd.Context()
-			if f.fix {
-				if err := a.Possible(f.leave); err != nil {
-					return err
-				}
-			} else if f.leave.Yes {
-				return terminal.Usage(errors.New("--yes goes with --fix: checking changes nothing"))
-			}
-			tables, err := tablesToCheck(a, &f)
-			if err != nil {
+	cmd := terminal.Verb("check", "Check an existing outbox table and suggest fixes", func(cmd *cobra.Command, _ []string) error {
+		ctx := cmd.Context()
+		if f.fix {
+			if err := a.Possible(f.leave); err != nil {
 				return err
 			}
-			conn, err := Connect(ctx, a)
-			if err != nil {
-				return err
-			}
-			defer conn.Close(context.WithoutCancel(ctx))
-			return checkTables(ctx, a, conn, tables, &f)
-		},
-	}
+		} else if f.leave.Yes {
+			return terminal.Usage(errors.New("--yes goes with --fix: checking changes nothing"))
+		}
+		tables, err := tablesToCheck(a, &f)
+		if err != nil {
+			return err
+		}
+		conn, err := Connect(ctx, a)
+		if err != nil {
+			return err
+		}
+		defer conn.Close(context.WithoutCancel(ctx))
+		return checkTables(ctx, a, conn, tables, &f)
+	})
 	flags := cmd.Flags()
 	flags.StringVar(&f.subscription, "subscription", "", "`name` of the subscription in the configuration file whose table is checked (default: all adopted tables)")
 	flags.StringVar(&f.preset, "preset", "", "`preset` that describes the table: "+strings.Join(adopted.PresetNames(), ", "))

@@ -34,29 +34,24 @@ import (
 // Command serves the console.
 func Command(a *cli.App) *cobra.Command {
 	var f Flags
-	cmd := &cobra.Command{
-		Use:   "console",
-		Short: "Serve a console for the browser, and an HTTP API",
-		Args:  terminal.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := f.FromFile(a)
-			if err != nil {
-				return err
+	cmd := terminal.Verb("console", "Serve a console for the browser, and an HTTP API", func(cmd *cobra.Command, _ []string) error {
+		c, err := f.FromFile(a)
+		if err != nil {
+			return err
+		}
+		if len(a.DatabaseURLs) == 0 {
+			for _, url := range c.Databases {
+				a.DatabaseURL = url.Reveal()
+				a.DatabaseURLs = append(a.DatabaseURLs, a.DatabaseURL)
 			}
-			if len(a.DatabaseURLs) == 0 {
-				for _, url := range c.Databases {
-					a.DatabaseURL = url.Reveal()
-					a.DatabaseURLs = append(a.DatabaseURLs, a.DatabaseURL)
-				}
-			}
-			c.Listen = cmp.Or(c.Listen, Listen)
-			if _, err := Serve(cmd.Context(), a, c, nil); err != nil {
-				return err
-			}
-			<-cmd.Context().Done()
-			return nil
-		},
-	}
+		}
+		c.Listen = cmp.Or(c.Listen, Listen)
+		if _, err := Serve(cmd.Context(), a, c, nil); err != nil {
+			return err
+		}
+		<-cmd.Context().Done()
+		return nil
+	})
 	f.Add(cmd.Flags())
 	return cmd
 }

@@ -68,37 +68,33 @@ func actionCommand(a *cli.App, action deadAction) *cobra.Command {
 		dryRun   bool
 		leave    = cli.Consent{Undone: "nothing was " + action.past}
 	)
-	cmd := &cobra.Command{
-		Use: action.verb + " OUTBOX|QUEUE|SUBSCRIPTION", Short: action.short,
-		Args: terminal.Exactly("OUTBOX|QUEUE|SUBSCRIPTION"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			if err := f.check(cmd.Flags()); err != nil {
-				return err
-			}
-			if !f.narrowed && !f.all && !dryRun {
-				return terminal.Misuse(fmt.Errorf("%s: say which dead letters with --id, --key, --error and so on, or --all", leave.Undone))
-			}
-			leave.Yes = leave.Yes || dryRun || !action.asks(&f)
-			if err := a.Possible(leave); err != nil {
-				return err
-			}
-			box, err := openDeadLetters(ctx, a, args[0], &f, cmd.Flags())
-			if err != nil {
-				return err
-			}
-			if dryRun {
-				action = deadAction{past: "chosen", atOnce: largestPage, do: func(_ deadLetters, _ context.Context, page []int64) (int, error) { return len(page), nil }}
-			} else if discard {
-				action = thenDiscarding(action)
-			}
-			p := terminal.NewProgress(a.Stderr, progress)
-			defer p.Clear()
-			done, err := decide(ctx, a, box, f.Limit, action, leave, p)
-			p.Clear()
-			return errors.Join(decided(a, box, action, done, err), err)
-		},
-	}
+	cmd := terminal.Verb(action.verb+" OUTBOX|QUEUE|SUBSCRIPTION", action.short, func(cmd *cobra.Command, args []string) error {
+		ctx := cmd.Context()
+		if err := f.check(cmd.Flags()); err != nil {
+			return err
+		}
+		if !f.narrowed && !f.all && !dryRun {
+			return terminal.Misuse(fmt.Errorf("%s: say which dead letters with --id, --key, --error and so on, or --all", leave.Undone))
+		}
+		leave.Yes = leave.Yes || dryRun || !action.asks(&f)
+		if err := a.Possible(leave); err != nil {
+			return err
+		}
+		box, err := openDeadLetters(ctx, a, args[0], &f, cmd.Flags())
+		if err != nil {
+			return err
+		}
+		if dryRun {
+			action = deadAction{past: "chosen", atOnce: largestPage, do: func(_ deadLetters, _ context.Context, page []int64) (int, error) { return len(page), nil }}
+		} else if discard {
+			action = thenDiscarding(action)
+		}
+		p := terminal.NewProgress(a.Stderr, progress)
+		defer p.Clear()
+		done, err := decide(ctx, a, box, f.Limit, action, leave, p)
+		p.Clear()
+		return errors.Join(decided(a, box, action, done, err), err)
+	})
 	f.add(cmd.Flags())
 	flags := cmd.Flags()
 	if action.verb == resendDead.verb {

@@ -16,51 +16,46 @@ import (
 
 func listCommand(a *cli.App) *cobra.Command {
 	var f deadFlags
-	cmd := &cobra.Command{
-		Use:   "list OUTBOX|QUEUE|SUBSCRIPTION",
-		Short: "List dead letters with their last errors",
-		Args:  terminal.Exactly("OUTBOX|QUEUE|SUBSCRIPTION"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			f.listing = true
-			if err := f.check(cmd.Flags()); err != nil {
-				return err
-			}
-			box, err := openDeadLetters(ctx, a, args[0], &f, cmd.Flags())
-			if err != nil {
-				return err
-			}
-			if a.JSON {
-				lines := json.NewEncoder(a.Stdout)
-				return eachPage(ctx, box, f.Limit, func(page []letter) error {
-					for _, l := range page {
-						if err := lines.Encode(l.forPrograms(false)); err != nil {
-							return err
-						}
-					}
-					return nil
-				})
-			}
-			list := terminal.NewTable(a.Stdout, box.columns()...)
-			listed := 0
-			now := time.Now()
-			err = eachPage(ctx, box, f.Limit, func(page []letter) error {
+	cmd := terminal.Verb("list OUTBOX|QUEUE|SUBSCRIPTION", "List dead letters with their last errors", func(cmd *cobra.Command, args []string) error {
+		ctx := cmd.Context()
+		f.listing = true
+		if err := f.check(cmd.Flags()); err != nil {
+			return err
+		}
+		box, err := openDeadLetters(ctx, a, args[0], &f, cmd.Flags())
+		if err != nil {
+			return err
+		}
+		if a.JSON {
+			lines := json.NewEncoder(a.Stdout)
+			return eachPage(ctx, box, f.Limit, func(page []letter) error {
 				for _, l := range page {
-					list.Row(l.row(now)...)
+					if err := lines.Encode(l.forPrograms(false)); err != nil {
+						return err
+					}
 				}
-				listed += len(page)
-				return list.Err()
-			})
-			if err != nil {
-				return err
-			}
-			if listed == 0 {
-				fmt.Fprintf(a.Stdout, "0 dead letters of %s%s.\n", box.name(), map[bool]string{true: " match"}[f.narrowed])
 				return nil
+			})
+		}
+		list := terminal.NewTable(a.Stdout, box.columns()...)
+		listed := 0
+		now := time.Now()
+		err = eachPage(ctx, box, f.Limit, func(page []letter) error {
+			for _, l := range page {
+				list.Row(l.row(now)...)
 			}
-			return list.Flush()
-		},
-	}
+			listed += len(page)
+			return list.Err()
+		})
+		if err != nil {
+			return err
+		}
+		if listed == 0 {
+			fmt.Fprintf(a.Stdout, "0 dead letters of %s%s.\n", box.name(), map[bool]string{true: " match"}[f.narrowed])
+			return nil
+		}
+		return list.Flush()
+	})
 	f.add(cmd.Flags())
 	cmd.Flags().BoolVar(&f.all, "all", false, "all of them, which is the default")
 	return a.WithJSON(cmd, "one JSON line per dead letter, without payloads")
@@ -71,11 +66,8 @@ func showCommand(a *cli.App) *cobra.Command {
 		f    deadFlags
 		full bool
 	)
-	cmd := &cobra.Command{
-		Use:   "show OUTBOX|QUEUE|SUBSCRIPTION ID",
-		Short: "Show a dead letter with its payload and all errors",
-		Args:  terminal.Args(cobra.RangeArgs(0, 2)),
-		RunE: func(cmd *cobra.Command, args []string) error {
+	cmd := terminal.Verb("show OUTBOX|QUEUE|SUBSCRIPTION ID", "Show a dead letter with its payload and all errors",
+		func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			switch {
 			case len(args) == 2 && len(f.Seqs) == 0:
@@ -91,8 +83,8 @@ func showCommand(a *cli.App) *cobra.Command {
 				return err
 			}
 			return showDead(ctx, a, box, full)
-		},
-	}
+		})
+	cmd.Args = terminal.Args(cobra.RangeArgs(0, 2)) // with --seq there is no ID
 	flags := cmd.Flags()
 	flags.StringVar(&f.Subscription, "subscription", "", "dead letter of this subscription, by its `name` (default: the outbox's only subscription)")
 	flags.Int64SliceVar(&f.Seqs, "seq", nil, "the one with this `seq`, instead of ID")

@@ -35,17 +35,12 @@ const shownRate = 200
 
 func Command(a *cli.App) *cobra.Command {
 	var f demoFlags
-	cmd := &cobra.Command{
-		Use:   "demo",
-		Short: "Relay 20,000 real departures and check that none is lost",
-		Args:  terminal.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if f.console != "" && !cmd.Flags().Changed("rate") {
-				f.Rate = shownRate
-			}
-			return run(a, cmd, f)
-		},
-	}
+	cmd := terminal.Verb("demo", "Relay 20,000 real departures and check that none is lost", func(cmd *cobra.Command, _ []string) error {
+		if f.console != "" && !cmd.Flags().Changed("rate") {
+			f.Rate = shownRate
+		}
+		return run(a, cmd, f)
+	})
 	flags := cmd.Flags()
 	flags.StringVar(&f.Sink, "sink", "embedded", "`url` of the sink: amqp://…, nats://…, embedded, stdout or discard")
 	flags.StringVar(&f.csv, "csv", "", "`file` of flights to use instead of the embedded ones, gzipped or plain, - for stdin")

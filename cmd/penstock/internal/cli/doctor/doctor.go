@@ -36,12 +36,8 @@ type flags struct {
 
 func Command(a *cli.App) *cobra.Command {
 	f := flags{old: cli.Span(5 * time.Minute), measure: cli.Span(2 * time.Second)}
-	cmd := &cobra.Command{
-		Use:   "doctor",
-		Short: "Check database, relays, workers and sinks for problems",
-		Args:  terminal.Args(cobra.NoArgs),
-		RunE:  func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), a, &f) },
-	}
+	cmd := terminal.Verb("doctor", "Check database, relays, workers and sinks for problems",
+		func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), a, &f) })
 	cmd.Flags().StringArrayVar(&f.sinks, "sink", nil, "also check whether the sink at this `url` can be reached; may be repeated")
 	cmd.Flags().Var(&f.old, "old", "report transactions, waiting messages and running jobs that are older than this `duration`")
 	cmd.Flags().Var(&f.measure, "measure", "`duration` for which rates are measured, and progress is waited for")

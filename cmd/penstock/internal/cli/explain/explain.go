@@ -20,11 +20,8 @@ import (
 )
 
 func Command(a *cli.App) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "explain OUTBOX|QUEUE",
-		Short: "Run the statements of a relay or a worker, and show the rows and pages they read",
-		Args:  terminal.Exactly("OUTBOX|QUEUE"),
-		RunE: func(cmd *cobra.Command, args []string) error {
+	cmd := terminal.Verb("explain OUTBOX|QUEUE", "Run the statements of a relay or a worker, and show the rows and pages they read",
+		func(cmd *cobra.Command, args []string) error {
 			store, err := cli.OpenWith[doctor.Explainer](cmd.Context(), a, "plans to explain")
 			if err != nil {
 				return err
@@ -47,8 +44,7 @@ func Command(a *cli.App) *cobra.Command {
 				return &terminal.ExitError{Code: terminal.ExitCheck, Err: errors.New("a statement reads far more than it returns: see its verdict")}
 			}
 			return nil
-		},
-	}
+		})
 	return a.WithJSON(cmd, "one JSON line with every figure")
 }
 

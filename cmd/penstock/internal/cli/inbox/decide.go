@@ -23,11 +23,8 @@ func releaseCommand(a *cli.App) *cobra.Command {
 		all   bool
 		leave = cli.Consent{Undone: "nothing was released"}
 	)
-	cmd := &cobra.Command{
-		Use:   "release CONSUMER --key KEY|--previous ID|--id ID|--all",
-		Short: "Stop waiting for missing messages: make held ones due",
-		Args:  terminal.Exactly("CONSUMER"),
-		RunE: func(cmd *cobra.Command, args []string) error {
+	cmd := terminal.Verb("release CONSUMER --key KEY|--previous ID|--id ID|--all", "Stop waiting for missing messages: make held ones due",
+		func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if err := cli.NotEmpty(cmd.Flags(), "key", "previous", "id"); err != nil {
 				return err
@@ -53,8 +50,7 @@ func releaseCommand(a *cli.App) *cobra.Command {
 				}
 			}
 			return release(ctx, a, store, q)
-		},
-	}
+		})
 	f.add(cmd.Flags())
 	flags := cmd.Flags()
 	flags.StringVar(&id, "id", "", "the held message with this `id`, and its line")
@@ -87,37 +83,32 @@ func release(ctx context.Context, a *cli.App, store driver.InboxStore, q admin.H
 
 func discardCommand(a *cli.App) *cobra.Command {
 	leave := cli.Consent{Undone: "nothing was discarded"}
-	cmd := &cobra.Command{
-		Use:   "discard CONSUMER ID…",
-		Short: "Delete held messages, as if they had never come",
-		Args:  terminal.Args(cobra.MinimumNArgs(2)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			if err := a.Possible(leave); err != nil {
-				return err
-			}
-			store, err := cli.OpenWith[driver.InboxStore](ctx, a, "inboxes")
-			if err != nil {
-				return err
-			}
-			consumer, ids := args[0], slices.Compact(slices.Sorted(slices.Values(args[1:])))
-			if err := areHeld(ctx, store, consumer, ids); err != nil {
-				return err
-			}
-			if err := a.Confirm(ctx, leave, fmt.Sprintf("Discard %s of %s permanently?", terminal.Plural(int64(len(ids)), "held message"), shell.Visible(consumer))); err != nil {
-				return err
-			}
-			gone, err := store.DiscardHeld(ctx, consumer, ids...)
-			if err != nil {
-				return about.Inbox(err, "discarding", consumer)
-			}
-			text := fmt.Sprintf("%s of %s discarded", terminal.Plural(int64(len(gone)), "held message"), shell.Visible(consumer))
-			if rest := len(ids) - len(gone); rest > 0 {
-				text += fmt.Sprintf("; %s meanwhile handed over", terminal.Count(int64(rest)))
-			}
-			return a.Tell(map[string]any{"consumer": consumer, "discarded": len(gone)}, "%s.\n", text)
-		},
-	}
+	cmd := terminal.Verb("discard CONSUMER ID…", "Delete held messages, as if they had never come", func(cmd *cobra.Command, args []string) error {
+		ctx := cmd.Context()
+		if err := a.Possible(leave); err != nil {
+			return err
+		}
+		store, err := cli.OpenWith[driver.InboxStore](ctx, a, "inboxes")
+		if err != nil {
+			return err
+		}
+		consumer, ids := args[0], slices.Compact(slices.Sorted(slices.Values(args[1:])))
+		if err := areHeld(ctx, store, consumer, ids); err != nil {
+			return err
+		}
+		if err := a.Confirm(ctx, leave, fmt.Sprintf("Discard %s of %s permanently?", terminal.Plural(int64(len(ids)), "held message"), shell.Visible(consumer))); err != nil {
+			return err
+		}
+		gone, err := store.DiscardHeld(ctx, consumer, ids...)
+		if err != nil {
+			return about.Inbox(err, "discarding", consumer)
+		}
+		text := fmt.Sprintf("%s of %s discarded", terminal.Plural(int64(len(gone)), "held message"), shell.Visible(consumer))
+		if rest := len(ids) - len(gone); rest > 0 {
+			text += fmt.Sprintf("; %s meanwhile handed over", terminal.Count(int64(rest)))
+		}
+		return a.Tell(map[string]any{"consumer": consumer, "discarded": len(gone)}, "%s.\n", text)
+	})
 	cmd.Flags().BoolVar(&leave.Yes, "yes", false, "do not ask")
 	return a.WithJSON(cmd, "how many, as one JSON line")
 }

@@ -34,11 +34,8 @@ func heldCommand(a *cli.App) *cobra.Command {
 		limit int
 		full  bool
 	)
-	cmd := &cobra.Command{
-		Use:   "held CONSUMER [ID]",
-		Short: "Show the messages that an inbox holds back, and what they wait for",
-		Args:  terminal.Args(cobra.RangeArgs(1, 2)),
-		RunE: func(cmd *cobra.Command, args []string) error {
+	cmd := terminal.Verb("held CONSUMER [ID]", "Show the messages that an inbox holds back, and what they wait for",
+		func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			q := admin.HeldQuery{Consumer: args[0], Key: f.key, Previous: f.previous, Limit: limit}
 			if limit < 1 || limit >= admin.MaxRows {
@@ -62,8 +59,7 @@ func heldCommand(a *cli.App) *cobra.Command {
 				return showHeld(ctx, a, store, q, full)
 			}
 			return listHeld(ctx, a, store, q)
-		},
-	}
+		})
 	f.add(cmd.Flags())
 	cmd.Flags().IntVar(&limit, "limit", 100, "at most this `number`")
 	cmd.Flags().BoolVar(&full, "full", false, "with ID: the whole payload, however long")
@@ -178,22 +174,17 @@ func notHeld(consumer string, ids ...string) error {
 
 func gapsCommand(a *cli.App) *cobra.Command {
 	var limit int
-	cmd := &cobra.Command{
-		Use:   "gaps CONSUMER",
-		Short: "List messages that an inbox expected but never received",
-		Args:  terminal.Exactly("CONSUMER"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			if limit < 1 || limit >= admin.MaxRows {
-				return terminal.Usage(fmt.Errorf("--limit is %d: use 1 to %d", limit, admin.MaxRows-1))
-			}
-			store, err := cli.OpenWith[driver.InboxStore](ctx, a, "inboxes")
-			if err != nil {
-				return err
-			}
-			return listGaps(ctx, a, store, args[0], limit)
-		},
-	}
+	cmd := terminal.Verb("gaps CONSUMER", "List messages that an inbox expected but never received", func(cmd *cobra.Command, args []string) error {
+		ctx := cmd.Context()
+		if limit < 1 || limit >= admin.MaxRows {
+			return terminal.Usage(fmt.Errorf("--limit is %d: use 1 to %d", limit, admin.MaxRows-1))
+		}
+		store, err := cli.OpenWith[driver.InboxStore](ctx, a, "inboxes")
+		if err != nil {
+			return err
+		}
+		return listGaps(ctx, a, store, args[0], limit)
+	})
 	cmd.Flags().IntVar(&limit, "limit", 100, "at most this `number`")
 	return a.WithJSON(cmd, "one JSON line per gap")
 }

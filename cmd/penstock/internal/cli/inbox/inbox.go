@@ -44,29 +44,24 @@ func createCommand(a *cli.App) *cobra.Command {
 		keep      cli.Span
 		ifMissing bool
 	)
-	cmd := &cobra.Command{
-		Use:   "create CONSUMER",
-		Short: "Create an inbox for a consumer",
-		Args:  terminal.Exactly("CONSUMER"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			if err := validKeep(keep, cmd.Flags().Changed("keep")); err != nil {
-				return err
-			}
-			store, err := cli.OpenWith[driver.InboxStore](ctx, a, "inboxes")
-			if err != nil {
-				return err
-			}
-			err = store.CreateInbox(ctx, args[0], time.Duration(keep))
-			if ifMissing && errors.Is(err, penstock.ErrInboxExists) {
-				err = nil
-			}
-			if err != nil {
-				return about.Inbox(err, fmt.Sprintf("creating the inbox %q", args[0]), args[0])
-			}
-			return a.Tell(map[string]any{"consumer": args[0]}, "Inbox %s is ready.\n", shell.Visible(args[0]))
-		},
-	}
+	cmd := terminal.Verb("create CONSUMER", "Create an inbox for a consumer", func(cmd *cobra.Command, args []string) error {
+		ctx := cmd.Context()
+		if err := validKeep(keep, cmd.Flags().Changed("keep")); err != nil {
+			return err
+		}
+		store, err := cli.OpenWith[driver.InboxStore](ctx, a, "inboxes")
+		if err != nil {
+			return err
+		}
+		err = store.CreateInbox(ctx, args[0], time.Duration(keep))
+		if ifMissing && errors.Is(err, penstock.ErrInboxExists) {
+			err = nil
+		}
+		if err != nil {
+			return about.Inbox(err, fmt.Sprintf("creating the inbox %q", args[0]), args[0])
+		}
+		return a.Tell(map[string]any{"consumer": args[0]}, "Inbox %s is ready.\n", shell.Visible(args[0]))
+	})
 	cmd.Flags().Var(&keep, "keep", "`duration` for which ids are known, such as 12h or 30d (default "+cli.SpanText(penstock.DefaultInboxKeep)+")")
 	cmd.Flags().BoolVar(&ifMissing, "if-missing", false, "succeed if it exists already, and leave it as it is")
 	return a.WithJSON(cmd, "the created object as one JSON line")
@@ -85,29 +80,24 @@ func validKeep(keep cli.Span, given bool) error {
 
 func setCommand(a *cli.App) *cobra.Command {
 	var keep cli.Span
-	cmd := &cobra.Command{
-		Use:   "set CONSUMER --keep DURATION",
-		Short: "Set how long an inbox knows ids",
-		Args:  terminal.Exactly("CONSUMER"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			if !cmd.Flags().Changed("keep") {
-				return terminal.Misuse(errors.New("nothing to set: give --keep"))
-			}
-			if err := validKeep(keep, true); err != nil {
-				return err
-			}
-			store, err := cli.OpenWith[driver.InboxStore](ctx, a, "inboxes")
-			if err != nil {
-				return err
-			}
-			if err := store.SetInbox(ctx, args[0], time.Duration(keep)); err != nil {
-				return about.Inbox(err, fmt.Sprintf("setting up the inbox %q", args[0]), args[0])
-			}
-			return a.Tell(map[string]any{"consumer": args[0], "keep_ns": time.Duration(keep)},
-				"Inbox %s: ids are known for %s.\n", shell.Visible(args[0]), cli.SpanText(time.Duration(keep)))
-		},
-	}
+	cmd := terminal.Verb("set CONSUMER --keep DURATION", "Set how long an inbox knows ids", func(cmd *cobra.Command, args []string) error {
+		ctx := cmd.Context()
+		if !cmd.Flags().Changed("keep") {
+			return terminal.Misuse(errors.New("nothing to set: give --keep"))
+		}
+		if err := validKeep(keep, true); err != nil {
+			return err
+		}
+		store, err := cli.OpenWith[driver.InboxStore](ctx, a, "inboxes")
+		if err != nil {
+			return err
+		}
+		if err := store.SetInbox(ctx, args[0], time.Duration(keep)); err != nil {
+			return about.Inbox(err, fmt.Sprintf("setting up the inbox %q", args[0]), args[0])
+		}
+		return a.Tell(map[string]any{"consumer": args[0], "keep_ns": time.Duration(keep)},
+			"Inbox %s: ids are known for %s.\n", shell.Visible(args[0]), cli.SpanText(time.Duration(keep)))
+	})
 	cmd.Flags().Var(&keep, "keep", "`duration` for which ids are known, such as 12h or 30d")
 	return a.WithJSON(cmd, "the new settings, as one JSON line")
 }
@@ -154,11 +144,8 @@ func grantCommand(a *cli.App) *cobra.Command {
 }
 
 func statusCommand(a *cli.App) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "status [CONSUMER]",
-		Short: "Show the windows and sizes of inboxes, what they hold, and gaps",
-		Args:  terminal.Args(cobra.MaximumNArgs(1)),
-		RunE: cli.Opened(a, "inboxes", func(ctx context.Context, store driver.InboxStore, args []string) (err error) {
+	cmd := terminal.Verb("status [CONSUMER]", "Show the windows and sizes of inboxes, what they hold, and gaps",
+		cli.Opened(a, "inboxes", func(ctx context.Context, store driver.InboxStore, args []string) (err error) {
 			var inboxes []admin.InboxStatus
 			if len(args) == 1 {
 				one, err := findInbox(ctx, store, args[0])
@@ -170,8 +157,7 @@ func statusCommand(a *cli.App) *cobra.Command {
 				return fmt.Errorf("reading the status of inboxes: %w", err)
 			}
 			return showInboxes(a, inboxes)
-		}),
-	}
+		}))
 	return a.WithJSON(cmd, "one JSON line per inbox, durations in nanoseconds")
 }
 

@@ -29,39 +29,34 @@ type migrator interface {
 func Command(a *cli.App) *cobra.Command {
 	var asSQL, check bool
 	var from int64
-	cmd := &cobra.Command{
-		Use:   "migrate",
-		Short: "Create Penstock's tables, or bring them up to date",
-		Args:  terminal.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			switch {
-			case asSQL && (a.JSON || check):
-				return terminal.Usage(errors.New("--sql is given with --json or --check: it prints SQL and reads no database"))
-			case asSQL:
-				return printMigration(a, from)
-			case cmd.Flags().Changed("from"):
-				return terminal.Usage(errors.New("--from goes with --sql: without it the database says what version it has"))
-			}
-			ctx := cmd.Context()
-			store, err := cli.OpenWith[migrator](ctx, a, "tables to migrate")
-			if err != nil {
-				return err
-			}
-			if check {
-				return checkSchema(ctx, a, store)
-			}
-			// If the version cannot be read, Migrate reports the reason best.
-			from, unread := store.SchemaVersion(ctx)
-			if err := store.Migrate(ctx); err != nil {
-				return fmt.Errorf("migrating: %w", err)
-			}
-			to, err := store.SchemaVersion(ctx)
-			if err := errors.Join(unread, err); err != nil {
-				return fmt.Errorf("migrated, but the version cannot be told: %w", err)
-			}
-			return a.Tell(map[string]any{"from": from, "to": to}, "%s\n", a.Suggest(migratedText(from, to)))
-		},
-	}
+	cmd := terminal.Verb("migrate", "Create Penstock's tables, or bring them up to date", func(cmd *cobra.Command, _ []string) error {
+		switch {
+		case asSQL && (a.JSON || check):
+			return terminal.Usage(errors.New("--sql is given with --json or --check: it prints SQL and reads no database"))
+		case asSQL:
+			return printMigration(a, from)
+		case cmd.Flags().Changed("from"):
+			return terminal.Usage(errors.New("--from goes with --sql: without it the database says what version it has"))
+		}
+		ctx := cmd.Context()
+		store, err := cli.OpenWith[migrator](ctx, a, "tables to migrate")
+		if err != nil {
+			return err
+		}
+		if check {
+			return checkSchema(ctx, a, store)
+		}
+		// If the version cannot be read, Migrate reports the reason best.
+		from, unread := store.SchemaVersion(ctx)
+		if err := store.Migrate(ctx); err != nil {
+			return fmt.Errorf("migrating: %w", err)
+		}
+		to, err := store.SchemaVersion(ctx)
+		if err := errors.Join(unread, err); err != nil {
+			return fmt.Errorf("migrated, but the version cannot be told: %w", err)
+		}
+		return a.Tell(map[string]any{"from": from, "to": to}, "%s\n", a.Suggest(migratedText(from, to)))
+	})
 	a.WithJSON(cmd, "the version of the tables before and after, or what --check found, as one JSON line")
 	cmd.Flags().BoolVar(&check, "check", false, "only say what would be changed, with exit code 3 if anything would")
 	cmd.Flags().BoolVar(&asSQL, "sql", false, "print SQL for other tools instead")

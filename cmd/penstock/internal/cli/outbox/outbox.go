@@ -30,31 +30,26 @@ func createCommand(a *cli.App) *cobra.Command {
 		ifMissing bool
 		retain    retentionFlags
 	)
-	cmd := &cobra.Command{
-		Use:   "create NAME",
-		Short: "Create an outbox",
-		Args:  terminal.Exactly("NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			retains, err := retain.read(cmd.Flags())
-			if err != nil {
-				return err
+	cmd := terminal.Verb("create NAME", "Create an outbox", func(cmd *cobra.Command, args []string) error {
+		ctx := cmd.Context()
+		retains, err := retain.read(cmd.Flags())
+		if err != nil {
+			return err
+		}
+		store, err := a.OpenStore(ctx)
+		if err != nil {
+			return err
+		}
+		if err := store.CreateOutbox(ctx, args[0]); err != nil && !(ifMissing && errors.Is(err, penstock.ErrOutboxExists)) {
+			return fmt.Errorf("creating outbox %q: %w", args[0], cli.NameTaken(err, "an outbox"))
+		}
+		if retains {
+			if _, err := retain.apply(ctx, store, args[0]); err != nil {
+				return fmt.Errorf("outbox %q is there, but keeps what it did: %w", args[0], err)
 			}
-			store, err := a.OpenStore(ctx)
-			if err != nil {
-				return err
-			}
-			if err := store.CreateOutbox(ctx, args[0]); err != nil && !(ifMissing && errors.Is(err, penstock.ErrOutboxExists)) {
-				return fmt.Errorf("creating outbox %q: %w", args[0], cli.NameTaken(err, "an outbox"))
-			}
-			if retains {
-				if _, err := retain.apply(ctx, store, args[0]); err != nil {
-					return fmt.Errorf("outbox %q is there, but keeps what it did: %w", args[0], err)
-				}
-			}
-			return a.Tell(map[string]any{"outbox": args[0]}, "Outbox %s is ready.\n", shell.Visible(args[0]))
-		},
-	}
+		}
+		return a.Tell(map[string]any{"outbox": args[0]}, "Outbox %s is ready.\n", shell.Visible(args[0]))
+	})
 	retain.add(cmd.Flags())
 	cmd.Flags().BoolVar(&ifMissing, "if-missing", false, "succeed if it exists already")
 	return a.WithJSON(cmd, "the created object as one JSON line")
@@ -103,11 +98,8 @@ func outboxLoss(o *admin.OutboxStatus) (text string, fields map[string]any) {
 
 func grantCommand(a *cli.App) *cobra.Command {
 	var publish, relay bool
-	cmd := &cobra.Command{
-		Use:   "grant OUTBOX ROLE --publish | grant ROLE --relay",
-		Short: "Let a role of PostgreSQL publish, or relay",
-		Args:  terminal.Args(cobra.RangeArgs(1, 2)),
-		RunE: func(cmd *cobra.Command, args []string) error {
+	cmd := terminal.Verb("grant OUTBOX ROLE --publish | grant ROLE --relay", "Let a role of PostgreSQL publish, or relay",
+		func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			switch {
 			case publish == relay:
@@ -133,8 +125,8 @@ func grantCommand(a *cli.App) *cobra.Command {
 			}
 			return a.Tell(map[string]any{"outbox": args[0], "role": role, "granted": []string{"publish"}},
 				"Role %s may publish on outbox %s.\n", shell.Visible(role), shell.Visible(args[0]))
-		},
-	}
+		})
+	cmd.Args = terminal.Args(cobra.RangeArgs(1, 2))
 	cmd.Flags().BoolVar(&publish, "publish", false, "write messages to one outbox, and nothing else")
 	cmd.Flags().BoolVar(&relay, "relay", false, "relay and operate every outbox, and publish nothing")
 	return a.WithJSON(cmd, "the rights granted, as one JSON line")
@@ -203,30 +195,25 @@ func (f *retentionFlags) apply(ctx context.Context, store retentionSetter, outbo
 
 func setCommand(a *cli.App) *cobra.Command {
 	var f retentionFlags
-	cmd := &cobra.Command{
-		Use:   "set NAME",
-		Short: "Set how long an outbox keeps settled messages",
-		Args:  terminal.Exactly("NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			given, err := f.read(cmd.Flags())
-			if err != nil {
-				return err
-			}
-			if !given {
-				return terminal.Misuse(errors.New("nothing to set: give --retain-age or --retain-bytes"))
-			}
-			store, err := a.OpenStore(ctx)
-			if err != nil {
-				return err
-			}
-			r, err := f.apply(ctx, store, args[0])
-			if err != nil {
-				return err
-			}
-			return a.Tell(map[string]any{"outbox": args[0], "retention": r}, "Outbox %s keeps settled messages: %s.\n", shell.Visible(args[0]), cli.RetentionText(r))
-		},
-	}
+	cmd := terminal.Verb("set NAME", "Set how long an outbox keeps settled messages", func(cmd *cobra.Command, args []string) error {
+		ctx := cmd.Context()
+		given, err := f.read(cmd.Flags())
+		if err != nil {
+			return err
+		}
+		if !given {
+			return terminal.Misuse(errors.New("nothing to set: give --retain-age or --retain-bytes"))
+		}
+		store, err := a.OpenStore(ctx)
+		if err != nil {
+			return err
+		}
+		r, err := f.apply(ctx, store, args[0])
+		if err != nil {
+			return err
+		}
+		return a.Tell(map[string]any{"outbox": args[0], "retention": r}, "Outbox %s keeps settled messages: %s.\n", shell.Visible(args[0]), cli.RetentionText(r))
+	})
 	f.add(cmd.Flags())
 	return a.WithJSON(cmd, "the new settings, as one JSON line")
 }

@@ -34,11 +34,8 @@ func ParkedCommand(a *cli.App) *cobra.Command {
 		retry        bool
 		adopting     adopt.Flags
 	)
-	cmd := &cobra.Command{
-		Use:   "parked OUTBOX|SUBSCRIPTION",
-		Short: "List keys that are waiting for a retry, or retry them now",
-		Args:  terminal.Exactly("OUTBOX|SUBSCRIPTION"),
-		RunE: func(cmd *cobra.Command, args []string) error {
+	cmd := terminal.Verb("parked OUTBOX|SUBSCRIPTION", "List keys that are waiting for a retry, or retry them now",
+		func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if limit < 1 {
 				return terminal.Usage(fmt.Errorf("--limit is %d: use 1 or more", limit))
@@ -61,8 +58,7 @@ func ParkedCommand(a *cli.App) *cobra.Command {
 			return adopt.WithOutboxOrTable(ctx, a, &adopting, args[0],
 				func(store driver.Store) error { return do(store, args[0], subscription) },
 				func(t *adopt.Table) error { return do(t, t.Config.Table, t.Name) })
-		},
-	}
+		})
 	flags := cmd.Flags()
 	flags.StringVar(&subscription, "subscription", "", "parked keys of this subscription, by its `name` (default: every subscription of the outbox)")
 	flags.IntVar(&limit, "limit", 100, "at most this `number` of keys of each subscription")

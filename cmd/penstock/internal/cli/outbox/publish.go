@@ -31,61 +31,56 @@ type publishFlags struct {
 
 func PublishCommand(a *cli.App) *cobra.Command {
 	var f publishFlags
-	cmd := &cobra.Command{
-		Use:   "publish OUTBOX",
-		Short: "Publish one message, or JSON lines of a file or stdin",
-		Args:  terminal.Exactly("OUTBOX"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			flags := cmd.Flags()
-			if err := cli.NotEmpty(flags, "id", "key", "topic", "payload-file", "file", "once", "rejects"); err != nil {
-				return err
+	cmd := terminal.Verb("publish OUTBOX", "Publish one message, or JSON lines of a file or stdin", func(cmd *cobra.Command, args []string) error {
+		ctx := cmd.Context()
+		flags := cmd.Flags()
+		if err := cli.NotEmpty(flags, "id", "key", "topic", "payload-file", "file", "once", "rejects"); err != nil {
+			return err
+		}
+		one := false
+		for _, name := range []string{"id", "key", "topic", "header", "payload", "payload-file"} {
+			one = one || flags.Changed(name)
+		}
+		if !one && f.File == "" && terminal.IsTerminal(a.Stdin) {
+			return terminal.Usage(errors.New("nothing to publish: give --topic and --payload, --file, or JSON lines on stdin"))
+		}
+		if one && f.File != "" {
+			return terminal.Usage(errors.New("--file is given with flags of one message: its lines have their own key, topic and payload"))
+		}
+		if one && f.once != "" && f.message.ID == "" {
+			return terminal.Usage(errors.New("--once needs --id: the message is recognized by it"))
+		}
+		if err := f.Check(); err != nil {
+			return err
+		}
+		if flags.Changed("payload") && flags.Changed("payload-file") {
+			return terminal.Usage(errors.New("--payload and --payload-file are given: use one of them"))
+		}
+		headers, err := cli.ReadHeaders(f.headers, "name=value")
+		if err != nil {
+			return err
+		}
+		store, err := a.OpenStore(ctx)
+		if err != nil {
+			return err
+		}
+		start := time.Now()
+		var to writer.Store = store
+		if f.once != "" {
+			once, ok := store.(writer.OnceStore)
+			if !ok {
+				return terminal.Usage(errors.New("--once: this database's driver has no inboxes: use PostgreSQL or SQLite"))
 			}
-			one := false
-			for _, name := range []string{"id", "key", "topic", "header", "payload", "payload-file"} {
-				one = one || flags.Changed(name)
-			}
-			if !one && f.File == "" && terminal.IsTerminal(a.Stdin) {
-				return terminal.Usage(errors.New("nothing to publish: give --topic and --payload, --file, or JSON lines on stdin"))
-			}
-			if one && f.File != "" {
-				return terminal.Usage(errors.New("--file is given with flags of one message: its lines have their own key, topic and payload"))
-			}
-			if one && f.once != "" && f.message.ID == "" {
-				return terminal.Usage(errors.New("--once needs --id: the message is recognized by it"))
-			}
-			if err := f.Check(); err != nil {
-				return err
-			}
-			if flags.Changed("payload") && flags.Changed("payload-file") {
-				return terminal.Usage(errors.New("--payload and --payload-file are given: use one of them"))
-			}
-			headers, err := cli.ReadHeaders(f.headers, "name=value")
-			if err != nil {
-				return err
-			}
-			store, err := a.OpenStore(ctx)
-			if err != nil {
-				return err
-			}
-			start := time.Now()
-			var to writer.Store = store
-			if f.once != "" {
-				once, ok := store.(writer.OnceStore)
-				if !ok {
-					return terminal.Usage(errors.New("--once: this database's driver has no inboxes: use PostgreSQL or SQLite"))
-				}
-				to = writer.Once(once, f.once)
-			}
-			var done cli.Carried
-			if one {
-				done.Sent, err = publishOne(ctx, a, to, args[0], &f, headers)
-			} else {
-				done, err = publishLines(ctx, a, to, args[0], &f)
-			}
-			return errors.Join(publishSummary(a, args[0], done, time.Since(start), &f, err), err)
-		},
-	}
+			to = writer.Once(once, f.once)
+		}
+		var done cli.Carried
+		if one {
+			done.Sent, err = publishOne(ctx, a, to, args[0], &f, headers)
+		} else {
+			done, err = publishLines(ctx, a, to, args[0], &f)
+		}
+		return errors.Join(publishSummary(a, args[0], done, time.Since(start), &f, err), err)
+	})
 	flags := cmd.Flags()
 	flags.StringVar(&f.message.ID, "id", "", "`id` of the message (default: derived)")
 	flags.StringVarP(&f.message.Key, "key", "k", "", "`key` whose messages are delivered in order")

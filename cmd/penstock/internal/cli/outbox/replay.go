@@ -28,11 +28,8 @@ type replayer interface {
 
 func ReplayCommand(a *cli.App) *cobra.Command {
 	f := replayFlags{leave: cli.Consent{Undone: "nothing is replayed"}}
-	cmd := &cobra.Command{
-		Use:   "replay OUTBOX --from TIME|SEQ",
-		Short: "Deliver again what a subscription has delivered before",
-		Args:  terminal.Exactly("OUTBOX"),
-		RunE: func(cmd *cobra.Command, args []string) error {
+	cmd := terminal.Verb("replay OUTBOX --from TIME|SEQ", "Deliver again what a subscription has delivered before",
+		func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			r, err := f.replay(args[0], time.Now())
 			if err != nil {
@@ -54,8 +51,7 @@ func ReplayCommand(a *cli.App) *cobra.Command {
 				return err
 			}
 			return startReplay(ctx, a, store, r, f)
-		},
-	}
+		})
 	flags := cmd.Flags()
 	flags.StringVar(&f.subscription, "subscription", "", "`name` of the subscription that delivers again (default: the outbox's only one)")
 	flags.StringVar(&f.from, "from", "", "`start` of the range: TIME, SEQ, -2h or beginning (required)")

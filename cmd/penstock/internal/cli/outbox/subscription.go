@@ -32,25 +32,20 @@ func subscriptionDropCommand(a *cli.App) *cobra.Command {
 		adopting adopt.Flags
 		leave    = cli.Consent{Undone: "nothing was dropped"}
 	)
-	cmd := &cobra.Command{
-		Use:   "drop [OUTBOX] NAME",
-		Short: "Drop a subscription with its messages",
-		Args:  terminal.Args(cobra.RangeArgs(1, 2)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			if err := a.Possible(leave); err != nil {
-				return err
-			}
-			if len(args) == 1 || adopting.Preset != "" {
-				return adopt.Drop(ctx, a, &adopting, args, leave)
-			}
-			store, err := a.OpenStore(ctx)
-			if err != nil {
-				return err
-			}
-			return dropSubscription(ctx, a, store, args[0], args[1], leave)
-		},
-	}
+	cmd := terminal.Verb("drop [OUTBOX] NAME", "Drop a subscription with its messages", func(cmd *cobra.Command, args []string) error {
+		ctx := cmd.Context()
+		if err := a.Possible(leave); err != nil {
+			return err
+		}
+		if len(args) == 1 || adopting.Preset != "" {
+			return adopt.Drop(ctx, a, &adopting, args, leave)
+		}
+		store, err := a.OpenStore(ctx)
+		if err != nil {
+			return err
+		}
+		return dropSubscription(ctx, a, store, args[0], args[1], leave)
+	})
 	cmd.Flags().BoolVar(&leave.Yes, "yes", false, "do not ask")
 	a.WithJSON(cmd, "the dropped object as one JSON line")
 	adopting.Add(cmd.Flags())

@@ -33,41 +33,36 @@ type tailFlags struct {
 
 func TailCommand(a *cli.App) *cobra.Command {
 	var f tailFlags
-	cmd := &cobra.Command{
-		Use:   "tail OUTBOX",
-		Short: "Print messages of an outbox (read-only)",
-		Args:  terminal.Exactly("OUTBOX"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			start, err := cli.ParseStart(f.from)
-			if err != nil {
-				return err
-			}
-			if start == config.FromNow && !f.follow {
-				return terminal.Usage(errors.New("--from now without --follow prints nothing: add --follow"))
-			}
-			if err := cli.NotEmpty(cmd.Flags(), "key"); err != nil {
-				return err
-			}
-			if f.filter, err = f.Read(); err != nil {
-				return err
-			}
-			store, err := a.OpenStore(ctx)
-			if err != nil {
-				return err
-			}
-			source, err := store.Subscribe(ctx, driver.Subscribe{Outbox: args[0], Subscription: "tail", Ephemeral: true, Start: start.Of()})
-			if err != nil {
-				return about.Outbox(err, fmt.Sprintf("reading outbox %q", args[0]), args[0], "")
-			}
-			defer source.Close(context.WithoutCancel(ctx))
-			err = tail(ctx, source, messagePrinter(a), f)
-			if f.follow && errors.Is(err, context.Canceled) {
-				return nil // interrupting is the way to end it
-			}
+	cmd := terminal.Verb("tail OUTBOX", "Print messages of an outbox (read-only)", func(cmd *cobra.Command, args []string) error {
+		ctx := cmd.Context()
+		start, err := cli.ParseStart(f.from)
+		if err != nil {
 			return err
-		},
-	}
+		}
+		if start == config.FromNow && !f.follow {
+			return terminal.Usage(errors.New("--from now without --follow prints nothing: add --follow"))
+		}
+		if err := cli.NotEmpty(cmd.Flags(), "key"); err != nil {
+			return err
+		}
+		if f.filter, err = f.Read(); err != nil {
+			return err
+		}
+		store, err := a.OpenStore(ctx)
+		if err != nil {
+			return err
+		}
+		source, err := store.Subscribe(ctx, driver.Subscribe{Outbox: args[0], Subscription: "tail", Ephemeral: true, Start: start.Of()})
+		if err != nil {
+			return about.Outbox(err, fmt.Sprintf("reading outbox %q", args[0]), args[0], "")
+		}
+		defer source.Close(context.WithoutCancel(ctx))
+		err = tail(ctx, source, messagePrinter(a), f)
+		if f.follow && errors.Is(err, context.Canceled) {
+			return nil // interrupting is the way to end it
+		}
+		return err
+	})
 	flags := cmd.Flags()
 	flags.StringVar(&f.from, "from", "beginning", "`start`: beginning or now")
 	flags.BoolVarP(&f.follow, "follow", "f", false, "continue with messages that are committed later, until interrupted")

@@ -63,34 +63,29 @@ type enqueueFlags struct {
 
 func EnqueueCommand(a *cli.App) *cobra.Command {
 	var f enqueueFlags
-	cmd := &cobra.Command{
-		Use:   "enqueue QUEUE [PAYLOAD|-]",
-		Short: "Enqueue one job, or JSON lines of a file or stdin",
-		Args:  terminal.Args(cobra.RangeArgs(1, 2)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			if err := checkEnqueue(a, &f, cmd.Flags(), len(args) == 2); err != nil {
-				return err
-			}
-			one := []penstock.NewJob{}
-			if len(args) == 2 {
-				job, err := oneJob(ctx, a, &f, cmd.Flags(), args[1])
-				if err != nil {
-					return err
-				}
-				one = append(one, job)
-			}
-			store, err := cli.OpenWith[driver.QueueStore](ctx, a, "queues")
+	cmd := terminal.Verb("enqueue QUEUE [PAYLOAD|-]", "Enqueue one job, or JSON lines of a file or stdin", func(cmd *cobra.Command, args []string) error {
+		ctx := cmd.Context()
+		if err := checkEnqueue(a, &f, cmd.Flags(), len(args) == 2); err != nil {
+			return err
+		}
+		one := []penstock.NewJob{}
+		if len(args) == 2 {
+			job, err := oneJob(ctx, a, &f, cmd.Flags(), args[1])
 			if err != nil {
 				return err
 			}
-			if len(one) > 0 {
-				made, err := store.DriverQueue(args[0]).Enqueue(ctx, one...)
-				return tellEnqueued(a, args[0], made, err)
-			}
-			return enqueueLines(ctx, a, store, args[0], &f)
-		},
-	}
+			one = append(one, job)
+		}
+		store, err := cli.OpenWith[driver.QueueStore](ctx, a, "queues")
+		if err != nil {
+			return err
+		}
+		if len(one) > 0 {
+			made, err := store.DriverQueue(args[0]).Enqueue(ctx, one...)
+			return tellEnqueued(a, args[0], made, err)
+		}
+		return enqueueLines(ctx, a, store, args[0], &f)
+	})
 	f.add(cmd.Flags())
 	return a.WithJSON(cmd, "the ids of each transaction, and which are of duplicates, as one JSON line")
 }

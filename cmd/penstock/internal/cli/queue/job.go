@@ -24,24 +24,16 @@ func JobCommand(a *cli.App) *cobra.Command {
 }
 
 func jobCancelCommand(a *cli.App) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "cancel QUEUE ID…",
-		Short: "Remove jobs that wait, and stop those that run",
-		Args:  terminal.Args(cobra.MinimumNArgs(2)),
-		RunE:  onJobs(a, "cancelled", "done, dead, or never there", driver.QueueStore.CancelJobs),
-	}
+	cmd := terminal.Verb("cancel QUEUE ID…", "Remove jobs that wait, and stop those that run",
+		onJobs(a, "cancelled", "done, dead, or never there", driver.QueueStore.CancelJobs))
 	return a.WithJSON(cmd, "how many, as one JSON line")
 }
 
 func jobRetryCommand(a *cli.App) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "retry QUEUE ID…",
-		Short: "Try jobs again at once that failed and wait, or are dead",
-		Args:  terminal.Args(cobra.MinimumNArgs(2)),
-		RunE: onJobs(a, "tried again", "done, running, not tried yet, or never there", func(store driver.QueueStore, ctx context.Context, queue string, ids ...int64) (int, error) {
+	cmd := terminal.Verb("retry QUEUE ID…", "Try jobs again at once that failed and wait, or are dead",
+		onJobs(a, "tried again", "done, running, not tried yet, or never there", func(store driver.QueueStore, ctx context.Context, queue string, ids ...int64) (int, error) {
 			return store.RetryDeadJobs(ctx, admin.DeadJobQuery{Queue: queue, IDs: ids})
-		}),
-	}
+		}))
 	return a.WithJSON(cmd, "how many, as one JSON line")
 }
 
@@ -84,66 +76,61 @@ func doneCommand(a *cli.App) *cobra.Command {
 		kind  string
 		limit int
 	)
-	cmd := &cobra.Command{
-		Use:   "done NAME",
-		Short: "List jobs that are done, the latest first",
-		Args:  terminal.Exactly("NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, now := cmd.Context(), time.Now()
-			wanted, err := cli.JobIDs(ids)
+	cmd := terminal.Verb("done NAME", "List jobs that are done, the latest first", func(cmd *cobra.Command, args []string) error {
+		ctx, now := cmd.Context(), time.Now()
+		wanted, err := cli.JobIDs(ids)
+		if err != nil {
+			return err
+		}
+		if err := cli.NotEmpty(cmd.Flags(), "kind"); err != nil {
+			return err
+		}
+		if limit < 1 {
+			return terminal.Usage(fmt.Errorf("--limit is %d: use 1 or more", limit))
+		}
+		open, err := cli.OpenWith[driver.QueueStore](ctx, a, "queues")
+		if err != nil {
+			return err
+		}
+		store, ok := open.(historyStore)
+		if !ok {
+			return terminal.Usage(errors.New("this database keeps no jobs that are done: PostgreSQL does"))
+		}
+		lines := json.NewEncoder(a.Stdout)
+		list := terminal.NewTable(a.Stdout, terminal.Right("ID"), terminal.Cut("KIND", 24), terminal.Cut("KEY", 24), terminal.Cut("GROUP", 24), terminal.Right("ATTEMPT"), terminal.Cut("WORKER", 24), terminal.Right("TOOK"), terminal.Left("AGE"), terminal.Cut("REPORT", 64))
+		listed, after := 0, ""
+		for {
+			found, next, err := store.DoneJobs(ctx, admin.DoneJobQuery{Queue: args[0], IDs: wanted, Kind: kind, After: after, Limit: min(donePage, limit-listed)})
 			if err != nil {
-				return err
+				return about.Queue(err, "reading jobs that are done", args[0])
 			}
-			if err := cli.NotEmpty(cmd.Flags(), "kind"); err != nil {
-				return err
-			}
-			if limit < 1 {
-				return terminal.Usage(fmt.Errorf("--limit is %d: use 1 or more", limit))
-			}
-			open, err := cli.OpenWith[driver.QueueStore](ctx, a, "queues")
-			if err != nil {
-				return err
-			}
-			store, ok := open.(historyStore)
-			if !ok {
-				return terminal.Usage(errors.New("this database keeps no jobs that are done: PostgreSQL does"))
-			}
-			lines := json.NewEncoder(a.Stdout)
-			list := terminal.NewTable(a.Stdout, terminal.Right("ID"), terminal.Cut("KIND", 24), terminal.Cut("KEY", 24), terminal.Cut("GROUP", 24), terminal.Right("ATTEMPT"), terminal.Cut("WORKER", 24), terminal.Right("TOOK"), terminal.Left("AGE"), terminal.Cut("REPORT", 64))
-			listed, after := 0, ""
-			for {
-				found, next, err := store.DoneJobs(ctx, admin.DoneJobQuery{Queue: args[0], IDs: wanted, Kind: kind, After: after, Limit: min(donePage, limit-listed)})
-				if err != nil {
-					return about.Queue(err, "reading jobs that are done", args[0])
-				}
-				for i := range found {
-					j := &found[i]
-					if a.JSON {
-						if err := lines.Encode(j); err != nil {
-							return err
-						}
-						continue
+			for i := range found {
+				j := &found[i]
+				if a.JSON {
+					if err := lines.Encode(j); err != nil {
+						return err
 					}
-					took := "?"
-					if !j.ClaimedAt.IsZero() {
-						took = cli.Age(j.Duration())
-					}
-					list.Row(fmt.Sprint(j.ID), j.Kind, j.Key, j.Group, fmt.Sprint(j.Attempt), j.Worker, took, cli.Since(j.FinishedAt, now), string(j.Report))
+					continue
 				}
-				listed += len(found)
-				if after = next; next == "" || listed >= limit {
-					break
+				took := "?"
+				if !j.ClaimedAt.IsZero() {
+					took = cli.Age(j.Duration())
 				}
+				list.Row(fmt.Sprint(j.ID), j.Kind, j.Key, j.Group, fmt.Sprint(j.Attempt), j.Worker, took, cli.Since(j.FinishedAt, now), string(j.Report))
 			}
-			if a.JSON {
-				return nil
+			listed += len(found)
+			if after = next; next == "" || listed >= limit {
+				break
 			}
-			if listed > 0 {
-				return list.Flush()
-			}
-			return nothingDone(a, cmd, store, args[0], len(wanted) > 0 || kind != "")
-		},
-	}
+		}
+		if a.JSON {
+			return nil
+		}
+		if listed > 0 {
+			return list.Flush()
+		}
+		return nothingDone(a, cmd, store, args[0], len(wanted) > 0 || kind != "")
+	})
 	cmd.Flags().StringArrayVar(&ids, "id", nil, "only the job with this `id`; may be repeated")
 	cmd.Flags().StringVar(&kind, "kind", "", "only jobs of this `kind`")
 	cmd.Flags().IntVar(&limit, "limit", 100, "at most this `number`")

@@ -46,38 +46,33 @@ func createCommand(a *cli.App) *cobra.Command {
 		ifMissing bool
 		settings  queueFlags
 	)
-	cmd := &cobra.Command{
-		Use:   "create NAME",
-		Short: "Create a queue",
-		Args:  terminal.Exactly("NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			wanted, err := settings.read(cmd.Flags())
-			if err != nil {
-				return err
+	cmd := terminal.Verb("create NAME", "Create a queue", func(cmd *cobra.Command, args []string) error {
+		ctx := cmd.Context()
+		wanted, err := settings.read(cmd.Flags())
+		if err != nil {
+			return err
+		}
+		if order != string(penstock.FIFO) && order != string(penstock.LIFO) {
+			return terminal.Usage(fmt.Errorf("--order is %q: use fifo or lifo", order))
+		}
+		store, err := cli.OpenWith[driver.QueueStore](ctx, a, "queues")
+		if err != nil {
+			return err
+		}
+		err = store.CreateQueue(ctx, args[0], penstock.QueueOrder(order))
+		if ifMissing && errors.Is(err, penstock.ErrQueueExists) {
+			err = alreadyThere(ctx, a, store, args[0], penstock.QueueOrder(order))
+		}
+		if err != nil {
+			return fmt.Errorf("creating queue %q: %w", args[0], cli.NameTaken(err, "a queue"))
+		}
+		if wanted != (penstock.QueueSettings{}) {
+			if err := store.SetQueue(ctx, args[0], wanted); err != nil {
+				return fmt.Errorf("queue %q is there, but not set up: %w", args[0], err)
 			}
-			if order != string(penstock.FIFO) && order != string(penstock.LIFO) {
-				return terminal.Usage(fmt.Errorf("--order is %q: use fifo or lifo", order))
-			}
-			store, err := cli.OpenWith[driver.QueueStore](ctx, a, "queues")
-			if err != nil {
-				return err
-			}
-			err = store.CreateQueue(ctx, args[0], penstock.QueueOrder(order))
-			if ifMissing && errors.Is(err, penstock.ErrQueueExists) {
-				err = alreadyThere(ctx, a, store, args[0], penstock.QueueOrder(order))
-			}
-			if err != nil {
-				return fmt.Errorf("creating queue %q: %w", args[0], cli.NameTaken(err, "a queue"))
-			}
-			if wanted != (penstock.QueueSettings{}) {
-				if err := store.SetQueue(ctx, args[0], wanted); err != nil {
-					return fmt.Errorf("queue %q is there, but not set up: %w", args[0], err)
-				}
-			}
-			return a.Tell(map[string]any{"queue": args[0]}, "Queue %s is ready.\n", shell.Visible(args[0]))
-		},
-	}
+		}
+		return a.Tell(map[string]any{"queue": args[0]}, "Queue %s is ready.\n", shell.Visible(args[0]))
+	})
 	settings.add(cmd.Flags())
 	cmd.Flags().StringVar(&order, "order", string(penstock.FIFO), "`order` of jobs of one priority: fifo, the oldest first, or lifo, the newest first")
 	cmd.Flags().BoolVar(&ifMissing, "if-missing", false, "succeed if it exists already")

@@ -28,37 +28,32 @@ func scheduleSetCommand(a *cli.App) *cobra.Command {
 		cron string
 		skip bool
 	)
-	cmd := &cobra.Command{
-		Use:   "set QUEUE NAME --cron TEXT [PAYLOAD|-]",
-		Short: "Make or change a periodic job",
-		Args:  terminal.Args(cobra.RangeArgs(2, 3)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			if cron == "" {
-				return terminal.Usage(errors.New("--cron is missing: give it five fields, such as '30 4 * * *', or @daily"))
-			}
-			payload := ""
-			if len(args) == 3 {
-				payload = args[2]
-			}
-			bytes, err := payloadArgument(ctx, a, payload)
-			if err != nil {
-				return err
-			}
-			job, err := f.read(cmd.Flags(), bytes)
-			if err != nil {
-				return err
-			}
-			store, err := cli.OpenWith[driver.QueueStore](ctx, a, "queues")
-			if err != nil {
-				return err
-			}
-			if err := store.SetSchedule(ctx, penstock.Schedule{Queue: args[0], Name: args[1], Cron: cron, Job: job, SkipOverlap: skip}); err != nil {
-				return about.Queue(err, fmt.Sprintf("setting schedule %q of queue %q", args[1], args[0]), args[0])
-			}
-			return showSchedule(ctx, a, store, args[0], args[1])
-		},
-	}
+	cmd := terminal.Verb("set QUEUE NAME --cron TEXT [PAYLOAD|-]", "Make or change a periodic job", func(cmd *cobra.Command, args []string) error {
+		ctx := cmd.Context()
+		if cron == "" {
+			return terminal.Usage(errors.New("--cron is missing: give it five fields, such as '30 4 * * *', or @daily"))
+		}
+		payload := ""
+		if len(args) == 3 {
+			payload = args[2]
+		}
+		bytes, err := payloadArgument(ctx, a, payload)
+		if err != nil {
+			return err
+		}
+		job, err := f.read(cmd.Flags(), bytes)
+		if err != nil {
+			return err
+		}
+		store, err := cli.OpenWith[driver.QueueStore](ctx, a, "queues")
+		if err != nil {
+			return err
+		}
+		if err := store.SetSchedule(ctx, penstock.Schedule{Queue: args[0], Name: args[1], Cron: cron, Job: job, SkipOverlap: skip}); err != nil {
+			return about.Queue(err, fmt.Sprintf("setting schedule %q of queue %q", args[1], args[0]), args[0])
+		}
+		return showSchedule(ctx, a, store, args[0], args[1])
+	})
 	f.add(cmd.Flags())
 	cmd.Flags().StringVar(&cron, "cron", "", "`times` in UTC, or in a zone as in TZ=Europe/Berlin: five fields, or @hourly, @daily, @weekly, @monthly, @yearly")
 	cmd.Flags().BoolVar(&skip, "skip-overlap", false, "enqueue no job while the last one of the schedule has not ended")
@@ -66,17 +61,11 @@ func scheduleSetCommand(a *cli.App) *cobra.Command {
 }
 
 func schedulePauseCommand(a *cli.App, pause bool) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "pause QUEUE NAME",
-		Short: "Pause a periodic job",
-	}
-	doing := "pausing"
+	use, short, doing := "pause QUEUE NAME", "Pause a periodic job", "pausing"
 	if !pause {
-		doing = "resuming"
-		cmd.Use, cmd.Short = "resume QUEUE NAME", "End the pause of a periodic job"
+		use, short, doing = "resume QUEUE NAME", "End the pause of a periodic job", "resuming"
 	}
-	cmd.Args = terminal.Exactly("QUEUE", "NAME")
-	cmd.RunE = cli.Opened(a, "queues", func(ctx context.Context, store driver.QueueStore, args []string) error {
+	cmd := terminal.Verb(use, short, cli.Opened(a, "queues", func(ctx context.Context, store driver.QueueStore, args []string) error {
 		act := store.PauseSchedule
 		if !pause {
 			act = store.ResumeSchedule
@@ -85,16 +74,13 @@ func schedulePauseCommand(a *cli.App, pause bool) *cobra.Command {
 			return aboutSchedule(err, doing, args)
 		}
 		return showSchedule(ctx, a, store, args[0], args[1])
-	})
+	}))
 	return a.WithJSON(cmd, "the schedule as one JSON line")
 }
 
 func scheduleRunCommand(a *cli.App) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "run QUEUE NAME",
-		Short: "Enqueue a periodic job now",
-		Args:  terminal.Exactly("QUEUE", "NAME"),
-		RunE: cli.Opened(a, "queues", func(ctx context.Context, store driver.QueueStore, args []string) error {
+	cmd := terminal.Verb("run QUEUE NAME", "Enqueue a periodic job now",
+		cli.Opened(a, "queues", func(ctx context.Context, store driver.QueueStore, args []string) error {
 			made, err := store.RunSchedule(ctx, args[0], args[1])
 			if err != nil {
 				return aboutSchedule(err, "running", args)
@@ -105,8 +91,7 @@ func scheduleRunCommand(a *cli.App) *cobra.Command {
 			}
 			return a.Tell(map[string]any{"queue": args[0], "name": args[1], "id": made.ID, "deduplicated": made.Deduplicated},
 				"Job %d of %s: %s.\n", made.ID, shell.Visible(args[0]), how)
-		}),
-	}
+		}))
 	return a.WithJSON(cmd, "the job's id as one JSON line")
 }
 
@@ -119,11 +104,8 @@ func aboutSchedule(err error, doing string, args []string) error {
 }
 
 func scheduleListCommand(a *cli.App) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "list QUEUE",
-		Short: "List the periodic jobs of a queue",
-		Args:  terminal.Exactly("QUEUE"),
-		RunE: cli.Opened(a, "queues", func(ctx context.Context, store driver.QueueStore, args []string) error {
+	cmd := terminal.Verb("list QUEUE", "List the periodic jobs of a queue",
+		cli.Opened(a, "queues", func(ctx context.Context, store driver.QueueStore, args []string) error {
 			schedules, err := store.Schedules(ctx, args[0])
 			if err != nil {
 				return about.Queue(err, "reading schedules", args[0])
@@ -136,8 +118,7 @@ func scheduleListCommand(a *cli.App) *cobra.Command {
 				return nil
 			}
 			return scheduleTable(a, schedules)
-		}),
-	}
+		}))
 	return a.WithJSON(cmd, "one JSON line per schedule")
 }
 
@@ -176,17 +157,13 @@ func overlap(s *penstock.Schedule) string {
 func utc(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") }
 
 func scheduleDropCommand(a *cli.App) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "drop QUEUE NAME",
-		Short: "Drop a periodic job",
-		Args:  terminal.Exactly("QUEUE", "NAME"),
-		RunE: cli.Opened(a, "queues", func(ctx context.Context, store driver.QueueStore, args []string) error {
+	cmd := terminal.Verb("drop QUEUE NAME", "Drop a periodic job",
+		cli.Opened(a, "queues", func(ctx context.Context, store driver.QueueStore, args []string) error {
 			if err := store.DropSchedule(ctx, args[0], args[1]); err != nil {
 				return aboutSchedule(err, "dropping", args)
 			}
 			return a.Tell(map[string]any{"queue": args[0], "name": args[1]}, "Schedule %s of %s is gone.\n", shell.Visible(args[1]), shell.Visible(args[0]))
-		}),
-	}
+		}))
 	return a.WithJSON(cmd, "the dropped object as one JSON line")
 }
 

@@ -100,42 +100,33 @@ type queueSetter interface {
 
 func setCommand(a *cli.App) *cobra.Command {
 	var f queueFlags
-	cmd := &cobra.Command{
-		Use:   "set NAME",
-		Short: "Set a queue's limits",
-		Args:  terminal.Exactly("NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			wanted, err := f.read(cmd.Flags())
-			if err != nil {
-				return err
-			}
-			if wanted == (penstock.QueueSettings{}) {
-				return terminal.Misuse(errors.New("nothing to set: give --max-attempts, --max-running, --rate, --dedup-window or --keep-done"))
-			}
-			store, err := cli.OpenWith[driver.QueueStore](ctx, a, "queues")
-			if err != nil {
-				return err
-			}
-			return setQueue(ctx, a, store, args[0], wanted)
-		},
-	}
+	cmd := terminal.Verb("set NAME", "Set a queue's limits", func(cmd *cobra.Command, args []string) error {
+		ctx := cmd.Context()
+		wanted, err := f.read(cmd.Flags())
+		if err != nil {
+			return err
+		}
+		if wanted == (penstock.QueueSettings{}) {
+			return terminal.Misuse(errors.New("nothing to set: give --max-attempts, --max-running, --rate, --dedup-window or --keep-done"))
+		}
+		store, err := cli.OpenWith[driver.QueueStore](ctx, a, "queues")
+		if err != nil {
+			return err
+		}
+		return setQueue(ctx, a, store, args[0], wanted)
+	})
 	f.add(cmd.Flags())
 	return a.WithJSON(cmd, "the new settings, as one JSON line")
 }
 
 func pauseCommand(a *cli.App, pause bool) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "resume NAME",
-		Short: "Let the jobs of a paused queue run again",
-	}
+	use, short := "resume NAME", "Let the jobs of a paused queue run again"
 	if pause {
-		cmd.Use, cmd.Short = "pause NAME", "Pause a queue (running jobs finish)"
+		use, short = "pause NAME", "Pause a queue (running jobs finish)"
 	}
-	cmd.Args = terminal.Exactly("NAME")
-	cmd.RunE = cli.Opened(a, "queues", func(ctx context.Context, store driver.QueueStore, args []string) error {
+	cmd := terminal.Verb(use, short, cli.Opened(a, "queues", func(ctx context.Context, store driver.QueueStore, args []string) error {
 		return setQueue(ctx, a, store, args[0], penstock.QueueSettings{Paused: &pause})
-	})
+	}))
 	return a.WithJSON(cmd, "the new settings, as one JSON line")
 }
 

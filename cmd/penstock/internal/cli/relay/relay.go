@@ -31,16 +31,11 @@ type relayFlags struct {
 
 func Command(a *cli.App) *cobra.Command {
 	var f relayFlags
-	cmd := &cobra.Command{
-		Use:         "relay",
-		Short:       "Deliver committed messages to a broker",
-		Args:        terminal.Args(cobra.NoArgs),
-		Annotations: terminal.OwnSignals,
-	}
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	cmd := terminal.Verb("relay", "Deliver committed messages to a broker", func(cmd *cobra.Command, _ []string) error {
 		f.given(cmd.Flags())
 		return relay(cmd.Context(), a, &f)
-	}
+	})
+	cmd.Annotations = terminal.OwnSignals
 	f.add(cmd.Flags())
 	return cmd
 }

@@ -20,13 +20,7 @@ func ServeCommand(a *cli.App) *cobra.Command {
 		outboxes      []string
 		metrics       cli.MetricsFlags
 	)
-	cmd := &cobra.Command{
-		Use:         "serve",
-		Short:       "Accept messages over HTTP",
-		Args:        terminal.Args(cobra.NoArgs),
-		Annotations: terminal.OwnSignals,
-	}
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	cmd := terminal.Verb("serve", "Accept messages over HTTP", func(cmd *cobra.Command, _ []string) error {
 		ctx := cmd.Context()
 		cfg, err := a.LoadConfig()
 		if err != nil {
@@ -75,7 +69,8 @@ func ServeCommand(a *cli.App) *cobra.Command {
 			return err
 		}
 		return a.Run(ctx, cfg, run.Options{Store: store, Log: log})
-	}
+	})
+	cmd.Annotations = terminal.OwnSignals
 	flags := cmd.Flags()
 	flags.StringVar(&listen, "listen", "", "`address` to listen at, such as 127.0.0.1:8080")
 	flags.StringArrayVar(&outboxes, "outbox", nil, "`outbox` to accept messages for; may be repeated (default every one)")

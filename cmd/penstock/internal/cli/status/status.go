@@ -30,11 +30,8 @@ func Command(a *cli.App) *cobra.Command {
 		every                      time.Duration
 		adopting                   adopt.Flags
 	)
-	cmd := &cobra.Command{
-		Use:   "status [OUTBOX|QUEUE|SUBSCRIPTION]",
-		Short: "Show backlogs, rates, sizes, who relays what, queues and inboxes",
-		Args:  terminal.Args(cobra.MaximumNArgs(1)),
-		RunE: cli.Opened(a, "status", func(ctx context.Context, store driver.Store, args []string) error {
+	cmd := terminal.Verb("status [OUTBOX|QUEUE|SUBSCRIPTION]", "Show backlogs, rates, sizes, who relays what, queues and inboxes",
+		cli.Opened(a, "status", func(ctx context.Context, store driver.Store, args []string) error {
 			if every <= 0 {
 				return terminal.Usage(fmt.Errorf("--every is %v: use a time such as 2s", every))
 			}
@@ -64,8 +61,7 @@ func Command(a *cli.App) *cobra.Command {
 				case <-time.After(every):
 				}
 			}
-		}),
-	}
+		}))
 	a.WithJSON(cmd, "one JSON line, times in nanoseconds")
 	cmd.Flags().BoolVar(&wide, "wide", false, "every column, and names in full, however wide that is")
 	cmd.Flags().BoolVar(&exact, "exact", false, "count everything, which reads it: about a second for some millions")

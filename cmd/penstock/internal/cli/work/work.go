@@ -31,17 +31,8 @@ type workFlags struct {
 
 func Command(a *cli.App) *cobra.Command {
 	var f workFlags
-	cmd := &cobra.Command{
-		Use:   "work [QUEUE --exec COMMAND|--http URL]",
-		Short: "Run a command, or send a request, for each job of a queue",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 && f.Exec == "" && f.HTTP == "" {
-				return nil // the workers of the configuration file
-			}
-			return terminal.Exactly("QUEUE")(cmd, args)
-		},
-		Annotations: terminal.OwnSignals,
-		RunE: func(cmd *cobra.Command, args []string) error {
+	cmd := terminal.Verb("work [QUEUE --exec COMMAND|--http URL]", "Run a command, or send a request, for each job of a queue",
+		func(cmd *cobra.Command, args []string) error {
 			if err := f.check(cmd.Flags(), args); err != nil {
 				return err
 			}
@@ -50,8 +41,8 @@ func Command(a *cli.App) *cobra.Command {
 				return err
 			}
 			return runWorkers(cmd.Context(), a, cfg, &f)
-		},
-	}
+		})
+	cmd.Annotations = terminal.OwnSignals
 	f.add(cmd.Flags())
 	return cmd
 }
@@ -74,8 +65,10 @@ func (f *workFlags) add(flags *pflag.FlagSet) {
 
 func (f *workFlags) check(flags *pflag.FlagSet, args []string) error {
 	switch {
-	case len(args) == 0:
+	case len(args) == 0 && f.Exec == "" && f.HTTP == "":
 		return nil // the file's workers
+	case len(args) == 0:
+		return terminal.Misuse(errors.New("got 0 arguments, it takes QUEUE"))
 	case f.Exec == "" && f.HTTP == "":
 		return terminal.Misuse(errors.New("--exec is missing: give the command to run, or with --http the URL to send each job to"))
 	case f.Exec != "" && f.HTTP != "":
