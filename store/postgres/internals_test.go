@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -137,5 +138,7 @@ func TestStuckQueueAsThePageSays(t *testing.T) {
 	f.Exec("select penstock.drop_queue('emails')")
 	f.wantError("42P01", "select penstock.claim('emails')")
 	f.wantError("42P01", "select penstock.ack('emails', 1)")
-	f.wantError("42883", "select penstock.dequeue_emails()")
+	if _, err := f.Conn.Exec(f.Ctx, "select penstock.dequeue_emails()"); !strings.Contains(fmt.Sprint(err), "(SQLSTATE 42883)") { // without a hint since PostgreSQL 19
+		t.Errorf("dequeue_emails() of a dropped queue: got %v, want 42883", err)
+	}
 }
