@@ -13,15 +13,22 @@ import (
 
 // joined has the claims and acks of a process go together. While a round trip of a queue is under way, the calls that come wait. Then they share the
 // next one: one transaction, one commit, and one turn at the queue's row. A call that finds none under way goes at once. Where claims run side by side,
-// a second round trip begins with the calls that have waited long: the database or its disk is far away then.
+// a second round trip begins with the calls that have waited long: the database or its disk is far away then. Where they take turns, the next one gathers
+// those that have been answered.
 type joined struct {
 	mu      sync.Mutex
 	waiting []*call
-	under   int // round trips that are under way
+	under   int           // round trips that are under way
+	callers int           // how many calls the next round trip gathers
+	all     chan struct{} // is closed when they wait; nil if nothing is gathered
 }
 
-// long is how long a call waits for the round trip that is under way, before a second one begins.
-const long = 2 * time.Millisecond
+const (
+	// long is how long a call waits for the round trip that is under way, before a second one begins.
+	long = 2 * time.Millisecond
+	// mostGathering bounds what a round trip that took very long costs the next one.
+	mostGathering = 5 * long
+)
 
 // call is one AckClaim, or an Ack, which claims no jobs.
 type call struct {
@@ -59,7 +66,34 @@ func (j *joined) enter(c *call) bool {
 	}
 	c.done = make(chan struct{})
 	j.waiting = append(j.waiting, c)
+	if j.all != nil && len(j.waiting) == j.callers {
+		close(j.all)
+		j.all = nil
+	}
 	return false
+}
+
+// gather waits, after a round trip that was long, until those that it has answered call again: an eighth of that time at most. Otherwise these and the calls
+// that wait already would take turns, and each round trip would carry half of them.
+func (j *joined) gather(answered int, took time.Duration) {
+	j.mu.Lock()
+	j.callers = answered + len(j.waiting)
+	if took < long || j.callers == 1 {
+		j.mu.Unlock()
+		return
+	}
+	all := make(chan struct{})
+	j.all = all
+	j.mu.Unlock()
+	enough := time.NewTimer(min(took/8, mostGathering))
+	defer enough.Stop()
+	select {
+	case <-all:
+	case <-enough.C:
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.all = nil
+	}
 }
 
 // next takes the calls that share the next round trip, after one that was under way.
@@ -158,22 +192,23 @@ func (q Queue) join(c *call) ([]int64, []penstock.Job, error) {
 	line := &row.calls
 	if !line.enter(c) {
 		if row.sideBySide() {
-			defer time.AfterFunc(long, func() { q.makeAll(line, line.second()) }).Stop()
+			defer time.AfterFunc(long, func() { q.makeAll(row, line.second()) }).Stop()
 		}
 		line.await(c)
 		return c.held, c.jobs, c.err
 	}
 	defer func() { // also after a panic that the caller recovers from: else all later calls would wait
 		if calls := line.next(); len(calls) > 0 {
-			go q.makeAll(line, calls)
+			go q.makeAll(row, calls)
 		}
 	}()
 	return q.make(c.ctx, c.leases, c.claim)
 }
 
 // makeAll makes these calls, and then those that wait, until none does.
-func (q Queue) makeAll(j *joined, calls []*call) {
-	for ; len(calls) > 0; calls = j.next() {
+func (q Queue) makeAll(row *QueueRow, calls []*call) {
+	for j := &row.calls; len(calls) > 0; calls = j.next() {
+		began := time.Now()
 		var claim driver.Claim
 		var leases []int64
 		jobs := 0
@@ -189,6 +224,9 @@ func (q Queue) makeAll(j *joined, calls []*call) {
 		cancel()
 		if left := j.answer(calls, held, claimed, err); len(left) > 0 {
 			q.giveBack(left)
+		}
+		if !row.sideBySide() {
+			j.gather(len(calls), time.Since(began))
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -92,6 +93,55 @@ func TestASecondRoundTrip(t *testing.T) {
 	if j.next(); !j.enter(one) {
 		t.Error("a call waits though none is under way")
 	}
+}
+
+// The callers of a round trip that was long share the next one with those that waited meanwhile, once all have called. The machine's speed does not
+// decide that: time stands still here until nothing else can happen.
+func TestCallersComeBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var j joined
+		for range 3 {
+			j.enter(calling(t.Context(), 1, ""))
+		}
+		began := time.Now()
+		answered := j.next() // two; the first's caller calls again meanwhile
+		j.enter(calling(t.Context(), 1, ""))
+		for range answered {
+			go func() {
+				time.Sleep(long)
+				j.enter(calling(t.Context(), 1, ""))
+			}()
+		}
+		j.gather(len(answered), 50*long)
+		if calls := j.next(); len(calls) != 3 || time.Since(began) != long {
+			t.Errorf("%d calls go together after %v, expected 3 after %v", len(calls), time.Since(began), long)
+		}
+		for _, some := range []struct {
+			name         string
+			took, waited time.Duration
+		}{
+			{"short, so nothing is waited for", long - 1, 0}, {"long", 8 * long, long}, {"very long", time.Hour, mostGathering},
+		} {
+			began := time.Now()
+			if j.gather(3, some.took); time.Since(began) != some.waited {
+				t.Errorf("the round trip was %s: the next one begins after %v, expected %v", some.name, time.Since(began), some.waited)
+			}
+			j.enter(calling(t.Context(), 1, "")) // late: it finds nothing that waits for it
+			if calls := j.next(); len(calls) != 1 {
+				t.Errorf("%d calls go, expected 1", len(calls))
+			}
+		}
+		if j.next(); j.under != 0 {
+			t.Errorf("%d round trips are under way, expected none", j.under)
+		}
+		if j.enter(calling(t.Context(), 1, "")); j.under != 1 {
+			t.Error("a call waits though none is under way")
+		}
+		if j.gather(1, time.Hour); time.Since(began) != long+long+mostGathering {
+			t.Error("one caller waits for another, though there is none")
+		}
+	})
 }
 
 // A lease that two calls end is one call's.
