@@ -28,7 +28,7 @@ type Options struct {
 	Turns bool
 	// Ready: the dialect is a Waker, which knows where the jobs are that may be had. A claim is one Round without Ranges.
 	Ready bool
-	// Returns: "end_jobs" locks the leases as "hold_leases" does, and "end_leases" returns them.
+	// Returns: "end_jobs" locks the leases as "hold_leases" does, and returns them.
 	Returns bool
 }
 

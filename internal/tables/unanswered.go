@@ -98,10 +98,10 @@ func (a *acks) in(b *Batch, q Queue, row *QueueRow) {
 // endHeld has the jobs end whose leases are there.
 func (q Queue) endHeld(b *Batch, these Args, held *[]int64) {
 	if q.on.Looks().Returns {
-		b.Do("end_jobs", these).Do("end_tries", these).Rows(All(held), "end_leases", these)
+		b.Rows(All(held), "end_jobs", these)
 		return
 	}
-	b.Rows(All(held), "hold_leases", these).Do("end_jobs", these).Do("end_tries", these).Do("end_leases", these)
+	b.Rows(All(held), "hold_leases", these).Do("end_jobs", these)
 }
 
 // note has the error of an attempt.

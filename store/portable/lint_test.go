@@ -49,7 +49,7 @@ func lint(text string) (problems []string, err error) {
 	if len(parsed.Stmts) != 1 {
 		problems = append(problems, fmt.Sprintf("%d statements in one text", len(parsed.Stmts)))
 	}
-	changes := 0
+	changed := map[any]bool{} // tables
 	var walk func(name string, node any)
 	walk = func(name string, node any) {
 		if what, bad := nodes[name]; bad {
@@ -63,7 +63,11 @@ func lint(text string) (problems []string, err error) {
 		case map[string]any:
 			switch name {
 			case "InsertStmt", "UpdateStmt", "DeleteStmt":
-				changes++
+				relation, _ := n["relation"].(map[string]any)
+				if changed[relation["relname"]] { // CockroachDB refuses it: https://github.com/cockroachdb/cockroach/issues/70731
+					problems = append(problems, "several changes of one table")
+				}
+				changed[relation["relname"]] = true
 			case "FuncCall":
 				if f := last(n["funcname"]); !slices.Contains(functions, f) {
 					problems = append(problems, "the function "+f)
@@ -99,9 +103,6 @@ func lint(text string) (problems []string, err error) {
 	}
 	for _, s := range parsed.Stmts {
 		walk("", s.Stmt)
-	}
-	if changes > 1 {
-		problems = append(problems, "several changes in one statement")
 	}
 	return problems, nil
 }
@@ -323,7 +324,7 @@ func TestLintFinds(t *testing.T) {
 		"select 1; select 2":                              "2 statements in one text",
 		"insert into t values (1) on conflict do nothing": "ON CONFLICT",
 		"insert into s.dedup as d values (1) on conflict (a) where b do nothing":                                "ON CONFLICT on a partial index",
-		"with d as (delete from t returning a) insert into u select a from d":                                   "several changes in one statement",
+		"with d as (delete from t returning a) insert into t select a from d":                                   "several changes of one table",
 		"create temporary table t (a int)":                                                                      "a temporary table, which is the session's",
 		"create table t (a int references u)":                                                                   "a constraint CONSTR_FOREIGN",
 		"create trigger r after insert on t referencing new table as n for each statement execute function f()": "REFERENCING",
@@ -349,7 +350,7 @@ func TestLintFinds(t *testing.T) {
 		"select 't'::regprocedure":                                    "the type regprocedure",
 		"create table t (a int unique deferrable initially deferred)": "a constraint CONSTR_ATTR_DEFERRABLE",
 		"create table t (a int, exclude using gist (a with =))":       "a constraint CONSTR_EXCLUSION",
-		"with a as (insert into t values (1) returning a), b as (update u set a = 1 returning a) select 1": "several changes in one statement",
+		"with a as (insert into t values (1) returning a), b as (update t set a = 1 returning a) select 1": "several changes of one table",
 	} {
 		if problems, err := lint(text); err != nil || !slices.Contains(problems, want) {
 			t.Errorf("%s: found %q, %v, want %q", text, problems, err, want)
