@@ -91,7 +91,7 @@ func TestBenchQueuesMisused(t *testing.T) {
 		"queue --plot chart.gif":                 "neither .svg nor .png",
 		"fifo-lifo --rate -1":                    "--arrivals=false",
 		"fifo-lifo --order random":               "expected fifo or lifo",
-		"fifo-lifo --mode both":                  "expected call or tx",
+		"fifo-lifo --mode both":                  "expected call, tx or carried",
 		"fifo-lifo --duration 0":                 "at least 100ms",
 		"fifo-lifo --arrivals=false --preload 0": "there would be no jobs",
 		"tombstones --events 1":                  "--events must be at least 10",

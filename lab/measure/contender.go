@@ -23,7 +23,8 @@ type contender struct {
 	begins bool
 	// create and drop, where that is not in sql.
 	create, drop func(ctx context.Context) error
-	cold         bool // one makes no plans beforehand
+	end          func(*session) error // after the last one, if it is not nil
+	cold         bool                 // one makes no plans beforehand
 }
 
 // inTx runs do within begin and the given end.
@@ -73,7 +74,7 @@ func warm(s *session, do func() error) error {
 // penstockQueue is a queue of Penstock's, one job at a time.
 func penstockQueue(db Setup, order penstock.QueueOrder, mode string) contender {
 	if db.plain() != nil {
-		return portableQueue(db, order)
+		return portableQueue(db, order, mode)
 	}
 	c := ownQueue(db, "_queue", order)
 	c.prepared, c.begins = []string{"dequeue"}, mode == ModeTx
@@ -96,26 +97,44 @@ func plainQueue(db Setup, name string) contender {
 	return contender{Setup: db, label: "the hand-written queue", sql: readSQL("plainqueue", db.words(db.Name+name))}
 }
 
-// portableQueue is a queue on plain tables: a job is claimed and acked, a round trip each.
-func portableQueue(db Setup, order penstock.QueueOrder) contender {
+// portableQueue is a queue on plain tables: a job is claimed and acked, a round trip each, or acked with the next claim.
+func portableQueue(db Setup, order penstock.QueueOrder, mode string) contender {
 	name, store := db.Name+"_queue", db.plain()
-	q := store.DriverQueue(name)
-	return contender{
+	q := store.DriverQueue(name).(interface {
+		driver.Queue
+		driver.AckClaimer
+	})
+	ended := func(held, leases []int64, err error) error {
+		if err == nil && len(held) < len(leases) {
+			err = errors.New("the lease of a job has ended before its ack")
+		}
+		return err
+	}
+	ack := func(s *session) error {
+		held, err := q.Ack(s.ctx, s.leases...)
+		return ended(held, s.leases, err)
+	}
+	c := contender{
 		Setup: db, label: "Penstock, on plain tables", sql: db.read("portable", db.words("queue_"+name)), cold: true,
 		create: func(ctx context.Context) error { return store.CreateQueue(ctx, name, order) },
 		drop:   func(ctx context.Context) error { return store.DropQueue(ctx, name) },
 		one: func(s *session) (int64, bool, error) {
-			jobs, err := q.Claim(s.ctx, driver.Claim{Jobs: 1, Lease: time.Minute})
+			held, jobs, err := q.AckClaim(s.ctx, s.leases, driver.Claim{Jobs: 1, Lease: time.Minute})
+			err, s.leases = ended(held, s.leases, err), nil
 			if err != nil || len(jobs) == 0 {
 				return 0, false, err
 			}
-			held, err := q.Ack(s.ctx, jobs[0].Lease)
-			if err == nil && len(held) == 0 {
-				err = errors.New("the lease of a job has ended before its ack")
+			s.leases = []int64{jobs[0].Lease}
+			if mode != ModeCarried {
+				err, s.leases = ack(s), nil
 			}
 			return jobs[0].ID, true, err
 		},
 	}
+	if mode == ModeCarried {
+		c.end = ack
+	}
+	return c
 }
 
 // jobQueue is the published table with the published transaction: four round trips.

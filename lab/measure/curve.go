@@ -182,6 +182,11 @@ func (d *dequeuing) work(ctx context.Context, s *session) error {
 		}
 	}
 	scribe.flush()
+	if d.contender.end != nil {
+		if err := d.contender.end(s); err != nil {
+			return err
+		}
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.got.merge(got)

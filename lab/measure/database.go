@@ -88,6 +88,7 @@ type session struct {
 	ctx     context.Context
 	free    func() bool
 	claimed [][][]byte // by ModeCarried and not ended
+	leases  []int64    // the same on plain tables
 }
 
 func (d Setup) connect(ctx context.Context) (*session, error) {

@@ -19,7 +19,7 @@ const (
 type FifoLifoConfig struct {
 	Setup
 	Order       penstock.QueueOrder `help:"fifo or lifo"`
-	Mode        string              `help:"Penstock's transaction: call or tx"`
+	Mode        string              `help:"Penstock's transaction: call or tx; on plain tables call or carried"`
 	Workers     int                 `help:"dequeuers"`
 	Preload     int                 `help:"jobs there are at the start"`
 	Rate        int                 `help:"jobs per second that arrive, 0 for as many as one connection can"`
@@ -120,8 +120,8 @@ func (c *FifoLifoConfig) Validate() error {
 	switch {
 	case c.Order != penstock.FIFO && c.Order != penstock.LIFO:
 		return fmt.Errorf("the order is %q, expected fifo or lifo", c.Order)
-	case c.Mode != ModeCall && c.Mode != ModeTx:
-		return fmt.Errorf("the mode is %q, expected call or tx", c.Mode)
+	case c.Mode != ModeCall && c.Mode != ModeTx && c.Mode != ModeCarried:
+		return fmt.Errorf("the mode is %q, expected call, tx or carried", c.Mode)
 	case c.Rate < 0:
 		return fmt.Errorf("--rate is %d, expected 0 (unlimited) or more; for no arrivals there is --arrivals=false", c.Rate)
 	case c.Workers < 1 || c.DequeueRate < 0:
@@ -141,6 +141,9 @@ func (c *FifoLifoConfig) Validate() error {
 func FifoLifo(ctx context.Context, cfg FifoLifoConfig) (result FifoLifoResult, err error) {
 	if err := cfg.Validate(); err != nil {
 		return result, err
+	}
+	if cfg.Mode == ModeCarried && cfg.plain() == nil {
+		return result, errors.New("--mode carried is for plain tables: add --profile portable, or leave it out")
 	}
 	release, err := cfg.pinned(ctx, cfg.Pin)
 	if err != nil {

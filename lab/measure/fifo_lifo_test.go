@@ -97,7 +97,8 @@ func TestWrongJobsAreFound(t *testing.T) {
 func TestFifoLifoRefuses(t *testing.T) {
 	for want, c := range map[string]FifoLifoConfig{
 		"fifo or lifo": with(DefaultFifoLifo, func(c *FifoLifoConfig) { c.Order = "random" }),
-		"call or tx":   with(DefaultFifoLifo, func(c *FifoLifoConfig) { c.Mode = "both" }),
+		"tx or carri":  with(DefaultFifoLifo, func(c *FifoLifoConfig) { c.Mode = "both" }),
+		"plain tables": with(DefaultFifoLifo, func(c *FifoLifoConfig) { c.Mode = ModeCarried }),
 		"one worker":   with(DefaultFifoLifo, func(c *FifoLifoConfig) { c.Workers = -1 }),
 		"no jobs":      with(DefaultFifoLifo, func(c *FifoLifoConfig) { c.Preload, c.Arrivals = -1, false }),
 		"at least 100": with(DefaultFifoLifo, func(c *FifoLifoConfig) { c.Duration = time.Millisecond }),

@@ -26,8 +26,8 @@ func portableDatabase(t *testing.T) Setup {
 
 func TestPortableFifoLifo(t *testing.T) {
 	t.Parallel()
-	for _, order := range []penstock.QueueOrder{penstock.FIFO, penstock.LIFO} {
-		c := FifoLifoConfig{Setup: portableDatabase(t), Order: order, Mode: ModeCall, Workers: 5, Preload: 500, Rate: 100, Arrivals: true, Duration: 500 * time.Millisecond}
+	for order, mode := range map[penstock.QueueOrder]string{penstock.FIFO: ModeCarried, penstock.LIFO: ModeCall} {
+		c := FifoLifoConfig{Setup: portableDatabase(t), Order: order, Mode: mode, Workers: 5, Preload: 500, Rate: 100, Arrivals: true, Duration: 500 * time.Millisecond}
 		c.Pin = true
 		r, err := FifoLifo(t.Context(), c)
 		if err != nil {

@@ -200,7 +200,7 @@ func (r *yugabyteRun) jobs(ctx context.Context, run string) error {
 	for _, side := range []struct {
 		by string
 		contender
-	}{{"hand", jobQueue(r.Setup, cfg.Order)}, {"Penstock", penstockQueue(r.Setup, cfg.Order, ModeCall)}} {
+	}{{"hand", jobQueue(r.Setup, cfg.Order)}, {"Penstock", penstockQueue(r.Setup, cfg.Order, ModeCall)}, {"Penstock, carried", penstockQueue(r.Setup, cfg.Order, ModeCarried)}} {
 		before := r.sim.Counts()
 		curve, err := cfg.measure(ctx, side.contender)
 		if err != nil {

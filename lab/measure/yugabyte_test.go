@@ -13,7 +13,7 @@ func TestYugabyte(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Curves) != 6 || len(r.Lines()) != 6 || len(r.Fetches) != 3 || len(r.Writes) != 5 {
+	if len(r.Curves) != 8 || len(r.Lines()) != 8 || len(r.Fetches) != 3 || len(r.Writes) != 5 {
 		t.Fatalf("got %+v", r)
 	}
 	for _, c := range r.Curves {
