@@ -13,30 +13,14 @@ import (
 	"github.com/penstock/penstock/internal/test/suite"
 )
 
-var barrierCases = []testCase{
-	{name: "OpensOnce", run: barrierOpensOnce},
-	{name: "OneJob", run: barrierOneJob},
-	{name: "SealedFirstOrLast", run: barrierSealed},
-	{name: "Empty", run: barrierEmpty},
-	{name: "EveryEnd", run: barrierEnds},
-	{name: "EveryEndLIFO", run: barrierEnds, lifo: true},
-	{name: "NotAnEnd", run: barrierNoEnds},
-	{name: "DeadWaits", run: barrierDeadWaits},
-	{name: "DeadOfSeveral", run: barrierDeadOfSeveral},
-	{name: "DeadRuns", run: barrierDeadRuns},
-	{name: "DeadCancels", run: barrierDeadCancels},
-	{name: "AddedFromWithin", run: barrierAdded},
-	{name: "Bulk", run: barrierBulk},
-	{name: "Duplicates", run: barrierDuplicates},
-	{name: "Unique", run: barrierUnique, needs: Features{Unique: true}},
-	{name: "Nested", run: barrierNested},
-	{name: "Several", run: barrierSeveral},
-	{name: "KeysAndOptions", run: barrierKeys},
-	{name: "Rollback", run: barrierRollback},
-	{name: "Refused", run: barrierRefused},
-	{name: "AtOnce", run: barrierAtOnce},
-	{name: "ReadsEachOnce", run: barrierReads, needs: Features{Reads: true}},
-}
+var barrierCases = slices.Concat(
+	named("Barrier", barrierOpensOnce, barrierOneJob, barrierSealedFirstOrLast, barrierEmpty,
+		barrierEveryEnd, barrierNotAnEnd, barrierDeadWaits, barrierDeadOfSeveral, barrierDeadRuns, barrierDeadCancels, barrierAddedFromWithin,
+		barrierBulk, barrierDuplicates, barrierNested, barrierSeveral, barrierKeysAndOptions, barrierRollback, barrierRefused, barrierAtOnce),
+	needing(Features{Unique: true}, named("Barrier", barrierUnique)),
+	needing(Features{Reads: true}, named("Barrier", barrierReadsEachOnce)),
+	[]testCase{{name: "EveryEndLIFO", run: barrierEveryEnd, lifo: true}},
+)
 
 func init() {
 	for i := range barrierCases {
@@ -110,7 +94,7 @@ func barrierOneJob(e *env) {
 }
 
 // It opens after its seal, whether the jobs have ended before or end then. A job that comes to wait later runs at once.
-func barrierSealed(e *env) {
+func barrierSealedFirstOrLast(e *env) {
 	for _, first := range []bool{true, false} {
 		b := e.barrier()
 		e.enqueue(holder(b, "a"), waiter("done", b))
@@ -142,7 +126,7 @@ func barrierEmpty(e *env) {
 }
 
 // Each end of a job counts: an ack, alone, with others or with the next claim, a cancel wherever the job is, an expiry, a discard.
-func barrierEnds(e *env) {
+func barrierEveryEnd(e *env) {
 	later := func(j penstock.NewJob) penstock.NewJob {
 		j.NotBefore = time.Now().Add(time.Hour)
 		return j
@@ -207,7 +191,7 @@ func barrierEnds(e *env) {
 }
 
 // What gives a job back does not end it.
-func barrierNoEnds(e *env) {
+func barrierNotAnEnd(e *env) {
 	b := e.barrier()
 	e.enqueue(holder(b, "a"), waiter("done", b))
 	e.seal(b)
@@ -305,7 +289,7 @@ func barrierDeadCancels(e *env) {
 }
 
 // A job that holds a barrier may add others, also after the seal.
-func barrierAdded(e *env) {
+func barrierAddedFromWithin(e *env) {
 	b := e.barrier()
 	e.enqueue(holder(b, "0"), waiter("done", b))
 	e.seal(b)
@@ -415,7 +399,7 @@ func barrierSeveral(e *env) {
 }
 
 // A job that waits for a barrier has no place among those of its key yet. It keeps its key, group, priority and options.
-func barrierKeys(e *env) {
+func barrierKeysAndOptions(e *env) {
 	b := e.barrier()
 	waits := waiter("waits", b)
 	waits.Key, waits.Priority, waits.Group = "k", -1, "g"
@@ -479,7 +463,7 @@ func barrierRefused(e *env) {
 }
 
 // Ten times as many jobs that hold a barrier, and that wait for it, are ten times as many reads.
-func barrierReads(e *env) {
+func barrierReadsEachOnce(e *env) {
 	reads := func(n int) float64 {
 		b := e.barrier()
 		batch := make([]penstock.NewJob, 2*n)

@@ -9,13 +9,7 @@ import (
 	"github.com/penstock/penstock/internal/test/suite"
 )
 
-var cancelCases = []testCase{
-	{name: "Waiting", run: cancelWaiting},
-	{name: "Delayed", run: cancelDelayed},
-	{name: "Running", run: cancelRunning},
-	{name: "BackFromTheDead", run: cancelRevived},
-	{name: "Context", run: cancelContext},
-}
+var cancelCases = named("Cancel", cancelWaiting, cancelDelayed, cancelRunning, cancelBackFromTheDead, cancelContext)
 
 // cancel cancels jobs and fails the test unless there were want.
 func (e *env) cancel(want int, ids ...int64) {
@@ -63,7 +57,7 @@ func cancelRunning(e *env) {
 }
 
 // A dead letter that was sent back is cancelled by the id that it has always had.
-func cancelRevived(e *env) {
+func cancelBackFromTheDead(e *env) {
 	ids := e.enqueue(jobs("a", 3)...)
 	for _, j := range e.want("a0", "a1", "a2") {
 		e.Must(e.q.DeadLetter(e.ctx, j.Lease, "x"), "DeadLetter")

@@ -1,6 +1,7 @@
 package queuetest
 
 import (
+	"slices"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -8,17 +9,13 @@ import (
 	"github.com/penstock/penstock/internal/test/suite"
 )
 
-var claimCases = []testCase{
-	{name: "EnqueueClaimAck", run: enqueueClaimAck},
-	{name: "EmptyQueue", run: emptyQueue},
-	{name: "ClaimedIsNotClaimedAgain", run: claimedOnce},
-	{name: "AcrossProcesses", run: acrossProcesses},
-	{name: "GroupsAreLinesOfTheirOwn", run: groupsApart},
-	{name: "ReleaseSpendsNoAttempt", run: releaseSpendsNone, needs: Features{Release: true}},
-	{name: "ReleaseForAWhile", run: releaseForAWhile, needs: Features{Release: true}},
-}
+var claimCases = slices.Concat(
+	named("Claim", claimEnqueueClaimAck, claimEmptyQueue, claimClaimedIsNotClaimedAgain,
+		claimAcrossProcesses, claimGroupsAreLinesOfTheirOwn),
+	needing(Features{Release: true}, named("Claim", claimReleaseSpendsNoAttempt, claimReleaseForAWhile)),
+)
 
-func enqueueClaimAck(e *env) {
+func claimEnqueueClaimAck(e *env) {
 	ids := e.enqueue(jobs("a", 3)...)
 	for i := 1; i < len(ids); i++ {
 		if ids[i] <= ids[i-1] {
@@ -46,7 +43,7 @@ func enqueueClaimAck(e *env) {
 	}
 }
 
-func emptyQueue(e *env) {
+func claimEmptyQueue(e *env) {
 	e.want()
 	e.maintain()
 	e.want()
@@ -58,7 +55,7 @@ func emptyQueue(e *env) {
 	e.want()
 }
 
-func claimedOnce(e *env) {
+func claimClaimedIsNotClaimedAgain(e *env) {
 	e.enqueue(jobs("a", 5)...)
 	first := e.claim(2)
 	e.same(first, "a0", "a1")
@@ -70,7 +67,7 @@ func claimedOnce(e *env) {
 	e.want()
 }
 
-func acrossProcesses(e *env) {
+func claimAcrossProcesses(e *env) {
 	other := e.Another(e).DriverQueue(queue)
 	suite.Get(other.Enqueue(e.ctx, job("a"), job("b"))).Must(e, "Enqueue by another process")
 	mine := e.claim(1)
@@ -82,7 +79,7 @@ func acrossProcesses(e *env) {
 	e.ack(theirs...)
 }
 
-func groupsApart(e *env) {
+func claimGroupsAreLinesOfTheirOwn(e *env) {
 	e.enqueue(
 		penstock.NewJob{Group: "acme", Payload: []byte("acme0")}, job("none0"),
 		penstock.NewJob{Group: "globex", Payload: []byte("globex0")}, penstock.NewJob{Group: "acme", Payload: []byte("acme1")}, job("none1"))
@@ -104,7 +101,7 @@ func groupsApart(e *env) {
 	e.same(again, "acme0")
 }
 
-func releaseSpendsNone(e *env) {
+func claimReleaseSpendsNoAttempt(e *env) {
 	r, ok := e.q.(driver.Releaser)
 	if !ok {
 		e.Fatal("the feature Release is declared, but the queue is no driver.Releaser")
@@ -126,7 +123,7 @@ func releaseSpendsNone(e *env) {
 }
 
 // A job that is released for a while keeps its place in its key, also before its second attempt.
-func releaseForAWhile(e *env) {
+func claimReleaseForAWhile(e *env) {
 	const while = 200 * time.Millisecond
 	e.enqueue(keyed("k", "k0"), keyed("k", "k1"), job("a"))
 	claimed := e.want("k0", "a")

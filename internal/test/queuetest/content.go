@@ -12,13 +12,9 @@ import (
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
-var contentCases = []testCase{
-	{name: "BytesSurvive", run: bytesSurvive},
-	{name: "TextSurvives", run: textSurvives},
-	{name: "NothingIsShared", run: nothingShared},
-}
+var contentCases = named("Content", contentBytesSurvive, contentTextSurvives, contentNothingIsShared)
 
-func bytesSurvive(e *env) {
+func contentBytesSurvive(e *env) {
 	rnd := e.Random(0)
 	all := make([]byte, 256)
 	for i := range all {
@@ -57,7 +53,7 @@ func bytesSurvive(e *env) {
 	}
 }
 
-func textSurvives(e *env) {
+func contentTextSurvives(e *env) {
 	texts := []string{"", "a b", "Ünïcödé 😀", `quote " ' \ %s {} [] null`, "line\nbreak\ttab", "{\"a\":1}"}
 	for _, text := range texts {
 		j := penstock.NewJob{Key: text, Group: text, DedupKey: text, Headers: map[string]string{"h" + text: text}, Payload: []byte("p")}
@@ -82,7 +78,7 @@ func textSurvives(e *env) {
 }
 
 // Callers may change what they passed and what they got.
-func nothingShared(e *env) {
+func contentNothingIsShared(e *env) {
 	payload, headers := []byte("a"), map[string]string{"h": "1"}
 	e.enqueue(penstock.NewJob{Payload: payload, Headers: headers})
 	payload[0], headers["h"] = 'x', "x"

@@ -63,7 +63,7 @@ func firstAfter(t time.Time, is func(time.Time) bool) time.Time {
 	return t
 }
 
-func cronTimes(e *env) {
+func scheduleCronTimes(e *env) {
 	for _, c := range cronTable {
 		before := time.Now()
 		e.schedule(penstock.Schedule{Name: c.spec, Cron: c.spec, Job: job("a")})
@@ -77,7 +77,7 @@ func cronTimes(e *env) {
 	}
 }
 
-func cronNonsense(e *env) {
+func scheduleCronNonsense(e *env) {
 	for _, spec := range []string{"", " ", "nonsense", "* * * *", "* * * * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * 32 * *", "* * * 0 *", "* * * 13 *",
 		"* * * * 8", "*/0 * * * *", "*/100 * * * *", "5-1 * * * *", "-1 * * * *", "+1 * * * *", "1- * * * *", "1,,2 * * * *", "001 * * * *", "? * * * *",
 		"* * * * fri-sun", "* * * * monday", "jan * * * *", "*-5 * * * *", "0 0 30 2 *", "0 0 31 4,6,9,11 *", "@every 5s", "@reboot", "TZ=Europe/Nowhere 0 4 * * *", "TZ=CEST 0 4 * * *", "TZ=Europe/Berlin", "TZ= 0 4 * * *", "0 4 * * * TZ=Europe/Berlin"} {

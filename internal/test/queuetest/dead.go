@@ -11,14 +11,8 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-var deadCases = []testCase{
-	{name: "DeadLetterListDiscard", run: deadLetterListDiscard},
-	{name: "Retry", run: deadRetry},
-	{name: "RetryNow", run: deadRetryNow},
-	{name: "Query", run: deadQuery},
-	{name: "NothingChosen", run: deadNothing},
-	{name: "WrittenByHand", run: deadSpoilt},
-}
+var deadCases = named("DeadJob", deadJobDeadLetterListDiscard, deadJobRetry, deadJobRetryNow, deadJobQuery,
+	deadJobNothingChosen, deadJobWrittenByHand)
 
 // deadLetter enqueues jobs and makes dead letters of them, one after another.
 func (e *env) deadLetter(reason string, jobs ...penstock.NewJob) []int64 {
@@ -41,7 +35,7 @@ func deadNames(dead []admin.DeadJob) []string {
 	return all
 }
 
-func deadLetterListDiscard(e *env) {
+func deadJobDeadLetterListDiscard(e *env) {
 	before := time.Now().Add(-time.Hour)
 	ids := e.deadLetter("no good", penstock.NewJob{Key: "k", Group: "g", Priority: -4, Headers: map[string]string{"h": "1"}, Payload: []byte("a")}, job("b"))
 	dead := e.deadJobs(admin.DeadJobQuery{})
@@ -66,7 +60,7 @@ func deadLetterListDiscard(e *env) {
 }
 
 // By its id a job that failed and waits is tried again at once, with its history. One that its producer delayed, or that runs, is not.
-func deadRetryNow(e *env) {
+func deadJobRetryNow(e *env) {
 	ids := e.enqueue(after(time.Hour, "later"), keyed("k", "a"), keyed("k", "behind"), job("b"), job("c"))
 	claimed := e.collect("a", "b", "c")
 	e.retry(claimed[0], time.Hour, "one")
@@ -95,7 +89,7 @@ func deadRetryNow(e *env) {
 }
 
 // A dead letter that is retried goes to the end, with one attempt to spend.
-func deadRetry(e *env) {
+func deadJobRetry(e *env) {
 	attempts := 2
 	e.set(penstock.QueueSettings{MaxAttempts: &attempts})
 	ids := e.enqueue(job("a"))
@@ -131,7 +125,7 @@ func deadRetry(e *env) {
 	}
 }
 
-func deadQuery(e *env) {
+func deadJobQuery(e *env) {
 	ids := e.deadLetter("timed out", keyed("k1", "a"), penstock.NewJob{Group: "g", Kind: "welcome", Payload: []byte("b")})
 	var between time.Time
 	e.eventually("time passes", func() bool {
@@ -172,7 +166,7 @@ func deadQuery(e *env) {
 	}
 }
 
-func deadNothing(e *env) {
+func deadJobNothingChosen(e *env) {
 	e.Must(e.Store.CreateQueue(e.ctx, "other", penstock.FIFO), "CreateQueue")
 	e.deadLetter("x", job("a"))
 	for what, f := range map[string]func() (int, error){
@@ -190,7 +184,7 @@ func deadNothing(e *env) {
 
 // A dead letter that was written by hand, and cannot be parsed, says so. It hides no other, and can be retried, though no number is left for its
 // next attempt. A new failure of it is kept.
-func deadSpoilt(e *env) {
+func deadJobWrittenByHand(e *env) {
 	if e.Spoil == nil {
 		e.Skip("nobody can write into this store by hand")
 	}

@@ -9,20 +9,14 @@ import (
 	"github.com/penstock/penstock/internal/test/suite"
 )
 
-var dedupCases = []testCase{
-	{name: "SecondIsTheFirst", run: dedup},
-	{name: "Told", run: dedupTold},
-	{name: "WindowEnds", run: dedupWindow},
-	{name: "Rollback", run: dedupRollback},
-	{name: "QueuesApart", run: dedupQueues},
-	{name: "Race", run: dedupRace},
-}
+var dedupCases = named("Dedup", dedupSecondIsTheFirst, dedupTold, dedupWindowEnds, dedupRollback, dedupQueuesApart,
+	dedupRace)
 
 func once(key, payload string) penstock.NewJob {
 	return penstock.NewJob{DedupKey: key, Payload: []byte(payload)}
 }
 
-func dedup(e *env) {
+func dedupSecondIsTheFirst(e *env) {
 	first := e.enqueue(once("d", "a"), once("e", "b"))
 	second := e.enqueue(once("d", "again"), job("c"), once("e", "again"), once("f", "d"), once("f", "again"))
 	if second[0] != first[0] || second[2] != first[1] || second[3] != second[4] {
@@ -84,7 +78,7 @@ func (e *env) told(what string, made []penstock.Enqueued, err error, want ...boo
 	}
 }
 
-func dedupWindow(e *env) {
+func dedupWindowEnds(e *env) {
 	window := 100 * time.Millisecond
 	e.set(penstock.QueueSettings{DedupWindow: &window})
 	first := e.enqueue(once("d", "a"))
@@ -101,7 +95,7 @@ func dedupRollback(e *env) {
 	e.ack(e.want("a")...)
 }
 
-func dedupQueues(e *env) {
+func dedupQueuesApart(e *env) {
 	e.Must(e.Store.CreateQueue(e.ctx, "other", penstock.FIFO), "CreateQueue")
 	e.enqueue(once("d", "a"), keyed("d", "b"))
 	suite.Get(e.Store.DriverQueue("other").Enqueue(e.ctx, once("d", "other"))).Must(e, "Enqueue")

@@ -8,17 +8,13 @@ import (
 	"github.com/penstock/penstock"
 )
 
-var delayCases = []testCase{
-	{name: "NotBeforeItsTime", run: delayed},
-	{name: "ManyDelays", run: manyDelays},
-	{name: "DelayedAndRolledBack", run: delayedRollback},
-}
+var delayCases = named("Delay", delayNotBeforeItsTime, delayManyDelays, delayDelayedAndRolledBack)
 
 func after(d time.Duration, payload string) penstock.NewJob {
 	return penstock.NewJob{NotBefore: time.Now().Add(d), Payload: []byte(payload)}
 }
 
-func delayed(e *env) {
+func delayNotBeforeItsTime(e *env) {
 	soon := after(200*time.Millisecond, "soon")
 	e.enqueue(after(time.Hour, "hour"), soon, after(-time.Hour, "past"), job("now"))
 	var got []string
@@ -39,7 +35,7 @@ func delayed(e *env) {
 	}
 }
 
-func manyDelays(e *env) {
+func delayManyDelays(e *env) {
 	rnd := e.Random(0)
 	var want []string
 	for i := range 100 {
@@ -59,7 +55,7 @@ func manyDelays(e *env) {
 	e.sameSet(got, want)
 }
 
-func delayedRollback(e *env) {
+func delayDelayedAndRolledBack(e *env) {
 	t := e.begin()
 	t.enqueue(after(time.Millisecond, "never"))
 	t.Rollback()

@@ -11,12 +11,8 @@ import (
 	"github.com/penstock/penstock/internal/test/suite"
 )
 
-var forwardCases = []testCase{
-	{name: "OneJobOfEachMessage", run: forwardEach, needs: Features{Forward: true}},
-	{name: "RefusedOptions", run: forwardOptions, needs: Features{Forward: true}},
-	{name: "EndsBeforeItBegins", run: forwardEnds, needs: Features{Forward: true}},
-	{name: "Refuses", run: forwardRefuses, needs: Features{Forward: true}},
-}
+var forwardCases = needing(Features{Forward: true}, named("Forward", forwardOneJobOfEachMessage, forwardRefusedOptions, forwardEndsBeforeItBegins,
+	forwardRefuses))
 
 // outboxes is a store that also has them.
 type outboxes interface {
@@ -36,7 +32,7 @@ func (e *env) outboxes() outboxes {
 }
 
 // Every message becomes one job, in order, though the forwarding fails again and again, and one follows another.
-func forwardEach(e *env) {
+func forwardOneJobOfEachMessage(e *env) {
 	s := e.outboxes()
 	const rounds, each = 4, 50
 	for round := range rounds {
@@ -70,7 +66,7 @@ func forwardEach(e *env) {
 }
 
 // A message whose headers no job can have as options becomes a job without them, and stops none behind it.
-func forwardOptions(e *env) {
+func forwardRefusedOptions(e *env) {
 	s := e.outboxes()
 	bad := []map[string]string{
 		{penstock.HeaderMaxAttempts: "many", penstock.HeaderKind: "k"}, {penstock.HeaderMaxAttempts: "+5"}, {penstock.HeaderTimeout: "1m"}, {penstock.HeaderDeadline: "tomorrow"},
@@ -105,7 +101,7 @@ func (e *env) waiting() int {
 	return int(s.Ready + s.Waiting)
 }
 
-func forwardEnds(e *env) {
+func forwardEndsBeforeItBegins(e *env) {
 	s := e.outboxes()
 	ctx, cancel := context.WithCancel(e.ctx)
 	cancel()

@@ -17,20 +17,13 @@ import (
 	"github.com/penstock/penstock/work"
 )
 
-var groupCases = []testCase{
-	{name: "ReadyOnes", run: groupsReady},
-	{name: "ReadyOnesLIFO", run: groupsReady, lifo: true},
-	{name: "ManyReadyOnes", run: groupsMany},
-	{name: "LateCommit", run: groupsLate, needs: Features{ConcurrentWriters: true}},
-	{name: "NoneWhilePausedOrFull", run: groupsPaused},
-	{name: "NoneWhileALimitThatCameLaterIsReached", run: groupsOverTheLimit},
-	{name: "Counts", run: groupsCounted},
-	{name: "CountsOfKeys", run: groupsOfKeys},
-	{name: "Pages", run: groupsPaged},
-	{name: "Limits", run: groupsLimits},
-	{name: "WorkTakesTurns", run: groupsTakeTurns},
-	{name: "WorkServesAll", run: groupsServeAll},
-}
+var groupCases = slices.Concat(
+	named("Groups", groupsReadyOnes, groupsManyReadyOnes, groupsNoneWhilePausedOrFull,
+		groupsNoneWhileALimitThatCameLaterIsReached, groupsCounts, groupsCountsOfKeys, groupsPages, groupsLimits, groupsWorkTakesTurns,
+		groupsWorkServesAll),
+	needing(Features{ConcurrentWriters: true}, named("Groups", groupsLateCommit)),
+	[]testCase{{name: "ReadyOnesLIFO", run: groupsReadyOnes, lifo: true}},
+)
 
 func grouped(group, payload string) penstock.NewJob {
 	return penstock.NewJob{Group: group, Payload: []byte(payload)}
@@ -59,7 +52,7 @@ func (e *env) wantGroups(when string, groups []string, behind string, most int, 
 	}
 }
 
-func groupsReady(e *env) {
+func groupsReadyOnes(e *env) {
 	e.wantGroups("at first", nil, "", 10)
 	e.enqueue(grouped("b", "b0"), grouped("é", "é0"), job("none0"), grouped("a", "a0"), penstock.NewJob{Group: "B", Priority: 7, Payload: []byte("B0")})
 	e.wantGroups("enqueued", nil, "", 10, "B", "a", "b", "é", "")
@@ -123,7 +116,7 @@ func groupsLimits(e *env) {
 }
 
 // Groups whose jobs were all taken lie between those that have some.
-func groupsMany(e *env) {
+func groupsManyReadyOnes(e *env) {
 	name := func(i int) string { return fmt.Sprintf("g%03d", i) }
 	const n = 200
 	for _, round := range []string{"first", "second"} {
@@ -147,7 +140,7 @@ func groupsMany(e *env) {
 }
 
 // A job that commits late makes its group ready, whatever was claimed from it meanwhile.
-func groupsLate(e *env) {
+func groupsLateCommit(e *env) {
 	t := e.begin()
 	t.enqueue(grouped("known", "late"), grouped("new", "late"))
 	for range 40 {
@@ -166,7 +159,7 @@ func groupsLate(e *env) {
 	e.wantGroups("and done", nil, "", 10, "new")
 }
 
-func groupsPaused(e *env) {
+func groupsNoneWhilePausedOrFull(e *env) {
 	e.enqueue(grouped("a", "a0"), grouped("b", "b0"), grouped("b", "b1"))
 	e.pause(true)
 	e.wantGroups("paused", nil, "", 10)
@@ -185,7 +178,7 @@ func groupsPaused(e *env) {
 }
 
 // A limit counts jobs, also those that one claim took before it was set.
-func groupsOverTheLimit(e *env) {
+func groupsNoneWhileALimitThatCameLaterIsReached(e *env) {
 	var batch []penstock.NewJob
 	for i := range 13 {
 		batch = append(batch, grouped("a", fmt.Sprint(i)))
@@ -231,7 +224,7 @@ func (e *env) groupStatus(after string, most int) map[string]admin.GroupStatus {
 	return found
 }
 
-func groupsCounted(e *env) {
+func groupsCounts(e *env) {
 	if all := e.groupStatus("", 10); len(all) != 0 {
 		e.Errorf("an empty queue has the groups %v", all)
 	}
@@ -260,7 +253,7 @@ func groupsCounted(e *env) {
 }
 
 // Of a key one job may run at a time: the others wait.
-func groupsOfKeys(e *env) {
+func groupsCountsOfKeys(e *env) {
 	in := func(group, key, payload string) penstock.NewJob {
 		return penstock.NewJob{Group: group, Key: key, Payload: []byte(payload)}
 	}
@@ -276,7 +269,7 @@ func groupsOfKeys(e *env) {
 	}
 }
 
-func groupsPaged(e *env) {
+func groupsPages(e *env) {
 	e.enqueue(grouped("b", "x"), grouped("a", "x"), grouped("d", "x"))
 	if got := e.groupStatus("", 2); len(got) != 2 || got["b"].Ready != 1 {
 		e.Errorf("without a job of the empty group the first two are %v", got)
@@ -326,7 +319,7 @@ func (e *env) endless(groups ...string) (h work.Handler, done func(group string)
 
 // One group always has jobs; another is served all the same, in order of its key, and one that the worker
 // was not given is left alone.
-func groupsTakeTurns(e *env) {
+func groupsWorkTakesTurns(e *env) {
 	many := make([]penstock.NewJob, 300) // more than a worker claims ahead
 	for i := range many {
 		many[i] = grouped("busy", "more")
@@ -355,7 +348,7 @@ func groupsTakeTurns(e *env) {
 }
 
 // More groups always have jobs than a worker looks for at once, and yet each is served, and one that appears later.
-func groupsServeAll(e *env) {
+func groupsWorkServesAll(e *env) {
 	var busy []string
 	for i := range 40 {
 		busy = append(busy, fmt.Sprintf("busy%02d", i))

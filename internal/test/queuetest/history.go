@@ -13,10 +13,7 @@ import (
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
-var historyCases = []testCase{
-	{name: "KeptOrRefused", run: historyKept},
-	{name: "WhateverHappens", run: historyWalk},
-}
+var historyCases = named("History", historyKeptOrRefused, historyWhateverHappens)
 
 // keepDone has the queue keep history, and is false where the store keeps none: then it says so.
 func (e *env) keepDone() bool {
@@ -61,7 +58,7 @@ func (e *env) doneOf(q admin.DoneJobQuery) map[int64]admin.DoneJob {
 	}
 }
 
-func historyKept(e *env) {
+func historyKeptOrRefused(e *env) {
 	if !e.keepDone() {
 		return
 	}
@@ -90,9 +87,9 @@ func sameJSON(a json.RawMessage, b string) bool {
 	return json.Unmarshal(a, &x) == nil && json.Unmarshal([]byte(b), &y) == nil && fmt.Sprint(x) == fmt.Sprint(y)
 }
 
-// historyWalk does to jobs whatever can be done to them: what was acked is kept, once, with the attempt that succeeded and
+// historyWhateverHappens does to jobs whatever can be done to them: what was acked is kept, once, with the attempt that succeeded and
 // what failed before, and nothing else is.
-func historyWalk(e *env) {
+func historyWhateverHappens(e *env) {
 	if !e.keepDone() {
 		return
 	}

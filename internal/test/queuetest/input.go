@@ -13,17 +13,12 @@ import (
 	"github.com/penstock/penstock/internal/test/suite"
 )
 
-var inputCases = []testCase{
-	{name: "BadJobs", run: badJobs},
-	{name: "BadClaims", run: badClaims},
-	{name: "SettingsUpToTheLimits", run: settingsLimits},
-	{name: "NamesUpToTheLimit", run: queueNames},
-	{name: "NoSuchQueue", run: noSuchQueue},
-}
+var inputCases = named("Input", inputBadJobs, inputBadClaims, inputSettingsUpToTheLimits, inputNamesUpToTheLimit,
+	inputNoSuchQueue)
 
 // Nothing of a call with one bad job is written, and the transaction that the
 // call was made in is as good as before.
-func badJobs(e *env) {
+func inputBadJobs(e *env) {
 	header := func(name, value string) penstock.NewJob {
 		return penstock.NewJob{Headers: map[string]string{"good": "1", name: value}}
 	}
@@ -65,7 +60,7 @@ func badJobs(e *env) {
 	e.want("in the transaction", "still good")
 }
 
-func badClaims(e *env) {
+func inputBadClaims(e *env) {
 	e.enqueue(job("a"))
 	for _, c := range []driver.Claim{
 		{Jobs: 0, Lease: time.Second}, {Jobs: -1, Lease: time.Second}, {Jobs: driver.MaxClaim + 1, Lease: time.Second},
@@ -87,7 +82,7 @@ func badClaims(e *env) {
 	e.same(e.claimAs(driver.Claim{Jobs: driver.MaxClaim}))
 }
 
-func settingsLimits(e *env) {
+func inputSettingsUpToTheLimits(e *env) {
 	for _, n := range []int{-1, 0, math.MaxInt32 + 1} {
 		e.BadField(fmt.Sprint(n, " attempts"), e.Store.SetQueue(e.ctx, queue, penstock.QueueSettings{MaxAttempts: &n}), "max attempts")
 	}
@@ -115,7 +110,7 @@ func settingsLimits(e *env) {
 	e.ack(e.want("a")...)
 }
 
-func queueNames(e *env) {
+func inputNamesUpToTheLimit(e *env) {
 	for _, name := range []string{"", "_own", strings.Repeat("q", penstock.MaxNameBytes+1), "a\x00", "\xff"} {
 		e.BadField(fmt.Sprintf("CreateQueue %q", name), e.Store.CreateQueue(e.ctx, name, penstock.FIFO), "queue")
 	}
@@ -142,7 +137,7 @@ func queueNames(e *env) {
 	}
 }
 
-func noSuchQueue(e *env) {
+func inputNoSuchQueue(e *env) {
 	const name = "missing"
 	q := e.Store.DriverQueue(name)
 	_, enqueue := q.Enqueue(e.ctx, job("a"))

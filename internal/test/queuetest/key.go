@@ -11,24 +11,17 @@ import (
 	"github.com/penstock/penstock/internal/test/suite"
 )
 
-var keyCases = []testCase{
-	{name: "OneAtATimeInOrder", run: keySerial},
-	{name: "OneAtATimeInOrderLIFO", run: keySerial, lifo: true},
-	{name: "OthersAreNotHeldUp", run: keyOthers},
-	{name: "ManyInTheWay", run: keyMany},
-	{name: "ManyInTheWayLIFO", run: keyMany, lifo: true},
-	{name: "ManyRetriedInTheWay", run: keyManyRetried},
-	{name: "RetriedJobStaysTheHead", run: keyRetry},
-	{name: "ExpiredJobStaysTheHead", run: keyExpired},
-	{name: "DeadLetterFreesTheKey", run: keyDead},
-	{name: "CancelFreesTheKey", run: keyCancel},
-	{name: "EarlierJobComesBack", run: keyEarlier},
-	{name: "OrderBeforePriority", run: keyPriority},
-	{name: "DelayedJobHoldsUpNoOther", run: keyDelayed},
-	{name: "AcrossProcesses", run: keyProcesses},
-}
+var keyCases = slices.Concat(
+	named("Key", keyOneAtATimeInOrder, keyOthersAreNotHeldUp, keyManyInTheWay,
+		keyManyRetriedInTheWay, keyRetriedJobStaysTheHead, keyExpiredJobStaysTheHead, keyDeadLetterFreesTheKey, keyCancelFreesTheKey,
+		keyEarlierJobComesBack, keyOrderBeforePriority, keyDelayedJobHoldsUpNoOther, keyAcrossProcesses),
+	[]testCase{
+		{name: "OneAtATimeInOrderLIFO", run: keyOneAtATimeInOrder, lifo: true},
+		{name: "ManyInTheWayLIFO", run: keyManyInTheWay, lifo: true},
+	},
+)
 
-func keySerial(e *env) {
+func keyOneAtATimeInOrder(e *env) {
 	e.enqueue(keyed("k", "k0"), keyed("k", "k1"))
 	e.enqueue(keyed("k", "k2"))
 	for i := range 3 {
@@ -51,7 +44,7 @@ func keySerial(e *env) {
 	e.ack(e.collect("k6")...)
 }
 
-func keyOthers(e *env) {
+func keyOthersAreNotHeldUp(e *env) {
 	var all []penstock.NewJob
 	for i := range 5 {
 		all = append(all, keyed("busy", fmt.Sprint("busy", i)))
@@ -69,7 +62,7 @@ func keyOthers(e *env) {
 }
 
 // However many jobs wait for their key, a job behind them comes before those of later priorities.
-func keyMany(e *env) {
+func keyManyInTheWay(e *env) {
 	e.enqueue(keyed("k", "running"))
 	e.want("running")
 	all := []penstock.NewJob{job("free")}
@@ -87,7 +80,7 @@ func keyMany(e *env) {
 	e.want()
 }
 
-func keyManyRetried(e *env) {
+func keyManyRetriedInTheWay(e *env) {
 	for i := range 20 {
 		e.enqueue(keyed("k", fmt.Sprint("k", i)))
 		e.Must(e.q.DeadLetter(e.ctx, e.claim(1)[0].Lease, "no"), "DeadLetter")
@@ -104,7 +97,7 @@ func keyManyRetried(e *env) {
 	}
 }
 
-func keyRetry(e *env) {
+func keyRetriedJobStaysTheHead(e *env) {
 	e.enqueue(keyed("k", "k0"), keyed("k", "k1"), keyed("other", "o0"))
 	claimed := e.want("k0", "o0")
 	e.ack(claimed[1])
@@ -124,7 +117,7 @@ func keyRetry(e *env) {
 	e.ack(e.collect("x1")...)
 }
 
-func keyExpired(e *env) {
+func keyExpiredJobStaysTheHead(e *env) {
 	e.enqueue(keyed("k", "k0"), keyed("k", "k1"))
 	e.same(e.claimAs(driver.Claim{Jobs: 10, Lease: suite.ShortLease}), "k0")
 	again := e.collect("k0")
@@ -135,7 +128,7 @@ func keyExpired(e *env) {
 	e.ack(e.collect("k1")...)
 }
 
-func keyDead(e *env) {
+func keyDeadLetterFreesTheKey(e *env) {
 	e.enqueue(keyed("k", "k0"), keyed("k", "k1"), keyed("k", "k2"))
 	e.Must(e.q.DeadLetter(e.ctx, e.want("k0")[0].Lease, "no"), "DeadLetter")
 	k1 := e.collect("k1")
@@ -147,7 +140,7 @@ func keyDead(e *env) {
 	e.ack(e.collect("k2")...)
 }
 
-func keyCancel(e *env) {
+func keyCancelFreesTheKey(e *env) {
 	ids := e.enqueue(keyed("k", "k0"), keyed("k", "k1"), keyed("k", "k2"), keyed("k", "k3"))
 	e.cancel(1, ids[0]) // the first, waiting
 	k1 := e.collect("k1")
@@ -161,7 +154,7 @@ func keyCancel(e *env) {
 }
 
 // A job that comes back while a later one of its key runs was passed over. It runs however the later one's attempt ends.
-func keyEarlier(e *env) {
+func keyEarlierJobComesBack(e *env) {
 	ends := map[string]func(penstock.Job){
 		"retried": func(j penstock.Job) { e.retry(j, 0, "at once") },
 		"expired": func(j penstock.Job) { e.expire(j) },
@@ -191,14 +184,14 @@ func keyEarlier(e *env) {
 }
 
 // Of one key the order is that of the ids, whatever the priorities.
-func keyPriority(e *env) {
+func keyOrderBeforePriority(e *env) {
 	e.enqueue(penstock.NewJob{Key: "k", Priority: 5, Payload: []byte("k0")}, penstock.NewJob{Key: "k", Priority: -5, Payload: []byte("k1")})
 	e.ack(e.collect("k0")...)
 	e.ack(e.collect("k1")...)
 }
 
 // A job takes its place in its key when its time has come.
-func keyDelayed(e *env) {
+func keyDelayedJobHoldsUpNoOther(e *env) {
 	e.enqueue(penstock.NewJob{Key: "k", Payload: []byte("tomorrow"), NotBefore: time.Now().Add(24 * time.Hour)}, keyed("k", "now"))
 	if s := e.status(); s.Ready != 1 || s.Waiting != 0 || s.Delayed != 1 {
 		e.Errorf("the status counts %d ready, %d waiting and %d delayed jobs, want 1, 0 and 1", s.Ready, s.Waiting, s.Delayed)
@@ -208,7 +201,7 @@ func keyDelayed(e *env) {
 	e.want()
 }
 
-func keyProcesses(e *env) {
+func keyAcrossProcesses(e *env) {
 	others := []driver.Queue{e.q, e.Another(e).DriverQueue(queue), e.Another(e).DriverQueue(queue)}
 	for i := range 30 {
 		suite.Get(others[i%3].Enqueue(e.ctx, keyed(fmt.Sprint("k", i%3), fmt.Sprint(i)))).Must(e, "Enqueue")

@@ -9,10 +9,7 @@ import (
 	"github.com/penstock/penstock/admin"
 )
 
-var kindCases = []testCase{
-	{name: "EveryOptionCarriesIt", run: kindCarried},
-	{name: "Stays", run: kindStays},
-}
+var kindCases = named("Kind", kindEveryOptionCarriesIt, kindStays)
 
 func ofKind(kind, payload string) penstock.NewJob {
 	return penstock.NewJob{Kind: kind, Payload: []byte(payload)}
@@ -33,7 +30,7 @@ func (e *env) wantKinds(claimed []penstock.Job) {
 }
 
 // Whatever else a job has, and however many are enqueued by one call, each has the kind that it was given.
-func kindCarried(e *env) {
+func kindEveryOptionCarriesIt(e *env) {
 	e.enqueue(ofKind("a", "a1"))
 	e.wantKinds(e.want("a1"))
 	longest := strings.Repeat("k", penstock.MaxKindBytes)
@@ -74,7 +71,7 @@ func kindStays(e *env) {
 	e.wantKinds(e.collect("a1"))
 }
 
-func kindScheduled(e *env) {
+func scheduleCarriesAKind(e *env) {
 	e.schedule(penstock.Schedule{Name: "s", Cron: "@yearly", Job: ofKind("a", "a1")})
 	set := e.schedules()[0]
 	if set.Job.Kind != "a" || set.Job.Headers[penstock.HeaderKind] != "a" {

@@ -11,17 +11,13 @@ import (
 	"github.com/penstock/penstock/internal/test/suite"
 )
 
-var leaseCases = []testCase{
-	{name: "ExpiredLeaseComesBack", run: expiredLease},
-	{name: "LostLeaseSettlesNothing", run: lostLease},
-	{name: "ExtendKeepsTheLease", run: extendKeeps},
-	{name: "ExtendShortens", run: extendShortens},
-	{name: "UnknownLease", run: unknownLease},
-	{name: "LastLeaseThatExpiresIsADeadLetter", run: lastLease},
-	{name: "ReadsEachOfManyOnce", run: readsEach, needs: Features{Reads: true, Release: true}},
-}
+var leaseCases = slices.Concat(
+	named("Lease", leaseExpiredLeaseComesBack, leaseLostLeaseSettlesNothing, leaseExtendKeepsTheLease,
+		leaseExtendShortens, leaseUnknownLease, leaseLastLeaseThatExpiresIsADeadLetter),
+	needing(Features{Reads: true, Release: true}, named("Lease", leaseReadsEachOfManyOnce)),
+)
 
-func expiredLease(e *env) {
+func leaseExpiredLeaseComesBack(e *env) {
 	ids := e.enqueue(jobs("a", 3)...)
 	first := e.claimAs(driver.Claim{Jobs: 3, Lease: suite.LongLease, Worker: "dies"})
 	e.same(first, "a0", "a1", "a2")
@@ -38,7 +34,7 @@ func expiredLease(e *env) {
 }
 
 // The worker wakes up when its job runs elsewhere, and when it is done.
-func lostLease(e *env) {
+func leaseLostLeaseSettlesNothing(e *env) {
 	e.enqueue(job("a"), keyed("k", "k0"), keyed("k", "k1"))
 	old := e.claimAs(driver.Claim{Jobs: 3, Lease: suite.ShortLease})
 	e.same(old, "a", "k0")
@@ -75,7 +71,7 @@ func lostLease(e *env) {
 	e.want()
 }
 
-func extendKeeps(e *env) {
+func leaseExtendKeepsTheLease(e *env) {
 	var claimed []penstock.Job
 	var held []int64
 	for lease := suite.ShortLease; ; lease *= 2 { // until the leases are long enough for this machine
@@ -97,7 +93,7 @@ func extendKeeps(e *env) {
 	e.ack(claimed[0], claimed[2], again[0])
 }
 
-func extendShortens(e *env) {
+func leaseExtendShortens(e *env) {
 	e.enqueue(job("a"))
 	claimed := e.want("a")
 	held := e.expire(claimed[0])
@@ -105,7 +101,7 @@ func extendShortens(e *env) {
 	e.ack(e.collect("a")...)
 }
 
-func unknownLease(e *env) {
+func leaseUnknownLease(e *env) {
 	e.enqueue(job("a"))
 	claimed := e.want("a")
 	for _, lease := range []int64{0, -1, claimed[0].Lease + 1000, 1 << 62} {
@@ -124,7 +120,7 @@ func unknownLease(e *env) {
 	e.sameLeases("Ack of a lease twice", held, claimed)
 }
 
-func lastLease(e *env) {
+func leaseLastLeaseThatExpiresIsADeadLetter(e *env) {
 	attempts := 2
 	e.set(penstock.QueueSettings{MaxAttempts: &attempts})
 	e.enqueue(keyed("k", "k0"), keyed("k", "k1"))
@@ -145,7 +141,7 @@ func lastLease(e *env) {
 
 // Ten times as many jobs in each call are ten times as many reads. This holds for enqueues with dedup keys, new and known, and
 // for calls that settle jobs of one claim and of many.
-func readsEach(e *env) {
+func leaseReadsEachOfManyOnce(e *env) {
 	reads := func(n int) float64 {
 		batch := jobs("x", n)
 		for i := range batch {

@@ -3,6 +3,7 @@ package queuetest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,11 +17,10 @@ import (
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
-var loadCases = []testCase{
-	{name: "ManyWorkers", run: manyWorkers},
-	{name: "ManyWorkersLIFO", run: manyWorkers, lifo: true},
-	{name: "WorkersThatDie", run: workersThatDie},
-}
+var loadCases = slices.Concat(
+	named("Load", loadManyWorkers, loadWorkersThatDie),
+	[]testCase{{name: "ManyWorkersLIFO", run: loadManyWorkers, lifo: true}},
+)
 
 // runLog notes the running jobs, and that nothing runs twice at a time.
 type runLog struct {
@@ -115,7 +115,7 @@ func (l *runLog) check(e *env, jobs int) {
 
 // Workers and producers all at once: every job is done once. These are the invariants of the queue in YugabyteDB's Jepsen suite, mutual exclusion and
 // completeness.
-func manyWorkers(e *env) {
+func loadManyWorkers(e *env) {
 	const producers, workers = 4, 8
 	each := testseed.Steps(150)
 	qs := []driver.Queue{e.q, e.Another(e).DriverQueue(queue)}
@@ -164,7 +164,7 @@ func manyWorkers(e *env) {
 
 // Workers forget some of what they claim: it comes back when the lease ends,
 // and everything is done in the end.
-func workersThatDie(e *env) {
+func loadWorkersThatDie(e *env) {
 	n := testseed.Steps(200)
 	for i := range n {
 		e.enqueue(keyed([]string{"", "a", "b"}[i%3], fmt.Sprint(i)))

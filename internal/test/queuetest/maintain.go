@@ -11,12 +11,10 @@ import (
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
-var maintainCases = []testCase{
-	{name: "ReadsNothingThatWaits", run: maintainBounded, needs: Features{Reads: true}},
-}
+var maintainCases = needing(Features{Reads: true}, named("Maintain", maintainReadsNothingThatWaits))
 
 // Maintenance reads what is due. With this many jobs of each kind, none of them due, it reads a few entries more than of an empty queue.
-func maintainBounded(e *env) {
+func maintainReadsNothingThatWaits(e *env) {
 	many := 100
 	if testseed.Long() {
 		many = 100_000

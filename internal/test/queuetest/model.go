@@ -15,10 +15,10 @@ import (
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
-var modelCases = []testCase{
-	{name: "RandomWalk", run: randomWalk},
-	{name: "RandomWalkLIFO", run: randomWalk, lifo: true},
-}
+var modelCases = slices.Concat(
+	named("Model", modelRandomWalk),
+	[]testCase{{name: "RandomWalkLIFO", run: modelRandomWalk, lifo: true}},
+)
 
 // fate is where the model believes a job to be.
 type fate string
@@ -78,7 +78,7 @@ type walkTx struct {
 	jobs []*tracked
 }
 
-func randomWalk(e *env) {
+func modelRandomWalk(e *env) {
 	attempts := 1_000_000
 	e.set(penstock.QueueSettings{MaxAttempts: &attempts})
 	w := &walk{env: e, rnd: e.Random(0), lifo: e.status().Order == penstock.LIFO, byID: map[int64]*tracked{},

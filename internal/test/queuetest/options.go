@@ -3,6 +3,7 @@ package queuetest
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -10,18 +11,12 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-var optionCases = []testCase{
-	{name: "Unsupported", run: optionsUnsupported},
-	{name: "Bad", run: optionsBad},
-	{name: "Carried", run: optionsCarried, needs: Features{Options: true}},
-	{name: "MaxAttempts", run: jobMaxAttempts, needs: Features{Options: true}},
-	{name: "MaxAttemptsOfALostLease", run: jobMaxAttemptsLost, needs: Features{Options: true}},
-	{name: "DeadlinePassed", run: deadlinePassed, needs: Features{Options: true}},
-	{name: "DeadlinePassedLIFO", run: deadlinePassed, needs: Features{Options: true}, lifo: true},
-	{name: "DeadlineOfAKey", run: deadlineOfAKey, needs: Features{Options: true}},
-	{name: "DeadlineOfARetry", run: deadlineOfARetry, needs: Features{Options: true}},
-	{name: "ManyPassed", run: deadlineMany, needs: Features{Options: true}},
-}
+var optionCases = slices.Concat(
+	named("Options", optionsUnsupported, optionsBad),
+	needing(Features{Options: true}, named("Options", optionsCarried, optionsMaxAttempts, optionsMaxAttemptsOfALostLease,
+		optionsDeadlinePassed, optionsDeadlineOfAKey, optionsDeadlineOfARetry, optionsManyPassed)),
+	[]testCase{{name: "DeadlinePassedLIFO", run: optionsDeadlinePassed, needs: Features{Options: true}, lifo: true}},
+)
 
 // A store that cannot keep to an option refuses it, and writes nothing.
 func optionsUnsupported(e *env) {
@@ -124,7 +119,7 @@ func optionsCarried(e *env) {
 }
 
 // A job's limit of attempts counts, whether the queue's is higher or lower.
-func jobMaxAttempts(e *env) {
+func optionsMaxAttempts(e *env) {
 	for _, of := range []int{1, 4} {
 		e.set(penstock.QueueSettings{MaxAttempts: &of})
 		e.enqueue(penstock.NewJob{MaxAttempts: 2, Payload: []byte("a")})
@@ -139,7 +134,7 @@ func jobMaxAttempts(e *env) {
 	}
 }
 
-func jobMaxAttemptsLost(e *env) {
+func optionsMaxAttemptsOfALostLease(e *env) {
 	e.enqueue(penstock.NewJob{MaxAttempts: 1, Payload: []byte("a")}, penstock.NewJob{Payload: []byte("b")})
 	if n := len(e.claimAs(driver.Claim{Jobs: 2, Lease: time.Millisecond})); n != 2 {
 		e.Fatalf("%d jobs", n)
@@ -152,7 +147,7 @@ func passed() time.Time { return time.Now().Add(-time.Second) }
 
 // A job whose deadline has passed never begins, does not become a dead letter, and takes nothing from those behind it. One whose deadline
 // comes later runs.
-func deadlinePassed(e *env) {
+func optionsDeadlinePassed(e *env) {
 	late := penstock.NewJob{Deadline: passed(), Payload: []byte("late")}
 	delayed := late
 	delayed.NotBefore = late.Deadline.Add(-time.Second)
@@ -165,7 +160,7 @@ func deadlinePassed(e *env) {
 }
 
 // The next job of its key takes the place of one that expires.
-func deadlineOfAKey(e *env) {
+func optionsDeadlineOfAKey(e *env) {
 	deadline := time.Now().Add(time.Second)
 	e.enqueue(keyed("k", "a"), penstock.NewJob{Key: "k", Deadline: deadline, Payload: []byte("late")}, keyed("k", "b"))
 	first := e.want("a")
@@ -179,7 +174,7 @@ func deadlineOfAKey(e *env) {
 }
 
 // Before its deadline a job has attempts, and after it none, though some are left.
-func deadlineOfARetry(e *env) {
+func optionsDeadlineOfARetry(e *env) {
 	deadline := time.Now().Add(2 * time.Second)
 	e.enqueue(penstock.NewJob{Deadline: deadline, Payload: []byte("a")})
 	e.retry(e.want("a")[0], 0, "one")
@@ -191,7 +186,7 @@ func deadlineOfARetry(e *env) {
 }
 
 // Thousands that have expired are passed over by few claims.
-func deadlineMany(e *env) {
+func optionsManyPassed(e *env) {
 	jobs := make([]penstock.NewJob, 3000)
 	for i := range jobs {
 		jobs[i].Deadline = passed()

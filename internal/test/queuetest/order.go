@@ -7,13 +7,14 @@ import (
 	"github.com/penstock/penstock"
 )
 
-var orderCases = []testCase{
-	{name: "FIFO", run: fifo},
-	{name: "LIFO", run: lifo, lifo: true},
-	{name: "LIFOWithArrivals", run: lifoArrivals, lifo: true},
-	{name: "PrioritiesFirst", run: priorities},
-	{name: "PrioritiesFirstLIFO", run: prioritiesLIFO, lifo: true},
-}
+var orderCases = slices.Concat(
+	named("Order", orderFIFO, orderPrioritiesFirst),
+	[]testCase{
+		{name: "LIFO", run: lifo, lifo: true},
+		{name: "LIFOWithArrivals", run: lifoArrivals, lifo: true},
+		{name: "PrioritiesFirstLIFO", run: prioritiesLIFO, lifo: true},
+	},
+)
 
 // sameSet fails the test unless both have the same strings.
 func (e *env) sameSet(got, want []string) {
@@ -24,7 +25,7 @@ func (e *env) sameSet(got, want []string) {
 	}
 }
 
-func fifo(e *env) {
+func orderFIFO(e *env) {
 	var want, got []string
 	for i := range 10 {
 		batch := jobs(fmt.Sprint("b", i, "-"), 1+i)
@@ -75,7 +76,7 @@ func withPriority(priority int, payload string) penstock.NewJob {
 	return penstock.NewJob{Priority: priority, Payload: []byte(payload)}
 }
 
-func priorities(e *env) {
+func orderPrioritiesFirst(e *env) {
 	e.enqueue(withPriority(0, "n0"), withPriority(penstock.MaxPriority, "last"), withPriority(-1, "u0"), withPriority(0, "n1"), withPriority(penstock.MinPriority, "first"), withPriority(-1, "u1"))
 	claimed := e.claim(2)
 	e.same(claimed, "first", "u0")

@@ -18,25 +18,13 @@ import (
 	"github.com/penstock/penstock/work"
 )
 
-var policyCases = append(rateCases, []testCase{
-	{name: "SetReplacedDeleted", run: policiesSet},
-	{name: "Refused", run: policiesRefused},
-	{name: "GoWithTheQueue", run: policiesDropped},
-	{name: "LimitCountsLeases", run: policyLimit},
-	{name: "LimitHoldsForClaimsAtOnce", run: policyRace},
-	{name: "LimitCountsJobsClaimedTogether", run: policyTogether},
-	{name: "LimitOfQueueAndGroup", run: policyOfBoth},
-	{name: "DefaultOfEachGroup", run: policyDefault},
-	{name: "LimitAndKeys", run: policyKeys},
-	{name: "HeldAndReleased", run: policyHeld},
-	{name: "HoldEnds", run: policyHoldEnds},
-	{name: "Seen", run: policiesSeen},
-	{name: "WeightsAreShares", run: policyWeights},
-	{name: "HandlerHoldsTheGroup", run: policyHandlerHolds, needs: Features{Release: true}},
-	{name: "NoHoldShortensAnother", run: policyShortensNone},
-	{name: "WorkServesAll", run: policiesServeAll},
-	{name: "RandomWalk", run: policyWalk},
-}...)
+var policyCases = append(rateCases, slices.Concat(
+	named("Policies", policiesSetReplacedDeleted, policiesRefused, policiesGoWithTheQueue,
+		policiesLimitCountsLeases, policiesLimitHoldsForClaimsAtOnce, policiesLimitCountsJobsClaimedTogether, policiesLimitOfQueueAndGroup,
+		policiesDefaultOfEachGroup, policiesLimitAndKeys, policiesHeldAndReleased, policiesHoldEnds, policiesSeen, policiesWeightsAreShares,
+		policiesNoHoldShortensAnother, policiesWorkServesAll, policiesRandomWalk),
+	needing(Features{Release: true}, named("Policies", policiesHandlerHoldsTheGroup)),
+)...)
 
 // policies returns the store as what sets policies. A store that has none says so, and the case is skipped.
 func (e *env) policies() driver.GroupStore {
@@ -103,7 +91,7 @@ func groupJobs(group string, n int) []penstock.NewJob {
 	return all
 }
 
-func policiesSet(e *env) {
+func policiesSetReplacedDeleted(e *env) {
 	a := penstock.GroupPolicy{Group: "a", MaxRunning: 3, Rate: penstock.Rate{Jobs: 100, Per: time.Minute, Burst: 7}, Weight: 4}
 	e.setGroup(a)
 	e.setGroup(penstock.GroupPolicy{Group: penstock.DefaultGroup, MaxRunning: 1})
@@ -160,7 +148,7 @@ func policiesRefused(e *env) {
 	e.wantPolicies()
 }
 
-func policiesDropped(e *env) {
+func policiesGoWithTheQueue(e *env) {
 	e.setGroup(penstock.GroupPolicy{Group: "a", MaxRunning: 1})
 	e.hold("b", time.Hour, "")
 	e.Must(e.Store.SetQueue(e.ctx, queue, penstock.QueueSettings{Rate: &penstock.Rate{Jobs: 1, Per: time.Hour}}), "SetQueue")
@@ -176,7 +164,7 @@ func policiesDropped(e *env) {
 }
 
 // All that ends a lease makes room, and nothing else does. What does not fit costs no attempt.
-func policyLimit(e *env) {
+func policiesLimitCountsLeases(e *env) {
 	e.setGroup(penstock.GroupPolicy{Group: "a", MaxRunning: 4})
 	e.fill("a", 20)
 	e.fill("b", 6)
@@ -230,7 +218,7 @@ func policyLimit(e *env) {
 }
 
 // Never do more jobs run than may, of each group, with several workers, and all are done.
-func policyRace(e *env) {
+func policiesLimitHoldsForClaimsAtOnce(e *env) {
 	limits := map[string]int{"a": 1, "b": 3, "": 5}
 	const n = 100
 	for group, limit := range limits {
@@ -285,7 +273,7 @@ func policyRace(e *env) {
 }
 
 // Jobs that one claim took before a limit was set count each, also after some of them are done.
-func policyTogether(e *env) {
+func policiesLimitCountsJobsClaimedTogether(e *env) {
 	e.policies()
 	q, ok := e.q.(driver.AckClaimer)
 	if !ok {
@@ -308,7 +296,7 @@ func policyTogether(e *env) {
 	e.same(more, "a30", "a31", "a32", "a33", "a34")
 }
 
-func policyOfBoth(e *env) {
+func policiesLimitOfQueueAndGroup(e *env) {
 	limit := 5
 	e.policies()
 	e.set(penstock.QueueSettings{MaxRunning: &limit})
@@ -328,7 +316,7 @@ func policyOfBoth(e *env) {
 }
 
 // The default counts for each group separately. A group's own policy replaces it as a whole.
-func policyDefault(e *env) {
+func policiesDefaultOfEachGroup(e *env) {
 	e.setGroup(penstock.GroupPolicy{Group: penstock.DefaultGroup, MaxRunning: 1})
 	e.setGroup(penstock.GroupPolicy{Group: "more", MaxRunning: 2})
 	e.setGroup(penstock.GroupPolicy{Group: "free", Weight: 1})
@@ -349,7 +337,7 @@ func policyDefault(e *env) {
 }
 
 // With keys jobs are found in another way, and moved when they must wait.
-func policyKeys(e *env) {
+func policiesLimitAndKeys(e *env) {
 	e.setGroup(penstock.GroupPolicy{Group: "a", MaxRunning: 2})
 	in := func(key, payload string) penstock.NewJob {
 		return penstock.NewJob{Group: "a", Key: key, Payload: []byte(payload)}
@@ -369,7 +357,7 @@ func policyKeys(e *env) {
 	e.same(e.claimOf("a", 5))
 }
 
-func policyHeld(e *env) {
+func policiesHeldAndReleased(e *env) {
 	e.fill("a", 3)
 	e.fill("b", 3)
 	running := e.claimOf("a", 1)
@@ -385,7 +373,7 @@ func policyHeld(e *env) {
 	e.same(e.claimOf("a", 3), "a1", "a2")
 }
 
-func policyHoldEnds(e *env) {
+func policiesHoldEnds(e *env) {
 	e.fill("a", 1)
 	e.hold("a", time.Hour, "")
 	e.hold("a", 0, "")
@@ -428,7 +416,7 @@ func policiesSeen(e *env) {
 }
 
 // Of groups that all have jobs, each gets its share of what three workers do.
-func policyWeights(e *env) {
+func policiesWeightsAreShares(e *env) {
 	weights := map[string]int{"a": 1, "b": 2, "c": 4}
 	const n, sum = 1000, 7
 	for group, weight := range weights {
@@ -478,7 +466,7 @@ func (e *env) holder() driver.GroupHolder {
 }
 
 // A handler that has its group held gets its job back afterwards, and no attempt is spent. The group waits, others continue.
-func policyHandlerHolds(e *env) {
+func policiesHandlerHoldsTheGroup(e *env) {
 	e.holder()
 	one := 1
 	e.set(penstock.QueueSettings{MaxAttempts: &one})
@@ -527,7 +515,7 @@ func policyHandlerHolds(e *env) {
 }
 
 // For example, a handler does not end the hold of an operator.
-func policyShortensNone(e *env) {
+func policiesNoHoldShortensAnother(e *env) {
 	h := e.holder()
 	e.hold("a", time.Hour, "by hand")
 	e.Must(h.HoldGroup(e.ctx, "a", time.Minute, "429"), "HoldGroup")
@@ -541,7 +529,7 @@ func policyShortensNone(e *env) {
 }
 
 // Groups that are full, held or over their rate, and many at that, are in no other's way.
-func policiesServeAll(e *env) {
+func policiesWorkServesAll(e *env) {
 	e.setGroup(penstock.GroupPolicy{Group: penstock.DefaultGroup, MaxRunning: 1})
 	var full []penstock.NewJob
 	for i := range 40 {
@@ -572,8 +560,8 @@ func policiesServeAll(e *env) {
 	}
 }
 
-// policyWalk changes policies, holds and jobs at random: a claim never brings more than may run, and all that may.
-func policyWalk(e *env) {
+// policiesRandomWalk changes policies, holds and jobs at random: a claim never brings more than may run, and all that may.
+func policiesRandomWalk(e *env) {
 	e.policies()
 	random := e.Random(0)
 	groups := []string{"", "a", "b", "c"}

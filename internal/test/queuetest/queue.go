@@ -9,12 +9,7 @@ import (
 	"github.com/penstock/penstock/internal/test/suite"
 )
 
-var queueCases = []testCase{
-	{name: "Exists", run: queueExists},
-	{name: "DropForgetsEverything", run: dropForgets},
-	{name: "QueuesAreApart", run: queuesApart},
-	{name: "FirstMakersRace", run: makersRace},
-}
+var queueCases = named("Queue", queueExists, queueDropForgetsEverything, queueQueuesAreApart, queueFirstMakersRace)
 
 func queueExists(e *env) {
 	err := e.Store.CreateQueue(e.ctx, queue, penstock.FIFO)
@@ -43,7 +38,7 @@ func queueExists(e *env) {
 	}
 }
 
-func dropForgets(e *env) {
+func queueDropForgetsEverything(e *env) {
 	attempts := 1
 	e.set(penstock.QueueSettings{MaxAttempts: &attempts})
 	e.deadLetter("x", job("dead"))
@@ -71,7 +66,7 @@ func dropForgets(e *env) {
 	e.ack(e.want("b", "a")...)
 }
 
-func queuesApart(e *env) {
+func queueQueuesAreApart(e *env) {
 	e.Must(e.Store.CreateQueue(e.ctx, "other", penstock.LIFO), "CreateQueue")
 	other := e.Store.DriverQueue("other")
 	e.enqueue(keyed("k", "mine"))
@@ -85,7 +80,7 @@ func queuesApart(e *env) {
 	e.ack(mine...)
 }
 
-func makersRace(e *env) {
+func queueFirstMakersRace(e *env) {
 	stores := []driver.QueueStore{e.Store, e.Another(e), e.Another(e)}
 	made := make([]bool, len(stores))
 	e.Must(suite.Concurrently(len(stores), func(i int) error {

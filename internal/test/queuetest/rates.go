@@ -10,15 +10,11 @@ import (
 )
 
 // Rates are policies of groups, or of a queue as a whole.
-var rateCases = []testCase{
-	{name: "RateLetsABurstStart", run: policyBurst},
-	{name: "RateOfTheQueue", run: policyQueueRate},
-	{name: "RateThatIsLowered", run: policyRateLowered},
-	{name: "RateOverTime", run: policyRate},
-}
+var rateCases = named("Policies", policiesRateLetsABurstStart, policiesRateOfTheQueue, policiesRateThatIsLowered,
+	policiesRateOverTime)
 
 // A rate counts starts, not ends.
-func policyBurst(e *env) {
+func policiesRateLetsABurstStart(e *env) {
 	e.setGroup(penstock.GroupPolicy{Group: "a", Rate: penstock.Rate{Jobs: 1, Per: time.Hour, Burst: 3}})
 	e.setGroup(penstock.GroupPolicy{Group: "b", Rate: penstock.Rate{Jobs: 1000, Per: time.Hour}})
 	e.fill("a", 10)
@@ -38,7 +34,7 @@ func policyBurst(e *env) {
 	}
 }
 
-func policyQueueRate(e *env) {
+func policiesRateOfTheQueue(e *env) {
 	e.policies()
 	e.set(penstock.QueueSettings{Rate: &penstock.Rate{Jobs: 1, Per: time.Hour, Burst: 3}})
 	if s := e.status(); s.Rate == nil || *s.Rate != (penstock.Rate{Jobs: 1, Per: time.Hour, Burst: 3}) || s.Tokens == nil || *s.Tokens != 3 || s.WaitsFor() != "" {
@@ -63,7 +59,7 @@ func policyQueueRate(e *env) {
 }
 
 // A smaller burst does not forget what has started. A start that a former rate puts off by more than the new one allows does not count.
-func policyRateLowered(e *env) {
+func policiesRateThatIsLowered(e *env) {
 	e.setGroup(penstock.GroupPolicy{Group: "a", Rate: penstock.Rate{Jobs: 4, Per: time.Hour, Burst: 4}})
 	e.fill("a", 10)
 	e.same(e.claimOf("a", 10), "a0", "a1", "a2", "a3")
@@ -77,7 +73,7 @@ func policyRateLowered(e *env) {
 }
 
 // Starts are as far apart as the rate says, with several workers.
-func policyRate(e *env) {
+func policiesRateOverTime(e *env) {
 	rate := penstock.Rate{Jobs: 1, Per: 30 * time.Millisecond}
 	e.setGroup(penstock.GroupPolicy{Group: "a", Rate: rate})
 	const n = 8

@@ -2,6 +2,7 @@ package queuetest
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -11,12 +12,12 @@ import (
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
-var reclaimCases = []testCase{
-	{name: "FallsToTheFloor", run: reclaim, needs: Features{Reclaim: true}},
-	{name: "FallsToTheFloorLIFO", run: reclaim, needs: Features{Reclaim: true}, lifo: true},
-	{name: "FallsToTheFloorWhilePinned", run: reclaimPinned, needs: Features{Reclaim: true, Snapshots: true}},
-	{name: "KeepsWhatIsLeft", run: reclaimKeeps},
-}
+var reclaimCases = slices.Concat(
+	named("Reclaim", reclaimKeepsWhatIsLeft),
+	needing(Features{Reclaim: true}, named("Reclaim", reclaimFallsToTheFloor)),
+	needing(Features{Reclaim: true, Snapshots: true}, named("Reclaim", reclaimFallsToTheFloorWhilePinned)),
+	[]testCase{{name: "FallsToTheFloorLIFO", run: reclaimFallsToTheFloor, needs: Features{Reclaim: true}, lifo: true}},
+)
 
 // churn runs a few megabytes through the queue, in all the ways in which a job
 // can end.
@@ -63,13 +64,13 @@ func (e *env) floor() int64 {
 	return e.status().Bytes
 }
 
-func reclaim(e *env) {
+func reclaimFallsToTheFloor(e *env) {
 	floor := e.floor()
 	e.churn()
 	e.wantFloor(floor)
 }
 
-func reclaimPinned(e *env) {
+func reclaimFallsToTheFloorWhilePinned(e *env) {
 	floor := e.floor()
 	release := e.Pin(e)
 	e.churn()
@@ -94,7 +95,7 @@ func (e *env) wantFloor(floor int64) {
 }
 
 // Reclaiming loses no job that waits, runs or is delayed.
-func reclaimKeeps(e *env) {
+func reclaimKeepsWhatIsLeft(e *env) {
 	e.enqueue(keyed("k", "k0"), keyed("k", "k1"), job("running"), job("retried"), job("dead"))
 	running := e.want("k0", "running", "retried", "dead")
 	e.enqueue(after(300*time.Millisecond, "delayed"))

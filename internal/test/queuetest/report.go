@@ -18,16 +18,8 @@ import (
 	"github.com/penstock/penstock/work"
 )
 
-var reportCases = []testCase{
-	{name: "ComesWithTheNextAttempt", run: reportHandedOn},
-	{name: "OfOneAmongMany", run: reportOfOne},
-	{name: "StepsAddUp", run: reportSteps},
-	{name: "Refused", run: reportRefused},
-	{name: "StoreWithoutReports", run: noReports},
-	{name: "LateOneIsLost", run: reportLate},
-	{name: "StepsRunOnce", run: stepsOnce},
-	{name: "StepTakesEffectOnce", run: stepsInTx},
-}
+var reportCases = named("Report", reportComesWithTheNextAttempt, reportOfOneAmongMany, reportStepsAddUp,
+	reportRefused, reportStoreWithoutReports, reportLateOneIsLost, reportStepsRunOnce, reportStepTakesEffectOnce)
 
 // reports returns the queue's Reporter. A store without one skips the test: clients refuse as well.
 func (e *env) reports() driver.Reporter {
@@ -54,8 +46,8 @@ func (e *env) reported(what string, j penstock.Job, want string) {
 	}
 }
 
-// reportHandedOn: whatever ends an attempt but an ack, the next one has the report, also if the attempt in between reported nothing.
-func reportHandedOn(e *env) {
+// reportComesWithTheNextAttempt: whatever ends an attempt but an ack, the next one has the report, also if the attempt in between reported nothing.
+func reportComesWithTheNextAttempt(e *env) {
 	e.reports()
 	ends := []struct {
 		name    string
@@ -107,8 +99,8 @@ func reportHandedOn(e *env) {
 	e.want()
 }
 
-// reportOfOne: of jobs that were claimed together, each has its own.
-func reportOfOne(e *env) {
+// reportOfOneAmongMany: of jobs that were claimed together, each has its own.
+func reportOfOneAmongMany(e *env) {
 	e.reports()
 	const n = 20
 	all := jobs("j", n)
@@ -158,8 +150,8 @@ const (
 	bothAB = `"penstock-steps": {"a": 1, "b": null}`
 )
 
-// reportSteps: a step adds to what was reported before, also by an earlier attempt, and a report replaces all but the steps.
-func reportSteps(e *env) {
+// reportStepsAddUp: a step adds to what was reported before, also by an earlier attempt, and a report replaces all but the steps.
+func reportStepsAddUp(e *env) {
 	r := e.reports()
 	e.enqueue(penstock.NewJob{Payload: []byte("x"), Headers: map[string]string{"h": "1"}})
 	next := func(what string, j penstock.Job, want string) penstock.Job {
@@ -212,8 +204,8 @@ func reportRefused(e *env) {
 	e.MustBe(r.Report(e.ctx, j.Lease, []byte("1")), penstock.ErrLeaseLost, "Report of a job that is done")
 }
 
-// noReports: where the store keeps none, a handler's report and step fail and say so, and the step does not run.
-func noReports(e *env) {
+// reportStoreWithoutReports: where the store keeps none, a handler's report and step fail and say so, and the step does not run.
+func reportStoreWithoutReports(e *env) {
 	if _, ok := e.q.(driver.Reporter); ok || e.Work != nil {
 		e.Skip("the store keeps reports")
 	}
@@ -233,8 +225,8 @@ func noReports(e *env) {
 	e.Must(stop(), "Work")
 }
 
-// reportLate: a process that slept beyond its lease reports nothing, and takes no step of the attempt that runs.
-func reportLate(e *env) {
+// reportLateOneIsLost: a process that slept beyond its lease reports nothing, and takes no step of the attempt that runs.
+func reportLateOneIsLost(e *env) {
 	r := e.reports()
 	e.enqueue(penstock.NewJob{Payload: []byte("x"), Headers: map[string]string{"h": "1"}})
 	old := e.claimAs(driver.Claim{Jobs: 1, Lease: suite.ShortLease})[0]
@@ -278,8 +270,8 @@ func (d *dying) Ack(ctx context.Context, leases ...int64) ([]int64, error) {
 	return d.Queue.Ack(ctx, leases...)
 }
 
-// stepsOnce: a worker dies between a step's return and its job's end, and later attempts fail. Each step runs until it has returned once.
-func stepsOnce(e *env) {
+// reportStepsRunOnce: a worker dies between a step's return and its job's end, and later attempts fail. Each step runs until it has returned once.
+func reportStepsRunOnce(e *env) {
 	r := e.reports()
 	if e.Work != nil {
 		e.Skip("a worker in another language has its own steps: see clients/conformance")
@@ -348,8 +340,8 @@ func stepsOnce(e *env) {
 	}
 }
 
-// stepsInTx: what a step writes in the transaction that its result is written in takes effect once.
-func stepsInTx(e *env) {
+// reportStepTakesEffectOnce: what a step writes in the transaction that its result is written in takes effect once.
+func reportStepTakesEffectOnce(e *env) {
 	e.reports()
 	first := e.begin()
 	_, ok := first.Tx.(TxReporter)

@@ -11,13 +11,8 @@ import (
 	"github.com/penstock/penstock/internal/test/suite"
 )
 
-var retryCases = []testCase{
-	{name: "RunsAgain", run: retryRunsAgain},
-	{name: "AfterAPause", run: retryAfter},
-	{name: "Backoff", run: retryBackoff},
-	{name: "LastAttemptIsADeadLetter", run: retryLast},
-	{name: "FailuresAreKept", run: retryFailures},
-}
+var retryCases = named("Retry", retryRunsAgain, retryAfterAPause, retryBackoff, retryLastAttemptIsADeadLetter,
+	retryFailuresAreKept)
 
 func retryRunsAgain(e *env) {
 	ids := e.enqueue(penstock.NewJob{Key: "k", Group: "g", Priority: 3, Headers: map[string]string{"h": "1"}, Payload: []byte("a")})
@@ -41,7 +36,7 @@ func retryRunsAgain(e *env) {
 	}
 }
 
-func retryAfter(e *env) {
+func retryAfterAPause(e *env) {
 	e.enqueue(job("a"), job("b"))
 	claimed := e.want("a", "b")
 	e.retry(claimed[0], time.Hour, "later")
@@ -73,7 +68,7 @@ func retryBackoff(e *env) {
 	}
 }
 
-func retryLast(e *env) {
+func retryLastAttemptIsADeadLetter(e *env) {
 	attempts := 3
 	e.set(penstock.QueueSettings{MaxAttempts: &attempts})
 	e.enqueue(job("a"))
@@ -92,7 +87,7 @@ func retryLast(e *env) {
 	}
 }
 
-func retryFailures(e *env) {
+func retryFailuresAreKept(e *env) {
 	e.enqueue(job("a"))
 	const n = penstock.MaxFailures + 3
 	for attempt := 1; attempt < n; attempt++ {

@@ -35,6 +35,22 @@ type testCase struct {
 	lifo  bool
 }
 
+// named are cases that have the names of their functions, without the group's: Window is dedupWindow of the group Dedup.
+func named(group string, runs ...func(e *env)) (cases []testCase) {
+	for _, run := range runs {
+		cases = append(cases, testCase{name: suite.NameOf(group, run), run: run})
+	}
+	return cases
+}
+
+// needing are cases for stores with these features.
+func needing(features Features, cases []testCase) []testCase {
+	for i := range cases {
+		cases[i].needs = features
+	}
+	return cases
+}
+
 type group struct {
 	name  string
 	cases []testCase

@@ -11,21 +11,9 @@ import (
 	"github.com/penstock/penstock/internal/test/suite"
 )
 
-var scheduleCases = []testCase{
-	{name: "SetListDrop", run: scheduleSet},
-	{name: "FiresOnce", run: scheduleFires},
-	{name: "GoesOnAfterAClockWasAhead", run: scheduleAhead},
-	{name: "FiresOnceInAllProcesses", run: scheduleRace},
-	{name: "SkipsADuplicate", run: scheduleDuplicate},
-	{name: "PausesAndResumes", run: schedulePause},
-	{name: "RunsNow", run: scheduleRunNow},
-	{name: "SkipsAnOverlap", run: scheduleSkips},
-	{name: "SkipsAnOverlapAmongMany", run: scheduleSkipsAmongMany},
-	{name: "CarriesAKind", run: kindScheduled},
-	{name: "CronTimes", run: cronTimes},
-	{name: "CronNonsense", run: cronNonsense},
-	{name: "BadInput", run: scheduleBad},
-}
+var scheduleCases = named("Schedule", scheduleSetListDrop, scheduleFiresOnce, scheduleGoesOnAfterAClockWasAhead,
+	scheduleFiresOnceInAllProcesses, scheduleSkipsADuplicate, schedulePausesAndResumes, scheduleRunsNow, scheduleSkipsAnOverlap,
+	scheduleSkipsAnOverlapAmongMany, scheduleCarriesAKind, scheduleCronTimes, scheduleCronNonsense, scheduleBadInput)
 
 func (e *env) schedule(s penstock.Schedule) {
 	e.Helper()
@@ -39,7 +27,7 @@ func (e *env) schedules() []penstock.Schedule {
 	return all
 }
 
-func scheduleSet(e *env) {
+func scheduleSetListDrop(e *env) {
 	if all := e.schedules(); len(all) != 0 {
 		e.Fatalf("a new queue has the schedules %+v", all)
 	}
@@ -76,7 +64,7 @@ func scheduleSet(e *env) {
 }
 
 // One job makes up for the times that passed while no worker ran.
-func scheduleFires(e *env) {
+func scheduleFiresOnce(e *env) {
 	monthly := penstock.Schedule{Name: "monthly", Cron: "0 0 1 1 *",
 		Job: penstock.NewJob{Key: "k", Priority: -3, Headers: map[string]string{"h": "1"}, Payload: []byte("m")}}
 	e.schedule(monthly)
@@ -101,7 +89,7 @@ func scheduleFires(e *env) {
 
 // A schedule that ran while a clock was far ahead goes by the time that is, once a process looks at it. A clock that was ahead
 // by up to three hours has it run for no time again.
-func scheduleAhead(e *env) {
+func scheduleGoesOnAfterAClockWasAhead(e *env) {
 	e.schedule(penstock.Schedule{Name: "s", Cron: "@yearly", Job: job("s")})
 	e.schedule(penstock.Schedule{Name: "little", Cron: "* * * * *", Job: job("little")})
 	const little = 175 * time.Minute
@@ -119,7 +107,7 @@ func scheduleAhead(e *env) {
 	e.want()
 }
 
-func scheduleRace(e *env) {
+func scheduleFiresOnceInAllProcesses(e *env) {
 	e.schedule(penstock.Schedule{Name: "s", Cron: "@yearly", Job: job("s")})
 	qs := []driver.Queue{e.q, e.Another(e).DriverQueue(queue), e.Another(e).DriverQueue(queue)}
 	for range 5 {
@@ -132,7 +120,7 @@ func scheduleRace(e *env) {
 }
 
 // A periodic job is a duplicate like any other; its schedule continues.
-func scheduleDuplicate(e *env) {
+func scheduleSkipsADuplicate(e *env) {
 	e.schedule(penstock.Schedule{Name: "s", Cron: "@yearly", Job: once("d", "periodic")})
 	if got := e.schedules()[0].Job.DedupKey; got != "d" {
 		e.Errorf("the schedule has the dedup key %q, want d", got)
@@ -152,7 +140,7 @@ func scheduleDuplicate(e *env) {
 	e.ack(e.collect("periodic")...)
 }
 
-func scheduleBad(e *env) {
+func scheduleBadInput(e *env) {
 	good := penstock.Schedule{Queue: queue, Name: "s", Cron: "@hourly", Job: job("a")}
 	s := good
 	long := strings.Repeat("s", penstock.MaxScheduleBytes)

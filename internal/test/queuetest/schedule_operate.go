@@ -23,7 +23,7 @@ func (e *env) runs() bool {
 	return after.LastJob != before.LastJob
 }
 
-func schedulePause(e *env) {
+func schedulePausesAndResumes(e *env) {
 	e.schedule(yearly)
 	next := e.schedules()[0].Next
 	e.Must(e.Store.PauseSchedule(e.ctx, queue, "s"), "PauseSchedule")
@@ -53,7 +53,7 @@ func schedulePause(e *env) {
 	}
 }
 
-func scheduleRunNow(e *env) {
+func scheduleRunsNow(e *env) {
 	set := yearly
 	set.SkipOverlap = true
 	set.Job = penstock.NewJob{Key: "k", Group: "g", Priority: -3, Kind: "report", Headers: map[string]string{"h": "1"}, Payload: []byte("s"), DedupKey: "d"}
@@ -81,7 +81,7 @@ func scheduleRunNow(e *env) {
 }
 
 // A schedule's last job is looked for wherever a job that has not ended can be.
-func scheduleSkips(e *env) {
+func scheduleSkipsAnOverlap(e *env) {
 	e.schedule(yearly)
 	for range 2 {
 		if !e.runs() {
@@ -139,7 +139,7 @@ func scheduleSkips(e *env) {
 }
 
 // A job may share its lease's row with others that are claimed and acked together.
-func scheduleSkipsAmongMany(e *env) {
+func scheduleSkipsAnOverlapAmongMany(e *env) {
 	c, ok := e.q.(driver.AckClaimer)
 	if !ok {
 		e.Skip("jobs are not claimed and acked together")

@@ -3,6 +3,7 @@ package queuetest
 import (
 	"context"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,14 +13,11 @@ import (
 	"github.com/penstock/penstock/internal/test/suite"
 )
 
-var settingsCases = []testCase{
-	{name: "PauseAndResume", run: pause},
-	{name: "MaxRunning", run: maxRunning},
-	{name: "MaxRunningAtOnce", run: maxRunningRace},
-	{name: "NilLeavesAsItIs", run: settingsStay},
-	{name: "PauseHoldsOnceItIsSet", run: pauseHolds},
-	{name: "UncommittedSettingsHoldNot", run: settingsInATransaction, needs: Features{ConcurrentWriters: true}},
-}
+var settingsCases = slices.Concat(
+	named("Settings", settingsPauseAndResume, settingsMaxRunning, settingsMaxRunningAtOnce,
+		settingsNilLeavesAsItIs, settingsPauseHoldsOnceItIsSet),
+	needing(Features{ConcurrentWriters: true}, named("Settings", settingsUncommittedSettingsHoldNot)),
+)
 
 func cancelled(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
@@ -32,7 +30,7 @@ func (e *env) pause(paused bool) {
 	e.set(penstock.QueueSettings{Paused: &paused})
 }
 
-func pause(e *env) {
+func settingsPauseAndResume(e *env) {
 	e.enqueue(jobs("a", 3)...)
 	claimed := e.claim(1)
 	e.pause(true)
@@ -47,7 +45,7 @@ func pause(e *env) {
 	e.ack(e.collect("a1", "a2", "b", "c")...)
 }
 
-func maxRunning(e *env) {
+func settingsMaxRunning(e *env) {
 	limit := 3
 	e.set(penstock.QueueSettings{MaxRunning: &limit})
 	e.enqueue(jobs("a", 8)...)
@@ -67,7 +65,7 @@ func maxRunning(e *env) {
 }
 
 // The limit holds for claims at the same time.
-func maxRunningRace(e *env) {
+func settingsMaxRunningAtOnce(e *env) {
 	limit := 5
 	e.set(penstock.QueueSettings{MaxRunning: &limit})
 	const n = 200
@@ -102,7 +100,7 @@ func maxRunningRace(e *env) {
 	}
 }
 
-func settingsStay(e *env) {
+func settingsNilLeavesAsItIs(e *env) {
 	attempts, running, window := 7, 3, 90*time.Second
 	e.set(penstock.QueueSettings{MaxAttempts: &attempts})
 	e.set(penstock.QueueSettings{MaxRunning: &running, DedupWindow: &window})
@@ -115,7 +113,7 @@ func settingsStay(e *env) {
 }
 
 // No call that begins after a pause was set is given a job, however many claim at the time.
-func pauseHolds(e *env) {
+func settingsPauseHoldsOnceItIsSet(e *env) {
 	qs := []driver.Queue{e.q, e.Another(e).DriverQueue(queue)}
 	const workers = 4
 	var paused atomic.Bool
@@ -174,7 +172,7 @@ func pauseHolds(e *env) {
 }
 
 // Where settings can be part of a transaction: what has not been committed, or was rolled back, lets no job begin.
-func settingsInATransaction(e *env) {
+func settingsUncommittedSettingsHoldNot(e *env) {
 	set := func(s penstock.QueueSettings) tx {
 		t := e.begin()
 		setter, ok := t.Tx.(TxSetter)

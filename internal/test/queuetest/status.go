@@ -10,14 +10,8 @@ import (
 	"github.com/penstock/penstock/internal/test/suite"
 )
 
-var statusCases = []testCase{
-	{name: "Counts", run: statusCounts},
-	{name: "EndedLeases", run: statusEndedLeases},
-	{name: "SortedByName", run: statusSorted},
-	{name: "UpTo", run: statusUpTo},
-	{name: "Named", run: statusNamed},
-	{name: "Defaults", run: statusDefaults},
-}
+var statusCases = named("Status", statusCounts, statusEndedLeases, statusSortedByName, statusUpTo, statusNamed,
+	statusDefaults)
 
 func statusCounts(e *env) {
 	e.deadLetter("x", job("dead"))
@@ -48,7 +42,7 @@ func statusEndedLeases(e *env) {
 	})
 }
 
-func statusSorted(e *env) {
+func statusSortedByName(e *env) {
 	for _, name := range []string{"z", "B", "ä", "a"} {
 		e.Must(e.Store.CreateQueue(e.ctx, name, penstock.LIFO), "CreateQueue")
 	}

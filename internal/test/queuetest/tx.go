@@ -2,19 +2,16 @@ package queuetest
 
 import (
 	"fmt"
+	"slices"
 )
 
-var txCases = []testCase{
-	{name: "CommitShows", run: commitShows},
-	{name: "RollbackForgets", run: rollbackForgets},
-	{name: "LateCommit", run: lateCommit, needs: Features{ConcurrentWriters: true}},
-	{name: "LateCommitLIFO", run: lateCommit, needs: Features{ConcurrentWriters: true}, lifo: true},
-	{name: "ManyLateCommits", run: manyLateCommits, needs: Features{ConcurrentWriters: true}},
-	{name: "LateCommitOfAKey", run: lateCommitOfKey, needs: Features{ConcurrentWriters: true}},
-	{name: "OpenWriterDelaysNothing", run: openWriter, needs: Features{ConcurrentWriters: true}},
-}
+var txCases = slices.Concat(
+	named("Tx", txCommitShows, txRollbackForgets),
+	needing(Features{ConcurrentWriters: true}, named("Tx", txLateCommit, txManyLateCommits, txLateCommitOfAKey, txOpenWriterDelaysNothing)),
+	[]testCase{{name: "LateCommitLIFO", run: txLateCommit, needs: Features{ConcurrentWriters: true}, lifo: true}},
+)
 
-func commitShows(e *env) {
+func txCommitShows(e *env) {
 	t := e.begin()
 	ids := t.enqueue(job("a"), job("b"))
 	t.Commit()
@@ -24,7 +21,7 @@ func commitShows(e *env) {
 	}
 }
 
-func rollbackForgets(e *env) {
+func txRollbackForgets(e *env) {
 	t := e.begin()
 	t.enqueue(job("never"), keyed("k", "never"))
 	t.Rollback()
@@ -36,7 +33,7 @@ func rollbackForgets(e *env) {
 
 // A transaction that enqueued first commits when everything after it is
 // gone: its job is found.
-func lateCommit(e *env) {
+func txLateCommit(e *env) {
 	t := e.begin()
 	t.enqueue(job("late"))
 	for i := range 20 {
@@ -54,7 +51,7 @@ func lateCommit(e *env) {
 	e.want()
 }
 
-func manyLateCommits(e *env) {
+func txManyLateCommits(e *env) {
 	rnd := e.Random(0)
 	var open []tx
 	var want, got []string
@@ -87,7 +84,7 @@ func manyLateCommits(e *env) {
 
 // A key's lower id commits while a later job of the key runs: it waits for that
 // one and goes before the ones behind.
-func lateCommitOfKey(e *env) {
+func txLateCommitOfAKey(e *env) {
 	t := e.begin()
 	t.enqueue(keyed("k", "first"))
 	e.enqueue(keyed("k", "second"), keyed("k", "third"))
@@ -102,7 +99,7 @@ func lateCommitOfKey(e *env) {
 	e.ack(e.collect("third")...)
 }
 
-func openWriter(e *env) {
+func txOpenWriterDelaysNothing(e *env) {
 	t := e.begin()
 	t.enqueue(job("open"), keyed("k", "open2"))
 	e.enqueue(job("a"), job("b"))

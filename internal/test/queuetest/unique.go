@@ -15,25 +15,13 @@ import (
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
-var uniqueCases = []testCase{
-	{name: "UntilItEnds", run: uniqueUntilItEnds},
-	{name: "Told", run: uniqueTold},
-	{name: "Replace", run: uniqueReplace},
-	{name: "ReplaceLIFO", run: uniqueReplace, lifo: true},
-	{name: "ReplaceItsTime", run: uniqueReplaceTime},
-	{name: "Debounce", run: uniqueDebounce},
-	{name: "RunningIsNotReplaced", run: uniqueRunning},
-	{name: "RetriedBeforeTheSecond", run: uniqueRetried},
-	{name: "Expired", run: uniqueExpired},
-	{name: "DeadTwin", run: uniqueDeadTwin},
-	{name: "OtherKeys", run: uniqueApart},
-	{name: "Scheduled", run: uniqueScheduled},
-	{name: "Race", run: uniqueRace},
-	{name: "Rollback", run: uniqueRollback, needs: Features{ConcurrentWriters: true}},
-	{name: "OldSnapshot", run: uniqueOldSnapshot, needs: Features{ConcurrentWriters: true}},
-	{name: "AtOnce", run: uniqueAtOnce},
-	{name: "RunsWithTheLast", run: uniqueRunsWithTheLast},
-}
+var uniqueCases = slices.Concat(
+	named("Unique", uniqueUntilItEnds, uniqueTold, uniqueReplace, uniqueReplaceItsTime, uniqueDebounce,
+		uniqueRunningIsNotReplaced, uniqueRetriedBeforeTheSecond, uniqueExpired, uniqueDeadTwin, uniqueOtherKeys, uniqueScheduled, uniqueRace,
+		uniqueAtOnce, uniqueRunsWithTheLast),
+	needing(Features{ConcurrentWriters: true}, named("Unique", uniqueRollback, uniqueOldSnapshot)),
+	[]testCase{{name: "ReplaceLIFO", run: uniqueReplace, lifo: true}},
+)
 
 func init() {
 	for i := range uniqueCases {
@@ -148,7 +136,7 @@ func uniqueReplace(e *env) {
 // lifo: the queue is one.
 func (e *env) lifo() bool { return e.status().Order == penstock.LIFO }
 
-func uniqueReplaceTime(e *env) {
+func uniqueReplaceItsTime(e *env) {
 	id := e.twin("the first", 0, replacing("u", "a"))
 	later := replacing("u", "b")
 	later.NotBefore = time.Now().Add(time.Hour)
@@ -188,7 +176,7 @@ func uniqueDebounce(e *env) {
 }
 
 // One more waits behind the job that runs. A third one replaces that.
-func uniqueRunning(e *env) {
+func uniqueRunningIsNotReplaced(e *env) {
 	id := e.twin("the first", 0, replacing("u", "a"))
 	running := e.want("a")
 	second := e.twin("while the first runs", 0, replacing("u", "b"))
@@ -216,7 +204,7 @@ func uniqueRunning(e *env) {
 }
 
 // The first one is tried again while the second one waits: it comes first, others of its queue are not held up, and none is lost.
-func uniqueRetried(e *env) {
+func uniqueRetriedBeforeTheSecond(e *env) {
 	id := e.twin("the first", 0, replacing("u", "a"))
 	first := e.want("a")
 	second := e.twin("the second", 0, replacing("u", "b"))
@@ -272,7 +260,7 @@ func uniqueDeadTwin(e *env) {
 	e.ack(e.collect("a")...)
 }
 
-func uniqueApart(e *env) {
+func uniqueOtherKeys(e *env) {
 	e.Must(e.Store.CreateQueue(e.ctx, "other", penstock.FIFO), "CreateQueue")
 	e.enqueue(unique("u", "a"), unique("v", "b"), keyed("u", "c"))
 	made, err := e.Store.DriverQueue("other").Enqueue(e.ctx, unique("u", "d"))

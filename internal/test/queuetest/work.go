@@ -18,15 +18,12 @@ import (
 	"github.com/penstock/penstock/work"
 )
 
-var workCases = []testCase{
-	{name: "TwoProcesses", run: workTwoProcesses},
-	{name: "StopInTheMiddle", run: workStops},
-	{name: "CancelledJob", run: workCancelled},
-	{name: "Snooze", run: workSnoozes, needs: Features{Release: true}},
-	{name: "Outcomes", run: workOutcomes},
-	{name: "LogsQueueAndKind", run: workLogs},
-	{name: "TxTakesEffectOnce", run: workTx, needs: Features{WorkTx: true}},
-}
+var workCases = slices.Concat(
+	named("Work", workTwoProcesses, workStopInTheMiddle, workCancelledJob, workOutcomes,
+		workLogsQueueAndKind),
+	needing(Features{Release: true}, named("Work", workSnooze)),
+	needing(Features{WorkTx: true}, named("Work", workTxTakesEffectOnce)),
+)
 
 // work starts work.Run in a separate process and returns the function that stops it.
 func (e *env) work(h work.Handler, o work.Options) (stop func() error) {
@@ -66,7 +63,7 @@ func (l lines) Write(line []byte) (int, error) {
 }
 
 // The line of a failed job names the queue and the kind, so that those of several workers can be told apart.
-func workLogs(e *env) {
+func workLogsQueueAndKind(e *env) {
 	if e.Work != nil {
 		e.Skip("the worker is a program with a log elsewhere")
 	}
@@ -129,7 +126,7 @@ func workTwoProcesses(e *env) {
 }
 
 // Workers come and go; every job is done once, and none waits for a lease.
-func workStops(e *env) {
+func workStopInTheMiddle(e *env) {
 	if !e.features.Release {
 		e.Skip("the store does not declare the feature Release: jobs that were claimed ahead wait for their leases to end")
 	}
@@ -150,7 +147,7 @@ func workStops(e *env) {
 }
 
 // The handler of a job that is cancelled learns of it.
-func workCancelled(e *env) {
+func workCancelledJob(e *env) {
 	ids := e.enqueue(job("a"))
 	started, ended := make(chan struct{}), make(chan error, 1)
 	begun := sync.OnceFunc(func() { close(started) })
@@ -172,7 +169,7 @@ func workCancelled(e *env) {
 }
 
 // A job with one attempt that snoozes twice is done after all.
-func workSnoozes(e *env) {
+func workSnooze(e *env) {
 	one := 1
 	e.set(penstock.QueueSettings{MaxAttempts: &one})
 	e.enqueue(keyed("k", "a"), keyed("k", "b"), job("c"))
@@ -223,7 +220,7 @@ func workOutcomes(e *env) {
 }
 
 // A handler's writes take effect once, with the end of its job, whatever becomes of its first attempts. Here that is a job.
-func workTx(e *env) {
+func workTxTakesEffectOnce(e *env) {
 	e.Must(e.Store.CreateQueue(e.ctx, "effects", penstock.FIFO), "CreateQueue")
 	const n = 60
 	for i := range n {

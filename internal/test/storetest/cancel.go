@@ -10,14 +10,10 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-var cancelCases = []testCase{
-	{name: "BeforeTheCall", run: cancelBefore},
-	{name: "InTheMiddleOfFetch", run: cancelFetch},
-	{name: "InTheMiddleOfSettle", run: cancelSettle},
-	{name: "WaitingForTheWriter", run: cancelWaiting},
-}
+var cancelCases = named("Cancel", cancelBeforeTheCall, cancelInTheMiddleOfFetch, cancelInTheMiddleOfSettle,
+	cancelWaitingForTheWriter)
 
-func cancelBefore(e *env) {
+func cancelBeforeTheCall(e *env) {
 	r := e.read()
 	e.publish(messages("m", 2)...)
 	b := r.fetch(driver.Limit{Messages: 1, Bytes: plenty.Bytes})
@@ -49,7 +45,7 @@ func cancelBefore(e *env) {
 
 // Contexts end at any moment of a Fetch. None of its messages is lost: those that Fetch has taken
 // and not returned come with a later one.
-func cancelFetch(e *env) {
+func cancelInTheMiddleOfFetch(e *env) {
 	rnd := e.Random(0)
 	r := e.read()
 	var want []string
@@ -78,7 +74,7 @@ func cancelFetch(e *env) {
 }
 
 // A Settle whose context ends has happened or has not; asking again is safe.
-func cancelSettle(e *env) {
+func cancelInTheMiddleOfSettle(e *env) {
 	rnd := e.Random(0)
 	e.publish(messages("m", 100)...)
 	r := e.read()
@@ -102,7 +98,7 @@ func cancelSettle(e *env) {
 
 // If the database has one writer at a time, others wait. A context that ends also ends the
 // waiting.
-func cancelWaiting(e *env) {
+func cancelWaitingForTheWriter(e *env) {
 	if e.features.ConcurrentWriters {
 		e.Skip("the store declares the feature ConcurrentWriters: no call waits")
 	}

@@ -12,15 +12,8 @@ import (
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
-var contentCases = []testCase{
-	{name: "PayloadBytes", run: payloadBytes},
-	{name: "KeyAndTopic", run: keyAndTopic},
-	{name: "Headers", run: headers},
-	{name: "CreatedAt", run: createdAt},
-	{name: "GivenID", run: givenID},
-	{name: "DerivedIDsAreUnique", run: derivedIDs},
-	{name: "CallersKeepTheirMemory", run: callersKeepMemory},
-}
+var contentCases = named("Content", contentPayloadBytes, contentKeyAndTopic, contentHeaders, contentCreatedAt,
+	contentGivenID, contentDerivedIDsAreUnique, contentCallersKeepTheirMemory)
 
 // sameMessage compares everything that a consumer sees.
 func (e *env) sameMessage(got, want penstock.Message) {
@@ -89,7 +82,7 @@ func (e *env) sameContents(got, want []penstock.Message) {
 	}
 }
 
-func payloadBytes(e *env) {
+func contentPayloadBytes(e *env) {
 	rnd := e.Random(0)
 	all := make([]byte, 256)
 	for i := range all {
@@ -112,7 +105,7 @@ var oddTexts = []string{
 	"\x01\x02\x7f", "'; drop table orders; --", "/*", "--", "A", "a", "Ａ",
 }
 
-func keyAndTopic(e *env) {
+func contentKeyAndTopic(e *env) {
 	var msgs []penstock.Message
 	for i, s := range append(oddTexts, strings.Repeat("k", penstock.MaxKeyBytes), strings.Repeat("日", penstock.MaxKeyBytes/3)) {
 		msgs = append(msgs,
@@ -122,7 +115,7 @@ func keyAndTopic(e *env) {
 	roundTrip(e, msgs)
 }
 
-func headers(e *env) {
+func contentHeaders(e *env) {
 	msgs := []penstock.Message{
 		{ID: "nil"},
 		{ID: "empty", Headers: map[string]string{}},
@@ -139,7 +132,7 @@ func headers(e *env) {
 	roundTrip(e, append(msgs, many))
 }
 
-func createdAt(e *env) {
+func contentCreatedAt(e *env) {
 	e.publish(message("", "m"))
 	r := e.read()
 	m := r.fetch(plenty).Messages[0]
@@ -155,7 +148,7 @@ func createdAt(e *env) {
 	e.sameMessage(tail.fetch(plenty).Messages[0], m)
 }
 
-func givenID(e *env) {
+func contentGivenID(e *env) {
 	var msgs []penstock.Message
 	for _, id := range []string{"x", "0", "-1", "550e8400-e29b-41d4-a716-446655440000", `a'b"c\d`, " ", "über/日本語", "order 42 #1", strings.Repeat("i", penstock.MaxIDBytes)} {
 		msgs = append(msgs, penstock.Message{ID: id, Payload: []byte("p")})
@@ -165,7 +158,7 @@ func givenID(e *env) {
 
 // Consumers drop messages whose ids they have seen. An id must not be used again by another outbox, or by
 // one that was dropped and created again. Nor must another database use it that feeds the same broker.
-func derivedIDs(e *env) {
+func contentDerivedIDsAreUnique(e *env) {
 	seen := map[string]string{}
 	look := func(s driver.Store, name, where string) {
 		e.Helper()
@@ -195,7 +188,7 @@ func derivedIDs(e *env) {
 }
 
 // The caller may change a message after Publish or Fetch.
-func callersKeepMemory(e *env) {
+func contentCallersKeepTheirMemory(e *env) {
 	m := penstock.Message{Payload: []byte("payload"), Headers: map[string]string{"h": "v"}}
 	tx := e.begin()
 	tx.publish(m)

@@ -13,20 +13,9 @@ import (
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
-var deadLetterCases = []testCase{
-	{name: "Listed", run: deadLettersListed},
-	{name: "RetryAndDeliver", run: retryAndDeliver},
-	{name: "RetryAndDieAgain", run: retryAndDieAgain},
-	{name: "RetrySurvivesACrash", run: retrySurvivesCrash},
-	{name: "RetryWithoutAReader", run: retryWithoutAReader},
-	{name: "RetryPassesOverOthers", run: retryPassesOver},
-	{name: "SurviveReclaim", run: deadLettersSurviveReclaim},
-	{name: "Discard", run: discardDeadLetters},
-	{name: "OnTheirWayBack", run: deadLettersOnTheirWay},
-	{name: "ComeBackOutOfOrder", run: deadLetterOutOfOrder},
-	{name: "PassParkedOnesOfTheirKey", run: deadLetterPassesParked},
-	{name: "HistoryGoesOn", run: deadLetterHistory},
-}
+var deadLetterCases = named("DeadLetter", deadLetterListed, deadLetterRetryAndDeliver, deadLetterRetryAndDieAgain,
+	deadLetterRetrySurvivesACrash, deadLetterRetryWithoutAReader, deadLetterRetryPassesOverOthers, deadLetterSurviveReclaim, deadLetterDiscard,
+	deadLetterOnTheirWayBack, deadLetterComeBackOutOfOrder, deadLetterPassParkedOnesOfTheirKey, deadLetterHistoryGoesOn)
 
 // deadLetters lists those of r's subscription.
 func (e *env) deadLetters(r *reader) []admin.DeadLetter {
@@ -95,7 +84,7 @@ func deadMessages(deadLetters []admin.DeadLetter) []penstock.Message {
 	return msgs
 }
 
-func deadLettersListed(e *env) {
+func deadLetterListed(e *env) {
 	r := e.read()
 	var sent []penstock.Message
 	for i := range 3 {
@@ -124,7 +113,7 @@ func deadLettersListed(e *env) {
 	}
 }
 
-func retryAndDeliver(e *env) {
+func deadLetterRetryAndDeliver(e *env) {
 	r := e.read()
 	m := message("key", "m")
 	m.Headers = map[string]string{"a": "b"}
@@ -147,7 +136,7 @@ func retryAndDeliver(e *env) {
 	e.wantDeadLetters(r, 0)
 }
 
-func retryAndDieAgain(e *env) {
+func deadLetterRetryAndDieAgain(e *env) {
 	r := e.read()
 	e.publish(message("key", "m"))
 	for attempt := 1; attempt <= 4; attempt++ {
@@ -171,7 +160,7 @@ func retryAndDieAgain(e *env) {
 	e.wantDeadLetters(r, 0)
 }
 
-func retrySurvivesCrash(e *env) {
+func deadLetterRetrySurvivesACrash(e *env) {
 	r := e.read()
 	e.publish(messages("dead", 2)...)
 	r.deadLetter("no", r.drain(plenty)...)
@@ -195,7 +184,7 @@ func retrySurvivesCrash(e *env) {
 	r.again().want()
 }
 
-func retryWithoutAReader(e *env) {
+func deadLetterRetryWithoutAReader(e *env) {
 	r := e.read()
 	e.publish(messages("dead", 3)...)
 	r.deadLetter("no", r.drain(plenty)...)
@@ -207,7 +196,7 @@ func retryWithoutAReader(e *env) {
 	e.wantPayloads(deadMessages(e.deadLetters(r)), string(deadLetters[0].Message.Payload), string(deadLetters[2].Message.Payload))
 }
 
-func retryPassesOver(e *env) {
+func deadLetterRetryPassesOverOthers(e *env) {
 	r := e.read()
 	e.publish(messages("m", 3)...)
 	b := r.fetch(plenty)
@@ -222,7 +211,7 @@ func retryPassesOver(e *env) {
 	r.want()
 }
 
-func deadLettersSurviveReclaim(e *env) {
+func deadLetterSurviveReclaim(e *env) {
 	rnd := e.Random(0)
 	r := e.read()
 	want := map[string]bool{}
@@ -256,7 +245,7 @@ func deadLettersSurviveReclaim(e *env) {
 	r.again().want()
 }
 
-func discardDeadLetters(e *env) {
+func deadLetterDiscard(e *env) {
 	r := e.read()
 	e.publish(messages("m", 3)...)
 	b := r.fetch(plenty)
@@ -272,7 +261,7 @@ func discardDeadLetters(e *env) {
 
 // A dead letter that was sent back and is not settled is neither listed nor discarded, nor sent
 // back twice.
-func deadLettersOnTheirWay(e *env) {
+func deadLetterOnTheirWayBack(e *env) {
 	r := e.read()
 	e.publish(messages("m", 2)...)
 	r.deadLetter("no", r.fetch(plenty))
@@ -301,7 +290,7 @@ func deadLettersOnTheirWay(e *env) {
 }
 
 // Nothing waits for a dead letter that was sent back, nor does it wait.
-func deadLetterOutOfOrder(e *env) {
+func deadLetterComeBackOutOfOrder(e *env) {
 	r := e.read()
 	e.publish(keyed("k", 0, 3)...)
 	b := r.fetch(plenty)
@@ -330,7 +319,7 @@ func deadLetterOutOfOrder(e *env) {
 	e.wantOrder(r.again().fetch(plenty), driver.InOrder, "k5")
 }
 
-func deadLetterPassesParked(e *env) {
+func deadLetterPassParkedOnesOfTheirKey(e *env) {
 	r := e.read()
 	e.publish(keyed("k", 0, 3)...)
 	b := r.fetch(plenty)
@@ -347,7 +336,7 @@ func deadLetterPassesParked(e *env) {
 }
 
 // A dead letter that dies again is one dead letter, with all that it went through.
-func deadLetterHistory(e *env) {
+func deadLetterHistoryGoesOn(e *env) {
 	r := e.read()
 	e.publish(message("k", "m"))
 	b := r.fetch(plenty)

@@ -13,13 +13,8 @@ import (
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
-var deadLetterQueryCases = []testCase{
-	{name: "EachFieldNarrows", run: queryFields},
-	{name: "AnyCombination", run: queryCombinations},
-	{name: "PageByPage", run: queryPages},
-	{name: "RetryByQuery", run: retryByQuery},
-	{name: "DiscardByQuery", run: discardByQuery},
-}
+var deadLetterQueryCases = named("DeadLetterQuery", deadLetterQueryEachFieldNarrows, deadLetterQueryAnyCombination,
+	deadLetterQueryPageByPage, deadLetterQueryRetryByQuery, deadLetterQueryDiscardByQuery)
 
 // someDeadLetters are dead letters that differ in whatever a query asks for.
 func (e *env) someDeadLetters() (*reader, []admin.DeadLetter) {
@@ -101,7 +96,7 @@ func narrowings(all []admin.DeadLetter) []func(q *admin.DeadLetterQuery) {
 	return fs
 }
 
-func queryFields(e *env) {
+func deadLetterQueryEachFieldNarrows(e *env) {
 	r, all := e.someDeadLetters()
 	e.ask(query(r.req), all)
 	for _, narrow := range narrowings(all) {
@@ -113,7 +108,7 @@ func queryFields(e *env) {
 	e.ask(query(other.req), nil)
 }
 
-func queryCombinations(e *env) {
+func deadLetterQueryAnyCombination(e *env) {
 	rnd := e.Random(0)
 	r, all := e.someDeadLetters()
 	for range testseed.Steps(100) {
@@ -130,7 +125,7 @@ func randomQuery(rnd *rand.Rand, r *reader, all []admin.DeadLetter) admin.DeadLe
 	return q
 }
 
-func queryPages(e *env) {
+func deadLetterQueryPageByPage(e *env) {
 	r, all := e.someDeadLetters()
 	q := query(r.req)
 	q.Limit = 3
@@ -147,7 +142,7 @@ func queryPages(e *env) {
 }
 
 // retry and discard act on the list of the same query, and on nothing else.
-func retryByQuery(e *env) {
+func deadLetterQueryRetryByQuery(e *env) {
 	rnd := e.Random(0)
 	r, all := e.someDeadLetters()
 	for len(all) > 0 {
@@ -166,7 +161,7 @@ func retryByQuery(e *env) {
 	r.again().want()
 }
 
-func discardByQuery(e *env) {
+func deadLetterQueryDiscardByQuery(e *env) {
 	rnd := e.Random(0)
 	r, all := e.someDeadLetters()
 	for len(all) > 0 {

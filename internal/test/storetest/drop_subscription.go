@@ -2,20 +2,18 @@ package storetest
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
 )
 
-var dropSubscriptionCases = []testCase{
-	{name: "FencesItsReader", run: dropFences},
-	{name: "RemovesEverything", run: dropRemoves},
-	{name: "EndsAReplay", run: dropEndsReplay},
-	{name: "LeavesOthersAlone", run: dropLeavesOthers},
-	{name: "LetsReclaimGoOn", run: dropReclaims, needs: Features{Reclaim: true}},
-	{name: "LetsReclaimGoOnPastAReplay", run: dropReclaimsReplayed, needs: Features{Reclaim: true}},
-}
+var dropSubscriptionCases = slices.Concat(
+	named("DropSubscription", dropSubscriptionFencesItsReader, dropSubscriptionRemovesEverything,
+		dropSubscriptionEndsAReplay, dropSubscriptionLeavesOthersAlone),
+	needing(Features{Reclaim: true}, named("DropSubscription", dropSubscriptionLetsReclaimGoOn, dropSubscriptionLetsReclaimGoOnPastAReplay)),
+)
 
 func (e *env) dropSubscription(r *reader) {
 	e.Helper()
@@ -24,7 +22,7 @@ func (e *env) dropSubscription(r *reader) {
 }
 
 // The reader is fenced, even when another has made the subscription anew.
-func dropFences(e *env) {
+func dropSubscriptionFencesItsReader(e *env) {
 	stores := []driver.Store{e.Store, e.Another(e)}
 	for _, s := range stores {
 		old := e.subscribeOn(s, driver.Subscribe{})
@@ -58,7 +56,7 @@ func dropFences(e *env) {
 	}
 }
 
-func dropRemoves(e *env) {
+func dropSubscriptionRemovesEverything(e *env) {
 	r := e.read()
 	e.publish(keyed("k", 0, 5)...)
 	b := r.fetch(plenty)
@@ -83,7 +81,7 @@ func dropRemoves(e *env) {
 
 // A replay that is under way goes with its subscription: it does not belong to the next one of that
 // name, also if a former holder still reads.
-func dropEndsReplay(e *env) {
+func dropSubscriptionEndsAReplay(e *env) {
 	r, sent := e.settledOnes(6)
 	e.replay(r, admin.Replay{}, 6)
 	b := r.fetch(two)
@@ -101,7 +99,7 @@ func dropEndsReplay(e *env) {
 	next.again().want()
 }
 
-func dropLeavesOthers(e *env) {
+func dropSubscriptionLeavesOthersAlone(e *env) {
 	a, b := e.subscribe(driver.Subscribe{Subscription: "a"}), e.subscribe(driver.Subscribe{Subscription: "b"})
 	e.publish(keyed("k", 0, 4)...)
 	for _, r := range []*reader{a, b} {
@@ -118,7 +116,7 @@ func dropLeavesOthers(e *env) {
 	b.again().want()
 }
 
-func dropReclaims(e *env) {
+func dropSubscriptionLetsReclaimGoOn(e *env) {
 	slow := e.subscribe(driver.Subscribe{Subscription: "slow"})
 	r := e.read()
 	floor := e.outboxStatus(outbox).Bytes
@@ -131,7 +129,7 @@ func dropReclaims(e *env) {
 	r.want("after")
 }
 
-func dropReclaimsReplayed(e *env) {
+func dropSubscriptionLetsReclaimGoOnPastAReplay(e *env) {
 	e.retain(admin.Retention{Age: notInThisTest})
 	replaying := e.subscribe(driver.Subscribe{Subscription: "replaying"})
 	r := e.read()

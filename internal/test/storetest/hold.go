@@ -3,25 +3,22 @@ package storetest
 import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"slices"
 )
 
-var holdCases = []testCase{
-	{name: "KeepsItsKeyWaiting", run: holdKeeps},
-	{name: "DiscardReleases", run: holdDiscard},
-	{name: "DiscardReleasesAnEmptyKey", run: holdDiscardEmpty},
-	{name: "RetryAndDeliverReleases", run: func(e *env) { holdRetry(e, nil) }},
-	{name: "RetryAndDieAgainKeepsWaiting", run: holdDiesAgain},
-	{name: "RetryAndParkAgainKeepsWaiting", run: func(e *env) {
-		holdRetry(e, func(m penstock.Message) driver.Verdict { return refused(m, soon) })
-	}},
-	{name: "RetrySurvivesACrash", run: holdRetryCrash},
-	{name: "AParkedHead", run: holdParkedHead},
-	{name: "OfOneThatCommittedLate", run: func(e *env) { holdLate(e, true) }, needs: Features{ConcurrentWriters: true}},
-	{name: "OfOneThatCommittedLateSettledApart", run: func(e *env) { holdLate(e, false) }, needs: Features{ConcurrentWriters: true}},
-	{name: "NothingWithoutAKey", run: holdWithoutKey},
-	{name: "NothingWhenItIsAlone", run: holdAlone},
-	{name: "RemovedWithItsSubscription", run: holdDropped},
-}
+var holdCases = slices.Concat(
+	named("Hold", holdKeepsItsKeyWaiting, holdDiscardReleases, holdDiscardReleasesAnEmptyKey,
+		holdRetryAndDieAgainKeepsWaiting, holdRetrySurvivesACrash, holdAParkedHead, holdNothingWithoutAKey, holdNothingWhenItIsAlone,
+		holdRemovedWithItsSubscription),
+	[]testCase{
+		{name: "RetryAndDeliverReleases", run: func(e *env) { holdRetry(e, nil) }},
+		{name: "RetryAndParkAgainKeepsWaiting", run: func(e *env) {
+			holdRetry(e, func(m penstock.Message) driver.Verdict { return refused(m, soon) })
+		}},
+		{name: "OfOneThatCommittedLate", run: func(e *env) { holdLate(e, true) }, needs: Features{ConcurrentWriters: true}},
+		{name: "OfOneThatCommittedLateSettledApart", run: func(e *env) { holdLate(e, false) }, needs: Features{ConcurrentWriters: true}},
+	},
+)
 
 // discard deletes all dead letters of r's subscription, n of them.
 func (e *env) discard(r *reader, n int) {
@@ -52,7 +49,7 @@ func (e *env) wantHeld(r *reader) {
 	e.wantParked(r, 2, 1, 1)
 }
 
-func holdKeeps(e *env) {
+func holdKeepsItsKeyWaiting(e *env) {
 	r := e.held()
 	deadLetters := e.deadLetters(r)
 	if len(deadLetters) != 1 || !deadLetters[0].Held || deadLetters[0].Message.Key != "k" {
@@ -76,7 +73,7 @@ func holdKeeps(e *env) {
 	e.wantHeld(r)
 }
 
-func holdDiscard(e *env) {
+func holdDiscardReleases(e *env) {
 	r := e.held()
 	e.discard(r, 1)
 	e.wantReleased(r)
@@ -101,7 +98,7 @@ func (e *env) wantReleased(r *reader) {
 }
 
 // With no message behind it the dead letter holds the key all the same.
-func holdDiscardEmpty(e *env) {
+func holdDiscardReleasesAnEmptyKey(e *env) {
 	r := e.read()
 	e.publish(keyed("k", 0, 1)...)
 	b := r.fetch(plenty)
@@ -174,7 +171,7 @@ func holdRetry(e *env, first func(m penstock.Message) driver.Verdict) {
 	e.wantReleased(r)
 }
 
-func holdDiesAgain(e *env) {
+func holdRetryAndDieAgainKeepsWaiting(e *env) {
 	r := e.held()
 	for range 2 {
 		e.retry(r, e.deadLetters(r)...)
@@ -190,7 +187,7 @@ func holdDiesAgain(e *env) {
 	e.wantReleased(r)
 }
 
-func holdRetryCrash(e *env) {
+func holdRetrySurvivesACrash(e *env) {
 	r := e.held()
 	e.retry(r, e.deadLetters(r)...)
 	for range 2 {
@@ -202,7 +199,7 @@ func holdRetryCrash(e *env) {
 	e.wantReleased(r)
 }
 
-func holdParkedHead(e *env) {
+func holdAParkedHead(e *env) {
 	r := e.read()
 	e.publish(keyed("k", 0, 3)...)
 	b := r.fetch(plenty)
@@ -220,7 +217,7 @@ func holdParkedHead(e *env) {
 	e.wantReleased(r)
 }
 
-func holdWithoutKey(e *env) {
+func holdNothingWithoutAKey(e *env) {
 	r := e.read()
 	e.publish(messages("u", 2)...)
 	b := r.fetch(plenty)
@@ -235,7 +232,7 @@ func holdWithoutKey(e *env) {
 }
 
 // A dead letter whose key has continued cannot stop it when it comes back and dies.
-func holdAlone(e *env) {
+func holdNothingWhenItIsAlone(e *env) {
 	r := e.read()
 	e.publish(keyed("k", 0, 2)...)
 	b := r.fetch(plenty)
@@ -251,7 +248,7 @@ func holdAlone(e *env) {
 	e.wantOrder(r.fetch(plenty), driver.InOrder, "k2")
 }
 
-func holdDropped(e *env) {
+func holdRemovedWithItsSubscription(e *env) {
 	r := e.held()
 	e.Must(e.Store.DropSubscription(e.ctx, outbox, r.req.Subscription), "DropSubscription")
 	r = e.subscribe(driver.Subscribe{Start: driver.FromNow})

@@ -11,18 +11,12 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-var inputCases = []testCase{
-	{name: "BadFieldsAreNamed", run: badFields},
-	{name: "NamesUpToTheLimit", run: names},
-	{name: "SubscribeUpToTheLimits", run: subscribeLimits},
-	{name: "FetchOfNothing", run: fetchLimits},
-	{name: "NoSuchOutbox", run: noSuchOutbox},
-	{name: "NoSuchSubscription", run: noSuchSubscription},
-}
+var inputCases = named("Input", inputBadFieldsAreNamed, inputNamesUpToTheLimit, inputSubscribeUpToTheLimits,
+	inputFetchOfNothing, inputNoSuchOutbox, inputNoSuchSubscription)
 
 // Nothing of a call with one bad message is written, and the transaction that
 // the call was made in is as good as before.
-func badFields(e *env) {
+func inputBadFieldsAreNamed(e *env) {
 	header := func(name, value string) penstock.Message {
 		return penstock.Message{Headers: map[string]string{"good": "1", name: value}}
 	}
@@ -62,7 +56,7 @@ func badFields(e *env) {
 	r.want("in the transaction", "good")
 }
 
-func names(e *env) {
+func inputNamesUpToTheLimit(e *env) {
 	for _, name := range []string{"", "_own", "a\x00b", "a\xff", strings.Repeat("n", penstock.MaxNameBytes+1), strings.Repeat("日", 17)} {
 		e.BadField(fmt.Sprintf("CreateOutbox %q", name), e.Store.CreateOutbox(e.ctx, name), "outbox")
 	}
@@ -76,7 +70,7 @@ func names(e *env) {
 	}
 }
 
-func subscribeLimits(e *env) {
+func inputSubscribeUpToTheLimits(e *env) {
 	long := strings.Repeat("s", penstock.MaxSubscriptionBytes)
 	holder := strings.Repeat("h", penstock.MaxHolderBytes)
 	for _, bad := range []struct {
@@ -122,7 +116,7 @@ func subscribeLimits(e *env) {
 	}
 }
 
-func fetchLimits(e *env) {
+func inputFetchOfNothing(e *env) {
 	r := e.read()
 	e.publish(message("", "m"))
 	for _, limit := range []driver.Limit{{}, {Messages: 1}, {Bytes: 1}, {Messages: -1, Bytes: 1}, {Messages: 1, Bytes: -1}} {
@@ -132,7 +126,7 @@ func fetchLimits(e *env) {
 	r.want("m")
 }
 
-func noSuchOutbox(e *env) {
+func inputNoSuchOutbox(e *env) {
 	for _, name := range []string{"missing", outbox + " ", strings.ToUpper(outbox), "Orders\"; drop table x--"} {
 		what := func(op string) string { return fmt.Sprintf("%s of %q", op, name) }
 		e.MustBe(e.Store.Publish(e.ctx, name, message("", "m")), penstock.ErrNoOutbox, what("Publish"))
@@ -174,7 +168,7 @@ func (e *env) operate(name, subscription string) map[string]error {
 }
 
 // A subscription that was not made yet is an error. Asking makes none.
-func noSuchSubscription(e *env) {
+func inputNoSuchSubscription(e *env) {
 	r := e.subscribe(driver.Subscribe{Subscription: "Sub"})
 	for _, name := range []string{"missing", "", "sub", "Sub "} {
 		for op, err := range e.operate(outbox, name) {

@@ -17,20 +17,11 @@ import (
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
-var leaseCases = []testCase{
-	{name: "OneHolderAtATime", run: oneHolder},
-	{name: "CloseGivesTheLeaseBack", run: closeGivesLeaseBack},
-	{name: "ExpiredLeaseIsRedelivered", run: expiredLease},
-	{name: "StaleCloseTakesNothing", run: staleClose},
-	{name: "RenewExtends", run: renewExtends},
-	{name: "ClosedSource", run: closedSource},
-	{name: "ClosedStore", run: closedStore},
-	{name: "FirstSubscribersRace", run: firstSubscribersRace},
-	{name: "SettleRacesTakeover", run: settleRacesTakeover},
-	{name: "ContendersNeverBothSettle", run: contenders},
-}
+var leaseCases = named("Lease", leaseOneHolderAtATime, leaseCloseGivesTheLeaseBack, leaseExpiredLeaseIsRedelivered,
+	leaseStaleCloseTakesNothing, leaseRenewExtends, leaseClosedSource, leaseClosedStore, leaseFirstSubscribersRace, leaseSettleRacesTakeover,
+	leaseContendersNeverBothSettle)
 
-func oneHolder(e *env) {
+func leaseOneHolderAtATime(e *env) {
 	r := e.subscribe(driver.Subscribe{Holder: "first"})
 	until := e.subscriptionStatus(r.req).LeaseUntil
 	for _, s := range []driver.Store{e.Store, e.Another(e)} {
@@ -48,7 +39,7 @@ func oneHolder(e *env) {
 	r.settle(r.want("m0", "m1")...)
 }
 
-func closeGivesLeaseBack(e *env) {
+func leaseCloseGivesTheLeaseBack(e *env) {
 	e.publish(messages("m", 2)...)
 	r := e.subscribeOn(e.Another(e), driver.Subscribe{Holder: "first"})
 	r.want("m0", "m1")
@@ -59,7 +50,7 @@ func closeGivesLeaseBack(e *env) {
 
 // The holder is paused for longer than its lease, another takes over, and then
 // the first one wakes up.
-func expiredLease(e *env) {
+func leaseExpiredLeaseIsRedelivered(e *env) {
 	e.publish(messages("m", 6)...)
 	limit := driver.Limit{Messages: 2, Bytes: plenty.Bytes}
 	var second driver.Batch
@@ -99,7 +90,7 @@ func expiredLease(e *env) {
 }
 
 // An old holder that shuts down must not give away the lease of the new one.
-func staleClose(e *env) {
+func leaseStaleCloseTakesNothing(e *env) {
 	old := e.subscribe(driver.Subscribe{Lease: suite.ShortLease})
 	r := e.takeOver(e.Store, driver.Subscribe{})
 	_ = old.Close(e.ctx) // whether it says so or not
@@ -109,7 +100,7 @@ func staleClose(e *env) {
 	r.settle(r.want("m")...)
 }
 
-func renewExtends(e *env) {
+func leaseRenewExtends(e *env) {
 	r := e.read()
 	before := e.subscriptionStatus(r.req).LeaseUntil
 	e.Eventually("Renew moved the end of the lease", func() bool {
@@ -118,7 +109,7 @@ func renewExtends(e *env) {
 	})
 }
 
-func closedSource(e *env) {
+func leaseClosedSource(e *env) {
 	r := e.read()
 	r.close()
 	_, err := r.Fetch(e.ctx, plenty)
@@ -131,7 +122,7 @@ func closedSource(e *env) {
 }
 
 // A program has closed its store, and a part of it continues.
-func closedStore(e *env) {
+func leaseClosedStore(e *env) {
 	s := e.Another(e)
 	_, err := s.Status(e.ctx)
 	e.Must(err, "Status")
@@ -173,7 +164,7 @@ func closedStore(e *env) {
 	e.MustBe(err, penstock.ErrClosed, "Claim of a closed store")
 }
 
-func firstSubscribersRace(e *env) {
+func leaseFirstSubscribersRace(e *env) {
 	const n = 4
 	stores := make([]driver.Store, n)
 	reqs := make([]driver.Subscribe, n)
@@ -198,7 +189,7 @@ func firstSubscribersRace(e *env) {
 // The old holder wakes up at the very moment when another takes over. If it is
 // answered that a batch is settled, the new one must not get that batch; if it is
 // answered with ErrFenced, the new one must get it.
-func settleRacesTakeover(e *env) {
+func leaseSettleRacesTakeover(e *env) {
 	const lease = 10 * time.Millisecond
 	rnd := e.Random(0)
 	other := e.Another(e)
@@ -246,7 +237,7 @@ func settleRacesTakeover(e *env) {
 // Contenders with short leases read, fall asleep for longer than they may, and
 // settle when another has taken over. Whatever they do, no message is settled
 // by two, and none is left out.
-func contenders(e *env) {
+func leaseContendersNeverBothSettle(e *env) {
 	const n = 4
 	total := testseed.Steps(120)
 	e.publish(messages("", total)...)

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -8,17 +9,19 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-var lostCases = []testCase{
-	{name: "WhatTheReaderHas", run: lostInFlight, needs: Features{Lose: true}},
-	{name: "WhatTheReaderHasRetained", run: func(e *env) {
-		e.Must(e.Store.(driver.Operator).SetRetention(e.ctx, outbox, admin.Retention{Age: time.Hour}), "SetRetention")
-		lostInFlight(e)
-	}, needs: Features{Lose: true}},
-}
+var lostCases = slices.Concat(
+	needing(Features{Lose: true}, named("Lost", lostWhatTheReaderHas)),
+	[]testCase{
+		{name: "WhatTheReaderHasRetained", run: func(e *env) {
+			e.Must(e.Store.(driver.Operator).SetRetention(e.ctx, outbox, admin.Retention{Age: time.Hour}), "SetRetention")
+			lostWhatTheReaderHas(e)
+		}, needs: Features{Lose: true}},
+	},
+)
 
 // A server is promoted that lacks messages which a reader has. Whatever their verdicts are, they are not counted, their keys wait for
 // nothing, and the messages that have their numbers now are delivered, in order.
-func lostInFlight(e *env) {
+func lostWhatTheReaderHas(e *env) {
 	r := e.read()
 	for range 3 {
 		e.publish(message("k", "lost"))

@@ -12,13 +12,7 @@ import (
 )
 
 // For stores that know which messages were published, by an inbox.
-var onceCases = []testCase{
-	{name: "ByID", run: onceByID},
-	{name: "InOrder", run: onceInOrder},
-	{name: "OddIDs", run: onceOddIDs},
-	{name: "FromSeveralAtOnce", run: onceFromSeveral},
-	{name: "FailuresAreForgotten", run: onceFailures},
-}
+var onceCases = named("Once", onceByID, onceInOrder, onceOddIDs, onceFromSeveralAtOnce, onceFailuresAreForgotten)
 
 // onceStore is a store that can.
 type onceStore interface {
@@ -105,7 +99,7 @@ func onceOddIDs(e *env) {
 }
 
 // Calls that give the same messages, in other orders, neither lose one nor wait for each other without end.
-func onceFromSeveral(e *env) {
+func onceFromSeveralAtOnce(e *env) {
 	s := e.once()
 	const callers, ids = 6, 40
 	var texts []string
@@ -129,7 +123,7 @@ func onceFromSeveral(e *env) {
 }
 
 // A message that was not published is new when it comes again.
-func onceFailures(e *env) {
+func onceFailuresAreForgotten(e *env) {
 	s := e.once()
 	again := said("a:", "b:")
 	e.MustBe(s.PublishOnce(e.ctx, "imports", "nowhere", again...), penstock.ErrNoOutbox, "PublishOnce to an outbox that is not there")

@@ -15,13 +15,15 @@ import (
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
-var orderCases = []testCase{
-	{name: "WithinOneTransaction", run: orderWithinOneTransaction},
-	{name: "EarlyIdentifierCommitsLast", run: earlyIdentifier, needs: Features{ConcurrentWriters: true}},
-	{name: "RowLockedWriters/page=1", run: func(e *env) { rowLockedWriters(e, 1) }},
-	{name: "RowLockedWriters/page=5", run: func(e *env) { rowLockedWriters(e, 5) }},
-	{name: "RowLockedWriters/page=50", run: func(e *env) { rowLockedWriters(e, 50) }},
-}
+var orderCases = slices.Concat(
+	named("Order", orderWithinOneTransaction),
+	needing(Features{ConcurrentWriters: true}, named("Order", orderEarlyIdentifierCommitsLast)),
+	[]testCase{
+		{name: "RowLockedWriters/page=1", run: func(e *env) { rowLockedWriters(e, 1) }},
+		{name: "RowLockedWriters/page=5", run: func(e *env) { rowLockedWriters(e, 5) }},
+		{name: "RowLockedWriters/page=50", run: func(e *env) { rowLockedWriters(e, 50) }},
+	},
+)
 
 func orderWithinOneTransaction(e *env) {
 	tx := e.begin()
@@ -39,7 +41,7 @@ func orderWithinOneTransaction(e *env) {
 
 // The transaction that was first to become a writer is the last to lock the
 // row: its id is the lowest and its message must be the last.
-func earlyIdentifier(e *env) {
+func orderEarlyIdentifierCommitsLast(e *env) {
 	first := e.begin()
 	suite.Get(first.Tx.Count(e.ctx, "something else")).Must(e, "Count")
 	for want := range int64(3) {

@@ -12,12 +12,9 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-var outageCases = []testCase{
-	{name: "ErrorsThenHeals", run: outageHeals, needs: Features{Outage: true}},
-	{name: "InTheMiddleOfWork", run: outageInTheMiddle, needs: Features{Outage: true}},
-}
+var outageCases = needing(Features{Outage: true}, named("Outage", outageErrorsThenHeals, outageInTheMiddleOfWork))
 
-func outageHeals(e *env) {
+func outageErrorsThenHeals(e *env) {
 	r := e.read()
 	e.publish(messages("before", 4)...)
 	c := collector{e: e, r: r}
@@ -65,7 +62,7 @@ func outageHeals(e *env) {
 // The connections are cut again and again while a backlog is read and settled.
 // Nothing is lost, and no settled message comes again. While nothing gets settled between two cuts
 // they come less often, so that a slow machine gets on as well.
-func outageInTheMiddle(e *env) {
+func outageInTheMiddleOfWork(e *env) {
 	rnd := e.Random(0)
 	const total = 300
 	e.publish(messages("m", total)...)

@@ -12,18 +12,16 @@ import (
 	"github.com/penstock/penstock/internal/test/suite"
 )
 
-var outboxCases = []testCase{
-	{name: "NotMigrated", run: notMigrated, unmigrated: true},
-	{name: "MigrateTwice", run: migrateTwice, unmigrated: true},
-	{name: "MigrateFromSeveralAtOnce", run: migrateAtOnce, unmigrated: true},
-	{name: "CreateTwice", run: createTwice},
-	{name: "CreateFromSeveralAtOnce", run: createAtOnce},
-	{name: "OddNamesStayApart", run: oddNamesStayApart},
-	{name: "Drop", run: dropOutbox},
-	{name: "DropUnderAReader", run: dropUnderReader},
-	{name: "SchemaOfAnotherVersion", run: schemaOfAnotherVersion, needs: Features{Versions: true}},
-	{name: "SchemaThatIsNotWhole", run: schemaNotWhole, needs: Features{Versions: true}},
-}
+var outboxCases = slices.Concat(
+	named("Outbox", outboxCreateTwice, outboxCreateFromSeveralAtOnce, outboxOddNamesStayApart,
+		outboxDrop, outboxDropUnderAReader),
+	needing(Features{Versions: true}, named("Outbox", outboxSchemaOfAnotherVersion, outboxSchemaThatIsNotWhole)),
+	[]testCase{
+		{name: "NotMigrated", run: notMigrated, unmigrated: true},
+		{name: "MigrateTwice", run: migrateTwice, unmigrated: true},
+		{name: "MigrateFromSeveralAtOnce", run: migrateAtOnce, unmigrated: true},
+	},
+)
 
 // oddNames need quoting, look alike, or look like what a store may derive from
 // another name.
@@ -72,14 +70,14 @@ func migrateAtOnce(e *env) {
 	e.read().want("m")
 }
 
-func createTwice(e *env) {
+func outboxCreateTwice(e *env) {
 	e.publish(message("", "m"))
 	e.MustBe(e.Store.CreateOutbox(e.ctx, outbox), penstock.ErrOutboxExists, "CreateOutbox again")
 	e.MustBe(e.Another(e).CreateOutbox(e.ctx, outbox), penstock.ErrOutboxExists, "CreateOutbox by another")
 	e.read().want("m")
 }
 
-func createAtOnce(e *env) {
+func outboxCreateFromSeveralAtOnce(e *env) {
 	stores := []driver.Store{e.Store, e.Another(e), e.Another(e), e.Another(e)}
 	var made atomic.Int32
 	e.Must(suite.Concurrently(len(stores), func(i int) error {
@@ -96,7 +94,7 @@ func createAtOnce(e *env) {
 	}
 }
 
-func oddNamesStayApart(e *env) {
+func outboxOddNamesStayApart(e *env) {
 	for _, name := range oddNames {
 		e.Must(e.Store.CreateOutbox(e.ctx, name), fmt.Sprintf("CreateOutbox(%q)", name))
 	}
@@ -144,7 +142,7 @@ func oddNamesStayApart(e *env) {
 	e.read().want()
 }
 
-func dropOutbox(e *env) {
+func outboxDrop(e *env) {
 	e.Must(e.Store.CreateOutbox(e.ctx, "other"), "CreateOutbox")
 	e.Must(e.Store.Publish(e.ctx, "other", message("", "other")), "Publish")
 	other := e.subscribe(driver.Subscribe{Outbox: "other"})
@@ -174,7 +172,7 @@ func dropOutbox(e *env) {
 
 // A reader of a dropped outbox learns of it, and does no harm to a new outbox of the same name, in
 // its own process or in another.
-func dropUnderReader(e *env) {
+func outboxDropUnderAReader(e *env) {
 	stores := []driver.Store{e.Store, e.Another(e)}
 	for i, s := range stores {
 		old := e.subscribeOn(s, driver.Subscribe{Subscription: fmt.Sprint("sub", i)})

@@ -9,14 +9,8 @@ import (
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
-var pagingCases = []testCase{
-	{name: "ByMessages", run: pagingByMessages},
-	{name: "ByBytes", run: pagingByBytes},
-	{name: "OneMessageOverTheLimit", run: oneMessageOverLimit},
-	{name: "ResumeInTheMiddle", run: resumeInTheMiddle},
-	{name: "PublishingBetweenPages", run: publishingBetweenPages},
-	{name: "EveryPageByAnotherReader", run: everyPageAnotherReader},
-}
+var pagingCases = named("Paging", pagingByMessages, pagingByBytes, pagingOneMessageOverTheLimit,
+	pagingResumeInTheMiddle, pagingPublishingBetweenPages, pagingEveryPageByAnotherReader)
 
 func pagingByMessages(e *env) {
 	backlog := messages("m", 250)
@@ -55,7 +49,7 @@ func pagingByBytes(e *env) {
 	r.again().want()
 }
 
-func oneMessageOverLimit(e *env) {
+func pagingOneMessageOverTheLimit(e *env) {
 	rnd := e.Random(0)
 	small := messages("small", 2)
 	big := message("", string(testseed.Bytes(rnd, 500_000)))
@@ -65,7 +59,7 @@ func oneMessageOverLimit(e *env) {
 	e.wantPayloads(got, "small0", "small1", string(big.Payload))
 }
 
-func resumeInTheMiddle(e *env) {
+func pagingResumeInTheMiddle(e *env) {
 	backlog := messages("m", 30)
 	e.publish(backlog...)
 	limit := driver.Limit{Messages: 4, Bytes: plenty.Bytes}
@@ -88,7 +82,7 @@ func resumeInTheMiddle(e *env) {
 	r.again().want()
 }
 
-func publishingBetweenPages(e *env) {
+func pagingPublishingBetweenPages(e *env) {
 	backlog := messages("m", 20)
 	e.publish(backlog...)
 	want := payloads(backlog)
@@ -119,7 +113,7 @@ func publishingBetweenPages(e *env) {
 
 // Cursors written in the middle of a backlog, one after another, with new
 // messages behind it: each must be exact.
-func everyPageAnotherReader(e *env) {
+func pagingEveryPageByAnotherReader(e *env) {
 	backlog := messages("m", 15)
 	e.publish(backlog...)
 	want := payloads(backlog)

@@ -10,25 +10,17 @@ import (
 	"github.com/penstock/penstock/internal/test/suite"
 )
 
-var parkedCases = []testCase{
-	{name: "NotBeforeItIsDue", run: parkedNotDue},
-	{name: "ComesBackAsItWas", run: parkedComesBack},
-	{name: "InFlightLetsFetchesPause", run: parkedInFlight},
-	{name: "OthersFollowTheHead", run: func(e *env) { othersFollow(e, driver.Verdict{}) }},
-	{name: "OthersFollowADeadHead", run: func(e *env) { othersFollow(e, dead("for good")) }},
-	{name: "HeadIsRefusedAgain", run: headRefusedAgain},
-	{name: "BehindUntilTheLineIsEmpty", run: behindUntilEmpty},
-	{name: "BehindAndNotWanted", run: behindNotWanted},
-	{name: "HandedOutOnce", run: handedOutOnce},
-	{name: "FailuresAddUp", run: failuresAddUp},
-	{name: "WithoutFailuresNoAttempt", run: noAttemptCounted},
-	{name: "WithoutKeyAlone", run: parkedWithoutKey},
-	{name: "TwoSubscriptions", run: parkedTwoSubscriptions},
-	{name: "DescribedByParkedKeys", run: describedLines},
-	{name: "RetriedAtOnce", run: retriedAtOnce},
-}
+var parkedCases = slices.Concat(
+	named("Parked", parkedNotBeforeItIsDue, parkedComesBackAsItWas, parkedInFlightLetsFetchesPause,
+		parkedHeadIsRefusedAgain, parkedBehindUntilTheLineIsEmpty, parkedBehindAndNotWanted, parkedHandedOutOnce, parkedFailuresAddUp,
+		parkedWithoutFailuresNoAttempt, parkedWithoutKeyAlone, parkedTwoSubscriptions, parkedDescribedByParkedKeys, parkedRetriedAtOnce),
+	[]testCase{
+		{name: "OthersFollowTheHead", run: func(e *env) { othersFollow(e, driver.Verdict{}) }},
+		{name: "OthersFollowADeadHead", run: func(e *env) { othersFollow(e, dead("for good")) }},
+	},
+)
 
-func parkedNotDue(e *env) {
+func parkedNotBeforeItIsDue(e *env) {
 	r := e.read()
 	e.publish(append(keyed("k", 0, 2), message("other", "o"), message("", "u"))...)
 	b := r.fetch(plenty)
@@ -51,7 +43,7 @@ func parkedNotDue(e *env) {
 	e.wantParked(r, 3, 2, 0)
 }
 
-func parkedComesBack(e *env) {
+func parkedComesBackAsItWas(e *env) {
 	r := e.read()
 	m := penstock.Message{ID: "given", Key: "k", Topic: "a.b", Headers: map[string]string{"h": "1", "ü": "\n"}, Payload: []byte("\x00\xff\xfe")}
 	e.publish(m)
@@ -74,7 +66,7 @@ func parkedComesBack(e *env) {
 }
 
 // While the next attempt of a parked message lasts, a Fetch does not say that there is more: a relay would fetch without a pause.
-func parkedInFlight(e *env) {
+func parkedInFlightLetsFetchesPause(e *env) {
 	r := e.read()
 	e.publish(keyed("k", 0, 2)...)
 	b := r.fetch(plenty)
@@ -120,7 +112,7 @@ func othersFollow(e *env, headsEnd driver.Verdict) {
 	r.again().want("k5")
 }
 
-func headRefusedAgain(e *env) {
+func parkedHeadIsRefusedAgain(e *env) {
 	r := e.read()
 	e.publish(keyed("k", 0, 4)...)
 	b := r.fetch(plenty)
@@ -146,7 +138,7 @@ func headRefusedAgain(e *env) {
 	e.wantParked(r, 3, 1, 0)
 }
 
-func behindUntilEmpty(e *env) {
+func parkedBehindUntilTheLineIsEmpty(e *env) {
 	r := e.read()
 	one := driver.Limit{Messages: 1, Bytes: plenty.Bytes}
 	e.publish(message("k", "k0"))
@@ -179,7 +171,7 @@ func behindUntilEmpty(e *env) {
 }
 
 // A filter may not want a message that is behind: it is settled as delivered.
-func behindNotWanted(e *env) {
+func parkedBehindAndNotWanted(e *env) {
 	r := e.read()
 	e.publish(message("k", "k0"))
 	b := r.fetch(plenty)
@@ -193,7 +185,7 @@ func behindNotWanted(e *env) {
 	e.wantOrder(r.again().fetch(plenty), driver.BehindParked, "k2")
 }
 
-func handedOutOnce(e *env) {
+func parkedHandedOutOnce(e *env) {
 	r := e.read()
 	e.publish(slices.Concat(keyed("a", 0, 3), keyed("b", 0, 3), messages("u", 3))...)
 	b := r.fetch(plenty)
@@ -232,7 +224,7 @@ func handedOutOnce(e *env) {
 }
 
 // Every verdict adds its failures; the latest are kept.
-func failuresAddUp(e *env) {
+func parkedFailuresAddUp(e *env) {
 	r := e.read()
 	e.publish(message("k", "m"))
 	b := r.fetch(plenty)
@@ -276,7 +268,7 @@ func (e *env) wantHistory(l admin.DeadLetter, all []penstock.Failure) {
 	}
 }
 
-func noAttemptCounted(e *env) {
+func parkedWithoutFailuresNoAttempt(e *env) {
 	r := e.read()
 	e.publish(message("k", "m"))
 	b := r.fetch(plenty)
@@ -295,7 +287,7 @@ func noAttemptCounted(e *env) {
 	e.wantNext(r.awaitOnly(driver.InOrder, "m").Messages[0], b.Messages[0], 2, fs[0].At)
 }
 
-func parkedWithoutKey(e *env) {
+func parkedWithoutKeyAlone(e *env) {
 	r := e.read()
 	e.publish(messages("u", 4)...)
 	b := r.fetch(plenty)
@@ -329,7 +321,7 @@ func parkedTwoSubscriptions(e *env) {
 	e.wantParked(b, 1, 1, 0)
 }
 
-func describedLines(e *env) {
+func parkedDescribedByParkedKeys(e *env) {
 	r := e.read()
 	e.publish(slices.Concat(keyed("late", 0, 2), keyed("soon", 0, 3), keyed("held", 0, 2), messages("u", 1))...)
 	b := r.fetch(plenty)
@@ -371,7 +363,7 @@ func (e *env) retryParked(r *reader, parked int, keys ...string) {
 	}
 }
 
-func retriedAtOnce(e *env) {
+func parkedRetriedAtOnce(e *env) {
 	r := e.read()
 	e.publish(slices.Concat(keyed("k", 0, 2), keyed("other", 0, 1), keyed("held", 0, 2), messages("u", 1))...)
 	b := r.fetch(plenty)

@@ -10,17 +10,14 @@ import (
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
-var parkedLoadCases = []testCase{
-	{name: "ManyLines", run: manyLines},
-	{name: "OneLongKey", run: oneLongKey},
-	{name: "StarvesNoKey", run: starvesNoKey},
-	{name: "SurvivesReclaim", run: parkedSurvivesReclaim},
-	{name: "BetweenHousekeeping", run: parkedBetweenHousekeeping},
-	{name: "FreesItsSpace", run: parkedFreesSpace, needs: Features{Reclaim: true}},
-}
+var parkedLoadCases = slices.Concat(
+	named("ParkedLoad", parkedLoadManyLines, parkedLoadOneLongKey, parkedLoadStarvesNoKey,
+		parkedLoadSurvivesReclaim, parkedLoadBetweenHousekeeping),
+	needing(Features{Reclaim: true}, named("ParkedLoad", parkedLoadFreesItsSpace)),
+)
 
 // A whole topic is refused: thousands of keys are parked at once.
-func manyLines(e *env) {
+func parkedLoadManyLines(e *env) {
 	keys := testseed.Steps(2000)
 	r := e.read()
 	var msgs []penstock.Message
@@ -49,7 +46,7 @@ func manyLines(e *env) {
 	e.wantParked(r, 0, 0, 0)
 }
 
-func oneLongKey(e *env) {
+func parkedLoadOneLongKey(e *env) {
 	total := testseed.Steps(3000)
 	r := e.read()
 	msgs := keyed("k", 0, total)
@@ -70,7 +67,7 @@ func oneLongKey(e *env) {
 
 // Parked keys that are due all the time, refused again and again, leave room for what
 // is new.
-func starvesNoKey(e *env) {
+func parkedLoadStarvesNoKey(e *env) {
 	r := e.read()
 	var msgs []penstock.Message
 	for i := range 50 {
@@ -95,7 +92,7 @@ func starvesNoKey(e *env) {
 }
 
 // Parked messages are no longer the outbox's, which frees everything around them.
-func parkedSurvivesReclaim(e *env) {
+func parkedLoadSurvivesReclaim(e *env) {
 	rnd := e.Random(0)
 	r := e.read()
 	var want []string
@@ -126,7 +123,7 @@ func parkedSurvivesReclaim(e *env) {
 }
 
 // Small pieces of storage come and go while keys are parked and drained.
-func parkedBetweenHousekeeping(e *env) {
+func parkedLoadBetweenHousekeeping(e *env) {
 	rnd := e.Random(0)
 	c := &carrier{e: e, r: e.read(), limit: driver.Limit{Messages: 3, Bytes: plenty.Bytes}}
 	refusals := map[string]int{}
@@ -164,7 +161,7 @@ func parkedBetweenHousekeeping(e *env) {
 }
 
 // Wherever parked messages are, their space comes back.
-func parkedFreesSpace(e *env) {
+func parkedLoadFreesItsSpace(e *env) {
 	r := e.read()
 	floor := e.outboxStatus(outbox).Bytes
 	for round := range 3 {

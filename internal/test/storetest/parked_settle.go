@@ -9,19 +9,14 @@ import (
 )
 
 // Parking and draining take effect with its batch, in order of batches.
-var parkedSettleCases = []testCase{
-	{name: "SettledTwice", run: parkedTwice},
-	{name: "BehindAnUndecidedBatch", run: parkedBehindUndecided},
-	{name: "DrainedThenParkedInOneCall", run: drainedThenParked},
-	{name: "ParkedThenDrainedInOneCall", run: parkedThenDrained},
-	{name: "RefusedAndFollowedInOneCall", run: refusedAndFollowed},
-	{name: "SurvivesTakeover", run: parkedTakeover},
-	{name: "FencedHolderChangesNothing", run: parkedFenced},
-	{name: "CommittedLateBelowTheHead", run: parkedLateCommit, needs: Features{ConcurrentWriters: true}},
-	{name: "PlacesOfWhatCommittedLate", run: parkedLatePlaces, needs: Features{ConcurrentWriters: true}},
-}
+var parkedSettleCases = slices.Concat(
+	named("ParkedSettle", parkedSettleSettledTwice, parkedSettleBehindAnUndecidedBatch,
+		parkedSettleDrainedThenParkedInOneCall, parkedSettleParkedThenDrainedInOneCall, parkedSettleRefusedAndFollowedInOneCall,
+		parkedSettleSurvivesTakeover, parkedSettleFencedHolderChangesNothing),
+	needing(Features{ConcurrentWriters: true}, named("ParkedSettle", parkedSettleCommittedLateBelowTheHead, parkedSettlePlacesOfWhatCommittedLate)),
+)
 
-func parkedTwice(e *env) {
+func parkedSettleSettledTwice(e *env) {
 	r := e.read()
 	e.publish(keyed("k", 0, 2)...)
 	b := r.fetch(plenty)
@@ -47,7 +42,7 @@ func parkedTwice(e *env) {
 }
 
 // A batch that hangs holds back no verdict on another key.
-func parkedBehindUndecided(e *env) {
+func parkedSettleBehindAnUndecidedBatch(e *env) {
 	r := e.read()
 	one := driver.Limit{Messages: 1, Bytes: plenty.Bytes}
 	e.publish(append(keyed("a", 0, 1), keyed("k", 0, 2)...)...)
@@ -72,7 +67,7 @@ func parkedBehindUndecided(e *env) {
 
 // One batch drains a parked key, a later one parks behind it. Settled by one call, the key
 // continues.
-func drainedThenParked(e *env) {
+func parkedSettleDrainedThenParkedInOneCall(e *env) {
 	r := e.read()
 	e.publish(message("k", "k0"))
 	b := r.fetch(plenty)
@@ -87,7 +82,7 @@ func drainedThenParked(e *env) {
 
 // The other way round: the batch that parks came first. Only a held key makes
 // sure of it, because otherwise what is due may come at any time.
-func parkedThenDrained(e *env) {
+func parkedSettleParkedThenDrainedInOneCall(e *env) {
 	r := e.read()
 	e.publish(keyed("k", -1, 1)...)
 	b := r.fetch(plenty)
@@ -118,7 +113,7 @@ func wantGoesOn(e *env, r *reader) {
 
 // The head is refused again while others of its key arrive, and two stream
 // batches park the same key: one call each.
-func refusedAndFollowed(e *env) {
+func parkedSettleRefusedAndFollowedInOneCall(e *env) {
 	r := e.read()
 	one := driver.Limit{Messages: 1, Bytes: plenty.Bytes}
 	e.publish(keyed("k", 0, 2)...)
@@ -138,7 +133,7 @@ func refusedAndFollowed(e *env) {
 	}
 }
 
-func parkedTakeover(e *env) {
+func parkedSettleSurvivesTakeover(e *env) {
 	stores := []driver.Store{e.Store, e.Another(e)}
 	r := e.subscribe(driver.Subscribe{Lease: suite.ShortLease})
 	e.publish(keyed("k", 0, 3)...)
@@ -167,7 +162,7 @@ func parkedTakeover(e *env) {
 }
 
 // A relay that has lost the lease neither parks, drains nor dead-letters.
-func parkedFenced(e *env) {
+func parkedSettleFencedHolderChangesNothing(e *env) {
 	first := e.read()
 	e.publish(keyed("k", 0, 2)...)
 	b := first.fetch(plenty)
@@ -206,7 +201,7 @@ func parkedFenced(e *env) {
 
 // A message that commits late may have a lower Seq than those parked already. Neither transaction
 // could have seen the other, so either may be first.
-func parkedLateCommit(e *env) {
+func parkedSettleCommittedLateBelowTheHead(e *env) {
 	r := e.read()
 	tx := e.begin()
 	tx.publish(message("k", "late"))
@@ -229,7 +224,7 @@ func parkedLateCommit(e *env) {
 // Two that committed late are parked behind a head with a higher Seq, the lower one last. In whatever order the store
 // gives them back, their places say the same. Otherwise a relay parks the first for one that is on its way and sends
 // the second, and Settle has verdicts that contradict each other.
-func parkedLatePlaces(e *env) {
+func parkedSettlePlacesOfWhatCommittedLate(e *env) {
 	r := e.read()
 	first, second := e.begin(), e.begin()
 	first.publish(message("k", "first"))

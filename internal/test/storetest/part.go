@@ -10,21 +10,12 @@ import (
 )
 
 // A sink that is slow: verdicts are settled before their batch has all of them.
-var partCases = []testCase{
-	{name: "TheRestComesBack", run: restComesBack},
-	{name: "WithEveryVerdict", run: partWithVerdicts},
-	{name: "OfSeveralBatches", run: partsOfBatches},
-	{name: "ThenTheWhole", run: partThenWhole},
-	{name: "SettlesWhatIsFresh", run: partOfMany},
-	{name: "OfAKey", run: partOfKey},
-	{name: "OfLinesOfOne", run: partOfLinesOfOne},
-	{name: "OfRetriedDeadLetters", run: partOfDeadLetters},
-	{name: "OfAReplay", run: partOfReplay},
-	{name: "IsReplayed", run: partIsReplayed},
-	{name: "ReclaimKeepsTheRest", run: partAndReclaim, needs: Features{Reclaim: true}},
-	{name: "LateCommit", run: partAndLateCommit, needs: Features{ConcurrentWriters: true}},
-	{name: "Fenced", run: partFenced},
-}
+var partCases = slices.Concat(
+	named("Part", partTheRestComesBack, partWithEveryVerdict, partOfSeveralBatches, partThenTheWhole,
+		partSettlesWhatIsFresh, partOfAKey, partOfLinesOfOne, partOfRetriedDeadLetters, partOfAReplay, partIsReplayed, partFenced),
+	needing(Features{Reclaim: true}, named("Part", partReclaimKeepsTheRest)),
+	needing(Features{ConcurrentWriters: true}, named("Part", partLateCommit)),
+)
 
 // part settles what is named, by payload; the rest of the batches stays undecided.
 func (r *reader) part(v verdicts, batches ...driver.Batch) {
@@ -61,7 +52,7 @@ func (e *env) wantSettled(r *reader, settled, backlog int64) {
 	}
 }
 
-func restComesBack(e *env) {
+func partTheRestComesBack(e *env) {
 	e.publish(messages("m", 6)...)
 	r := e.read()
 	b := r.fetch(plenty)
@@ -86,7 +77,7 @@ func restComesBack(e *env) {
 	r.again().want()
 }
 
-func partWithVerdicts(e *env) {
+func partWithEveryVerdict(e *env) {
 	r := e.read()
 	e.publish(slices.Concat(keyed("a", 0, 3), keyed("b", 0, 3), keyed("c", 0, 2))...)
 	b := r.fetch(plenty)
@@ -106,7 +97,7 @@ func partWithVerdicts(e *env) {
 	e.wantInOrder(rest, "a1", "a2", "c1", "b3", "a3")
 }
 
-func partsOfBatches(e *env) {
+func partOfSeveralBatches(e *env) {
 	r := e.read()
 	e.publish(messages("m", 8)...)
 	batches := r.drain(two)
@@ -120,7 +111,7 @@ func partsOfBatches(e *env) {
 }
 
 // Settled messages are passed over when the batch is settled whole, whatever its verdicts say.
-func partThenWhole(e *env) {
+func partThenTheWhole(e *env) {
 	r := e.read()
 	e.publish(messages("m", 4)...)
 	b := r.fetch(plenty)
@@ -145,7 +136,7 @@ func partThenWhole(e *env) {
 }
 
 // Every other message of many, of which some were rolled back, settled in turns.
-func partOfMany(e *env) {
+func partSettlesWhatIsFresh(e *env) {
 	r := e.read()
 	want := map[string]bool{}
 	for i := range 30 {
@@ -176,7 +167,7 @@ func partOfMany(e *env) {
 	r.want()
 }
 
-func partOfKey(e *env) {
+func partOfAKey(e *env) {
 	r := e.read()
 	e.publish(append(keyed("k", 0, 6), keyed("o", 0, 1)...)...)
 	v := verdicts{"o0": {}}
@@ -229,7 +220,7 @@ func partOfLinesOfOne(e *env) {
 	e.wantParked(r, 1, 1, 0)
 }
 
-func partOfDeadLetters(e *env) {
+func partOfRetriedDeadLetters(e *env) {
 	r := e.read()
 	e.publish(messages("m", 4)...)
 	b := r.fetch(plenty)
@@ -251,7 +242,7 @@ func partOfDeadLetters(e *env) {
 	}
 }
 
-func partOfReplay(e *env) {
+func partOfAReplay(e *env) {
 	r, _ := e.settledOnes(8)
 	e.replay(r, admin.Replay{}, 8)
 	batches := r.drain(driver.Limit{Messages: 5, Bytes: plenty.Bytes})
@@ -290,7 +281,7 @@ func partIsReplayed(e *env) {
 	r.again().want()
 }
 
-func partAndReclaim(e *env) {
+func partReclaimKeepsTheRest(e *env) {
 	r := e.read()
 	floor := e.outboxStatus(outbox).Bytes
 	e.bulk(0, 3)
@@ -319,7 +310,7 @@ func partAndReclaim(e *env) {
 }
 
 // A transaction that commits behind messages settled ahead is not among them.
-func partAndLateCommit(e *env) {
+func partLateCommit(e *env) {
 	r := e.read()
 	t := e.begin()
 	t.publish(messages("late", 2)...)

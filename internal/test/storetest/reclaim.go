@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -9,16 +10,16 @@ import (
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
-var reclaimCases = []testCase{
-	{name: "ReturnsToTheFloor", run: func(e *env) { returnsToFloor(e) }, needs: Features{Reclaim: true}},
-	{name: "ReturnsToTheFloorUnderAPinnedSnapshot", run: func(e *env) { e.Pin(e); returnsToFloor(e) }, needs: Features{Reclaim: true, Snapshots: true}},
-	{name: "WaitsForEverySubscription", run: reclaimWaits, needs: Features{Reclaim: true}},
-	{name: "KeepsWhatHasNoSubscription", run: reclaimKeepsTheUnread},
-	{name: "LosesNothing", run: reclaimLosesNothing},
-	{name: "LosesNothingParkedOrDead", run: reclaimLosesNoneParked},
-	{name: "LosesNoOpenTransaction", run: reclaimLosesNoTx, needs: Features{ConcurrentWriters: true}},
-	{name: "ByTwoProcessesAtOnce", run: reclaimTwice},
-}
+var reclaimCases = slices.Concat(
+	named("Reclaim", reclaimKeepsWhatHasNoSubscription, reclaimLosesNothing,
+		reclaimLosesNothingParkedOrDead, reclaimByTwoProcessesAtOnce),
+	needing(Features{Reclaim: true}, named("Reclaim", reclaimWaitsForEverySubscription)),
+	needing(Features{ConcurrentWriters: true}, named("Reclaim", reclaimLosesNoOpenTransaction)),
+	[]testCase{
+		{name: "ReturnsToTheFloor", run: func(e *env) { returnsToFloor(e) }, needs: Features{Reclaim: true}},
+		{name: "ReturnsToTheFloorUnderAPinnedSnapshot", run: func(e *env) { e.Pin(e); returnsToFloor(e) }, needs: Features{Reclaim: true, Snapshots: true}},
+	},
+)
 
 // bulk publishes about n MiB in messages of 32 KiB.
 func (e *env) bulk(part, n int) {
@@ -74,7 +75,7 @@ func returnsToFloor(e *env) {
 	r.want("after")
 }
 
-func reclaimWaits(e *env) {
+func reclaimWaitsForEverySubscription(e *env) {
 	fast := e.subscribe(driver.Subscribe{Subscription: "fast"})
 	slow := e.subscribe(driver.Subscribe{Subscription: "slow"})
 	floor := e.outboxStatus(outbox).Bytes
@@ -96,7 +97,7 @@ func reclaimWaits(e *env) {
 }
 
 // Messages wait for the first subscription.
-func reclaimKeepsTheUnread(e *env) {
+func reclaimKeepsWhatHasNoSubscription(e *env) {
 	for part := range 2 {
 		e.bulk(part, 1)
 		for range 3 {
@@ -148,7 +149,7 @@ func reclaimLosesNothing(e *env) {
 }
 
 // One subscription has settled what another one has parked, or as a dead letter.
-func reclaimLosesNoneParked(e *env) {
+func reclaimLosesNothingParkedOrDead(e *env) {
 	first, other := e.subscribe(driver.Subscribe{Subscription: "first"}), e.subscribe(driver.Subscribe{Subscription: "other"})
 	e.publish(message("p", "parked"), message("d", "dead"), message("x", "delivered"))
 	b := other.fetch(plenty)
@@ -165,7 +166,7 @@ func reclaimLosesNoneParked(e *env) {
 
 // Rows that a transaction has written and not committed cannot be read yet, but they are there:
 // housekeeping must neither take them nor wait for them.
-func reclaimLosesNoTx(e *env) {
+func reclaimLosesNoOpenTransaction(e *env) {
 	rnd := e.Random(0)
 	r := e.read()
 	var want []string
@@ -207,7 +208,7 @@ func reclaimLosesNoTx(e *env) {
 	r.again().want()
 }
 
-func reclaimTwice(e *env) {
+func reclaimByTwoProcessesAtOnce(e *env) {
 	other := e.Another(e)
 	stop := make(chan struct{})
 	done := make(chan error, 1)

@@ -12,23 +12,10 @@ import (
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
-var replayCases = []testCase{
-	{name: "BySeq", run: replayBySeq},
-	{name: "ByTime", run: replayByTime},
-	{name: "OnlyWhatIsSettled", run: replayOnlySettled},
-	{name: "NothingToReplay", run: replayNothing},
-	{name: "NeitherParkedNorDead", run: replayNeitherParkedNorDead},
-	{name: "BetweenNewOnes", run: replayBetweenNew},
-	{name: "SurvivesACrash", run: replaySurvivesCrash},
-	{name: "OneAfterAnother", run: replayTwice},
-	{name: "OfWhatIsUnderWay", run: replayUnderWay},
-	{name: "BehindOneThatHasNothingLeft", run: replayBehindEnded},
-	{name: "OfOneSubscription", run: replayOneSubscription},
-	{name: "BehindAParkedKey", run: replayBehindParked},
-	{name: "RefusedAndParked", run: replayParked},
-	{name: "KeepsItsRange", run: replayKeepsRange},
-	{name: "OfABacklogLargerThanABatch", run: replayLarge},
-}
+var replayCases = named("Replay", replayBySeq, replayByTime, replayOnlyWhatIsSettled, replayNothingToReplay,
+	replayNeitherParkedNorDead, replayBetweenNewOnes, replaySurvivesACrash, replayOneAfterAnother, replayOfWhatIsUnderWay,
+	replayBehindOneThatHasNothingLeft, replayOfOneSubscription, replayBehindAParkedKey, replayRefusedAndParked, replayKeepsItsRange,
+	replayOfABacklogLargerThanABatch)
 
 // replay asks for a replay to r's subscription, of n messages.
 func (e *env) replay(r *reader, what admin.Replay, n int) {
@@ -125,7 +112,7 @@ func replayByTime(e *env) {
 }
 
 // A message in flight, or not fetched yet, comes in its turn and once.
-func replayOnlySettled(e *env) {
+func replayOnlyWhatIsSettled(e *env) {
 	r, sent := e.settledOnes(4)
 	e.publish(keyed("new", 0, 6)...)
 	first, open := r.fetch(two), r.fetch(two)
@@ -140,7 +127,7 @@ func replayOnlySettled(e *env) {
 	e.replay(r, admin.Replay{FromSeq: open.Messages[1].Seq + 1}, 2)
 }
 
-func replayNothing(e *env) {
+func replayNothingToReplay(e *env) {
 	r := e.read()
 	e.replay(r, admin.Replay{}, 0)
 	e.publish(messages("m", 2)...)
@@ -186,7 +173,7 @@ func replayNeitherParkedNorDead(e *env) {
 	e.wantPayloads(c.sent[5:], "dead", "delivered", "sent back")
 }
 
-func replayBetweenNew(e *env) {
+func replayBetweenNewOnes(e *env) {
 	r, sent := e.settledOnes(12)
 	e.replay(r, admin.Replay{}, 12)
 	c := &carrier{e: e, r: r, limit: two}
@@ -203,7 +190,7 @@ func replayBetweenNew(e *env) {
 	r.again().want()
 }
 
-func replaySurvivesCrash(e *env) {
+func replaySurvivesACrash(e *env) {
 	r, sent := e.settledOnes(10)
 	e.replay(r, admin.Replay{FromSeq: sent[1].Seq}, 9)
 	r = r.again()
@@ -226,7 +213,7 @@ func replaySurvivesCrash(e *env) {
 	c.r.again().want()
 }
 
-func replayTwice(e *env) {
+func replayOneAfterAnother(e *env) {
 	r, sent := e.settledOnes(9)
 	e.replay(r, admin.Replay{FromSeq: sent[6].Seq}, 3)
 	e.replay(r, admin.Replay{ToSeq: sent[2].Seq}, 3)
@@ -242,7 +229,7 @@ func replayTwice(e *env) {
 }
 
 // Of two replays of a range what is in both comes once: they are merged, or the second is refused. Afterwards the range may be replayed again.
-func replayUnderWay(e *env) {
+func replayOfWhatIsUnderWay(e *env) {
 	r, sent := e.settledOnes(9)
 	e.replay(r, admin.Replay{FromSeq: sent[2].Seq}, 7)
 	_, err := e.Store.Replay(e.ctx, admin.Replay{Outbox: r.req.Outbox, Subscription: r.req.Subscription, ToSeq: sent[4].Seq})
@@ -265,7 +252,7 @@ func replayUnderWay(e *env) {
 
 // A replay whose last page was a full one is known to have nothing left only when it
 // is read again. The one behind it comes with that Fetch: a relay waits when it gets nothing.
-func replayBehindEnded(e *env) {
+func replayBehindOneThatHasNothingLeft(e *env) {
 	r, sent := e.settledOnes(4)
 	e.replay(r, admin.Replay{FromSeq: sent[0].Seq, ToSeq: sent[1].Seq}, 2)
 	b := r.fetch(two)
@@ -279,7 +266,7 @@ func replayBehindEnded(e *env) {
 	r.again().want()
 }
 
-func replayOneSubscription(e *env) {
+func replayOfOneSubscription(e *env) {
 	other := e.subscribe(driver.Subscribe{Subscription: "other"})
 	tail := e.subscribe(driver.Subscribe{Ephemeral: true, Start: driver.FromNow})
 	r, sent := e.settledOnes(4)
@@ -295,7 +282,7 @@ func replayOneSubscription(e *env) {
 }
 
 // Parked messages are not settled; replayed messages of their key are parked, where Seq decides.
-func replayBehindParked(e *env) {
+func replayBehindAParkedKey(e *env) {
 	r, sent := e.settledOnes(3)
 	e.publish(message("key0", "head"))
 	b := r.fetch(plenty)
@@ -323,7 +310,7 @@ func replayBehindParked(e *env) {
 }
 
 // A replayed message is parked like any other, and those of its key behind it.
-func replayParked(e *env) {
+func replayRefusedAndParked(e *env) {
 	r, _ := e.settledOnes(6)
 	e.replay(r, admin.Replay{}, 6)
 	refusals := 2
@@ -344,7 +331,7 @@ func replayParked(e *env) {
 }
 
 // A replay is not reclaimed under way, though nothing retains it any longer.
-func replayKeepsRange(e *env) {
+func replayKeepsItsRange(e *env) {
 	e.Must(e.Store.SetRetention(e.ctx, outbox, admin.Retention{Age: notInThisTest}), "SetRetention")
 	r := e.read()
 	rnd := e.Random(0)
@@ -376,7 +363,7 @@ func replayKeepsRange(e *env) {
 	c.r.again().want()
 }
 
-func replayLarge(e *env) {
+func replayOfABacklogLargerThanABatch(e *env) {
 	e.Must(e.Store.SetRetention(e.ctx, outbox, admin.Retention{Age: notInThisTest}), "SetRetention")
 	r := e.read()
 	const total = 1500

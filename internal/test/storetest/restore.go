@@ -8,10 +8,7 @@ import (
 	"github.com/penstock/penstock/admin"
 )
 
-var restoreCases = []testCase{
-	{name: "NoIDComesAgain", run: restoreNoIDAgain, needs: Features{Copy: true}},
-	{name: "IDsStayWhatTheyWere", run: restoreKeepsIDs, needs: Features{Copy: true}},
-}
+var restoreCases = needing(Features{Copy: true}, named("Restore", restoreNoIDComesAgain, restoreIDsStayWhatTheyWere))
 
 // on is the same test on another database.
 func (e *env) on(i Instance) *env {
@@ -36,7 +33,7 @@ func (e *env) nextInstant(m penstock.Message) {
 
 // Positions come again in a restored copy. Consumers and brokers that remember ids would
 // drop what has one that was delivered.
-func restoreNoIDAgain(e *env) {
+func restoreNoIDComesAgain(e *env) {
 	e.publish(messages("before", 3)...)
 	r := e.read()
 	b := r.want("before0", "before1", "before2")
@@ -70,7 +67,7 @@ func restoreNoIDAgain(e *env) {
 
 // A message written before the copy has the same id in both, whatever has become of it, and keeps
 // it.
-func restoreKeepsIDs(e *env) {
+func restoreIDsStayWhatTheyWere(e *env) {
 	e.Must(e.Store.SetRetention(e.ctx, outbox, admin.Retention{Age: notInThisTest}), "SetRetention")
 	sent := messages("", 6)
 	for i, name := range []string{"settled", "parked", "behind", "dead", "sent back", "new"} {

@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -10,17 +11,12 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-var retentionCases = []testCase{
-	{name: "KeepsWhatIsSettled", run: retentionKeeps},
-	{name: "ZeroKeepsNothing", run: retentionZero, needs: Features{Reclaim: true}},
-	{name: "AgeLetsGo", run: retentionAge, needs: Features{Reclaim: true}},
-	{name: "BytesKeepTheLatest", run: retentionBytes},
-	{name: "BytesBoundTheSpace", run: retentionBound, needs: Features{Reclaim: true, SmallPieces: true}},
-	{name: "EitherLetsGo", run: retentionEither, needs: Features{Reclaim: true}},
-	{name: "NeverTakesWhatIsUnsettled", run: retentionUnsettled},
-	{name: "NewSubscriptionReadsIt", run: retentionNewSubscription},
-	{name: "UpToTheLimits", run: retentionLimits},
-}
+var retentionCases = slices.Concat(
+	named("Retention", retentionKeepsWhatIsSettled, retentionBytesKeepTheLatest,
+		retentionNeverTakesWhatIsUnsettled, retentionNewSubscriptionReadsIt, retentionUpToTheLimits),
+	needing(Features{Reclaim: true}, named("Retention", retentionZeroKeepsNothing, retentionAgeLetsGo, retentionEitherLetsGo)),
+	needing(Features{Reclaim: true, SmallPieces: true}, named("Retention", retentionBytesBoundTheSpace)),
+)
 
 func (e *env) retain(r admin.Retention) {
 	e.Helper()
@@ -44,7 +40,7 @@ func (e *env) settleBulk(r *reader, part, n int) (sent []penstock.Message) {
 	return sent
 }
 
-func retentionKeeps(e *env) {
+func retentionKeepsWhatIsSettled(e *env) {
 	e.retain(admin.Retention{Age: notInThisTest})
 	r := e.read()
 	sent := e.settleBulk(r, 0, 3)
@@ -55,7 +51,7 @@ func retentionKeeps(e *env) {
 	e.wantReplay(r.again(), driver.Limit{Messages: 10, Bytes: 1 << 20}, sent...)
 }
 
-func retentionZero(e *env) {
+func retentionZeroKeepsNothing(e *env) {
 	r := e.read()
 	floor := e.outboxStatus(outbox).Bytes
 	e.retain(admin.Retention{Age: notInThisTest, Bytes: 1 << 40})
@@ -66,7 +62,7 @@ func retentionZero(e *env) {
 	e.replay(r, admin.Replay{}, 0)
 }
 
-func retentionAge(e *env) {
+func retentionAgeLetsGo(e *env) {
 	r := e.read()
 	floor := e.outboxStatus(outbox).Bytes
 	e.retain(admin.Retention{Age: time.Millisecond})
@@ -76,7 +72,7 @@ func retentionAge(e *env) {
 
 // The latest messages are kept as far as Bytes goes. How much more is kept
 // depends on the pieces that a store frees.
-func retentionBytes(e *env) {
+func retentionBytesKeepTheLatest(e *env) {
 	r := e.read()
 	e.retain(admin.Retention{Bytes: 2 << 20})
 	sent := e.settleBulk(r, 0, 6)
@@ -90,7 +86,7 @@ func retentionBytes(e *env) {
 }
 
 // The space is bounded, roughly: whole pieces are freed, and indexes count too.
-func retentionBound(e *env) {
+func retentionBytesBoundTheSpace(e *env) {
 	r := e.read()
 	floor := e.outboxStatus(outbox).Bytes
 	e.retain(admin.Retention{Bytes: 1 << 20})
@@ -100,7 +96,7 @@ func retentionBound(e *env) {
 	}
 }
 
-func retentionEither(e *env) {
+func retentionEitherLetsGo(e *env) {
 	r := e.read()
 	floor := e.outboxStatus(outbox).Bytes
 	e.retain(admin.Retention{Age: time.Millisecond, Bytes: 1 << 40})
@@ -108,7 +104,7 @@ func retentionEither(e *env) {
 	e.shrinks(floor)
 }
 
-func retentionUnsettled(e *env) {
+func retentionNeverTakesWhatIsUnsettled(e *env) {
 	slow := e.subscribe(driver.Subscribe{Subscription: "slow"})
 	fast := e.read()
 	e.retain(admin.Retention{Age: time.Millisecond, Bytes: 1})
@@ -127,7 +123,7 @@ func retentionUnsettled(e *env) {
 	slow.again().want()
 }
 
-func retentionNewSubscription(e *env) {
+func retentionNewSubscriptionReadsIt(e *env) {
 	e.retain(admin.Retention{Age: notInThisTest})
 	r := e.read()
 	e.publish(messages("m", 3)...)
@@ -138,7 +134,7 @@ func retentionNewSubscription(e *env) {
 	e.subscribe(driver.Subscribe{Subscription: "later"}).want("m0", "m1", "m2")
 }
 
-func retentionLimits(e *env) {
+func retentionUpToTheLimits(e *env) {
 	want := admin.Retention{Age: 36*time.Hour + time.Millisecond, Bytes: 1 << 40}
 	e.retain(want)
 	for _, bad := range []admin.Retention{{Age: -1}, {Age: time.Microsecond - 1}, {Bytes: -1}, {Age: -time.Hour, Bytes: 1}, {Age: time.Hour, Bytes: math.MinInt64}} {

@@ -46,7 +46,7 @@ func (e *env) wantSchema(hint string, migrates bool, want ...error) {
 	}
 }
 
-func schemaOfAnotherVersion(e *env) {
+func outboxSchemaOfAnotherVersion(e *env) {
 	version := suite.Get(e.Store.(versioned).SchemaVersion(e.ctx)).Must(e, "SchemaVersion")
 	e.SetVersion(e, version-1)
 	e.wantSchema("migrate", true, // by the program's migrate, or anew, where nothing leads on from the version before
@@ -57,7 +57,7 @@ func schemaOfAnotherVersion(e *env) {
 	e.Must(e.Another(e).CreateOutbox(e.ctx, "new"), "CreateOutbox on the version that it was")
 }
 
-func schemaNotWhole(e *env) {
+func outboxSchemaThatIsNotWhole(e *env) {
 	e.Spoil(e)
 	e.wantSchema("restore it from a backup", false, penstock.ErrBrokenSchema)
 }

@@ -8,18 +8,13 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-var settleCases = []testCase{
-	{name: "UnsettledComesBack", run: unsettledComesBack},
-	{name: "OnceForEachSource", run: oncePerSource},
-	{name: "MixedVerdictsApplyTogether", run: mixedVerdicts},
-	{name: "SeveralBatchesInOneCall", run: severalBatches},
-	{name: "SettleWhileFetching", run: settleWhileFetching},
-}
+var settleCases = named("Settle", settleUnsettledComesBack, settleOnceForEachSource, settleMixedVerdictsApplyTogether,
+	settleSeveralBatchesInOneCall, settleSettleWhileFetching)
 
 // two is a limit that makes several batches of a few messages.
 var two = driver.Limit{Messages: 2, Bytes: plenty.Bytes}
 
-func unsettledComesBack(e *env) {
+func settleUnsettledComesBack(e *env) {
 	e.publish(messages("m", 5)...)
 	r := e.read()
 	for range 3 {
@@ -28,7 +23,7 @@ func unsettledComesBack(e *env) {
 	}
 }
 
-func oncePerSource(e *env) {
+func settleOnceForEachSource(e *env) {
 	e.publish(messages("a", 3)...)
 	r := e.read()
 	a := r.want("a0", "a1", "a2")
@@ -41,7 +36,7 @@ func oncePerSource(e *env) {
 	r.want()
 }
 
-func mixedVerdicts(e *env) {
+func settleMixedVerdictsApplyTogether(e *env) {
 	e.publish(messages("m", 5)...)
 	r := e.read()
 	b := r.fetch(plenty)
@@ -68,7 +63,7 @@ func mixedVerdicts(e *env) {
 	}
 }
 
-func severalBatches(e *env) {
+func settleSeveralBatchesInOneCall(e *env) {
 	e.publish(messages("m", 6)...)
 	r := e.read()
 	batches := r.drain(two)
@@ -83,7 +78,7 @@ func severalBatches(e *env) {
 }
 
 // Settle and Renew run at the same time as Fetch, as in the relay.
-func settleWhileFetching(e *env) {
+func settleSettleWhileFetching(e *env) {
 	const total = 200
 	r := e.read()
 	settle := make(chan driver.Batch, total)

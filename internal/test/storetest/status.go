@@ -10,13 +10,7 @@ import (
 	"github.com/penstock/penstock/internal/test/suite"
 )
 
-var statusCases = []testCase{
-	{name: "OrderedByName", run: statusOrder},
-	{name: "Numbers", run: statusNumbers},
-	{name: "Lease", run: statusLease},
-	{name: "Sink", run: statusSink},
-	{name: "UpTo", run: statusUpTo},
-}
+var statusCases = named("Status", statusOrderedByName, statusNumbers, statusLease, statusSink, statusUpTo)
 
 func (e *env) status() []admin.OutboxStatus {
 	e.Helper()
@@ -46,7 +40,7 @@ func (e *env) subscriptionStatus(req driver.Subscribe) admin.SubscriptionStatus 
 	return admin.SubscriptionStatus{}
 }
 
-func statusOrder(e *env) {
+func statusOrderedByName(e *env) {
 	for _, name := range []string{"zebra", "apple", "Middle", "b"} {
 		e.Must(e.Store.CreateOutbox(e.ctx, name), "CreateOutbox")
 	}

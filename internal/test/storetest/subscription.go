@@ -4,21 +4,16 @@ import (
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/suite"
+	"slices"
 )
 
-var subscriptionCases = []testCase{
-	{name: "FromBeginning", run: fromBeginning},
-	{name: "FromNow", run: fromNow},
-	{name: "FromNowWithOpenTransaction", run: fromNowOpenTx, needs: Features{ConcurrentWriters: true}},
-	{name: "StartIsForNewOnes", run: startIsForNewOnes},
-	{name: "TwoAreIndependent", run: twoSubscriptions},
-	{name: "OddNames", run: oddSubscriptionNames},
-	{name: "Ephemeral", run: ephemeral},
-	{name: "EphemeralHoldsNothingBack", run: ephemeralHoldsNothing},
-	{name: "DefaultLease", run: defaultLease},
-}
+var subscriptionCases = slices.Concat(
+	named("Subscription", subscriptionFromBeginning, subscriptionFromNow, subscriptionStartIsForNewOnes,
+		subscriptionTwoAreIndependent, subscriptionOddNames, subscriptionEphemeral, subscriptionEphemeralHoldsNothingBack, subscriptionDefaultLease),
+	needing(Features{ConcurrentWriters: true}, named("Subscription", subscriptionFromNowWithOpenTransaction)),
+)
 
-func fromBeginning(e *env) {
+func subscriptionFromBeginning(e *env) {
 	e.publish(messages("before", 3)...)
 	e.maintain() // without a subscription nothing is settled
 	e.maintain()
@@ -27,7 +22,7 @@ func fromBeginning(e *env) {
 	r.want("before0", "before1", "before2", "after")
 }
 
-func fromNow(e *env) {
+func subscriptionFromNow(e *env) {
 	e.publish(messages("before", 3)...)
 	r := e.subscribe(driver.Subscribe{Start: driver.FromNow})
 	r.want()
@@ -42,7 +37,7 @@ func fromNow(e *env) {
 }
 
 // From now on is about commits, not about when a transaction began.
-func fromNowOpenTx(e *env) {
+func subscriptionFromNowWithOpenTransaction(e *env) {
 	open := e.begin()
 	open.publish(message("", "open"))
 	e.publish(message("", "before"))
@@ -53,14 +48,14 @@ func fromNowOpenTx(e *env) {
 	r.want("open")
 }
 
-func startIsForNewOnes(e *env) {
+func subscriptionStartIsForNewOnes(e *env) {
 	r := e.read()
 	e.publish(messages("m", 2)...)
 	r.close()
 	e.subscribe(driver.Subscribe{Start: driver.FromNow}).want("m0", "m1")
 }
 
-func twoSubscriptions(e *env) {
+func subscriptionTwoAreIndependent(e *env) {
 	a := e.subscribe(driver.Subscribe{Subscription: "a"})
 	b := e.subscribe(driver.Subscribe{Subscription: "b"})
 	e.publish(messages("m", 4)...)
@@ -80,7 +75,7 @@ func twoSubscriptions(e *env) {
 	b.again().want()
 }
 
-func oddSubscriptionNames(e *env) {
+func subscriptionOddNames(e *env) {
 	e.retain(admin.Retention{Age: notInThisTest})
 	e.publish(message("", "m"))
 	names := oddNames[:len(oddNames)/2] // each costs a database some time
@@ -94,7 +89,7 @@ func oddSubscriptionNames(e *env) {
 	}
 }
 
-func ephemeral(e *env) {
+func subscriptionEphemeral(e *env) {
 	e.publish(messages("before", 2)...)
 	r := e.read()
 	req := driver.Subscribe{Subscription: "sub", Ephemeral: true}
@@ -119,7 +114,7 @@ func ephemeral(e *env) {
 	}
 }
 
-func ephemeralHoldsNothing(e *env) {
+func subscriptionEphemeralHoldsNothingBack(e *env) {
 	tail := e.subscribe(driver.Subscribe{Ephemeral: true})
 	r := e.read()
 	for range 3 {
@@ -137,7 +132,7 @@ func ephemeralHoldsNothing(e *env) {
 	}
 }
 
-func defaultLease(e *env) {
+func subscriptionDefaultLease(e *env) {
 	req := e.request(driver.Subscribe{})
 	req.Lease = 0
 	suite.Get(e.Store.Subscribe(e.ctx, req)).Must(e, "Subscribe without a lease time")

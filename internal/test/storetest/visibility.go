@@ -9,20 +9,14 @@ import (
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
-var visibilityCases = []testCase{
-	{name: "CommittedIsDelivered", run: committedIsDelivered},
-	{name: "UncommittedIsNeverSeen", run: uncommittedIsNeverSeen},
-	{name: "RolledBackIsNeverSeen", run: rolledBackIsNeverSeen},
-	{name: "LateCommitIsDelivered", run: lateCommitIsDelivered, needs: Features{ConcurrentWriters: true}},
-	{name: "LateCommitAfterSettleAndRestart", run: lateCommitAfterRestart, needs: Features{ConcurrentWriters: true}},
-	{name: "LateCommitDuringPaging", run: lateCommitDuringPaging, needs: Features{ConcurrentWriters: true}},
-	{name: "ManyLateCommits", run: manyLateCommits, needs: Features{ConcurrentWriters: true}},
-	{name: "UnrelatedWriterDelaysNothing", run: unrelatedWriter, needs: Features{ConcurrentWriters: true}},
-	{name: "AnotherHandleSeesEverything", run: anotherHandle},
-	{name: "SurvivesClose", run: survivesClose},
-}
+var visibilityCases = slices.Concat(
+	named("Visibility", visibilityCommittedIsDelivered, visibilityUncommittedIsNeverSeen,
+		visibilityRolledBackIsNeverSeen, visibilityAnotherHandleSeesEverything, visibilitySurvivesClose),
+	needing(Features{ConcurrentWriters: true}, named("Visibility", visibilityLateCommitIsDelivered, visibilityLateCommitAfterSettleAndRestart,
+		visibilityLateCommitDuringPaging, visibilityManyLateCommits, visibilityUnrelatedWriterDelaysNothing)),
+)
 
-func committedIsDelivered(e *env) {
+func visibilityCommittedIsDelivered(e *env) {
 	r := e.read()
 	r.want()
 	e.publish(messages("a", 3)...)
@@ -41,7 +35,7 @@ func committedIsDelivered(e *env) {
 	e.Must(r.Settle(e.ctx), "Settle of nothing")
 }
 
-func uncommittedIsNeverSeen(e *env) {
+func visibilityUncommittedIsNeverSeen(e *env) {
 	r := e.read()
 	tx := e.begin()
 	tx.publish(messages("late", 2)...)
@@ -51,7 +45,7 @@ func uncommittedIsNeverSeen(e *env) {
 	r.want("late0", "late1")
 }
 
-func rolledBackIsNeverSeen(e *env) {
+func visibilityRolledBackIsNeverSeen(e *env) {
 	r := e.read()
 	tx := e.begin()
 	tx.publish(messages("never", 2)...)
@@ -65,7 +59,7 @@ func rolledBackIsNeverSeen(e *env) {
 
 // A transaction draws its number (or timestamp) and commits when others with
 // higher ones have been read and settled.
-func lateCommitIsDelivered(e *env) {
+func visibilityLateCommitIsDelivered(e *env) {
 	r := e.read()
 	late := e.begin()
 	late.publish(message("k", "late"))
@@ -79,7 +73,7 @@ func lateCommitIsDelivered(e *env) {
 
 // The same, but the relay that settled past the late message is gone and housekeeping has run.
 // Only the durable cursor can know that something is missing.
-func lateCommitAfterRestart(e *env) {
+func visibilityLateCommitAfterSettleAndRestart(e *env) {
 	r := e.read()
 	late := e.begin()
 	late.publish(message("k", "late"))
@@ -104,7 +98,7 @@ func lateCommitAfterRestart(e *env) {
 
 // A backlog is read page by page, and a transaction that was open when the
 // first page was read commits between two pages.
-func lateCommitDuringPaging(e *env) {
+func visibilityLateCommitDuringPaging(e *env) {
 	late, later := e.begin(), e.begin()
 	late.publish(message("k", "late"))
 	later.publish(message("k2", "later"))
@@ -127,7 +121,7 @@ func lateCommitDuringPaging(e *env) {
 
 // Transactions commit in another order than they published, with readings,
 // settlements and rollbacks in between.
-func manyLateCommits(e *env) {
+func visibilityManyLateCommits(e *env) {
 	rnd := e.Random(0)
 	r := e.read()
 	var want []string
@@ -158,7 +152,7 @@ func manyLateCommits(e *env) {
 
 // A transaction that writes elsewhere and stays open must not hold back the
 // messages of others, nor lose those it publishes in the end.
-func unrelatedWriter(e *env) {
+func visibilityUnrelatedWriterDelaysNothing(e *env) {
 	r := e.read()
 	unrelated := e.begin()
 	suite.Get(unrelated.Tx.Count(e.ctx, "unrelated")).Must(e, "Count")
@@ -174,7 +168,7 @@ func unrelatedWriter(e *env) {
 	r.want("at last")
 }
 
-func anotherHandle(e *env) {
+func visibilityAnotherHandleSeesEverything(e *env) {
 	other := e.Another(e)
 	e.publish(messages("a", 2)...)
 	r := e.subscribeOn(other, driver.Subscribe{})
@@ -185,7 +179,7 @@ func anotherHandle(e *env) {
 	r.want("b0", "b1")
 }
 
-func survivesClose(e *env) {
+func visibilitySurvivesClose(e *env) {
 	r := e.read()
 	e.publish(messages("a", 2)...)
 	r.settle(r.want("a0", "a1")...)

@@ -3,7 +3,9 @@
 package suite
 
 import (
+	"path"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +19,17 @@ type Case struct {
 	Long  bool // in the long form of random tests only
 	Needs any  // features, a struct of booleans, or nil
 	Run   func(t *testing.T)
+}
+
+// NameOf is the name of a case by its function's, which begins with the group's.
+func NameOf(group string, run any) string {
+	function := runtime.FuncForPC(reflect.ValueOf(run).Pointer()).Name()
+	_, function, _ = strings.Cut(path.Base(function), ".")
+	name, ok := strings.CutPrefix(function, strings.ToLower(group[:1])+group[1:])
+	if !ok {
+		panic("the case " + function + " does not begin with its group, " + group)
+	}
+	return name
 }
 
 // Group is the cases of one subject.
