@@ -177,7 +177,7 @@ func changed(before, after map[string]int) (what []string) {
 	return what
 }
 
-// documented are the codes with which a refused call may end: those that docs/reference/queues.md and inboxes.md list, and that of
+// documented are the codes with which a refused call may end: those of functions on docs/reference/errors.md, and that of
 // PostgreSQL for a value that is none of its type's.
 var documented = []string{"42501", "42P01", "42P07", "42704", "22023", "23514", "PS001", "PS002", "25001", "0A000", "22P02"}
 
