@@ -135,7 +135,7 @@ type QueueStore interface {
 	DeadJobs(ctx context.Context, q admin.DeadJobQuery) ([]admin.DeadJob, error)
 	// RetryDeadJobs puts dead letters back at the end of their queue, with at least one more
 	// attempt. Attempts continue to count. Among the jobs of its key, the id decides a job's
-	// place. Where ids alone choose, it also ends the pause of jobs of these ids that failed and wait
+	// place. Where ids alone choose, jobs of these ids also run now that are delayed, or failed and wait
 	// for their next attempt. It returns how many there were.
 	RetryDeadJobs(ctx context.Context, q admin.DeadJobQuery) (int, error)
 	// DiscardDeadJobs deletes dead letters permanently and returns how many.

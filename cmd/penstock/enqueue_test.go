@@ -138,8 +138,8 @@ func TestJobRetry(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		same(t, "told", d.must("job", "retry", "mails", fmt.Sprint(ids[0]), fmt.Sprint(ids[1]), "999999"), "2 jobs of mails tried again; 1 not: done, running, not tried yet, or never there.\n")
-		same(t, "as JSON", d.must("job", "retry", "mails", fmt.Sprint(ids[0]), "--json"), `{"queue":"mails","tried_again":0}`+"\n")
+		same(t, "told", d.must("job", "retry", "mails", fmt.Sprint(ids[0]), fmt.Sprint(ids[1]), "999999"), "2 jobs of mails run now; 1 not: done, running, ready, waiting, or never there.\n")
+		same(t, "as JSON", d.must("job", "retry", "mails", fmt.Sprint(ids[0]), "--json"), `{"queue":"mails","run_now":0}`+"\n")
 		if err := q.Maintain(t.Context()); err != nil {
 			t.Fatal(err)
 		}

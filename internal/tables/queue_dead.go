@@ -68,9 +68,9 @@ func (s *Queues) DiscardDeadJobs(ctx context.Context, q admin.DeadJobQuery) (int
 }
 
 // takeDeadJobs runs statements with the chosen ones: of those that are to run again, with those that may. Where ids alone choose, others of the ids that
-// are to run again have their next attempt now.
+// are to run again, delayed ones too, have their next attempt now.
 func (s *Queues) takeDeadJobs(ctx context.Context, q admin.DeadJobQuery, run bool, statements ...string) (n int, err error) {
-	var waited int64
+	var waited, delayed int64
 	err = s.in(ctx, q.Queue, func(tx Tx, row *QueueRow) error {
 		waiting := run && q.OnlyIDs()
 		dead, now, err := s.deadJobs(ctx, tx, row, q, "for update")
@@ -85,7 +85,8 @@ func (s *Queues) takeDeadJobs(ctx context.Context, q admin.DeadJobQuery, run boo
 		n = len(dead)
 		b := &Batch{}
 		if waiting {
-			b.Counted(&waited, "retry_now", row.Args(Args{"seqs": q.IDs}))
+			these := row.Args(Args{"seqs": q.IDs})
+			b.Counted(&waited, "retry_now", these).Counted(&delayed, "run_now", these)
 		}
 		seqs := make([]int64, n)
 		for i := range dead {
@@ -102,5 +103,5 @@ func (s *Queues) takeDeadJobs(ctx context.Context, q admin.DeadJobQuery, run boo
 	if err != nil {
 		return 0, err
 	}
-	return n + int(waited), nil
+	return n + int(waited+delayed), nil
 }

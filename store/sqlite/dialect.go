@@ -118,7 +118,7 @@ func jsonOf(texts []string) string {
 }
 
 // idle are statements of other dialects that have nothing to do here: Judge and triggers delete rows, no answer is lost and no plan forced.
-var idle = map[string]bool{"patient": true, "hold_turns": true, "by_index": true, "give_up": true, "hold_seqs": true, "cancel_leases": true, "cancel_tries": true, "end_tries": true, "end_leases": true, "revive_tries": true, "hold_unique": true, "forget_start": true, "end_discarded_entries": true}
+var idle = map[string]bool{"patient": true, "hold_turns": true, "by_index": true, "give_up": true, "hold_seqs": true, "cancel_leases": true, "cancel_tries": true, "end_tries": true, "end_leases": true, "revive_tries": true, "run_now": true, "hold_unique": true, "forget_start": true, "end_discarded_entries": true}
 
 // onTx is a transaction, the application's or one of ours, for the parts that are the same on all plain tables: one statement at a time. It is one moment.
 type onTx struct {

@@ -87,8 +87,9 @@ func barrierOpensOnce(e *env) {
 
 func barrierOneJob(e *env) {
 	b := e.barrier()
-	e.enqueue(holder(b, "a"), waiter("done", b))
+	ids := e.enqueue(holder(b, "a"), waiter("done", b))
 	e.seal(b)
+	e.retryDead(0, admin.DeadJobQuery{IDs: ids}) // no delay
 	e.ack(e.want("a")...)
 	e.want("done")
 }

@@ -193,7 +193,7 @@ var routes = slices.Concat([]route{
 		n, err := c.o.Store.CancelJobs(ctx, call.PathValue("queue"), b.IDs...)
 		return Count{int64(n)}, err
 	}),
-	acts(ofQueue+"/retry", "Try jobs that failed and wait for their next attempt again now, and dead letters", func(c *Console, ctx context.Context, call *call, b Jobs) (Count, error) {
+	acts(ofQueue+"/retry", "Run jobs now that are delayed, or failed and wait for their next attempt, and dead letters", func(c *Console, ctx context.Context, call *call, b Jobs) (Count, error) {
 		if len(b.IDs) == 0 {
 			return Count{}, &penstock.FieldError{Field: "ids", Problem: "is empty", Hint: "name at least one"}
 		}

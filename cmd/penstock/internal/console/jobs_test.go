@@ -162,7 +162,7 @@ func TestTriedAgain(t *testing.T) {
 		if code, _ := d.ask("r", "POST", "/queues/mails/retry?"+form, ""); code != http.StatusForbidden {
 			t.Errorf("a reader gets %d", code)
 		}
-		if code, text := d.ask("o", "POST", "/queues/mails/retry?"+form, ""); code != http.StatusOK || !strings.Contains(string(text), "tried again now: 1") {
+		if code, text := d.ask("o", "POST", "/queues/mails/retry?"+form, ""); code != http.StatusOK || !strings.Contains(string(text), "to run now: 1") {
 			t.Errorf("trying it again: %d %s", code, text)
 		}
 		if code, _ := d.ask("o", "POST", "/api/v1/queues/mails/retry", `{"ids": []}`); code != http.StatusBadRequest {

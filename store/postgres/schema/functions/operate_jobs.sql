@@ -30,8 +30,8 @@ begin
     return array[c.ready, c.running, c.delayed, c.waiting, c.dead, c.oldest, 0, expired];
 end $$;
 
--- _retry_dead_jobs has dead letters run again, and jobs that failed and wait for their next attempt have it now. One that the queue refuses stays what it is, and the others run; if it refuses all
--- the error is raised. It may have been written by hand, or another job that has not ended has its unique_key.
+-- _retry_dead_jobs has dead letters run again, and jobs that are delayed, or failed and wait for their next attempt, have it now. One that the
+-- queue refuses stays what it is, and the others run; if it refuses all the error is raised. It may have been written by hand, or another job that has not ended has its unique_key.
 create or replace function _retry_dead_jobs(queue int, ids bigint[]) returns bigint
 language plpgsql volatile set search_path from current as $$ declare
     half constant int := cardinality(ids) / 2;
@@ -52,7 +52,7 @@ begin
         select count(*), _count_holders($1, array_agg(d.id), array_agg(d.headers), 1, -1) from d$sql$,
         (select _q(q.name) from _queue q where q.id = queue)) into many using queue, ids;
     update _scheduled s set due = clock_timestamp()
-     where s.queue = _retry_dead_jobs.queue and s.id = any (ids) and s.attempt > 0 and s.due > clock_timestamp() and s.due < 'infinity';
+     where s.queue = _retry_dead_jobs.queue and s.id = any (ids) and s.due > clock_timestamp() and s.due < 'infinity';
     get diagnostics waited = row_count;
     return many + waited;
 exception when check_violation or invalid_parameter_value or untranslatable_character then

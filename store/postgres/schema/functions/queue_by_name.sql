@@ -246,7 +246,7 @@ comment on function dead_jobs is 'Lists dead letters by id: up to most, behind t
 create or replace function retry_dead_jobs(queue text, ids bigint[]) returns int
 language sql volatile as $fn$ select {schema}._call(queue, 'retry_dead($1[1]::bigint[])', array[ids::pg_catalog.text])::int $fn$;
 
-comment on function retry_dead_jobs is 'Puts dead letters back at the end of their queue, and has jobs that failed and wait tried again now; returns how many. The number of attempts stays: a job that has used up max_attempts gets one more, and is a dead letter again if that fails.';
+comment on function retry_dead_jobs is 'Puts dead letters back at the end of their queue, and has jobs run now that are delayed, or failed and wait; returns how many. The number of attempts stays: a job that has used up max_attempts gets one more, and is a dead letter again if that fails.';
 
 create or replace function discard_dead_jobs(queue text, ids bigint[]) returns int
 language sql volatile as $fn$ select {schema}._call(queue, 'discard_dead($1[1]::bigint[])', array[ids::pg_catalog.text])::int $fn$;

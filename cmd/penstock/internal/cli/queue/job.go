@@ -19,7 +19,7 @@ import (
 )
 
 func JobCommand(a *cli.App) *cobra.Command {
-	return terminal.Group(&cobra.Command{Use: "job", Short: "Cancel jobs, or try them again at once"},
+	return terminal.Group(&cobra.Command{Use: "job", Short: "Cancel jobs, or run them now"},
 		jobCancelCommand(a), jobRetryCommand(a))
 }
 
@@ -30,8 +30,8 @@ func jobCancelCommand(a *cli.App) *cobra.Command {
 }
 
 func jobRetryCommand(a *cli.App) *cobra.Command {
-	cmd := terminal.Verb("retry QUEUE ID…", "Try jobs again at once that failed and wait, or are dead",
-		onJobs(a, "tried again", "done, running, not tried yet, or never there", func(store driver.QueueStore, ctx context.Context, queue string, ids ...int64) (int, error) {
+	cmd := terminal.Verb("retry QUEUE ID…", "Run jobs now that are delayed, failed and wait, or are dead",
+		onJobs(a, "run now", "done, running, ready, waiting, or never there", func(store driver.QueueStore, ctx context.Context, queue string, ids ...int64) (int, error) {
 			return store.RetryDeadJobs(ctx, admin.DeadJobQuery{Queue: queue, IDs: ids})
 		}))
 	return a.WithJSON(cmd, "how many, as one JSON line")
