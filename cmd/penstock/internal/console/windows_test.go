@@ -107,10 +107,16 @@ func TestAFilterLooksAtFewAtATime(t *testing.T) {
 	if done.Matched < 2500 || done.Done != 0 || done.Matched < all/2 && done.After == 0 {
 		t.Errorf("a dry run says %+v", done)
 	}
-	ask("POST", "/discard", `{"error": "rare", "dry_run": true, "after": 5000}`, &done)
-	if done.Matched != 1 || done.Looked > 7000 {
-		t.Errorf("behind the 5,000th a dry run says %+v", done)
+	total.After = 5000
+	for calls := 0; calls == 0 || done.More; calls++ { // a call on a busy machine ends before the list does
+		done = console.Done{}
+		ask("POST", "/discard", fmt.Sprintf(`{"error": "rare", "dry_run": true, "after": %d}`, total.After), &done)
+		total.Matched, total.Looked, total.After = total.Matched+done.Matched, total.Looked+done.Looked, done.After
 	}
+	if total.Matched != 1 || total.Looked != 7000 || total.Done != 0 {
+		t.Errorf("behind the 5,000th dry runs say %+v", total)
+	}
+	total = console.Done{}
 	for calls := 0; calls == 0 || done.More; calls++ {
 		done = console.Done{}
 		ask("POST", "/retry", fmt.Sprintf(`{"error": "even", "after": %d}`, total.After), &done)
