@@ -24,6 +24,9 @@ func (w *worker) finish(t *task, how End) {
 func (w *worker) tell(t *task, how End, took time.Duration) {
 	w.ended.count(how)
 	w.Observer.Ended(*t.job, how, took)
+	if (how == Done || how == Settled) && w.log.Enabled(context.Background(), slog.LevelDebug) { // asked first: arguments cost
+		w.log.Debug("a job is done", "job", t.job.ID, "attempt", t.job.Attempt, "after", took, kindOf(t.job), traced(t.job))
+	}
 	*t.job = penstock.Job{}
 }
 

@@ -28,6 +28,28 @@ func (l *linesOf) Write(p []byte) (int, error) {
 	return l.all.Write(p)
 }
 
+// At the level of debugging each job that is done is a line, and otherwise none.
+func TestWorkLogsDoneJobs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for level, want := range map[slog.Level]int{slog.LevelDebug: 3, slog.LevelInfo: 0} {
+			var said linesOf
+			seen, stop := begin(t, newFakeQueue(3), func(context.Context, penstock.Job) error {
+				time.Sleep(time.Minute)
+				return nil
+			}, work.Options{Lease: time.Hour, Logger: slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: level}))})
+			for seen.count(work.Done) < 3 {
+				time.Sleep(time.Second)
+			}
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+			if n := strings.Count(said.all.String(), `msg="a job is done"`); n != want || want > 0 && !strings.Contains(said.all.String(), "attempt=1 after=1m0s") {
+				t.Errorf("at %s: %d lines, want %d: %s", level, n, want, said.all.String())
+			}
+		}
+	})
+}
+
 // An outage is one line at its beginning and one at its end, however long it is, and whichever calls of the worker fail.
 func TestWorkLogsAnOutageOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
