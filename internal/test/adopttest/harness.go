@@ -13,6 +13,7 @@ import (
 	"github.com/penstock/penstock/internal/adopted"
 	"github.com/penstock/penstock/internal/descriptor"
 	"github.com/penstock/penstock/internal/test/storetest"
+	"github.com/penstock/penstock/internal/test/suite"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -90,7 +91,7 @@ func Run(t *testing.T, open func(t testing.TB) Instance, only ...string) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := &fixture{t, open(t)}
+			f := &fixture{suite.NewEnv(t), open(t)}
 			if slices.Contains(f.Differs, name) {
 				t.Skip("it differs")
 			}
@@ -101,12 +102,11 @@ func Run(t *testing.T, open func(t testing.TB) Instance, only ...string) {
 
 // fixture is a database.
 type fixture struct {
-	*testing.T
+	*suite.Env
 	Instance
 }
 
 func (f *fixture) must(err error) {
-	f.Helper()
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -114,27 +114,21 @@ func (f *fixture) must(err error) {
 
 // open prepares a subscription that fits.
 func (f *fixture) open(c adopted.Config) descriptor.Adopted {
-	f.Helper()
-	table, err := f.Open("sub", c)
-	f.must(err)
+	table := suite.Get(f.Open("sub", c)).Must(f, "Open")
 	f.Cleanup(func() { _ = table.Close() })
 	return table
 }
 
 func (f *fixture) subscribe(t descriptor.Adopted) driver.Source {
-	f.Helper()
-	src, err := t.Subscribe(f.Context(), driver.Subscribe{Holder: "test"})
-	f.must(err)
+	src := suite.Get(t.Subscribe(f.Context(), driver.Subscribe{Holder: "test"})).Must(f, "Subscribe")
 	f.Cleanup(func() { _ = src.Close(context.Background()) })
 	return src
 }
 
 // exec runs statements, each in a separate transaction.
 func (f *fixture) exec(statements ...string) {
-	f.Helper()
 	for _, s := range statements {
-		tx, err := f.Begin(f.Context())
-		f.must(err)
+		tx := suite.Get(f.Begin(f.Context())).Must(f, "Begin")
 		if err := tx.Exec(f.Context(), s); err != nil {
 			f.Fatalf("%s: %v", s, err)
 		}
@@ -143,9 +137,7 @@ func (f *fixture) exec(statements ...string) {
 }
 
 func (f *fixture) number(sql string) int {
-	f.Helper()
-	tx, err := f.Begin(f.Context())
-	f.must(err)
+	tx := suite.Get(f.Begin(f.Context())).Must(f, "Begin")
 	defer func() { _ = tx.Rollback() }()
 	n, err := tx.Number(f.Context(), sql)
 	if err != nil {
@@ -154,35 +146,20 @@ func (f *fixture) number(sql string) int {
 	return n
 }
 
-// eventually waits for a condition.
-func (f *fixture) eventually(what string, condition func() bool) {
-	f.Helper()
-	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			f.Fatalf("it does not come true that %s", what)
-		}
-	}
-}
-
 // fetch returns the next batch that is not empty.
 func (f *fixture) fetch(src driver.Source) (b driver.Batch) {
-	f.Helper()
 	return f.fetchUpTo(src, 1000)
 }
 
 func (f *fixture) fetchUpTo(src driver.Source, n int) (b driver.Batch) {
-	f.Helper()
-	f.eventually("a batch is fetched", func() bool {
-		var err error
-		b, err = src.Fetch(f.Context(), driver.Limit{Messages: n, Bytes: 16 << 20})
-		f.must(err)
+	f.Eventually("a batch is fetched", func() bool {
+		b = suite.Get(src.Fetch(f.Context(), driver.Limit{Messages: n, Bytes: 16 << 20})).Must(f, "Fetch")
 		return len(b.Messages) > 0
 	})
 	return b
 }
 
 func (f *fixture) settle(src driver.Source, b driver.Batch, verdicts ...driver.Verdict) {
-	f.Helper()
 	f.must(storetest.Settle(f.Context(), src, driver.Settled{Batch: b, Verdicts: verdicts}))
 }
 
@@ -202,7 +179,6 @@ func payloads(b driver.Batch) (all []string) {
 }
 
 func (f *fixture) want(b driver.Batch, want ...string) {
-	f.Helper()
 	if got := payloads(b); !slices.Equal(got, want) {
 		f.Fatalf("got %q, want %q", got, want)
 	}
@@ -210,7 +186,6 @@ func (f *fixture) want(b driver.Batch, want ...string) {
 
 // misfit is the field of the error, which has the next step.
 func (f *fixture) misfit(err error, field string) {
-	f.Helper()
 	var e *penstock.FieldError
 	if !errors.As(err, &e) || e.Field != field || e.Hint == "" {
 		f.Errorf("the error is %v, want one about %s", err, field)

@@ -53,7 +53,7 @@ func randomUse(f *fixture) {
 	}
 	m := &reader{f: f, r: r, config: c, last: map[string]int{}}
 	m.begin()
-	f.eventually("all is delivered", func() bool {
+	f.Eventually("all is delivered", func() bool {
 		m.step()
 		return int(over.Load()) == writers && f.number("select count(*) from shop where done_at is null") == 0
 	})

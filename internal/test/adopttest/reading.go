@@ -10,6 +10,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/adopted"
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 func content(f *fixture) {
@@ -37,8 +38,7 @@ func content(f *fixture) {
 func rolledBack(f *fixture) {
 	f.Define(f, Shop)
 	src := f.subscribe(f.open(shop()))
-	tx, err := f.Begin(f.Context())
-	f.must(err)
+	tx := suite.Get(f.Begin(f.Context())).Must(f, "Begin")
 	f.must(tx.Exec(f.Context(), "insert into shop (body) values ('never')"))
 	f.exec("insert into shop (body) values ('a')")
 	f.want(f.fetch(src), "a")
@@ -53,8 +53,7 @@ func late(f *fixture) {
 	f.Define(f, Shop)
 	f.Define(f, Letters)
 	src := f.subscribe(f.open(shop()))
-	tx, err := f.Begin(f.Context())
-	f.must(err)
+	tx := suite.Get(f.Begin(f.Context())).Must(f, "Begin")
 	f.must(tx.Exec(f.Context(), "insert into shop (part, body) values ('k', 'first')"))
 	for i := range 5 {
 		var rows []string
@@ -74,8 +73,7 @@ func late(f *fixture) {
 
 	c := letters()
 	c.Margin, c.Sweep = 10*time.Millisecond, 20*time.Millisecond
-	table, err := f.Open("letters", c)
-	f.must(err)
+	table := suite.Get(f.Open("letters", c)).Must(f, "Open")
 	defer func() { _ = table.Close() }()
 	src = f.subscribe(table)
 	f.exec("insert into letters (message) values ('early')")
@@ -110,16 +108,14 @@ func eachOnce(f *fixture) {
 	f.Define(f, Letters)
 	for of, c := range map[string]adopted.Config{"shop (body)": shop(), "letters (message)": letters()} {
 		c.Batch, c.Sweep, c.Margin = 5, time.Millisecond, 20*time.Millisecond
-		table, err := f.Open(c.Table, c)
-		f.must(err)
+		table := suite.Get(f.Open(c.Table, c)).Must(f, "Open")
 		src := f.subscribe(table)
 		got := map[string]bool{}
 		for i := range 30 {
 			f.exec(fmt.Sprintf("insert into %s values ('%d')", of, i))
 		}
 		for again := 0; len(got) < 30 || again < 20; {
-			b, err := src.Fetch(f.Context(), driver.Limit{Messages: 1000, Bytes: 1 << 20})
-			f.must(err)
+			b := suite.Get(src.Fetch(f.Context(), driver.Limit{Messages: 1000, Bytes: 1 << 20})).Must(f, "Fetch")
 			if len(b.Messages) > c.Batch {
 				f.Fatalf("%d rows, of which %d are one batch", len(b.Messages), c.Batch)
 			}
@@ -228,8 +224,7 @@ func ways(f *fixture) {
 	} {
 		c := shop()
 		w.change(&c)
-		table, err := f.Open("sub", c)
-		f.must(err)
+		table := suite.Get(f.Open("sub", c)).Must(f, "Open")
 		f.exec("delete from shop", "insert into shop (body) values ('"+w.name+"')")
 		src := f.subscribe(table)
 		b := f.fetch(src)
@@ -258,16 +253,15 @@ func next(f *fixture) {
 	c := shop()
 	c.Batch, c.Margin = 2, time.Nanosecond // the mark follows at once
 	table := f.open(c)
-	first, err := table.Subscribe(f.Context(), driver.Subscribe{Holder: "first", Lease: 300 * time.Millisecond})
-	f.must(err)
+	first := suite.Get(table.Subscribe(f.Context(), driver.Subscribe{Holder: "first", Lease: 300 * time.Millisecond})).Must(f, "Subscribe")
 	a, b := f.fetch(first), f.fetch(first)
 	f.want(b, "2", "3")
 	f.settle(first, b)
 	f.must(first.Renew(f.Context()))
 	var second driver.Source
-	f.eventually("the lease is over", func() bool {
-		second, err = f.open(c).Subscribe(f.Context(), driver.Subscribe{Holder: "second"})
-		if err != nil && !errors.Is(err, penstock.ErrHeld) {
+	f.Eventually("the lease is over", func() bool {
+		var err error
+		if second, err = f.open(c).Subscribe(f.Context(), driver.Subscribe{Holder: "second"}); err != nil && !errors.Is(err, penstock.ErrHeld) {
 			f.Fatal(err)
 		}
 		return err == nil

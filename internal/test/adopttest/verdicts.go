@@ -11,10 +11,10 @@ import (
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/adopted"
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 func (f *fixture) insert(bodies ...string) {
-	f.Helper()
 	for _, b := range bodies {
 		f.exec(fmt.Sprintf("insert into shop (part, body) values ('%s', '%s')", b[:1], b))
 	}
@@ -82,13 +82,11 @@ func parkedSurvives(f *fixture) {
 	if keyOrder(b, 0) != driver.BehindParked {
 		f.Errorf("in the order of keys came %v", b.KeyOrder)
 	}
-	keys, err := table.ParkedKeys(f.Context(), 10)
-	f.must(err)
+	keys := suite.Get(table.ParkedKeys(f.Context(), 10)).Must(f, "ParkedKeys")
 	if len(keys) != 1 || keys[0].Key != "k" || keys[0].Messages != 3 || keys[0].Attempt != 1 || keys[0].Held || keys[0].Err == "" || keys[0].Retry.Before(began.Add(time.Hour-time.Second)) {
 		f.Errorf("parked keys %+v", keys)
 	}
-	status, err := table.Status(f.Context())
-	f.must(err)
+	status := suite.Get(table.Status(f.Context())).Must(f, "Status")
 	if status.Parked != 3 || status.ParkedKeys != 1 || status.Backlog != 1 || status.Holder != "test" || status.Epoch != 2 {
 		f.Errorf("status %+v", status)
 	}
@@ -113,8 +111,7 @@ func deadLetters(f *fixture) {
 		hold := dead
 		hold.Hold = true
 		f.settle(src, b, hold, behind, dead)
-		found, err := table.DeadLetters(f.Context(), admin.DeadLetterQuery{})
-		f.must(err)
+		found := suite.Get(table.DeadLetters(f.Context(), admin.DeadLetterQuery{})).Must(f, "DeadLetters")
 		if len(found) != 2 || string(found[0].Message.Payload) != "a1" || !found[0].Held || found[1].Held || found[0].Err() == "" || found[0].Message.Attempt != 1 {
 			f.Fatalf("found %+v", found)
 		}
@@ -166,10 +163,9 @@ func takenAway(f *fixture) {
 	f.settle(src, b, parked(1, time.Hour), behind, driver.Verdict{Outcome: driver.Dead, Failures: failed(1), Hold: true}, behind)
 	f.exec("delete from shop where body = 'a1'", "update shop set done_at = "+f.Ago(0)+" where body = 'b1'")
 	var got []string
-	f.eventually("the others go on", func() bool {
+	f.Eventually("the others go on", func() bool {
 		f.must(src.Renew(f.Context()))
-		b, err := src.Fetch(f.Context(), driver.Limit{Messages: 10, Bytes: 1 << 20})
-		f.must(err)
+		b := suite.Get(src.Fetch(f.Context(), driver.Limit{Messages: 10, Bytes: 1 << 20})).Must(f, "Fetch")
 		got = append(got, payloads(b)...)
 		return len(got) == 2
 	})
@@ -188,8 +184,7 @@ func unfit(f *fixture) {
 	table := f.open(shop())
 	src := f.subscribe(table)
 	f.want(f.fetch(src), "good")
-	found, err := table.DeadLetters(f.Context(), admin.DeadLetterQuery{})
-	f.must(err)
+	found := suite.Get(table.DeadLetters(f.Context(), admin.DeadLetterQuery{})).Must(f, "DeadLetters")
 	if len(found) != 1 || string(found[0].Message.Payload) != "too long" || !strings.Contains(found[0].Err(), "key") {
 		f.Errorf("found %+v", found)
 	}
@@ -250,16 +245,14 @@ func shares(f *fixture) {
 	for _, change := range []func(*adopted.Config){func(*adopted.Config) {}, func(c *adopted.Config) { c.Delivered = adopted.Delete }} {
 		c := shop()
 		change(&c)
-		other, err := f.Open("other", c)
-		f.must(err)
-		_, err = other.Subscribe(f.Context(), driver.Subscribe{Holder: "test"})
+		other := suite.Get(f.Open("other", c)).Must(f, "Open")
+		_, err := other.Subscribe(f.Context(), driver.Subscribe{Holder: "test"})
 		f.misfit(err, "delivered")
 		f.must(other.Close())
 	}
 	c := shop()
 	c.Columns.ProcessedAt, c.Columns.Status = "", "state"
-	other, err := f.Open("other", c)
-	f.must(err)
+	other := suite.Get(f.Open("other", c)).Must(f, "Open")
 	defer func() { _ = other.Close() }()
 	b := f.fetch(f.subscribe(other))
 	f.want(b, "a1")
@@ -278,8 +271,7 @@ func drop(f *fixture) {
 	src := f.subscribe(table)
 	b := f.fetch(src)
 	f.settle(src, b, parked(1, time.Hour), behind)
-	all, err := f.Adoptions(f.Context())
-	f.must(err)
+	all := suite.Get(f.Adoptions(f.Context())).Must(f, "Adoptions")
 	if len(all) != 1 || all[0].Status.Subscription != "sub" || all[0].Status.Parked != 2 || all[0].Status.Holder != "test" || !strings.Contains(all[0].Table, "shop") {
 		f.Errorf("remembered are %+v", all)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/test/suite"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -77,7 +78,6 @@ func databaseAway(f *fixture) {
 		})
 	}
 	eventually := func(what string, ok func() bool) {
-		f.Helper()
 		for end := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				f.Fatalf("not within a minute: %s", what)
@@ -100,8 +100,7 @@ func databaseAway(f *fixture) {
 			f.Errorf("of key %d were done %q", k, got)
 		}
 	}
-	inboxes, err := f.Store.Inboxes(f.Context())
-	f.must(err)
+	inboxes := suite.Get(f.Store.Inboxes(f.Context())).Must(f, "Inboxes")
 	if inboxes[0].Held != 0 {
 		f.Errorf("%d messages are held", inboxes[0].Held)
 	}

@@ -2,61 +2,51 @@ package inboxtest
 
 import (
 	"slices"
-	"testing"
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 // fixture is a database with one inbox.
 type fixture struct {
-	testing.TB
+	*suite.Env
 	Instance
 }
 
 func (f *fixture) must(err error) {
-	f.Helper()
 	if err != nil {
 		f.Fatal(err)
 	}
 }
 
 func (f *fixture) begin() Tx {
-	f.Helper()
-	tx, err := f.Begin(f.Context(), consumer)
-	f.must(err)
+	tx := suite.Get(f.Begin(f.Context(), consumer)).Must(f, "Begin")
 	f.Cleanup(func() { _ = tx.Rollback() })
 	return tx
 }
 
 // in runs fn in a transaction that commits.
 func (f *fixture) in(fn func(tx Tx)) {
-	f.Helper()
 	tx := f.begin()
 	fn(tx)
 	f.must(tx.Commit())
 }
 
 func (f *fixture) wantFresh(tx Tx, ids []string, want ...string) {
-	f.Helper()
-	fresh, err := tx.FirstOf(f.Context(), ids...)
-	f.must(err)
+	fresh := suite.Get(tx.FirstOf(f.Context(), ids...)).Must(f, "FirstOf")
 	if !slices.Equal(fresh, want) {
 		f.Fatalf("new are %q of %q, want %q", fresh, ids, want)
 	}
 }
 
 func (f *fixture) receive(tx Tx, id, previous string, wait time.Duration, want ...string) {
-	f.Helper()
-	got, err := tx.InOrder(f.Context(), received("k", id, previous), wait)
-	f.must(err)
+	got := suite.Get(tx.InOrder(f.Context(), received("k", id, previous), wait)).Must(f, "InOrder")
 	f.wantReleased(got, want...)
 }
 
 func (f *fixture) due(tx Tx, want ...string) {
-	f.Helper()
-	got, err := tx.Due(f.Context(), 10)
-	f.must(err)
+	got := suite.Get(tx.Due(f.Context(), 10)).Must(f, "Due")
 	f.wantReleased(got, want...)
 }
 
@@ -69,7 +59,6 @@ func received(key, id, previous string) penstock.Message {
 }
 
 func (f *fixture) wantReleased(got []penstock.Released, want ...string) {
-	f.Helper()
 	texts := []string{}
 	for _, r := range got {
 		text := r.ID

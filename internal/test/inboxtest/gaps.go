@@ -7,6 +7,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/internal/messageid"
+	"github.com/penstock/penstock/internal/test/suite"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -26,11 +27,9 @@ func secondGap(f *fixture) {
 
 func secondGapOf(f *fixture, written func(n int) string, other string) {
 	receive := func(n, previous int, want ...string) {
-		f.Helper()
 		f.in(func(tx Tx) { f.receive(tx, written(n), written(previous), 0, want...) })
 	}
 	due := func(want ...string) {
-		f.Helper()
 		f.in(func(tx Tx) { f.due(tx, want...) })
 	}
 	f.in(func(tx Tx) { f.receive(tx, written(1), "", 0, written(1)) })
@@ -62,7 +61,6 @@ func secondGapOf(f *fixture, written func(n int) string, other string) {
 // If a message between them still comes, it shows that the later part is older, and the key continues where it was.
 func ownIDs(f *fixture) {
 	receive := func(id, previous string, want ...string) {
-		f.Helper()
 		f.in(func(tx Tx) { f.receive(tx, id, previous, 0, want...) })
 	}
 	for _, known := range []bool{false, true} {
@@ -87,11 +85,9 @@ func ownIDs(f *fixture) {
 // A message that joins two parts of a key sets its head to the end of the part that is the newer one, however long that has become.
 func joined(f *fixture) {
 	receive := func(n, previous int, want ...string) {
-		f.Helper()
 		f.in(func(tx Tx) { f.receive(tx, fmt.Sprint("m", n), fmt.Sprint("m", previous), 0, want...) })
 	}
 	due := func(want ...string) {
-		f.Helper()
 		f.in(func(tx Tx) { f.due(tx, want...) })
 	}
 	f.in(func(tx Tx) { f.receive(tx, "m1", "", 0, "m1") })
@@ -126,14 +122,12 @@ func discardedComesAgain(f *fixture) {
 	for _, released := range []bool{false, true} { // the messages that waited for it, before it comes again
 		id := func(n int) string { return fmt.Sprint(released, n) }
 		receive := func(n int, want ...string) {
-			f.Helper()
 			f.in(func(tx Tx) { f.receive(tx, id(n), id(n-1), time.Hour, want...) })
 		}
 		f.in(func(tx Tx) { f.receive(tx, id(1), "", 0, id(1)) })
 		receive(3)
 		receive(4)
-		_, err := f.Store.DiscardHeld(f.Context(), consumer, id(3))
-		f.must(err)
+		suite.Get(f.Store.DiscardHeld(f.Context(), consumer, id(3))).Must(f, "DiscardHeld")
 		receive(2, id(2))
 		if released {
 			f.in(func(tx Tx) { f.due(tx, id(4)+" after the gap "+id(3)) })
@@ -170,7 +164,6 @@ func randomOrder(f *fixture, id func(n int) string, loses int) {
 	}
 	came, last, handed, missing := map[int]bool{}, map[int]int{}, map[int]int{}, map[string]bool{}
 	take := func(released []penstock.Released) {
-		f.Helper()
 		for _, m := range released {
 			n, ok := coming[m.ID]
 			if !ok || came[n] {
@@ -192,8 +185,7 @@ func randomOrder(f *fixture, id func(n int) string, loses int) {
 	}
 	call := func(fn func(tx Tx) ([]penstock.Released, error)) (done bool) {
 		tx := f.begin()
-		released, err := fn(tx)
-		f.must(err)
+		released := suite.Get(fn(tx)).Must(f, "the call")
 		if r.IntN(8) == 0 {
 			f.must(tx.Rollback())
 			return false
@@ -227,8 +219,7 @@ func randomOrder(f *fixture, id func(n int) string, loses int) {
 			due()
 		}
 	}
-	_, err := f.Store.ReleaseHeld(f.Context(), admin.HeldQuery{Consumer: consumer})
-	f.must(err)
+	suite.Get(f.Store.ReleaseHeld(f.Context(), admin.HeldQuery{Consumer: consumer})).Must(f, "ReleaseHeld")
 	for before := -1; before != len(came); {
 		before = len(came)
 		for !due() {
@@ -239,8 +230,7 @@ func randomOrder(f *fixture, id func(n int) string, loses int) {
 	}
 	for n := sent; loses == 0 && n < sent+keys; n++ {
 		tx := f.begin()
-		released, err := tx.InOrder(f.Context(), message(n), 0)
-		f.must(err)
+		released := suite.Get(tx.InOrder(f.Context(), message(n), 0)).Must(f, "InOrder")
 		f.must(tx.Commit())
 		if len(released) != 1 || released[0].Gap || released[0].Late {
 			f.Errorf("after all of key %d came, the next one: %+v", n%keys, released)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 	"github.com/penstock/penstock/internal/test/tcpproxy"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
@@ -84,7 +85,7 @@ func Run(t *testing.T, open func(t testing.TB) Instance, only ...string) {
 func run(t *testing.T, name string, open func(t testing.TB) Instance, test func(f *fixture)) {
 	t.Run(name, func(t *testing.T) {
 		t.Parallel()
-		f := &fixture{t, open(t)}
+		f := &fixture{suite.NewEnv(t), open(t)}
 		if f.Turns && (name == "Window" || name == "Refuses") {
 			t.Skip("it differs")
 		}

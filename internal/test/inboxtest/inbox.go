@@ -12,6 +12,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -45,8 +46,7 @@ func once(f *fixture) {
 func consumersApart(f *fixture) {
 	f.in(func(tx Tx) { f.wantFresh(tx, []string{"a"}, "a") })
 	f.must(f.Store.CreateInbox(f.Context(), nobody, time.Hour))
-	tx, err := f.Begin(f.Context(), nobody)
-	f.must(err)
+	tx := suite.Get(f.Begin(f.Context(), nobody)).Must(f, "Begin")
 	f.wantFresh(tx, []string{"a"}, "a")
 	f.must(tx.Commit())
 	f.in(func(tx Tx) { f.wantFresh(tx, []string{"a"}) })
@@ -121,14 +121,11 @@ func publishOnceForgets(f *fixture) {
 	s := f.Store.(driver.Store)
 	f.must(f.Store.SetInbox(f.Context(), consumer, time.Hour))
 	f.must(s.CreateOutbox(f.Context(), "again"))
-	src, err := s.Subscribe(f.Context(), driver.Subscribe{Outbox: "again", Subscription: "look", Holder: "test"})
-	f.must(err)
+	src := suite.Get(s.Subscribe(f.Context(), driver.Subscribe{Outbox: "again", Subscription: "look", Holder: "test"})).Must(f, "Subscribe")
 	defer func() { _ = src.Close(context.WithoutCancel(f.Context())) }()
 	published := func(want int) {
-		f.Helper()
 		f.must(s.(driver.OncePublisher).PublishOnce(f.Context(), consumer, "again", penstock.Message{ID: "a"}))
-		b, err := src.Fetch(f.Context(), driver.Limit{Messages: 10, Bytes: 1 << 20})
-		f.must(err)
+		b := suite.Get(src.Fetch(f.Context(), driver.Limit{Messages: 10, Bytes: 1 << 20})).Must(f, "Fetch")
 		f.must(src.Settle(f.Context(), b.Number, driver.Settled{Batch: b}))
 		if len(b.Messages) != want {
 			f.Errorf("%d messages, want %d", len(b.Messages), want)
@@ -164,8 +161,7 @@ func pastAFailure(f *fixture) {
 		}
 	}
 	f.in(func(tx Tx) {
-		due, err := tx.Due(f.Context(), 10)
-		f.must(err)
+		due := suite.Get(tx.Due(f.Context(), 10)).Must(f, "Due")
 		if len(due) != 1 || due[0].ID != "bad2" || due[0].Missing != "bad1" {
 			f.Errorf("due are %v, want bad2 after bad1", due)
 		}
@@ -196,8 +192,7 @@ func inOrder(f *fixture) {
 		for _, m := range [][2]string{{"a", "c"}, {"b", "a"}, {"c", "b"}} {
 			f.receive(tx, m[0], m[1], 0)
 		}
-		got, err := tx.Due(f.Context(), 10)
-		f.must(err)
+		got := suite.Get(tx.Due(f.Context(), 10)).Must(f, "Due")
 		if len(got) != 3 {
 			f.Errorf("%d were released of a circle, want all three", len(got))
 		}
@@ -205,8 +200,7 @@ func inOrder(f *fixture) {
 	f.in(func(tx Tx) {
 		m := received("", "no key", "")
 		m.Headers = map[string]string{"h": "é"}
-		got, err := tx.InOrder(f.Context(), m, 0)
-		f.must(err)
+		got := suite.Get(tx.InOrder(f.Context(), m, 0)).Must(f, "InOrder")
 		if len(got) != 1 || got[0].Headers["h"] != "é" {
 			f.Errorf("got %+v, want the message without a key", got)
 		}
@@ -236,8 +230,7 @@ func refuses(f *fixture) {
 			f.Errorf("Due(0): %v, want a FieldError", err)
 		}
 	})
-	without, err := f.Begin(f.Context(), nobody)
-	f.must(err)
+	without := suite.Get(f.Begin(f.Context(), nobody)).Must(f, "Begin")
 	if _, err := without.FirstOf(f.Context(), "a"); !errors.Is(err, penstock.ErrNoInbox) {
 		f.Errorf("without an inbox: %v, want ErrNoInbox", err)
 	}
@@ -269,18 +262,15 @@ func operate(f *fixture) {
 		f.receive(tx, "3", "2", time.Hour)
 		f.receive(tx, "5", "4", time.Hour)
 	})
-	held, err := f.Store.HeldMessages(f.Context(), admin.HeldQuery{Consumer: consumer})
-	f.must(err)
+	held := suite.Get(f.Store.HeldMessages(f.Context(), admin.HeldQuery{Consumer: consumer})).Must(f, "HeldMessages")
 	if len(held) != 3 || held[0].ID != "2" || held[0].Previous != "1" || held[0].PreviousHeld || !held[1].PreviousHeld || held[0].Payload != nil {
 		f.Fatalf("held: %+v", held)
 	}
-	one, err := f.Store.HeldMessages(f.Context(), admin.HeldQuery{Consumer: consumer, ID: "5"})
-	f.must(err)
+	one := suite.Get(f.Store.HeldMessages(f.Context(), admin.HeldQuery{Consumer: consumer, ID: "5"})).Must(f, "HeldMessages")
 	if len(one) != 1 || string(one[0].Payload) != "5" || one[0].PayloadBytes != 1 || one[0].Headers[penstock.HeaderPrevious] != "4" {
 		f.Fatalf("held by its id: %+v", one)
 	}
-	gone, err := f.Store.DiscardHeld(f.Context(), consumer, "2", "no such")
-	f.must(err)
+	gone := suite.Get(f.Store.DiscardHeld(f.Context(), consumer, "2", "no such")).Must(f, "DiscardHeld")
 	if !slices.Equal(gone, []string{"2"}) {
 		f.Errorf("discarded %q, want 2", gone)
 	}
@@ -289,13 +279,11 @@ func operate(f *fixture) {
 		f.Errorf("released %d, %v, want one", n, err)
 	}
 	f.in(func(tx Tx) { f.due(tx, "5 after the gap 4") })
-	gaps, err := f.Store.InboxGaps(f.Context(), consumer, 10)
-	f.must(err)
+	gaps := suite.Get(f.Store.InboxGaps(f.Context(), consumer, 10)).Must(f, "InboxGaps")
 	if len(gaps) != 2 || gaps[0].Missing != "4" || gaps[0].Next != "5" || gaps[1].Missing != "2" || !gaps[1].Discarded {
 		f.Errorf("gaps: %+v", gaps)
 	}
-	all, err := f.Store.Inboxes(f.Context())
-	f.must(err)
+	all := suite.Get(f.Store.Inboxes(f.Context())).Must(f, "Inboxes")
 	if len(all) != 1 || all[0].Consumer != consumer || all[0].Keep != penstock.DefaultInboxKeep || all[0].Held != 0 || all[0].Gaps != 2 {
 		f.Errorf("inboxes: %+v", all)
 	}

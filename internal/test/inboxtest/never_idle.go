@@ -38,8 +38,8 @@ func neverIdle(f *fixture) {
 	f.must(queues.SetQueue(f.Context(), "work", penstock.QueueSettings{DedupWindow: new(time.Microsecond)}))
 	l := &endless{fixture: f, store: s, queue: queues.DriverQueue("work")}
 	for _, subscription := range []string{"ships", "counts"} {
-		src, err := s.Subscribe(f.Context(), driver.Subscribe{Outbox: "flow", Subscription: subscription, Holder: "test", Lease: suite.LongLease})
-		f.must(err)
+		ask := driver.Subscribe{Outbox: "flow", Subscription: subscription, Holder: "test", Lease: suite.LongLease}
+		src := suite.Get(s.Subscribe(f.Context(), ask)).Must(f, "Subscribe")
 		f.Cleanup(func() { _ = src.Close(context.WithoutCancel(f.Context())) })
 		l.readers = append(l.readers, &endlessReader{src: src})
 	}
@@ -121,8 +121,7 @@ func (l *endless) outbox(round int) {
 		before := r.under
 		r.under = nil
 		for {
-			b, err := r.src.Fetch(l.Context(), driver.Limit{Messages: 1000, Bytes: 8 << 20})
-			l.must(err)
+			b := suite.Get(r.src.Fetch(l.Context(), driver.Limit{Messages: 1000, Bytes: 8 << 20})).Must(l, "Fetch")
 			if len(b.Messages) == 0 {
 				break
 			}
@@ -152,8 +151,7 @@ func (l *endless) jobs(round int) {
 			jobs[i].Key = fmt.Sprint(round, "-", i/ofKey)
 		}
 	}
-	_, err := l.queue.Enqueue(l.Context(), jobs...)
-	l.must(err)
+	suite.Get(l.queue.Enqueue(l.Context(), jobs...)).Must(l, "Enqueue")
 	var done []int64
 	fresh := 0
 	for _, j := range l.running {
@@ -162,19 +160,15 @@ func (l *endless) jobs(round int) {
 		}
 		switch {
 		case j.Attempt == 1 && fresh == 1: // its lease ends
-			_, err := l.queue.Extend(l.Context(), time.Microsecond, j.Lease)
-			l.must(err)
+			suite.Get(l.queue.Extend(l.Context(), time.Microsecond, j.Lease)).Must(l, "Extend")
 		case j.Attempt == 1 && fresh%5 == 0:
-			_, err := l.queue.Retry(l.Context(), j.Lease, 0, "no")
-			l.must(err)
+			suite.Get(l.queue.Retry(l.Context(), j.Lease, 0, "no")).Must(l, "Retry")
 		default:
 			done = append(done, j.Lease)
 		}
 	}
-	_, err = l.queue.Ack(l.Context(), done...)
-	l.must(err)
-	l.running, err = l.queue.Claim(l.Context(), driver.Claim{Jobs: claimed, Lease: suite.LongLease})
-	l.must(err)
+	suite.Get(l.queue.Ack(l.Context(), done...)).Must(l, "Ack")
+	l.running = suite.Get(l.queue.Claim(l.Context(), driver.Claim{Jobs: claimed, Lease: suite.LongLease})).Must(l, "Claim")
 }
 
 func (l *endless) received(round int) {
@@ -187,12 +181,10 @@ func (l *endless) received(round int) {
 	})
 	key, held, never := fmt.Sprint("k", round), fmt.Sprint("held ", round), fmt.Sprint("never ", round)
 	l.in(func(tx Tx) {
-		_, err := tx.InOrder(l.Context(), received(key, held, never), 0)
-		l.must(err)
+		suite.Get(tx.InOrder(l.Context(), received(key, held, never), 0)).Must(l, "InOrder")
 	})
 	l.in(func(tx Tx) {
-		due, err := tx.Due(l.Context(), 10)
-		l.must(err)
+		due := suite.Get(tx.Due(l.Context(), 10)).Must(l, "Due")
 		if len(due) != 1 || due[0].ID != held {
 			l.Errorf("due are %v, want %s", due, held)
 		}

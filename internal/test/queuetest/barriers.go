@@ -29,13 +29,11 @@ func init() {
 }
 
 func (e *env) barrier() int64 {
-	e.Helper()
 	b := suite.Get(e.q.(driver.BarrierQueue).Barrier(e.ctx)).Must(e, "Barrier")
 	return b
 }
 
 func (e *env) seal(b int64) {
-	e.Helper()
 	e.Must(e.q.(driver.BarrierQueue).Seal(e.ctx, b), "Seal")
 }
 
@@ -54,7 +52,6 @@ func onDead(o penstock.OnDead, j penstock.NewJob) penstock.NewJob {
 
 // deaden makes dead letters of jobs.
 func (e *env) deaden(jobs ...penstock.Job) {
-	e.Helper()
 	for _, j := range jobs {
 		e.Must(e.q.DeadLetter(e.ctx, j.Lease, "no good"), "DeadLetter")
 	}

@@ -13,7 +13,6 @@ var cancelCases = named("Cancel", cancelWaiting, cancelDelayed, cancelRunning, c
 
 // cancel cancels jobs and fails the test unless there were want.
 func (e *env) cancel(want int, ids ...int64) {
-	e.Helper()
 	n := suite.Get(e.Store.CancelJobs(e.ctx, queue, ids...)).Must(e, "CancelJobs")
 	if n != want {
 		e.Fatalf("CancelJobs of %d says there were %d, want %d", ids, n, want)

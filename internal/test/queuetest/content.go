@@ -27,7 +27,6 @@ func contentBytesSurvive(e *env) {
 	}
 	e.enqueue(batch...)
 	check := func(jobs []penstock.Job) {
-		e.Helper()
 		if len(jobs) != len(payloads) {
 			e.Fatalf("claimed %d jobs, want %d", len(jobs), len(payloads))
 		}

@@ -17,7 +17,6 @@ var deadCases = named("DeadJob", deadJobDeadLetterListDiscard, deadJobRetry, dea
 
 // deadLetter enqueues jobs and makes dead letters of them, one after another.
 func (e *env) deadLetter(reason string, jobs ...penstock.NewJob) []int64 {
-	e.Helper()
 	var ids []int64
 	for _, j := range jobs {
 		ids = append(ids, e.enqueue(j)...)

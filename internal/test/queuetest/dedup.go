@@ -67,7 +67,6 @@ func dedupTold(e *env) {
 }
 
 func (e *env) told(what string, made []penstock.Enqueued, err error, want ...bool) {
-	e.Helper()
 	e.Must(err, what)
 	got := make([]bool, len(made))
 	for i := range made {

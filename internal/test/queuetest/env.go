@@ -47,7 +47,6 @@ func newEnv(t *testing.T, h Harness, order penstock.QueueOrder) *env {
 // eventually asks cond again and again until it is true, and does the queue's
 // housekeeping in between.
 func (e *env) eventually(what string, cond func() bool) {
-	e.Helper()
 	e.Eventually(what, func() bool {
 		e.maintain()
 		return cond()
@@ -55,13 +54,11 @@ func (e *env) eventually(what string, cond func() bool) {
 }
 
 func (e *env) maintain() {
-	e.Helper()
 	e.Must(e.q.Maintain(e.ctx), "Maintain")
 }
 
 // enqueue returns the ids.
 func (e *env) enqueue(jobs ...penstock.NewJob) []int64 {
-	e.Helper()
 	made := suite.Get(e.q.Enqueue(e.ctx, jobs...)).Must(e, "Enqueue")
 	if len(made) != len(jobs) {
 		e.Fatalf("Enqueue of %d jobs returned %d ids", len(jobs), len(made))
@@ -79,12 +76,10 @@ func idsOf(made []penstock.Enqueued) []int64 {
 
 // claim leases up to n jobs of the group ” for longer than the test takes.
 func (e *env) claim(n int) []penstock.Job {
-	e.Helper()
 	return e.claimAs(driver.Claim{Jobs: n})
 }
 
 func (e *env) claimAs(c driver.Claim) []penstock.Job {
-	e.Helper()
 	if c.Lease == 0 {
 		c.Lease = suite.LongLease
 	}
@@ -98,14 +93,12 @@ func (e *env) claimAs(c driver.Claim) []penstock.Job {
 // want claims more jobs than there are and fails unless it gets those with
 // these payloads, in this order.
 func (e *env) want(payloads ...string) []penstock.Job {
-	e.Helper()
 	jobs := e.claim(len(payloads) + 1)
 	e.same(jobs, payloads...)
 	return jobs
 }
 
 func (e *env) same(jobs []penstock.Job, want ...string) {
-	e.Helper()
 	if got := names(jobs); !slices.Equal(got, want) {
 		e.Fatalf("claimed %q, want %q", got, want)
 	}
@@ -114,7 +107,6 @@ func (e *env) same(jobs []penstock.Job, want ...string) {
 // collect claims until it has as many jobs as payloads, and fails unless they
 // are these, in any order.
 func (e *env) collect(payloads ...string) []penstock.Job {
-	e.Helper()
 	var jobs []penstock.Job
 	e.eventually(fmt.Sprintf("%q are claimed", payloads), func() bool {
 		jobs = append(jobs, e.claim(len(payloads)-len(jobs)+1)...)
@@ -130,13 +122,11 @@ func (e *env) collect(payloads ...string) []penstock.Job {
 }
 
 func (e *env) ack(jobs ...penstock.Job) {
-	e.Helper()
 	held := suite.Get(e.q.Ack(e.ctx, leases(jobs)...)).Must(e, "Ack")
 	e.sameLeases("Ack", held, jobs)
 }
 
 func (e *env) sameLeases(what string, held []int64, jobs []penstock.Job) {
-	e.Helper()
 	want := leases(jobs)
 	slices.Sort(want)
 	held = slices.Sorted(slices.Values(held))
@@ -147,7 +137,6 @@ func (e *env) sameLeases(what string, held []int64, jobs []penstock.Job) {
 
 // retry gives a job back and fails the test unless it will run again.
 func (e *env) retry(job penstock.Job, after time.Duration, reason string) {
-	e.Helper()
 	dead := suite.Get(e.q.Retry(e.ctx, job.Lease, after, reason)).Must(e, "Retry")
 	if dead {
 		e.Fatalf("Retry of attempt %d made a dead letter", job.Attempt)
@@ -155,17 +144,14 @@ func (e *env) retry(job penstock.Job, after time.Duration, reason string) {
 }
 
 func (e *env) set(s penstock.QueueSettings) {
-	e.Helper()
 	e.Must(e.Store.SetQueue(e.ctx, queue, s), "SetQueue")
 }
 
 func (e *env) status() admin.QueueStatus {
-	e.Helper()
 	return e.statusOf(queue)
 }
 
 func (e *env) statusOf(name string) admin.QueueStatus {
-	e.Helper()
 	all := suite.Get(e.Store.QueueStatus(e.ctx)).Must(e, "QueueStatus")
 	i := slices.IndexFunc(all, func(s admin.QueueStatus) bool { return s.Queue == name })
 	if i < 0 {
@@ -175,7 +161,6 @@ func (e *env) statusOf(name string) admin.QueueStatus {
 }
 
 func (e *env) deadJobs(q admin.DeadJobQuery) []admin.DeadJob {
-	e.Helper()
 	q.Queue = queue
 	dead := suite.Get(e.Store.DeadJobs(e.ctx, q)).Must(e, "DeadJobs")
 	return dead
@@ -183,7 +168,6 @@ func (e *env) deadJobs(q admin.DeadJobQuery) []admin.DeadJob {
 
 // retryDead has n dead letters of those that q asks for tried again, discardDead deletes n.
 func (e *env) retryDead(n int, q admin.DeadJobQuery) {
-	e.Helper()
 	q.Queue = queue
 	if got := suite.Get(e.Store.RetryDeadJobs(e.ctx, q)).Must(e, "RetryDeadJobs"); got != n {
 		e.Fatalf("RetryDeadJobs of %+v: got %d, want %d", q, got, n)
@@ -191,7 +175,6 @@ func (e *env) retryDead(n int, q admin.DeadJobQuery) {
 }
 
 func (e *env) discardDead(n int, q admin.DeadJobQuery) {
-	e.Helper()
 	q.Queue = queue
 	if got := suite.Get(e.Store.DiscardDeadJobs(e.ctx, q)).Must(e, "DiscardDeadJobs"); got != n {
 		e.Fatalf("DiscardDeadJobs of %+v: got %d, want %d", q, got, n)
@@ -200,7 +183,6 @@ func (e *env) discardDead(n int, q admin.DeadJobQuery) {
 
 // expire ends a job's lease, as if its worker had died.
 func (e *env) expire(j penstock.Job) []int64 {
-	e.Helper()
 	return suite.Get(e.q.Extend(e.ctx, time.Millisecond, j.Lease)).Must(e, "Extend")
 }
 
@@ -208,12 +190,10 @@ func (e *env) expire(j penstock.Job) []int64 {
 type tx struct{ suite.Open[Tx] }
 
 func (e *env) begin() tx {
-	e.Helper()
 	return tx{suite.Begin(e.Env, e.Begin)}
 }
 
 func (t tx) enqueue(jobs ...penstock.NewJob) []int64 {
-	t.Helper()
 	made := suite.Get(t.Tx.Enqueue(t.Context(), queue, jobs...)).Must(t, "Enqueue in a transaction")
 	return idsOf(made)
 }

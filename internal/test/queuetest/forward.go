@@ -25,7 +25,6 @@ const outbox = "mails"
 var forwarded = driver.Subscribe{Outbox: outbox, Subscription: "sub", Holder: "test", Lease: time.Minute}
 
 func (e *env) outboxes() outboxes {
-	e.Helper()
 	s := e.Store.(outboxes)
 	e.Must(s.CreateOutbox(e.ctx, outbox), "CreateOutbox")
 	return s
@@ -96,7 +95,6 @@ func forwardRefusedOptions(e *env) {
 
 // waiting is how many jobs there are.
 func (e *env) waiting() int {
-	e.Helper()
 	s := e.status()
 	return int(s.Ready + s.Waiting)
 }

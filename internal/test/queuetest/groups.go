@@ -31,7 +31,6 @@ func grouped(group, payload string) penstock.NewJob {
 
 // finder has the methods of a queue that a worker for several groups needs.
 func (e *env) finder(q driver.Queue) driver.GroupFinder {
-	e.Helper()
 	f, ok := q.(driver.GroupFinder)
 	if !ok {
 		e.Fatalf("%T is no driver.GroupFinder", q)
@@ -40,13 +39,11 @@ func (e *env) finder(q driver.Queue) driver.GroupFinder {
 }
 
 func (e *env) readyGroups(groups []string, behind string, most int) []string {
-	e.Helper()
 	found := suite.Get(e.finder(e.q).ReadyGroups(e.ctx, groups, behind, most)).Must(e, "ReadyGroups")
 	return found
 }
 
 func (e *env) wantGroups(when string, groups []string, behind string, most int, want ...string) {
-	e.Helper()
 	if got := e.readyGroups(groups, behind, most); !slices.Equal(got, want) {
 		e.Errorf("%s: of %q up to %d groups behind %q are ready: got %q, want %q", when, groups, most, behind, got, want)
 	}
@@ -208,7 +205,6 @@ func groupsNoneWhileALimitThatCameLaterIsReached(e *env) {
 
 // groupStatus reads the groups without their ages, which it checks.
 func (e *env) groupStatus(after string, most int) map[string]admin.GroupStatus {
-	e.Helper()
 	all := suite.Get(e.Store.QueueGroups(e.ctx, queue, after, most)).Must(e, "QueueGroups")
 	found := map[string]admin.GroupStatus{}
 	for i, g := range all {

@@ -17,7 +17,6 @@ var historyCases = named("History", historyKeptOrRefused, historyWhateverHappens
 
 // keepDone has the queue keep history, and is false where the store keeps none: then it says so.
 func (e *env) keepDone() bool {
-	e.Helper()
 	day := 24 * time.Hour
 	_, keeps := e.Store.(driver.HistoryStore)
 	err := e.Store.SetQueue(e.ctx, queue, penstock.QueueSettings{KeepDone: &day})
@@ -33,12 +32,10 @@ func (e *env) keepDone() bool {
 
 // doneJobs reads all that is kept, in pages of the given size; each job comes once.
 func (e *env) doneJobs(limit int, ids ...int64) map[int64]admin.DoneJob {
-	e.Helper()
 	return e.doneOf(admin.DoneJobQuery{Queue: queue, IDs: ids, Limit: limit})
 }
 
 func (e *env) doneOf(q admin.DoneJobQuery) map[int64]admin.DoneJob {
-	e.Helper()
 	all := map[int64]admin.DoneJob{}
 	for {
 		page, next, err := e.Store.(driver.HistoryStore).DoneJobs(e.ctx, q)

@@ -17,7 +17,6 @@ func ofKind(kind, payload string) penstock.NewJob {
 
 // wantKinds takes jobs that are named after their kinds, and ends them.
 func (e *env) wantKinds(claimed []penstock.Job) {
-	e.Helper()
 	for _, j := range claimed {
 		if want := strings.TrimRight(string(j.Payload), "0123456789"); j.Kind() != want {
 			e.Errorf("the job %s has the kind %q, want %q", j.Payload, j.Kind(), want)

@@ -40,7 +40,6 @@ func leaseLostLeaseSettlesNothing(e *env) {
 	e.same(old, "a", "k0")
 	again := e.collect("a", "k0")
 	wantLost := func() {
-		e.Helper()
 		held := suite.Get(e.q.Ack(e.ctx, leases(old)...)).Must(e, "Ack of lost leases")
 		e.sameLeases("Ack of lost leases", held, nil)
 		held = suite.Get(e.q.Extend(e.ctx, suite.LongLease, leases(old)...)).Must(e, "Extend of lost leases")

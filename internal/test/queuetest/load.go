@@ -97,7 +97,6 @@ func (l *runLog) work(e *env, q driver.Queue, n int) error {
 }
 
 func (l *runLog) check(e *env, jobs int) {
-	e.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, w := range l.wrong {

@@ -92,7 +92,6 @@ func modelRandomWalk(e *env) {
 
 // wrong fails the test with the model's knowledge about some jobs.
 func (w *walk) wrong(what string, jobs ...*tracked) {
-	w.Helper()
 	var b strings.Builder
 	for _, t := range jobs {
 		fmt.Fprintf(&b, "\n  job %d key=%q group=%q priority=%d: %s", t.id, t.job.Key, t.job.Group, t.job.Priority, strings.Join(t.history, "; "))
@@ -103,7 +102,6 @@ func (w *walk) wrong(what string, jobs ...*tracked) {
 // take checks the jobs of a claim against the model and makes them run. Jobs of a
 // claim are taken one after another, as if claimed alone.
 func (w *walk) take(jobs []penstock.Job, group string, as fate) {
-	w.Helper()
 	now := time.Now()
 	got := make([]*tracked, len(jobs))
 	for i, j := range jobs {
@@ -141,7 +139,6 @@ func (w *walk) take(jobs []penstock.Job, group string, as fate) {
 // checkKey: nothing else of the key runs, no earlier job must be tried again, and nothing goes
 // before it.
 func (w *walk) checkKey(t *tracked, now time.Time) {
-	w.Helper()
 	if t.job.Key == "" {
 		return
 	}
@@ -164,7 +161,6 @@ func (w *walk) checkKey(t *tracked, now time.Time) {
 // checkOrder: no job without a key that was there all the time should have been
 // claimed instead of this one.
 func (w *walk) checkOrder(t *tracked) {
-	w.Helper()
 	if t.moved || t.job.Key != "" {
 		return
 	}
@@ -214,7 +210,6 @@ func (w *walk) finish() {
 
 // checkDead compares the dead letters.
 func (w *walk) checkDead() {
-	w.Helper()
 	var want, got []int64
 	for _, t := range w.all {
 		if t.fate == dead {
@@ -232,7 +227,6 @@ func (w *walk) checkDead() {
 
 // checkGroups compares how many jobs and dead letters each group has.
 func (w *walk) checkGroups() {
-	w.Helper()
 	want, got := map[string][2]int64{}, map[string][2]int64{}
 	for _, t := range w.all {
 		n := want[t.job.Group]

@@ -18,7 +18,6 @@ var orderCases = slices.Concat(
 
 // sameSet fails the test unless both have the same strings.
 func (e *env) sameSet(got, want []string) {
-	e.Helper()
 	got, want = slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))
 	if !slices.Equal(got, want) {
 		e.Fatalf("got %q, want %q", got, want)

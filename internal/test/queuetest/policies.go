@@ -28,7 +28,6 @@ var policyCases = append(rateCases, slices.Concat(
 
 // policies returns the store as what sets policies. A store that has none says so, and the case is skipped.
 func (e *env) policies() driver.GroupStore {
-	e.Helper()
 	s, ok := e.Store.(driver.GroupStore)
 	if ok {
 		return s
@@ -42,18 +41,15 @@ func (e *env) policies() driver.GroupStore {
 }
 
 func (e *env) setGroup(p penstock.GroupPolicy) {
-	e.Helper()
 	e.Must(e.policies().SetGroup(e.ctx, queue, p), "SetGroup")
 }
 
 func (e *env) hold(group string, d time.Duration, reason string) {
-	e.Helper()
 	e.Must(e.policies().HoldGroup(e.ctx, queue, group, d, reason), "HoldGroup")
 }
 
 // allPolicies lists the policies, without the times until which groups are held.
 func (e *env) allPolicies(after string, most int) []admin.GroupPolicy {
-	e.Helper()
 	all := suite.Get(e.policies().GroupPolicies(e.ctx, queue, after, most)).Must(e, "GroupPolicies")
 	for i := range all {
 		if all[i].Reason != "" && all[i].Until.IsZero() {
@@ -65,7 +61,6 @@ func (e *env) allPolicies(after string, most int) []admin.GroupPolicy {
 }
 
 func (e *env) wantPolicies(want ...admin.GroupPolicy) {
-	e.Helper()
 	if got := e.allPolicies("", 100); !slices.Equal(got, want) {
 		e.Errorf("the policies are %+v, want %+v", got, want)
 	}
@@ -73,13 +68,11 @@ func (e *env) wantPolicies(want ...admin.GroupPolicy) {
 
 // claimOf claims up to n jobs of a group.
 func (e *env) claimOf(group string, n int) []penstock.Job {
-	e.Helper()
 	return e.claimAs(driver.Claim{Group: group, Jobs: n})
 }
 
 // fill enqueues n jobs of a group: group0, group1, …
 func (e *env) fill(group string, n int) {
-	e.Helper()
 	e.enqueue(groupJobs(group, n)...)
 }
 
@@ -456,7 +449,6 @@ func policiesWeightsAreShares(e *env) {
 
 // holder is the queue, if its workers can hold groups.
 func (e *env) holder() driver.GroupHolder {
-	e.Helper()
 	e.policies()
 	h, ok := e.q.(driver.GroupHolder)
 	if !ok {

@@ -22,7 +22,6 @@ var reclaimCases = slices.Concat(
 // churn runs a few megabytes through the queue, in all the ways in which a job
 // can end.
 func (e *env) churn() {
-	e.Helper()
 	rnd := e.Random(0)
 	const n = 1500
 	for i := 0; i < n; i += 50 {
@@ -57,7 +56,6 @@ func (e *env) churn() {
 }
 
 func (e *env) floor() int64 {
-	e.Helper()
 	// The rows that a store makes when a queue is first used count to its floor.
 	e.enqueue(job("a"))
 	e.ack(e.collect("a")...)
@@ -82,7 +80,6 @@ func reclaimFallsToTheFloorWhilePinned(e *env) {
 
 // wantFloor waits until the queue takes about its size when it was new.
 func (e *env) wantFloor(floor int64) {
-	e.Helper()
 	const slack = 512 << 10
 	bytes := int64(0)
 	e.eventually("the bytes fall to the floor", func() bool {

@@ -23,7 +23,6 @@ var reportCases = named("Report", reportComesWithTheNextAttempt, reportOfOneAmon
 
 // reports returns the queue's Reporter. A store without one skips the test: clients refuse as well.
 func (e *env) reports() driver.Reporter {
-	e.Helper()
 	r, ok := e.q.(driver.Reporter)
 	if !ok {
 		e.Skip("the store keeps no reports")
@@ -32,12 +31,10 @@ func (e *env) reports() driver.Reporter {
 }
 
 func (e *env) report(j penstock.Job, text string) {
-	e.Helper()
 	e.Must(e.reports().Report(e.ctx, j.Lease, []byte(text)), "Report")
 }
 
 func (e *env) reported(what string, j penstock.Job, want string) {
-	e.Helper()
 	if want == "" && j.Report != nil || want != "" && !sameJSON(j.Report, want) {
 		e.Errorf("%s: the job of %s comes in attempt %d with the report %s, want %s", what, j.Payload, j.Attempt, j.Report, want)
 	}
@@ -155,7 +152,6 @@ func reportStepsAddUp(e *env) {
 	r := e.reports()
 	e.enqueue(penstock.NewJob{Payload: []byte("x"), Headers: map[string]string{"h": "1"}})
 	next := func(what string, j penstock.Job, want string) penstock.Job {
-		e.Helper()
 		e.retry(j, 0, "x")
 		j = e.collect("x")[0]
 		e.reported(what, j, want)

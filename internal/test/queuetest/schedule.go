@@ -16,13 +16,11 @@ var scheduleCases = named("Schedule", scheduleSetListDrop, scheduleFiresOnce, sc
 	scheduleSkipsAnOverlapAmongMany, scheduleCarriesAKind, scheduleCronTimes, scheduleCronNonsense, scheduleBadInput)
 
 func (e *env) schedule(s penstock.Schedule) {
-	e.Helper()
 	s.Queue = queue
 	e.Must(e.Store.SetSchedule(e.ctx, s), "SetSchedule")
 }
 
 func (e *env) schedules() []penstock.Schedule {
-	e.Helper()
 	all := suite.Get(e.Store.Schedules(e.ctx, queue)).Must(e, "Schedules")
 	return all
 }

@@ -12,7 +12,6 @@ var yearly = penstock.Schedule{Name: "s", Cron: "@yearly", Job: job("s")}
 
 // runs has the time of the schedule s come, and says whether it made a job.
 func (e *env) runs() bool {
-	e.Helper()
 	before, now := e.schedules()[0], time.Now()
 	e.Backdate(e, queue, "s", time.Minute)
 	e.maintain()
@@ -96,7 +95,6 @@ func scheduleSkipsAnOverlap(e *env) {
 		e.Fatal("the schedule has lost SkipOverlap")
 	}
 	skips := func(where string) {
-		e.Helper()
 		if e.runs() {
 			e.Errorf("the schedule has made a job while its last one %s", where)
 		}

@@ -26,7 +26,6 @@ func cancelled(ctx context.Context) context.Context {
 }
 
 func (e *env) pause(paused bool) {
-	e.Helper()
 	e.set(penstock.QueueSettings{Paused: &paused})
 }
 
@@ -183,7 +182,6 @@ func settingsUncommittedSettingsHoldNot(e *env) {
 		return t
 	}
 	nothing := func(when string) {
-		e.Helper()
 		for range 3 {
 			for _, group := range []string{"", "g"} {
 				if got := e.claimAs(driver.Claim{Jobs: 1, Group: group}); len(got) > 0 {

@@ -39,7 +39,6 @@ func replacing(key, payload string) penstock.NewJob {
 
 // twin enqueues a job that must be a duplicate of the one with the id, or, of 0, none.
 func (e *env) twin(what string, id int64, j penstock.NewJob) int64 {
-	e.Helper()
 	made := suite.Get(e.q.Enqueue(e.ctx, j)).Must(e, "Enqueue")
 	if made[0].Deduplicated != (id != 0) || id != 0 && made[0].ID != id {
 		e.Fatalf("%s: got %+v, want a duplicate of %d (0: a new job)", what, made[0], id)

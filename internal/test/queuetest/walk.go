@@ -72,7 +72,6 @@ func (w *walk) make() []penstock.NewJob {
 }
 
 func (w *walk) track(ids []int64, batch []penstock.NewJob, f fate) []*tracked {
-	w.Helper()
 	var ts []*tracked
 	for i, id := range ids {
 		if w.byID[id] != nil {
@@ -143,7 +142,6 @@ func (w *walk) claimSome(as fate, lease time.Duration) {
 }
 
 func (w *walk) claimGroup(group string, n int, as fate, lease time.Duration) []penstock.Job {
-	w.Helper()
 	listed := suite.Get(w.finder(w.queue()).ReadyGroups(w.ctx, nil, groupNames[w.rnd.IntN(2)], 100)).Must(w, "ReadyGroups")
 	jobs := suite.Get(w.queue().Claim(w.ctx, driver.Claim{Group: group, Jobs: n, Lease: lease})).Must(w, "Claim")
 	for _, j := range jobs { // what is due, or waits for a key, may have become ready in between
@@ -169,7 +167,6 @@ func (w *walk) settleSome(f func(*tracked) bool) {
 
 // settleOne calls f, which reports whether the lease was still held.
 func (w *walk) settleOne(t *tracked, f func(*tracked) bool) {
-	w.Helper()
 	was := t.fate
 	if !f(t) && was != mortal {
 		w.wrong(fmt.Sprintf("the lease of job %d was lost", t.id), t)

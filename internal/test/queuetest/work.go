@@ -27,7 +27,6 @@ var workCases = slices.Concat(
 
 // work starts work.Run in a separate process and returns the function that stops it.
 func (e *env) work(h work.Handler, o work.Options) (stop func() error) {
-	e.Helper()
 	q := e.Another(e).DriverQueue(queue)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -20,7 +20,6 @@ type carrier struct {
 
 // step carries one batch; false means that there was none.
 func (c *carrier) step() bool {
-	c.e.Helper()
 	b := c.r.fetch(c.limit)
 	if len(b.Messages) == 0 {
 		return false
@@ -50,7 +49,6 @@ func (c *carrier) step() bool {
 
 // until carries on until n messages were delivered, and expects no more.
 func (c *carrier) until(n int) {
-	c.e.Helper()
 	c.e.Eventually(fmt.Sprintf("%d messages were delivered", n), func() bool {
 		for c.step() {
 		}
@@ -63,7 +61,6 @@ func (c *carrier) until(n int) {
 
 // parkAll refuses everything until nothing is left that is not parked.
 func (c *carrier) parkAll() {
-	c.e.Helper()
 	c.decide = func(m penstock.Message) driver.Verdict { return refused(m, soon) }
 	c.e.Eventually("everything is parked", func() bool {
 		c.step()
@@ -74,7 +71,6 @@ func (c *carrier) parkAll() {
 
 // wantKey expects that the messages of a key were delivered in this order.
 func (c *carrier) wantKey(key string, want ...string) {
-	c.e.Helper()
 	var got []penstock.Message
 	for _, m := range c.sent {
 		if m.Key == key {

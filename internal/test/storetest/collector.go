@@ -66,7 +66,6 @@ func (c *collector) settle(ctx context.Context, b driver.Batch) error {
 // finish settles the remaining messages and expects that each of these payloads was settled once,
 // or that a Settle of it was in doubt.
 func (c *collector) finish(want ...string) {
-	c.e.Helper()
 	for {
 		b, err := c.r.Fetch(c.e.ctx, plenty)
 		c.e.Must(err, "Fetch")

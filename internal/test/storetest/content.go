@@ -17,7 +17,6 @@ var contentCases = named("Content", contentPayloadBytes, contentKeyAndTopic, con
 
 // sameMessage compares everything that a consumer sees.
 func (e *env) sameMessage(got, want penstock.Message) {
-	e.Helper()
 	if got.ID != want.ID || got.Seq != want.Seq || got.Attempt != want.Attempt || !got.CreatedAt.Equal(want.CreatedAt) {
 		e.Errorf("got message %q, seq %d, attempt %d, of %s\nwant %q, seq %d, attempt %d, of %s",
 			got.ID, got.Seq, got.Attempt, got.CreatedAt, want.ID, want.Seq, want.Attempt, want.CreatedAt)
@@ -27,7 +26,6 @@ func (e *env) sameMessage(got, want penstock.Message) {
 
 // sameContent compares the producer's fields.
 func (e *env) sameContent(got, want penstock.Message) {
-	e.Helper()
 	if got.Key != want.Key {
 		e.Errorf("key: got %q, want %q", got.Key, want.Key)
 	}
@@ -48,7 +46,6 @@ func (e *env) sameContent(got, want penstock.Message) {
 // roundTrip publishes msgs, which have ids, in a transaction and by
 // Store.Publish, and expects each back as it was, and as a dead letter too.
 func roundTrip(e *env, msgs []penstock.Message) {
-	e.Helper()
 	e.Must(e.Store.CreateOutbox(e.ctx, "other"), "CreateOutbox")
 	tx := e.begin()
 	tx.publish(msgs...)
@@ -65,7 +62,6 @@ func roundTrip(e *env, msgs []penstock.Message) {
 
 // sameContents compares by id, without regard to order.
 func (e *env) sameContents(got, want []penstock.Message) {
-	e.Helper()
 	byID := map[string]penstock.Message{}
 	for _, m := range got {
 		byID[m.ID] = m
@@ -161,7 +157,6 @@ func contentGivenID(e *env) {
 func contentDerivedIDsAreUnique(e *env) {
 	seen := map[string]string{}
 	look := func(s driver.Store, name, where string) {
-		e.Helper()
 		e.Must(s.Publish(e.ctx, name, messages("m", 5)...), "Publish")
 		r := e.subscribeOn(s, driver.Subscribe{Outbox: name})
 		for _, m := range flatten(r.drain(plenty)) {

@@ -19,14 +19,12 @@ var deadLetterCases = named("DeadLetter", deadLetterListed, deadLetterRetryAndDe
 
 // deadLetters lists those of r's subscription.
 func (e *env) deadLetters(r *reader) []admin.DeadLetter {
-	e.Helper()
 	deadLetters := suite.Get(e.Store.DeadLetters(e.ctx, query(r.req))).Must(e, "DeadLetters")
 	return deadLetters
 }
 
 // wantDeadLetters lists n of them.
 func (e *env) wantDeadLetters(r *reader, n int) []admin.DeadLetter {
-	e.Helper()
 	deadLetters := e.deadLetters(r)
 	if len(deadLetters) != n {
 		e.Fatalf("there are %d dead letters, want %d", len(deadLetters), n)
@@ -36,7 +34,6 @@ func (e *env) wantDeadLetters(r *reader, n int) []admin.DeadLetter {
 
 // retryDead sends back n dead letters of those that q asks for, discardDead deletes n.
 func (e *env) retryDead(q admin.DeadLetterQuery, n int) {
-	e.Helper()
 	got := suite.Get(e.Store.RetryDeadLetters(e.ctx, q)).Must(e, "RetryDeadLetters")
 	if got != n {
 		e.Fatalf("RetryDeadLetters of %+v sent %d back, want %d", q, got, n)
@@ -44,7 +41,6 @@ func (e *env) retryDead(q admin.DeadLetterQuery, n int) {
 }
 
 func (e *env) discardDead(q admin.DeadLetterQuery, n int) {
-	e.Helper()
 	got := suite.Get(e.Store.DiscardDeadLetters(e.ctx, q)).Must(e, "DiscardDeadLetters")
 	if got != n {
 		e.Fatalf("DiscardDeadLetters of %+v deleted %d, want %d", q, got, n)
@@ -53,7 +49,6 @@ func (e *env) discardDead(q admin.DeadLetterQuery, n int) {
 
 // retry sends dead letters back, and expects that all of them were some.
 func (e *env) retry(r *reader, deadLetters ...admin.DeadLetter) {
-	e.Helper()
 	q := query(r.req)
 	for _, l := range deadLetters {
 		q.Seqs = append(q.Seqs, l.Message.Seq)
@@ -68,7 +63,6 @@ func query(req driver.Subscribe) admin.DeadLetterQuery {
 
 // deadLetter settles batches with every message dead.
 func (r *reader) deadLetter(reason string, batches ...driver.Batch) {
-	r.e.Helper()
 	settled := delivered(batches...)
 	for i, b := range batches {
 		settled[i].Verdicts = slices.Repeat([]driver.Verdict{dead(reason)}, len(b.Messages))
@@ -267,7 +261,6 @@ func deadLetterOnTheirWayBack(e *env) {
 	r.deadLetter("no", r.fetch(plenty))
 	e.retry(r, e.deadLetters(r)[0])
 	check := func() {
-		e.Helper()
 		e.wantPayloads(deadMessages(e.deadLetters(r)), "m1")
 		if n := e.subscriptionStatus(r.req).DeadLetters; n != 1 {
 			e.Errorf("status shows %d dead letters, want 1", n)

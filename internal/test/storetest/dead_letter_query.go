@@ -18,7 +18,6 @@ var deadLetterQueryCases = named("DeadLetterQuery", deadLetterQueryEachFieldNarr
 
 // someDeadLetters are dead letters that differ in whatever a query asks for.
 func (e *env) someDeadLetters() (*reader, []admin.DeadLetter) {
-	e.Helper()
 	r := e.read()
 	for i, reason := range []string{"timeout", "Timeout", "100% full", "100 full", `back\slash_`, "back/slashX", "über", "two\nlines", "'quoted'", ""} {
 		m := message([]string{"a", "b", "", "A"}[i%4], fmt.Sprint("m", i))
@@ -52,7 +51,6 @@ func describes(q admin.DeadLetterQuery, l admin.DeadLetter) bool {
 
 // ask compares an answer with those of all that q describes.
 func (e *env) ask(q admin.DeadLetterQuery, all []admin.DeadLetter) {
-	e.Helper()
 	var want []string
 	for _, l := range all {
 		if describes(q, l) && (q.Limit == 0 || len(want) < q.Limit) {
@@ -189,7 +187,6 @@ func deadLetterQueryDiscardByQuery(e *env) {
 
 // without expects that all but the chosen ones are left, and returns them.
 func (e *env) without(r *reader, all, chosen []admin.DeadLetter) []admin.DeadLetter {
-	e.Helper()
 	var left []admin.DeadLetter
 	for _, l := range all {
 		if !slices.ContainsFunc(chosen, func(c admin.DeadLetter) bool { return c.Message.ID == l.Message.ID }) {

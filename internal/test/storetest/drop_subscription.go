@@ -16,7 +16,6 @@ var dropSubscriptionCases = slices.Concat(
 )
 
 func (e *env) dropSubscription(r *reader) {
-	e.Helper()
 	e.Must(e.Store.DropSubscription(e.ctx, r.req.Outbox, r.req.Subscription), "DropSubscription")
 	e.MustBe(e.Store.DropSubscription(e.ctx, r.req.Outbox, r.req.Subscription), penstock.ErrNoSubscription, "DropSubscription again")
 }
@@ -31,7 +30,6 @@ func dropSubscriptionFencesItsReader(e *env) {
 		old.settle(settled)
 		e.dropSubscription(old)
 		check := func() {
-			e.Helper()
 			e.MustBe(old.Settle(e.ctx, delivered(open)...), penstock.ErrFenced, "Settle after DropSubscription")
 			e.MustBe(old.Settle(e.ctx, judged(verdicts{"k2": refused(open.Messages[0], soon)}, open)...), penstock.ErrFenced, "Settle after DropSubscription")
 			e.MustBe(old.Renew(e.ctx), penstock.ErrFenced, "Renew after DropSubscription")

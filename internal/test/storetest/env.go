@@ -43,12 +43,10 @@ func newEnv(t *testing.T, h Harness, open func(testing.TB) Instance) *env {
 }
 
 func (e *env) publish(msgs ...penstock.Message) {
-	e.Helper()
 	e.Must(e.Store.Publish(e.ctx, outbox, msgs...), "Publish")
 }
 
 func (e *env) maintain() {
-	e.Helper()
 	e.Must(e.Store.Maintain(e.ctx, outbox), "Maintain")
 }
 
@@ -56,12 +54,10 @@ func (e *env) maintain() {
 type tx struct{ suite.Open[Tx] }
 
 func (e *env) begin() tx {
-	e.Helper()
 	return tx{suite.Begin(e.Env, e.Begin)}
 }
 
 func (t tx) publish(msgs ...penstock.Message) {
-	t.Helper()
 	t.Must(t.Tx.Publish(t.Context(), outbox, msgs...), "Publish in a transaction")
 }
 

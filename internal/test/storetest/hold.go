@@ -22,14 +22,12 @@ var holdCases = slices.Concat(
 
 // discard deletes all dead letters of r's subscription, n of them.
 func (e *env) discard(r *reader, n int) {
-	e.Helper()
 	e.discardDead(query(r.req), n)
 }
 
 // held is a subscription whose key k waits for the dead letter k0, with k1 and
 // k2 parked behind it.
 func (e *env) held() *reader {
-	e.Helper()
 	r := e.read()
 	e.publish(keyed("k", 0, 2)...)
 	b := r.fetch(plenty)
@@ -44,7 +42,6 @@ func (e *env) held() *reader {
 
 // wantHeld expects that nothing of the key comes.
 func (e *env) wantHeld(r *reader) {
-	e.Helper()
 	r.want()
 	e.wantParked(r, 2, 1, 1)
 }
@@ -81,7 +78,6 @@ func holdDiscardReleases(e *env) {
 
 // wantReleased expects that the key continues, soon.
 func (e *env) wantReleased(r *reader) {
-	e.Helper()
 	c := &carrier{e: e, r: r, limit: plenty}
 	c.until(2)
 	c.wantKey("k", "k1", "k2")

@@ -67,7 +67,6 @@ func leaseExpiredLeaseIsRedelivered(e *env) {
 
 	r := e.takeOver(e.Another(e), driver.Subscribe{})
 	wantFenced := func() {
-		e.Helper()
 		e.MustBe(old.Settle(e.ctx, delivered(second)...), penstock.ErrFenced, "Settle by the old holder")
 		deadLettered := []driver.Settled{{Batch: second, Verdicts: []driver.Verdict{dead("x"), dead("x")}}}
 		e.MustBe(old.Settle(e.ctx, deadLettered...), penstock.ErrFenced, "Settle by the old holder")

@@ -57,7 +57,6 @@ func (w *walk) note(t *tracked, format string, args ...any) {
 
 // wrong ends the walk and prints the lives of the messages.
 func (w *walk) wrong(what string, ts ...*tracked) {
-	w.Helper()
 	for _, t := range ts {
 		if t == nil {
 			continue

@@ -11,7 +11,6 @@ import (
 
 // take compares a batch with the model, and decides about it.
 func (w *walk) take(b driver.Batch, limit driver.Limit) {
-	w.Helper()
 	if b.Rewound {
 		w.Fatal("the batch is Rewound, but nothing failed")
 	}
@@ -52,7 +51,6 @@ func (w *walk) take(b driver.Batch, limit driver.Limit) {
 
 // origin says where a message came from, if it may come at all.
 func (w *walk) origin(t *tracked) came {
-	w.Helper()
 	switch {
 	case t.fate == unsettled && !t.seen:
 		return fresh
@@ -71,7 +69,6 @@ func (w *walk) origin(t *tracked) came {
 // checkKeyOrder checks the KeyOrder of a message. The model is as
 // it was when the Fetch began.
 func (w *walk) checkKeyOrder(t *tracked, from came, got driver.KeyOrder) {
-	w.Helper()
 	if t.key == "" {
 		if got == driver.BehindParked {
 			w.wrong(fmt.Sprintf("%s has no key and came BehindParked", t.name), t)
@@ -96,7 +93,6 @@ func (w *walk) checkKeyOrder(t *tracked, from came, got driver.KeyOrder) {
 
 // checkTurn looks at what else of a key is in flight.
 func (w *walk) checkTurn(t *tracked, present *walkBatch) {
-	w.Helper()
 	if t.key == "" || t.outOfOrder {
 		return
 	}
@@ -133,7 +129,6 @@ func (w *walk) held(key string) bool {
 
 // nothingLeft: Fetch found nothing, so there must be nothing that is due at once.
 func (w *walk) nothingLeft() {
-	w.Helper()
 	for _, t := range w.all {
 		if t.committed > 0 && t.fate == unsettled && !t.seen {
 			w.wrong(fmt.Sprintf("Fetch found nothing, but %s was committed in step %d and never came", t.name, t.committed), t)
@@ -146,7 +141,6 @@ func (w *walk) nothingLeft() {
 
 // decide sends a message, or parks it where a relay must.
 func (w *walk) decide(t *tracked, at inBatch, from came) driver.Verdict {
-	w.Helper()
 	m, how := at.Messages[at.i], keyOrderOf(*at.Batch, at.i)
 	if how == driver.BehindParked || how == driver.InOrder && w.mustWait(at) {
 		return behind
@@ -216,7 +210,6 @@ func (w *walk) mustWait(m inBatch) bool {
 
 // checkOrder: whatever t's transaction could have seen of its key goes first.
 func (w *walk) checkOrder(t *tracked) {
-	w.Helper()
 	for _, before := range w.all {
 		if t.key == "" || before.key != t.key || before.committed == 0 || before.committed >= t.written {
 			continue

@@ -22,7 +22,6 @@ type onceStore interface {
 
 // once is the store, with the inboxes imports and others.
 func (e *env) once() onceStore {
-	e.Helper()
 	store, ok := e.Store.(onceStore)
 	if !ok {
 		e.Skip("the store has no inboxes")

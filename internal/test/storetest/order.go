@@ -58,7 +58,6 @@ func orderEarlyIdentifierCommitsLast(e *env) {
 }
 
 func publishCounted(e *env, t tx, key string, want int64) {
-	e.Helper()
 	n := suite.Get(t.Tx.Count(e.ctx, key)).Must(e, "Count")
 	if n != want {
 		e.Fatalf("storetest: the harness's Count is %d, want %d", n, want)

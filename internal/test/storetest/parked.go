@@ -259,7 +259,6 @@ func parkedFailuresAddUp(e *env) {
 
 // wantHistory expects the latest of all failures that there were.
 func (e *env) wantHistory(l admin.DeadLetter, all []penstock.Failure) {
-	e.Helper()
 	want := all[max(0, len(all)-penstock.MaxFailures):]
 	if !slices.EqualFunc(l.Failures, want, func(a, b penstock.Failure) bool {
 		return a.Attempt == b.Attempt && a.Err == b.Err && a.At.Equal(b.At)
@@ -356,7 +355,6 @@ func parkedDescribedByParkedKeys(e *env) {
 
 // retryParked asks for attempts as another process would.
 func (e *env) retryParked(r *reader, parked int, keys ...string) {
-	e.Helper()
 	n := suite.Get(e.Another(e).RetryParked(e.ctx, outbox, r.req.Subscription, keys...)).Must(e, "RetryParked")
 	if n != parked {
 		e.Fatalf("RetryParked %q: %d keys, want %d", keys, n, parked)

@@ -98,7 +98,6 @@ func parkedSettleParkedThenDrainedInOneCall(e *env) {
 
 // wantGoesOn expects that k1 is in order, and what comes later behind it.
 func wantGoesOn(e *env, r *reader) {
-	e.Helper()
 	e.wantParked(r, 1, 1, 0)
 	b := r.awaitOnly(driver.InOrder, "k1")
 	e.publish(message("k", "k2"))

@@ -19,7 +19,6 @@ var partCases = slices.Concat(
 
 // part settles what is named, by payload; the rest of the batches stays undecided.
 func (r *reader) part(v verdicts, batches ...driver.Batch) {
-	r.e.Helper()
 	r.e.Must(r.Settle(r.e.ctx, parts(v, batches...)...), "Settle of parts")
 }
 
@@ -46,7 +45,6 @@ func sent(payloads ...string) verdicts {
 
 // wantSettled compares the outbox's status.
 func (e *env) wantSettled(r *reader, settled, backlog int64) {
-	e.Helper()
 	if s := e.subscriptionStatus(r.req); s.Settled != settled || s.Backlog != backlog || backlog == 0 != (s.OldestAge == 0) {
 		e.Fatalf("status: %d settled and a backlog of %d, since %s; want %d and %d", s.Settled, s.Backlog, s.OldestAge, settled, backlog)
 	}

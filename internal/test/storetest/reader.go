@@ -43,12 +43,10 @@ func (e *env) request(req driver.Subscribe) driver.Subscribe {
 
 // subscribe takes a lease that must be free.
 func (e *env) subscribe(req driver.Subscribe) *reader {
-	e.Helper()
 	return e.subscribeOn(e.Store, req)
 }
 
 func (e *env) subscribeOn(s driver.Store, req driver.Subscribe) *reader {
-	e.Helper()
 	req = e.request(req)
 	src := suite.Get(s.Subscribe(e.ctx, req)).Must(e, "Subscribe")
 	return e.reader(s, req, src)
@@ -60,13 +58,11 @@ func (e *env) reader(s driver.Store, req driver.Subscribe, src driver.Source) *r
 
 // read is subscribe to the default subscription.
 func (e *env) read() *reader {
-	e.Helper()
 	return e.subscribe(driver.Subscribe{})
 }
 
 // takeOver subscribes as soon as the lease of the present holder has expired.
 func (e *env) takeOver(s driver.Store, req driver.Subscribe) *reader {
-	e.Helper()
 	req = e.request(req)
 	var src driver.Source
 	e.Eventually("the lease expired", func() bool {
@@ -83,7 +79,6 @@ func (e *env) takeOver(s driver.Store, req driver.Subscribe) *reader {
 // mortalReader is a reader whose lease ends, and that has done something before. A store may refuse one whose lease
 // has ended: then it begins anew, with a lease that is longer, until that is long enough for this machine.
 func (e *env) mortalReader(does func(*reader) error) *reader {
-	e.Helper()
 	for lease := suite.ShortLease; ; lease *= 2 {
 		r := e.takeOver(e.Store, driver.Subscribe{Lease: lease})
 		err := does(r)
@@ -96,7 +91,6 @@ func (e *env) mortalReader(does func(*reader) error) *reader {
 
 // fetch returns one batch, maybe an empty one.
 func (r *reader) fetch(limit driver.Limit) driver.Batch {
-	r.e.Helper()
 	b, err := r.Fetch(r.e.ctx, limit)
 	r.e.Must(err, "Fetch")
 	if b.Rewound {
@@ -108,7 +102,6 @@ func (r *reader) fetch(limit driver.Limit) driver.Batch {
 
 // check has the conditions that hold for any batch.
 func (r *reader) check(b driver.Batch, limit driver.Limit) {
-	r.e.Helper()
 	if len(b.Messages) == 0 {
 		return
 	}
@@ -142,7 +135,6 @@ func (r *reader) check(b driver.Batch, limit driver.Limit) {
 
 // drain fetches until a batch is empty: then everything committed has come.
 func (r *reader) drain(limit driver.Limit) []driver.Batch {
-	r.e.Helper()
 	var batches []driver.Batch
 	for {
 		b := r.fetch(limit)
@@ -155,7 +147,6 @@ func (r *reader) drain(limit driver.Limit) []driver.Batch {
 
 // want drains and expects exactly these payloads, in any order.
 func (r *reader) want(payloads ...string) []driver.Batch {
-	r.e.Helper()
 	batches := r.drain(plenty)
 	r.e.wantPayloads(flatten(batches), payloads...)
 	return batches
@@ -163,18 +154,15 @@ func (r *reader) want(payloads ...string) []driver.Batch {
 
 // settle marks whole batches as delivered, in one call.
 func (r *reader) settle(batches ...driver.Batch) {
-	r.e.Helper()
 	r.e.Must(r.Settle(r.e.ctx, delivered(batches...)...), "Settle")
 }
 
 func (r *reader) close() {
-	r.e.Helper()
 	r.e.Must(r.Close(r.e.ctx), "Close of a source")
 }
 
 // again closes the reader and subscribes anew: the durable state shows.
 func (r *reader) again() *reader {
-	r.e.Helper()
 	r.close()
 	req := r.req
 	req.Holder = ""
@@ -207,7 +195,6 @@ func payloads(msgs []penstock.Message) []string {
 
 // wantPayloads compares without regard to order.
 func (e *env) wantPayloads(msgs []penstock.Message, want ...string) {
-	e.Helper()
 	got := payloads(msgs)
 	slices.Sort(got)
 	want = slices.Sorted(slices.Values(want))

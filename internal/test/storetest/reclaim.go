@@ -23,7 +23,6 @@ var reclaimCases = slices.Concat(
 
 // bulk publishes about n MiB in messages of 32 KiB.
 func (e *env) bulk(part, n int) {
-	e.Helper()
 	rnd := e.Random(part)
 	for range n * 4 {
 		msgs := make([]penstock.Message, 8)
@@ -37,7 +36,6 @@ func (e *env) bulk(part, n int) {
 // shrinks maintains until the outbox takes no more than floor and a little:
 // what an empty one may take differs by a few pages.
 func (e *env) shrinks(floor int64) {
-	e.Helper()
 	const little = 512 << 10
 	e.Eventually(fmt.Sprintf("the outbox fell back to about %d bytes", floor), func() bool {
 		e.maintain()
@@ -48,7 +46,6 @@ func (e *env) shrinks(floor int64) {
 // grows waits for a status that shows 3 MiB more than floor. It may come late:
 // what a store had to measure for long holds for a while.
 func (e *env) grows(floor int64) {
-	e.Helper()
 	e.Eventually(fmt.Sprintf("the messages take 3 MiB beside %d bytes", floor), func() bool {
 		return e.outboxStatus(outbox).Bytes >= floor+3<<20
 	})

@@ -19,7 +19,6 @@ var replayCases = named("Replay", replayBySeq, replayByTime, replayOnlyWhatIsSet
 
 // replay asks for a replay to r's subscription, of n messages.
 func (e *env) replay(r *reader, what admin.Replay, n int) {
-	e.Helper()
 	what.Outbox, what.Subscription = r.req.Outbox, r.req.Subscription
 	got := suite.Get(e.Store.Replay(e.ctx, what)).Must(e, "Replay")
 	if got != int64(n) {
@@ -30,7 +29,6 @@ func (e *env) replay(r *reader, what admin.Replay, n int) {
 // settledOnes is a subscription that has settled messages of three keys, which
 // the outbox retains.
 func (e *env) settledOnes(n int) (*reader, []penstock.Message) {
-	e.Helper()
 	e.Must(e.Store.SetRetention(e.ctx, outbox, admin.Retention{Age: notInThisTest}), "SetRetention")
 	r := e.read()
 	var sent []penstock.Message
@@ -51,7 +49,6 @@ func (e *env) settledOnes(n int) (*reader, []penstock.Message) {
 // wantReplay reads and settles everything there is, and expects these messages
 // in order, as at first.
 func (e *env) wantReplay(r *reader, limit driver.Limit, want ...penstock.Message) {
-	e.Helper()
 	c := &carrier{e: e, r: r, limit: limit}
 	c.until(len(want))
 	for c.step() {

@@ -17,7 +17,6 @@ func (e *env) on(i Instance) *env {
 
 // copied are two databases that were one until now: the restored one, and the one that continues.
 func (e *env) copied() (restored, goesOn *env) {
-	e.Helper()
 	restored = e.on(e.Copy(e))
 	on := e.Instance
 	on.Store = e.Another(e) // a copy may have cost the other its connections
@@ -27,7 +26,6 @@ func (e *env) copied() (restored, goesOn *env) {
 // nextInstant waits until every later write is dated later than m: restored rows are older than
 // those written to it.
 func (e *env) nextInstant(m penstock.Message) {
-	e.Helper()
 	e.Eventually("the clock has moved on", func() bool { return time.Since(m.CreatedAt) >= 2*time.Millisecond })
 }
 
@@ -87,7 +85,6 @@ func restoreIDsStayWhatTheyWere(e *env) {
 	for _, e := range []*env{goesOn, restored} {
 		r := e.read()
 		same := func(m penstock.Message, what string) {
-			e.Helper()
 			if was, known := ids[string(m.Payload)]; known && m.ID != was {
 				e.Errorf("%s: %s has the id %s, which was %s", what, m.Payload, m.ID, was)
 			}

@@ -19,7 +19,6 @@ var retentionCases = slices.Concat(
 )
 
 func (e *env) retain(r admin.Retention) {
-	e.Helper()
 	e.Must(e.Store.SetRetention(e.ctx, outbox, r), "SetRetention")
 	if got := e.outboxStatus(outbox).Retention; got != r {
 		e.Errorf("status shows the retention %+v, want %+v", got, r)
@@ -28,7 +27,6 @@ func (e *env) retain(r admin.Retention) {
 
 // settleBulk publishes n MiB and settles them, with housekeeping on the way.
 func (e *env) settleBulk(r *reader, part, n int) (sent []penstock.Message) {
-	e.Helper()
 	for i := range n {
 		e.bulk(100*part+i, 1)
 		for _, b := range r.drain(driver.Limit{Messages: 10, Bytes: 1 << 20}) {

@@ -21,7 +21,6 @@ var schemaErrors = []error{penstock.ErrNotMigrated, penstock.ErrOlderSchema, pen
 
 // wantSchema fails where a store that is opened now says anything else of the tables, or another next step.
 func (e *env) wantSchema(hint string, migrates bool, want ...error) {
-	e.Helper()
 	s := e.Another(e)
 	_, checked := s.(versioned).CheckSchema(e.ctx)
 	_, subscribed := s.Subscribe(e.ctx, e.request(driver.Subscribe{}))

@@ -13,13 +13,11 @@ import (
 var statusCases = named("Status", statusOrderedByName, statusNumbers, statusLease, statusSink, statusUpTo)
 
 func (e *env) status() []admin.OutboxStatus {
-	e.Helper()
 	all := suite.Get(e.Store.Status(e.ctx)).Must(e, "Status")
 	return all
 }
 
 func (e *env) outboxStatus(name string) admin.OutboxStatus {
-	e.Helper()
 	for _, o := range e.status() {
 		if o.Outbox == name {
 			return o
@@ -30,7 +28,6 @@ func (e *env) outboxStatus(name string) admin.OutboxStatus {
 }
 
 func (e *env) subscriptionStatus(req driver.Subscribe) admin.SubscriptionStatus {
-	e.Helper()
 	for _, s := range e.outboxStatus(req.Outbox).Subscriptions {
 		if s.Subscription == req.Subscription {
 			return s
@@ -56,7 +53,6 @@ func statusOrderedByName(e *env) {
 func statusNumbers(e *env) {
 	r := e.read()
 	want := func(when string, backlog, settled, deadLetters int64) {
-		e.Helper()
 		s := e.subscriptionStatus(r.req)
 		if s.Backlog != backlog || s.Settled != settled || s.DeadLetters != deadLetters {
 			e.Errorf("%s: backlog %d, settled %d, dead letters %d; want %d, %d, %d",
@@ -145,7 +141,6 @@ func statusSink(e *env) {
 		e.Fatalf("%T is no driver.SinkReporter", first.Source)
 	}
 	want := func(when string, down time.Time, why string) {
-		e.Helper()
 		if got := e.subscriptionStatus(first.req); !got.SinkDown.Equal(down) || got.SinkError != why {
 			e.Errorf("%s: down since %v (%q), want %v (%q)", when, got.SinkDown, got.SinkError, down, why)
 		}

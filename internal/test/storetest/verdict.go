@@ -50,7 +50,6 @@ type verdicts map[string]driver.Verdict
 
 // judge settles batches in one call.
 func (r *reader) judge(v verdicts, batches ...driver.Batch) {
-	r.e.Helper()
 	r.e.Must(r.Settle(r.e.ctx, judged(v, batches...)...), "Settle")
 }
 
@@ -67,7 +66,6 @@ func judged(v verdicts, batches ...driver.Batch) []driver.Settled {
 
 // await returns the next batch with messages.
 func (r *reader) await(limit driver.Limit) (b driver.Batch) {
-	r.e.Helper()
 	r.e.Eventually("something is due", func() bool {
 		b = r.fetch(limit)
 		return len(b.Messages) > 0
@@ -78,7 +76,6 @@ func (r *reader) await(limit driver.Limit) (b driver.Batch) {
 // awaitOnly awaits a batch of exactly these payloads, in this order, that stand
 // so to others of their keys.
 func (r *reader) awaitOnly(how driver.KeyOrder, payloads ...string) driver.Batch {
-	r.e.Helper()
 	b := r.await(plenty)
 	r.e.wantOrder(b, how, payloads...)
 	return b
@@ -86,7 +83,6 @@ func (r *reader) awaitOnly(how driver.KeyOrder, payloads ...string) driver.Batch
 
 // wantOrder compares a whole batch, in order.
 func (e *env) wantOrder(b driver.Batch, how driver.KeyOrder, want ...string) {
-	e.Helper()
 	e.wantInOrder(b.Messages, want...)
 	for i, m := range b.Messages {
 		if got := keyOrderOf(b, i); got != how {
@@ -96,7 +92,6 @@ func (e *env) wantOrder(b driver.Batch, how driver.KeyOrder, want ...string) {
 }
 
 func (e *env) wantInOrder(msgs []penstock.Message, want ...string) {
-	e.Helper()
 	got := payloads(msgs)
 	for i := range max(len(got), len(want)) {
 		if i >= len(got) || i >= len(want) || got[i] != want[i] {
@@ -108,7 +103,6 @@ func (e *env) wantInOrder(msgs []penstock.Message, want ...string) {
 
 // wantNext compares attempt, first failure and content of what comes again.
 func (e *env) wantNext(got, before penstock.Message, attempt int, since time.Time) {
-	e.Helper()
 	if got.Attempt != attempt || !got.FailedSince.Equal(since) {
 		e.Errorf("%.40q came with attempt %d and failed since %s, want %d and %s", got.Payload, got.Attempt, got.FailedSince, attempt, since)
 	}
@@ -124,14 +118,12 @@ func keyOrderOf(b driver.Batch, i int) driver.KeyOrder {
 }
 
 func (e *env) parkedKeys(r *reader) []admin.ParkedKey {
-	e.Helper()
 	keys := suite.Get(e.Store.ParkedKeys(e.ctx, r.req.Outbox, r.req.Subscription, 10_000)).Must(e, "ParkedKeys")
 	return keys
 }
 
 // wantParked compares the status of parked messages.
 func (e *env) wantParked(r *reader, parked, keys, held int64) {
-	e.Helper()
 	s := e.subscriptionStatus(r.req)
 	if s.Parked != parked || s.ParkedKeys != keys || s.HeldKeys != held {
 		e.Fatalf("status: %d parked in %d keys, %d of them held; want %d, %d, %d", s.Parked, s.ParkedKeys, s.HeldKeys, parked, keys, held)

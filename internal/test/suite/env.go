@@ -3,7 +3,10 @@ package suite
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"path"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -27,6 +30,42 @@ type Env struct {
 	testing.TB
 	ctx       context.Context
 	seedShown sync.Once
+}
+
+// place is the line of the case, of which a helper, or one that it called, has failed. So the helpers of suites do not call Helper.
+func place() string {
+	var callers [64]uintptr
+	frames := runtime.CallersFrames(callers[:runtime.Callers(3, callers[:])])
+	for last := (runtime.Frame{}); ; {
+		frame, more := frames.Next()
+		if strings.Contains(strings.ToLower(frame.Function), ".run.func") { // of the suite, which has called the case
+			return fmt.Sprintf("%s:%d:", path.Base(last.File), last.Line)
+		}
+		if last = frame; !more {
+			return "" // another goroutine's
+		}
+	}
+}
+
+// Error, Errorf, Fatal and Fatalf are those of TB, with the line of the case as well.
+func (e *Env) Error(args ...any) {
+	e.Helper()
+	e.TB.Error(append([]any{place()}, args...)...)
+}
+
+func (e *Env) Errorf(format string, args ...any) {
+	e.Helper()
+	e.TB.Error(place(), fmt.Sprintf(format, args...))
+}
+
+func (e *Env) Fatal(args ...any) {
+	e.Helper()
+	e.TB.Fatal(append([]any{place()}, args...)...)
+}
+
+func (e *Env) Fatalf(format string, args ...any) {
+	e.Helper()
+	e.TB.Fatal(place(), fmt.Sprintf(format, args...))
 }
 
 // NewEnv has a context that ends with the test, or at its deadline.
@@ -75,8 +114,7 @@ func (e *Env) MustBe(err, want error, what string) {
 // BadField fails the test unless err is a *FieldError whose field begins so.
 func (e *Env) BadField(what string, err error, field string) {
 	e.Helper()
-	var f *penstock.FieldError
-	if !errors.As(err, &f) {
+	if f, ok := errors.AsType[*penstock.FieldError](err); !ok {
 		e.Errorf("%s: got error %v, want a *FieldError", what, err)
 	} else if !strings.HasPrefix(f.Field, field) {
 		e.Errorf("%s: the FieldError names %q, want %q", what, f.Field, field)

@@ -67,8 +67,7 @@ func endingsByChance(f *fixture) {
 	dead, attempt := 0, 0
 	for i := range testseed.Steps(150) {
 		if len(jobs) == 0 && attempt == 0 {
-			_, err := f.Direct.DriverQueue("jobs").Enqueue(f.Context(), penstock.NewJob{})
-			f.must(err)
+			suite.Get(f.Direct.DriverQueue("jobs").Enqueue(f.Context(), penstock.NewJob{})).Must(f, "Enqueue")
 			attempt = 1
 		}
 		for len(jobs) == 0 {
@@ -122,12 +121,9 @@ func endingsByChance(f *fixture) {
 
 // A server that does not let anybody in for a while, as one that starts again, is waited for: what has happened is not known before.
 func waitsForTheServer(f *fixture) {
-	_, err := f.q.Enqueue(f.Context(), penstock.NewJob{}, penstock.NewJob{})
-	f.must(err)
-	jobs, err := f.q.Claim(f.Context(), driver.Claim{Jobs: 2, Lease: time.Hour})
-	f.must(err)
-	_, err = f.q.Ack(f.Context(), jobs[0].Lease)
-	f.must(err)
+	suite.Get(f.q.Enqueue(f.Context(), penstock.NewJob{}, penstock.NewJob{})).Must(f, "Enqueue")
+	jobs := suite.Get(f.q.Claim(f.Context(), driver.Claim{Jobs: 2, Lease: time.Hour})).Must(f, "Claim")
+	suite.Get(f.q.Ack(f.Context(), jobs[0].Lease)).Must(f, "Ack")
 	lost := false
 	f.Proxy.Decide(func(trip []byte) wire.Fault {
 		if !lost && bytes.Contains(trip, []byte("delete ")) {
@@ -137,8 +133,7 @@ func waitsForTheServer(f *fixture) {
 		}
 		return wire.Pass
 	})
-	held, err := f.q.Ack(f.Context(), jobs[1].Lease)
-	f.must(err)
+	held := suite.Get(f.q.Ack(f.Context(), jobs[1].Lease)).Must(f, "Ack")
 	if left := f.Proxy.Closed.Load(); len(held) != 1 || left >= 0 {
 		f.Errorf("held %v, want one; %d connections are to come to nothing still", held, left)
 	}
@@ -150,8 +145,7 @@ func impatientWorkers(f *fixture) {
 	const workers = 8
 	left := testseed.Steps(200)
 	q := f.Direct.DriverQueue("jobs")
-	_, err := q.Enqueue(f.Context(), make([]penstock.NewJob, left)...)
-	f.must(err)
+	suite.Get(q.Enqueue(f.Context(), make([]penstock.NewJob, left)...)).Must(f, "Enqueue")
 	var acked atomic.Int64
 	f.must(suite.Concurrently(workers, func(worker int) error {
 		rnd := f.Random(worker)

@@ -1,6 +1,7 @@
 package tablestest
 
 import (
+	"github.com/penstock/penstock/internal/test/suite"
 	"testing"
 	"time"
 
@@ -28,9 +29,7 @@ func (h Harness) setClock(t *testing.T) {
 // A clock that is set back has no more jobs run than may, though a process has seen leases end that end later than those of now.
 func limitAndAClockThatIsSetBack(f *fixture, c Clocked) {
 	claim := func(s Store, want int) (leases []int64) {
-		f.Helper()
-		jobs, err := s.DriverQueue("limited").Claim(f.Context(), driver.Claim{Jobs: 10, Lease: time.Minute})
-		f.must(err)
+		jobs := suite.Get(s.DriverQueue("limited").Claim(f.Context(), driver.Claim{Jobs: 10, Lease: time.Minute})).Must(f, "Claim")
 		if len(jobs) != want {
 			f.Fatalf("claimed %d jobs, want %d", len(jobs), want)
 		}
@@ -40,13 +39,11 @@ func limitAndAClockThatIsSetBack(f *fixture, c Clocked) {
 		return leases
 	}
 	f.must(c.A.CreateQueue(f.Context(), "limited", penstock.FIFO), c.A.SetQueue(f.Context(), "limited", penstock.QueueSettings{MaxRunning: new(1)}))
-	_, err := c.A.DriverQueue("limited").Enqueue(f.Context(), make([]penstock.NewJob, 5)...)
-	f.must(err)
+	suite.Get(c.A.DriverQueue("limited").Enqueue(f.Context(), make([]penstock.NewJob, 5)...)).Must(f, "Enqueue")
 	c.Set(2 * time.Hour)
 	leases := claim(c.A, 1)
 	claim(c.B, 0)
-	_, err = c.A.DriverQueue("limited").Ack(f.Context(), leases...)
-	f.must(err)
+	suite.Get(c.A.DriverQueue("limited").Ack(f.Context(), leases...)).Must(f, "Ack")
 	c.Set(time.Hour)
 	claim(c.A, 1)
 	claim(c.B, 0)
@@ -57,11 +54,9 @@ func scheduleAndAClockThatIsSet(f *fixture, c Clocked) {
 	f.must(c.A.CreateQueue(f.Context(), "timed", penstock.FIFO), c.A.SetSchedule(f.Context(), penstock.Schedule{Queue: "timed", Name: "s", Cron: "0 0 1 1 *"}))
 	const twoYears = 2 * 365 * 24 * time.Hour
 	runs := func(when string, offset time.Duration, want int64) {
-		f.Helper()
 		c.Set(offset)
 		f.must(c.A.DriverQueue("timed").Maintain(f.Context()))
-		all, err := c.A.QueueStatus(f.Context(), "timed")
-		f.must(err)
+		all := suite.Get(c.A.QueueStatus(f.Context(), "timed")).Must(f, "QueueStatus")
 		if ran := all[0].Ready + all[0].Delayed; ran != want {
 			f.Errorf("%s: it ran %d times, want %d", when, ran, want)
 		}

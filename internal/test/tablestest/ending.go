@@ -11,6 +11,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 // call ends or extends leases, and says which were held.
@@ -83,13 +84,9 @@ type run struct {
 
 // claim enqueues jobs and claims them. Each call also finds one of another group.
 func (r *run) claim(n int) (jobs []penstock.Job) {
-	r.Helper()
-	_, err := r.q.Enqueue(r.Context(), slices.Repeat([]penstock.NewJob{{}}, n)...)
-	r.must(err)
-	_, err = r.q.Enqueue(r.Context(), penstock.NewJob{Group: "others"})
-	r.must(err)
-	jobs, err = r.q.Claim(r.Context(), driver.Claim{Jobs: n, Lease: time.Hour})
-	r.must(err)
+	suite.Get(r.q.Enqueue(r.Context(), slices.Repeat([]penstock.NewJob{{}}, n)...)).Must(r, "Enqueue")
+	suite.Get(r.q.Enqueue(r.Context(), penstock.NewJob{Group: "others"})).Must(r, "Enqueue")
+	jobs = suite.Get(r.q.Claim(r.Context(), driver.Claim{Jobs: n, Lease: time.Hour})).Must(r, "Claim")
 	if len(jobs) != n {
 		r.Fatalf("claimed %d jobs, want %d", len(jobs), n)
 	}
@@ -98,7 +95,6 @@ func (r *run) claim(n int) (jobs []penstock.Job) {
 
 // calls makes the call, which loses a round trip if there is one to lose.
 func (r *run) calls(trip *Trip, jobs ...penstock.Job) (held []int64) {
-	r.Helper()
 	looked := r.looked()
 	if trip != nil {
 		r.lose(*trip, r.cut, "")
@@ -111,8 +107,7 @@ func (r *run) calls(trip *Trip, jobs ...penstock.Job) (held []int64) {
 	if r.last {
 		r.must(r.Direct.SetQueue(r.Context(), "jobs", penstock.QueueSettings{MaxAttempts: new(1)}))
 	}
-	held, err := r.do(r.Context(), r.q, leases)
-	r.must(err)
+	held = suite.Get(r.do(r.Context(), r.q, leases)).Must(r, "the call")
 	r.must(r.Direct.SetQueue(r.Context(), "jobs", penstock.QueueSettings{MaxAttempts: new(25)}))
 	if n := r.looked(); n != looked {
 		r.Errorf("looked up %d times, want %d", n, looked)
@@ -122,40 +117,32 @@ func (r *run) calls(trip *Trip, jobs ...penstock.Job) (held []int64) {
 
 // known has the driver know the statements, and nothing left of the jobs.
 func (r *run) known() {
-	r.Helper()
 	r.calls(nil, r.claim(1)...)
 	r.cancelAll()
 }
 
 func (r *run) cancelAll() {
-	r.Helper()
-	_, err := r.Direct.DiscardDeadJobs(r.Context(), admin.DeadJobQuery{Queue: "jobs"})
-	r.must(err)
+	suite.Get(r.Direct.DiscardDeadJobs(r.Context(), admin.DeadJobQuery{Queue: "jobs"})).Must(r, "DiscardDeadJobs")
 	var ids []int64
 	for id := range int64(100) { // each has a separate queue, whose ids are below
 		ids = append(ids, id)
 	}
-	_, err = r.Direct.CancelJobs(r.Context(), "jobs", ids...)
-	r.must(err)
+	suite.Get(r.Direct.CancelJobs(r.Context(), "jobs", ids...)).Must(r, "CancelJobs")
 }
 
 // gone is a job whose lease has ended, and which another worker has done.
 func (r *run) gone() penstock.Job {
-	r.Helper()
 	j := r.claim(1)[0]
 	other := r.Direct.DriverQueue("jobs")
-	_, err := other.Extend(r.Context(), time.Microsecond, j.Lease)
-	r.must(err)
+	suite.Get(other.Extend(r.Context(), time.Microsecond, j.Lease)).Must(r, "Extend")
 	for {
 		r.must(other.Maintain(r.Context()))
-		again, err := other.Claim(r.Context(), driver.Claim{Jobs: 1, Lease: time.Hour})
-		r.must(err)
+		again := suite.Get(other.Claim(r.Context(), driver.Claim{Jobs: 1, Lease: time.Hour})).Must(r, "Claim")
 		for _, a := range again {
 			if a.ID != j.ID {
 				r.Fatalf("claimed %+v, want the job %d again", a, j.ID)
 			}
-			_, err := other.Ack(r.Context(), a.Lease)
-			r.must(err)
+			suite.Get(other.Ack(r.Context(), a.Lease)).Must(r, "Ack")
 			return j
 		}
 	}
@@ -163,7 +150,6 @@ func (r *run) gone() penstock.Job {
 
 // held: of those that are held and one that is not any more it is known which.
 func (r *run) held(trip Trip) {
-	r.Helper()
 	gone := r.gone()
 	jobs := r.claim(2)
 	if r.one {
@@ -193,12 +179,9 @@ func (r *run) held(trip Trip) {
 
 // became is where a job is.
 func (r *run) became(j penstock.Job) string {
-	r.Helper()
 	q := r.Direct.DriverQueue("jobs")
-	held, err := q.Extend(r.Context(), time.Hour, j.Lease)
-	r.must(err)
-	dead, err := r.Direct.DeadJobs(r.Context(), admin.DeadJobQuery{Queue: "jobs", IDs: []int64{j.ID}})
-	r.must(err)
+	held := suite.Get(q.Extend(r.Context(), time.Hour, j.Lease)).Must(r, "Extend")
+	dead := suite.Get(r.Direct.DeadJobs(r.Context(), admin.DeadJobQuery{Queue: "jobs", IDs: []int64{j.ID}})).Must(r, "DeadJobs")
 	var found []string
 	if len(held) > 0 {
 		found = append(found, "leased")
@@ -209,8 +192,7 @@ func (r *run) became(j penstock.Job) string {
 			r.Errorf("a dead letter has the failures %+v", d.Failures)
 		}
 	}
-	again, err := q.Claim(r.Context(), driver.Claim{Jobs: 100, Lease: time.Hour})
-	r.must(err)
+	again := suite.Get(q.Claim(r.Context(), driver.Claim{Jobs: 100, Lease: time.Hour})).Must(r, "Claim")
 	var others []int64
 	for _, a := range again {
 		if a.ID == j.ID {
@@ -219,8 +201,7 @@ func (r *run) became(j penstock.Job) string {
 			others = append(others, a.Lease)
 		}
 	}
-	_, err = q.(driver.Releaser).Release(r.Context(), 0, others...)
-	r.must(err)
+	suite.Get(q.(driver.Releaser).Release(r.Context(), 0, others...)).Must(r, "Release")
 	if len(found) == 0 {
 		return "gone"
 	}
@@ -229,7 +210,6 @@ func (r *run) became(j penstock.Job) string {
 
 // lost: what is not held any more is not taken for ended by the attempt that was lost.
 func (r *run) lost(trip Trip) {
-	r.Helper()
 	gone, cancelled := r.gone(), r.claim(1)[0]
 	if n, err := r.Direct.CancelJobs(r.Context(), "jobs", cancelled.ID); err != nil || n != 1 {
 		r.Fatalf("%d were cancelled, %v", n, err)

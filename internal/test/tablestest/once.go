@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 	"github.com/penstock/penstock/internal/test/wire"
 )
 
@@ -44,11 +45,9 @@ func enqueue(f *fixture, trip Trip, cut string, dedup bool) {
 		}
 		return all
 	}
-	_, err := f.q.Enqueue(f.Context(), jobs(1)...)
-	f.must(err)
+	suite.Get(f.q.Enqueue(f.Context(), jobs(1)...)).Must(f, "Enqueue")
 	f.lose(trip, cut, "given_up")
-	made, err := f.q.Enqueue(f.Context(), jobs(2)...)
-	f.must(err)
+	made := suite.Get(f.q.Enqueue(f.Context(), jobs(2)...)).Must(f, "Enqueue")
 	f.arrive(cut)
 	f.counts("select count(*) from {schema}.queue_jobs", map[bool]int{false: 6, true: 4}[dedup])
 	for i, m := range made {
@@ -61,10 +60,8 @@ func enqueue(f *fixture, trip Trip, cut string, dedup bool) {
 
 // Jobs of a claim whose answer was lost are claimed by the same call, and not left until the leases end; also if jobs end in it.
 func claim(f *fixture, trip Trip, cut string) {
-	_, err := f.q.Enqueue(f.Context(), make([]penstock.NewJob, 9)...)
-	f.must(err)
+	suite.Get(f.q.Enqueue(f.Context(), make([]penstock.NewJob, 9)...)).Must(f, "Enqueue")
 	claims := func(acks ...penstock.Job) []penstock.Job {
-		f.Helper()
 		var leases []int64
 		for _, j := range acks {
 			leases = append(leases, j.Lease)
@@ -74,7 +71,6 @@ func claim(f *fixture, trip Trip, cut string) {
 		return jobs
 	}
 	next := func(jobs, before []penstock.Job) {
-		f.Helper()
 		if len(jobs) != 3 || jobs[0].ID != before[2].ID+1 || jobs[0].Attempt != 1 {
 			f.Errorf("claimed %+v after %+v", jobs, before)
 		}
@@ -91,12 +87,9 @@ func claim(f *fixture, trip Trip, cut string) {
 
 // The server sees a claim whose worker has given up only after another claim has given its leases back. They are given back again.
 func lateClaim(f *fixture) {
-	_, err := f.q.Enqueue(f.Context(), make([]penstock.NewJob, 3)...)
-	f.must(err)
+	suite.Get(f.q.Enqueue(f.Context(), make([]penstock.NewJob, 3)...)).Must(f, "Enqueue")
 	claim := func(c driver.Claim) []penstock.Job {
-		f.Helper()
-		jobs, err := f.q.Claim(f.Context(), c)
-		f.must(err)
+		jobs := suite.Get(f.q.Claim(f.Context(), c)).Must(f, "Claim")
 		return jobs
 	}
 	other := driver.Claim{Jobs: 3, Lease: time.Hour, Group: "other"}
@@ -129,8 +122,7 @@ func lateClaim(f *fixture) {
 // The rows of processes that died are taken away a day later, not before.
 func attemptsOfTheDead(f *fixture) {
 	f.exec(fmt.Sprintf("insert into {schema}.attempts (attempt, at) values (1, %s), (2, %s)", f.Ago(48*time.Hour), f.Ago(2*time.Hour)))
-	_, err := f.q.Enqueue(f.Context(), penstock.NewJob{})
-	f.must(err)
+	suite.Get(f.q.Enqueue(f.Context(), penstock.NewJob{})).Must(f, "Enqueue")
 	f.exec(fmt.Sprintf("insert into {schema}.attempts (attempt, given_up, at) values (-1, true, %s)", f.Ago(48*time.Hour)))
 	f.must(f.Direct.DriverQueue("jobs").Maintain(f.Context())) // of another store, which also looks for them
 	f.counts("select sum(attempt) from {schema}.attempts where attempt in (-1, 1, 2)", 2)

@@ -9,14 +9,14 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 	"github.com/penstock/penstock/internal/test/wire"
 )
 
 // A process that is paused, or cut off, in the middle of a transaction keeps others waiting for some seconds, and not until it
 // continues.
 func pausedWithinATransaction(f *fixture) {
-	_, err := f.Store.Status(f.Context())
-	f.must(err)
+	suite.Get(f.Store.Status(f.Context())).Must(f, "Status")
 	reached, goOn := make(chan struct{}), make(chan struct{})
 	f.Proxy.Decide(func(trip []byte) wire.Fault {
 		if bytes.Contains(trip, []byte("set epoch = epoch + 1")) {
@@ -36,7 +36,7 @@ func pausedWithinATransaction(f *fixture) {
 	ask.Holder = "another"
 	ctx, cancel := context.WithTimeout(f.Context(), time.Minute)
 	defer cancel()
-	_, err = f.Direct.Subscribe(ctx, ask)
+	_, err := f.Direct.Subscribe(ctx, ask)
 	close(goOn)
 	if another := <-ended; err != nil || another == nil {
 		f.Errorf("another relay: %v; the one that was paused: %v, want an error", err, another)
@@ -47,7 +47,6 @@ func pausedWithinATransaction(f *fixture) {
 // settled everything, and another one, which is stopped, nothing.
 func maintainLooksFirst(f *fixture) {
 	settle := func(subscription string) {
-		f.Helper()
 		src := f.subscribe(subscription)
 		for b := f.fetch(src); len(b.Messages) > 0; b = f.fetch(src) {
 			f.must(src.Settle(f.Context(), b.Number, driver.Settled{Batch: b}))
@@ -58,8 +57,7 @@ func maintainLooksFirst(f *fixture) {
 	settle("stopped")
 	f.publish("m")
 	settle("running")
-	tx, err := f.App.BeginTx(f.Context(), nil)
-	f.must(err)
+	tx := suite.Get(f.App.BeginTx(f.Context(), nil)).Must(f, "BeginTx")
 	defer func() { _ = tx.Rollback() }()
 	f.exec("update {schema}.subscriptions set settled = settled", tx)
 	ctx, cancel := context.WithTimeout(f.Context(), 30*time.Second)
@@ -76,14 +74,12 @@ func cancelledWithinAClaim(f *fixture) {
 	for _, statement := range f.Gate {
 		f.exec(statement)
 	}
-	made, err := q.Enqueue(f.Context(), penstock.NewJob{Key: "k", Payload: []byte("1")}, penstock.NewJob{Key: "k", Payload: []byte("2")})
-	f.must(err)
-	closed, err := f.App.BeginTx(f.Context(), nil)
-	f.must(err)
+	two := []penstock.NewJob{{Key: "k", Payload: []byte("1")}, {Key: "k", Payload: []byte("2")}}
+	made := suite.Get(q.Enqueue(f.Context(), two...)).Must(f, "Enqueue")
+	closed := suite.Get(f.App.BeginTx(f.Context(), nil)).Must(f, "BeginTx")
 	defer func() { _ = closed.Rollback() }()
 	f.exec("select n from {schema}.gate for update", closed) // not changed: MariaDB 11.8 has a claim that meets a newer row run again
 	await := func(what string, condition func() bool) {
-		f.Helper()
 		// Asked more often than every 100 ms MariaDB shows an old copy of who waits.
 		for !condition() {
 			if err := f.Context().Err(); err != nil {
@@ -112,8 +108,7 @@ func cancelledWithinAClaim(f *fixture) {
 	}
 	var jobs []penstock.Job
 	f.Eventually("a job of the key is claimed", func() bool {
-		jobs, err = q.Claim(f.Context(), driver.Claim{Jobs: 2, Lease: time.Hour})
-		f.must(err)
+		jobs = suite.Get(q.Claim(f.Context(), driver.Claim{Jobs: 2, Lease: time.Hour})).Must(f, "Claim")
 		return len(jobs) > 0
 	})
 	if len(jobs) != 1 || string(jobs[0].Payload) != "2" {
@@ -142,8 +137,7 @@ func plainInserts(f *fixture) {
 		f.must(insert("[1]", 1))
 	}
 	b := f.fetch(src)
-	jobs, err := f.Direct.DriverQueue("jobs").Claim(f.Context(), driver.Claim{Jobs: 10, Lease: time.Hour})
-	f.must(err)
+	jobs := suite.Get(f.Direct.DriverQueue("jobs").Claim(f.Context(), driver.Claim{Jobs: 10, Lease: time.Hour})).Must(f, "Claim")
 	if len(b.Messages) != 2 || len(jobs) != 2 {
 		f.Fatalf("got %d messages and %d jobs, want 2 of each", len(b.Messages), len(jobs))
 	}
@@ -169,9 +163,7 @@ func epochThatComesAgain(f *fixture, join func(ctx context.Context, req driver.S
 		},
 	} {
 		subscribe := func(holder string) driver.Source {
-			f.Helper()
-			src, err := join(f.Context(), driver.Subscribe{Outbox: "orders", Subscription: what, Holder: holder, Lease: time.Hour})
-			f.must(err)
+			src := suite.Get(join(f.Context(), driver.Subscribe{Outbox: "orders", Subscription: what, Holder: holder, Lease: time.Hour})).Must(f, "Join")
 			return src
 		}
 		before := subscribe("before")
@@ -188,8 +180,7 @@ func epochThatComesAgain(f *fixture, join func(ctx context.Context, req driver.S
 			f.Errorf("%s: %v, want ErrFenced", what, err)
 		}
 		f.must(before.Close(f.Context()), after.Renew(f.Context()))
-		all, err := f.Direct.Status(f.Context())
-		f.must(err)
+		all := suite.Get(f.Direct.Status(f.Context())).Must(f, "Status")
 		for _, s := range all[0].Subscriptions {
 			if s.Subscription == what && (s.Settled != 0 || s.Holder != "after") {
 				f.Errorf("%s: %d settled, held by %q", what, s.Settled, s.Holder)

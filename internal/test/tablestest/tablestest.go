@@ -143,7 +143,6 @@ func (h Harness) open(t *testing.T) *fixture {
 }
 
 func (f *fixture) must(errs ...error) {
-	f.Helper()
 	if err := errors.Join(errs...); err != nil {
 		f.Fatal(err)
 	}
@@ -154,7 +153,6 @@ func (f *fixture) sql(text string) string { return strings.ReplaceAll(text, "{sc
 func (f *fixture) exec(text string, on ...interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }) {
-	f.Helper()
 	for _, on := range append(on, f.App)[:1] {
 		if _, err := on.ExecContext(f.Context(), f.sql(text)); err != nil {
 			f.Fatalf("%s: %v", text, err)
@@ -164,13 +162,11 @@ func (f *fixture) exec(text string, on ...interface {
 
 // count is a query's one number.
 func (f *fixture) count(query string) (n int) {
-	f.Helper()
 	f.must(f.App.QueryRowContext(f.Context(), f.sql(query)).Scan(&n))
 	return n
 }
 
 func (f *fixture) counts(query string, want int) {
-	f.Helper()
 	if n := f.count(query); n != want {
 		f.Errorf("%s: %d, want %d", query, n, want)
 	}
@@ -180,7 +176,6 @@ func (f *fixture) counts(query string, want int) {
 func (f *fixture) looked() int64 { return f.Store.Retries()["unknown"] }
 
 func (f *fixture) lookedOnce() {
-	f.Helper()
 	if n := f.looked(); n != 1 {
 		f.Errorf("looked up %d times, want once", n)
 	}
@@ -206,21 +201,16 @@ func (f *fixture) arrive(cut string) {
 }
 
 func (f *fixture) subscribe(subscription string) driver.Source {
-	f.Helper()
-	src, err := f.Direct.Subscribe(f.Context(), driver.Subscribe{Outbox: "orders", Subscription: subscription, Holder: "test"})
-	f.must(err)
+	src := suite.Get(f.Direct.Subscribe(f.Context(), driver.Subscribe{Outbox: "orders", Subscription: subscription, Holder: "test"})).Must(f, "Subscribe")
 	f.Cleanup(func() { _ = src.Close(context.WithoutCancel(f.Context())) })
 	return src
 }
 
 func (f *fixture) fetch(src driver.Source) driver.Batch {
-	f.Helper()
-	b, err := src.Fetch(f.Context(), driver.Limit{Messages: 10, Bytes: 1 << 20})
-	f.must(err)
+	b := suite.Get(src.Fetch(f.Context(), driver.Limit{Messages: 10, Bytes: 1 << 20})).Must(f, "Fetch")
 	return b
 }
 
 func (f *fixture) publish(payload string) {
-	f.Helper()
 	f.must(f.Direct.Publish(f.Context(), "orders", penstock.Message{Key: "k", Payload: []byte(payload)}))
 }
