@@ -217,8 +217,14 @@ def test_a_call_that_hangs_is_given_up(start: Run, url: str, db: psycopg.Connect
 def test_stop_gives_back_and_drains(start: Run, release: threading.Event, db: psycopg.Connection, queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Desk, "pace", fixed(0.001), raising=False)  # as after quick handlers, so the worker claims ahead
     penstock.enqueue_many(db, queue, [penstock.NewJob(str(n)) for n in range(60)])
-    running = start(queue, lambda _: release.wait() and None, concurrency=1, drain_timeout=600, lease=600)
-    until(lambda: status(db, queue)[1] > 1)  # type: ignore[operator]
+    begun = threading.Event()
+
+    def handler(_job: penstock.Job) -> None:
+        begun.set()
+        release.wait()
+
+    running = start(queue, handler, concurrency=1, drain_timeout=600, lease=600)
+    until(lambda: begun.is_set() and status(db, queue)[1] > 1)  # type: ignore[operator]
     running.stop()
     until(lambda: status(db, queue)[:2] == (59, 1))  # jobs that have not begun are back
     release.set()
