@@ -85,6 +85,14 @@ func (b *beside) starts() (claimed chan []penstock.Job) {
 	return claimed
 }
 
+// waiting counts the transactions of this test that wait for a lock.
+func (b *beside) waiting() (n int) {
+	b.Helper()
+	time.Sleep(150 * time.Millisecond) // asked more often than every 100 ms MariaDB shows an old copy of who waits
+	must(b, b.app.QueryRow("select count(*) from information_schema.innodb_trx x join information_schema.processlist p on p.id = x.trx_mysql_thread_id where x.trx_state = 'LOCK WAIT' and x.trx_query like concat('%', database(), '%')").Scan(&n))
+	return n
+}
+
 // A claim that takes long holds up no claim of another process, and both get different jobs.
 func TestClaimsOfProcessesRunSideBySide(t *testing.T) {
 	b := newBeside(t)
@@ -116,6 +124,34 @@ func TestLockedJobIsSkipped(t *testing.T) {
 	}
 }
 
+// A lease that two processes end at once was held by one of them.
+func TestTwoEndALease(t *testing.T) {
+	b := newBeside(t)
+	b.enqueue(penstock.NewJob{})
+	lease := b.claim(b.other)[0].Lease
+	tx, err := b.app.BeginTx(t.Context(), nil)
+	must(t, err)
+	defer func() { _ = tx.Rollback() }()
+	var n int
+	must(t, tx.QueryRow("select seq from queue_jobs for update").Scan(&n))
+	held := make(chan int, 2)
+	for i, q := range []*mysql.Queue{b.slow, b.other} {
+		go func() {
+			leases, err := q.Ack(t.Context(), lease)
+			if err != nil {
+				t.Error(err)
+			}
+			held <- len(leases)
+		}()
+		for b.waiting() <= i { // the first one for the job, the second one for the first
+		}
+	}
+	must(t, tx.Rollback())
+	if n := <-held + <-held; n != 1 {
+		t.Errorf("the lease was held %d times", n)
+	}
+}
+
 // What excludes claims waits for those that are under way.
 func TestWhatExcludesClaimsWaitsForThem(t *testing.T) {
 	yes, one := true, 1
@@ -137,9 +173,7 @@ func TestWhatExcludesClaimsWaitsForThem(t *testing.T) {
 			ids := b.enqueue(penstock.NewJob{}, penstock.NewJob{})
 			first, done := b.starts(), make(chan error, 1)
 			go func() { done <- call(t.Context(), b.store, ids[0]) }()
-			for waiting := 0; waiting == 0; {
-				time.Sleep(150 * time.Millisecond) // asked more often than every 100 ms MariaDB shows an old copy of who waits
-				must(t, b.app.QueryRow("select count(*) from information_schema.innodb_trx x join information_schema.processlist p on p.id = x.trx_mysql_thread_id where x.trx_state = 'LOCK WAIT' and x.trx_query like concat('%', database(), '%')").Scan(&waiting))
+			for b.waiting() == 0 {
 				select {
 				case err := <-done:
 					t.Fatalf("it did not wait for the claim: %v", err)

@@ -177,6 +177,36 @@ func TestClaimsOfProcessesRunSideBySide(t *testing.T) {
 	}
 }
 
+// A lease that two processes end at once was held by one of them.
+func TestTwoEndALease(t *testing.T) {
+	t.Parallel()
+	g := newGate(t)
+	names := []string{"first", "second"}
+	queues := []*portable.Queue{g.queue(names[0]), g.queue(names[1])}
+	g.enqueue(penstock.NewJob{})
+	lease := g.claim(queues[0])[0].Lease
+	tx, err := g.conn.Begin(t.Context())
+	g.must(err)
+	_, err = tx.Exec(t.Context(), "select from penstock_portable.queue_jobs for update")
+	g.must(err)
+	held := make(chan int, len(queues))
+	for i, q := range queues {
+		go func() {
+			leases, err := q.Ack(t.Context(), lease)
+			if err != nil {
+				t.Error(err)
+			}
+			held <- len(leases)
+		}()
+		for g.waits(names[i]) == 0 { // the first one for the job, the second one for the first
+		}
+	}
+	g.must(tx.Rollback(t.Context()))
+	if n := <-held + <-held; n != 1 {
+		t.Errorf("the lease was held %d times", n)
+	}
+}
+
 // Every call that excludes claims waits for those that are under way. A paused queue runs no further job, the limit of running jobs holds, and no lease is
 // left of a cancelled job or of a dropped queue.
 func TestWhatExcludesClaimsWaitsForThem(t *testing.T) {

@@ -19,7 +19,7 @@ var timeAllowed = map[string]string{
 	"relay/breaker_test.go TestBreakerRefusing":           "the breaker is told the time: it has no clock",
 
 	// Any moment is right.
-	"store/mysql/queue_beside_test.go TestWhatExcludesClaimsWaitsForThem":  "asked more often, MariaDB shows an old copy of who waits",
+	"store/mysql/queue_beside_test.go beside.waiting":                      "asked more often, MariaDB shows an old copy of who waits",
 	"clients/conformance/mixed_test.go TestKeysAndBarriersAcrossLanguages": "the jobs' work",
 	"internal/test/tcpproxy/tcpproxy.go Proxy.pass":                        "the distance that a test has asked for",
 	"internal/test/adopttest/random.go fixture.write":                      "a writer's random pause",
