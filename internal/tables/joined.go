@@ -90,9 +90,6 @@ func (j *joined) gather(answered int, took time.Duration) {
 	select {
 	case <-all:
 	case <-enough.C:
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		j.all = nil
 	}
 }
 
@@ -225,7 +222,7 @@ func (q Queue) makeAll(row *QueueRow, calls []*call) {
 		if left := j.answer(calls, held, claimed, err); len(left) > 0 {
 			q.giveBack(left)
 		}
-		if !row.sideBySide() {
+		if !row.sideBySide() && !q.on.Looks().Ready { // Ready: the database is in the process
 			j.gather(len(calls), time.Since(began))
 		}
 	}
