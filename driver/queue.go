@@ -91,6 +91,14 @@ type AckClaimer interface {
 	AckClaim(ctx context.Context, acks []int64, c Claim) (acked []int64, jobs []penstock.Job, err error)
 }
 
+// GroupClaimer is an AckClaimer that claims jobs of several groups with one call. A worker uses it under limits of running jobs, where each group
+// has few jobs to give.
+type GroupClaimer interface {
+	// AckClaimGroups claims up to c.Jobs jobs of each of these groups, twice as many of one that is named twice in a row. c.Group is not
+	// used. The acks make room for these claims. Full among acked is that of AckClaimer, for one of the groups at least.
+	AckClaimGroups(ctx context.Context, acks []int64, groups []string, c Claim) (acked []int64, jobs []penstock.Job, err error)
+}
+
 // Full is the number of no lease, see AckClaimer.
 const Full int64 = 0
 

@@ -21,6 +21,7 @@ type turns struct {
 	finder driver.GroupFinder // nil: there is one group
 	of     []string           // nil: all
 	last   string             // the group that has its turn
+	behind string             // the last group of the last search
 	left   int                // jobs that it may still get
 	unit   int                // jobs for a weight of 1 in this round: 1, or more if all weigh the same
 	ready  []string           // those with jobs that have not had their turn, each as often as it weighs
@@ -40,8 +41,8 @@ func newTurns(q Queue, o *Options) turns {
 }
 
 // next returns the group whose turn it is and how many of n jobs to claim from it. If no group has jobs, it returns the last one,
-// and 0.
-func (t *turns) next(ctx context.Context, n int) (group string, share int, err error) {
+// and 0. several: one claim may be for more groups.
+func (t *turns) next(ctx context.Context, n int, several bool) (group string, share int, err error) {
 	if t.finder == nil {
 		t.brought, t.more = 0, false
 		return t.last, n, nil
@@ -51,14 +52,20 @@ func (t *turns) next(ctx context.Context, n int) (group string, share int, err e
 	}
 	if len(t.ready) == 0 {
 		start := time.Now()
-		if t.ready, err = t.finder.ReadyGroups(ctx, t.of, t.last, groupsAtOnce); err != nil {
+		if t.ready, err = t.finder.ReadyGroups(ctx, t.of, t.behind, groupsAtOnce); err != nil {
 			return "", 0, err
+		}
+		if len(t.ready) > 0 {
+			t.behind = t.ready[len(t.ready)-1]
 		}
 		groups := len(slices.Compact(slices.Clone(t.ready)))
 		t.looked, t.brought, t.more = time.Since(start), 0, groups == groupsAtOnce
 		t.unit = 1 // small rounds: jobs claimed ahead would be out of proportion
 		if groups == len(t.ready) {
 			t.unit = (n + groups - 1) / max(groups, 1)
+			if several {
+				t.unit = max(n/max(groups, 1), 1)
+			}
 		}
 	}
 	if len(t.ready) == 0 {
@@ -69,6 +76,20 @@ func (t *turns) next(ctx context.Context, n int) (group string, share int, err e
 		t.left, t.ready = t.left+t.unit, t.ready[1:]
 	}
 	return t.last, min(n, t.left), nil
+}
+
+// several returns the groups for one claim of n jobs: the one that next has returned, and those whose turn comes after it. A group comes as often as it
+// gets unit jobs. If n is enough for one group only, it returns nil. Each of
+// these groups has had its turn then.
+func (t *turns) several(n int) (groups []string) {
+	if t.finder == nil || len(t.ready) == 0 || t.left%t.unit != 0 || t.left+t.unit > n {
+		return nil
+	}
+	groups = slices.Repeat([]string{t.last}, t.left/t.unit)
+	also := min(n/t.unit-len(groups), len(t.ready))
+	groups = append(groups, t.ready[:also]...)
+	t.ready, t.left = t.ready[also:], 0
+	return groups
 }
 
 // took notes how many jobs a claim of a share has brought, and reports whether another claim is

@@ -263,3 +263,116 @@ func TestWorkGroupsBadOptions(t *testing.T) {
 		}
 	}
 }
+
+// limitedGroups is a groupedQueue of groups with weights, of which each may run up to most jobs at a time. It claims of several with one call.
+type limitedGroups struct {
+	*groupedQueue
+	weights map[string]int
+	most    int
+	calls   *[]int // how many jobs each claim has brought
+}
+
+func (q limitedGroups) ReadyGroups(ctx context.Context, groups []string, behind string, most int) (found []string, err error) {
+	all, err := q.groupedQueue.ReadyGroups(ctx, groups, behind, most)
+	for _, g := range all {
+		found = append(found, slices.Repeat([]string{g}, max(q.weights[g], 1))...)
+	}
+	return found, err
+}
+
+func (q limitedGroups) AckClaim(ctx context.Context, acks []int64, c driver.Claim) ([]int64, []penstock.Job, error) {
+	return q.AckClaimGroups(ctx, acks, []string{c.Group}, c)
+}
+
+func (q limitedGroups) AckClaimGroups(ctx context.Context, acks []int64, groups []string, c driver.Claim) (acked []int64, jobs []penstock.Job, err error) {
+	if acked, err = q.Ack(ctx, acks...); err != nil {
+		return nil, nil, err
+	}
+	time.Sleep(time.Millisecond)
+	each := c.Jobs
+	for i, g := range groups {
+		c.Group, c.Jobs = g, each
+		if i == 0 || g != groups[i-1] {
+			room := q.most
+			q.mu.Lock()
+			for _, j := range q.leases {
+				if j.Group == g {
+					room--
+				}
+			}
+			q.mu.Unlock()
+			for _, next := range groups[i+1:] {
+				if next != g {
+					break
+				}
+				c.Jobs += each
+			}
+			if c.Jobs = min(c.Jobs, room); c.Jobs > 0 {
+				more, err := q.Claim(ctx, c)
+				if err != nil {
+					return nil, nil, err
+				}
+				jobs = append(jobs, more...)
+			}
+			acked = append(acked, driver.Full)
+		}
+	}
+	*q.calls = append(*q.calls, len(jobs))
+	return acked, jobs, nil
+}
+
+// Under limits one claim brings jobs of many groups. Each group still has its turn, as often as it weighs, before another one has a second.
+func TestWorkClaimsOfManyGroupsAtOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		groups  []string
+		weights map[string]int
+		most    int
+		workers int
+		round   int // jobs after which the groups have had their turns equally often; 0: a group may be full when its turn comes
+	}{
+		"one each": {groups: manyGroups(40), most: 1, workers: 20},
+		"weights":  {groups: []string{"a", "b", "c"}, weights: map[string]int{"a": 1, "b": 2, "c": 4}, most: 100, workers: 5, round: 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const each = 6
+				q := limitedGroups{newGroupedQueue(c.groups...), c.weights, c.most, new([]int)}
+				for _, g := range c.groups {
+					q.add(g, each*max(c.weights[g], 1))
+				}
+				var claimed []string
+				all := 0
+				for _, g := range c.groups {
+					all += each * max(c.weights[g], 1)
+				}
+				ran := make(chan string, all)
+				_, stop := begin(t, q, func(_ context.Context, j penstock.Job) error {
+					ran <- j.Group
+					time.Sleep(time.Microsecond)
+					return nil
+				}, work.Options{AllGroups: true, Concurrency: c.workers, PollMin: time.Millisecond, PollMax: time.Millisecond})
+				for range all {
+					claimed = append(claimed, <-ran)
+				}
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+				turns := map[string]int{}
+				for i, g := range claimed {
+					turns[g]++
+					least, most := all, 0
+					for _, g := range c.groups {
+						n := turns[g] / max(c.weights[g], 1)
+						least, most = min(least, n), max(most, n)
+					}
+					if c.round > 0 && (most-least > 1 || i%c.round == c.round-1 && most != least) {
+						t.Fatalf("of the first %d jobs these were of each group: %v", i+1, turns)
+					}
+				}
+				if most := slices.Max(*q.calls); most < c.workers/2 || most > c.workers || len(*q.calls) > all/2 {
+					t.Errorf("%d claims for %d jobs, of up to %d each, by %d workers", len(*q.calls), all, most, c.workers)
+				}
+			})
+		})
+	}
+}

@@ -17,10 +17,11 @@ import (
 // written down; in between it is queued, then runs in a slot.
 type worker struct {
 	Options
-	q      Queue
-	handle Handler
-	log    *slog.Logger
-	turns  turns // of claimLoop only; with one group, others read it
+	q       Queue
+	several driver.GroupClaimer // nil if the queue is none
+	handle  Handler
+	log     *slog.Logger
+	turns   turns // of claimLoop only; with one group, others read it
 
 	helpers sync.WaitGroup // claims in addition to the loop's own
 	started time.Time
@@ -90,8 +91,9 @@ func (w *worker) forget(t *task) {
 }
 
 func newWorker(q Queue, h Handler, o Options) *worker {
+	several, _ := q.(driver.GroupClaimer)
 	return &worker{
-		Options: o, q: q, started: time.Now(), handle: wrap(h, o.Middleware), strange: map[string]bool{}, log: o.Logger, turns: newTurns(q, &o),
+		Options: o, q: q, several: several, started: time.Now(), handle: wrap(h, o.Middleware), strange: map[string]bool{}, log: o.Logger, turns: newTurns(q, &o),
 		freed: make(chan struct{}, 1), opened: make(chan struct{}, o.Concurrency), closed: make(chan struct{}), done: make(chan struct{}, 1),
 	}
 }
@@ -275,7 +277,7 @@ func (w *worker) help(ctx, calls, handling, writing context.Context) {
 			}
 			start := time.Now()
 			call, cancel := context.WithTimeout(calls, callTimeout)
-			jobs, err := w.claimFrom(call, w.turns.last, n, w.carries(false))
+			jobs, err := w.claimFrom(call, []string{w.turns.last}, n, w.carries(false))
 			cancel()
 			if len(jobs) > 0 {
 				w.enqueue(handling, writing, jobs, start.Add(w.Lease))
@@ -310,7 +312,8 @@ func (w *worker) answered(n, brought int, err error) {
 func (w *worker) claim(ctx context.Context, n int, carry bool) (jobs []penstock.Job, more bool, err error) {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	group, share, err := w.turns.next(call, n)
+	several := w.several != nil && w.limited() // else a large share of one group costs less: a store may keep its leases together
+	group, share, err := w.turns.next(call, n, several)
 	if err != nil {
 		return nil, false, err
 	}
@@ -320,7 +323,13 @@ func (w *worker) claim(ctx context.Context, n int, carry bool) (jobs []penstock.
 		}
 		share = n // this group's jobs may wait for the end of carried jobs
 	}
-	jobs, err = w.claimFrom(call, group, share, carry)
+	if several {
+		if groups := w.turns.several(n); groups != nil {
+			jobs, err = w.claimFrom(call, groups, w.turns.unit, carry)
+			return jobs, w.turns.took(len(jobs), len(jobs)), err
+		}
+	}
+	jobs, err = w.claimFrom(call, []string{group}, share, carry)
 	return jobs, w.turns.took(len(jobs), share), err
 }
 
@@ -332,30 +341,42 @@ func (w *worker) apart() bool {
 	return w.settles || w.noClaims
 }
 
-// claimFrom makes one call. Ended jobs go with it if the queue supports that and carries says so. Without
+// limited reports whether a limit of running jobs left hardly room at the last claim.
+func (w *worker) limited() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.full
+}
+
+// claimFrom makes one call, for n jobs of each group. Ended jobs go with it if the queue supports that and carries says so. Without
 // ended jobs it is the same call, unless apart: its jobs end many at a time, and the store may make use of
 // that.
-func (w *worker) claimFrom(call context.Context, group string, n int, carry bool) ([]penstock.Job, error) {
-	c := driver.Claim{Group: group, Jobs: n, Lease: w.Lease, Worker: w.Worker}
+func (w *worker) claimFrom(call context.Context, groups []string, n int, carry bool) (jobs []penstock.Job, err error) {
+	c := driver.Claim{Group: groups[0], Jobs: n, Lease: w.Lease, Worker: w.Worker}
 	q, ok := w.q.(driver.AckClaimer)
 	var tasks []*task
 	if ok && carry {
 		tasks = w.takeAcks()
 	}
-	if !ok || len(tasks) == 0 && w.apart() {
+	if len(groups) == 1 && (!ok || len(tasks) == 0 && w.apart()) {
 		return w.q.Claim(call, c)
 	}
-	acked, jobs, err := q.AckClaim(call, leasesOf(tasks), c)
+	var acked []int64
+	if len(groups) == 1 {
+		acked, jobs, err = q.AckClaim(call, leasesOf(tasks), c)
+	} else {
+		acked, jobs, err = w.several.AckClaimGroups(call, leasesOf(tasks), groups, c)
+	}
 	if err != nil {
 		w.returnAcks(tasks)
 		return nil, err
 	}
-	full := slices.Index(acked, driver.Full)
-	if full >= 0 {
-		acked = slices.Delete(acked, full, full+1)
+	full := slices.Contains(acked, driver.Full)
+	if full {
+		acked = slices.DeleteFunc(acked, func(lease int64) bool { return lease == driver.Full })
 	}
 	w.mu.Lock()
-	w.full = full >= 0
+	w.full = full
 	w.mu.Unlock()
 	w.acked(tasks, acked)
 	return jobs, nil

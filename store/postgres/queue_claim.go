@@ -18,11 +18,12 @@ import (
 )
 
 var (
-	_ driver.Queue       = (*Queue)(nil)
-	_ driver.Releaser    = (*Queue)(nil)
-	_ driver.AckClaimer  = (*Queue)(nil)
-	_ driver.GroupFinder = (*Queue)(nil)
-	_ driver.Reporter    = (*Queue)(nil)
+	_ driver.Queue        = (*Queue)(nil)
+	_ driver.Releaser     = (*Queue)(nil)
+	_ driver.AckClaimer   = (*Queue)(nil)
+	_ driver.GroupFinder  = (*Queue)(nil)
+	_ driver.GroupClaimer = (*Queue)(nil)
+	_ driver.Reporter     = (*Queue)(nil)
 )
 
 // DriverQueue implements driver.QueueStore.
@@ -56,7 +57,32 @@ func (q *Queue) AckClaim(ctx context.Context, acks []int64, c driver.Claim) (ack
 		return nil, nil, err
 	}
 	rows, _ := q.store.pool.Query(ctx, q.claim, binaryResults, c.Jobs, atLeastOne(c.Lease), c.Group, c.Worker, acks)
-	jobs, acked, err = collectJobs(rows, c.Jobs, len(acks))
+	return q.claimed(ctx, rows, c.Jobs, len(acks))
+}
+
+// AckClaimGroups implements driver.GroupClaimer. The acks go with the first group: the claims of those behind it see these jobs gone.
+func (q *Queue) AckClaimGroups(ctx context.Context, acks []int64, groups []string, c driver.Claim) (acked []int64, jobs []penstock.Job, err error) {
+	most := 0
+	var names []string
+	var shares []int
+	for _, group := range groups {
+		if len(names) == 0 || names[len(names)-1] != group {
+			names, shares = append(names, group), append(shares, 0)
+			c.Group = group
+			if err := c.Validate(); err != nil {
+				return nil, nil, err
+			}
+		}
+		shares[len(shares)-1] += c.Jobs
+		most += c.Jobs
+	}
+	rows, _ := q.store.pool.Query(ctx, q.claimGroups, binaryResults, shares, atLeastOne(c.Lease), names, c.Worker, acks)
+	return q.claimed(ctx, rows, most, len(acks))
+}
+
+// claimed reads the answer of a claim.
+func (q *Queue) claimed(ctx context.Context, rows pgx.Rows, most, acks int) (acked []int64, jobs []penstock.Job, err error) {
+	jobs, acked, err = collectJobs(rows, most, acks)
 	if err != nil { // the rows that came may be half of it, and the call may not have been committed
 		return nil, nil, q.failed(ctx, err)
 	}

@@ -30,7 +30,7 @@ type Queue struct {
 
 	// claim and ack, which every job goes through, also call the queue's own functions: those that
 	// take a queue's name cost a tenth more.
-	claim, ready, extend, ack, release, retry, deadLetter, report, maintain string
+	claim, claimGroups, ready, extend, ack, release, retry, deadLetter, report, maintain string
 }
 
 // Name is for the log of its workers.
@@ -51,8 +51,9 @@ func (s *Store) Queue(name string) *Queue {
 		deduplicated:    deduplicated,
 		dequeue:         "select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt + 1, t.created_at, t.headers, t.payload from " + own("_"+name+".take") + "($1, $2) t",
 		dequeueNext:     "select " + takenColumns + " from " + own("dequeue_"+name) + "()",
-		claim: "select id, key, group_key, priority, attempt, created_at, headers, payload, lease, lease_until from " +
-			own("_"+name+".claim") + "($1, $2, $3, $4, $5)",
+		claim:           leasedColumns + own("_"+name+".claim") + "($1, $2, $3, $4, $5)",
+		claimGroups: leasedColumns + "unnest($1::int[], $3::text[]) with ordinality g(n, in_group, i) cross join lateral " +
+			own("_"+name+".claim") + "(g.n, $2, g.in_group, $4, case when g.i = 1 then $5::bigint[] else '{}' end)",
 		ready:      "select * from " + own("_"+name+".ready") + "($1, $2, $3)",
 		extend:     "select * from " + own("extend_many") + "($1, $2, $3)",
 		ack:        "select * from " + own("_"+name+".ack") + "($1)",
@@ -63,6 +64,8 @@ func (s *Store) Queue(name string) *Queue {
 		maintain:   "select " + own("maintain_queue") + "($1)",
 	}
 }
+
+const leasedColumns = "select id, key, group_key, priority, attempt, created_at, headers, payload, lease, lease_until from "
 
 const takenColumns = "id, key, group_key, priority, attempt, created_at, headers, payload"
 

@@ -2,13 +2,19 @@ package postgres_test
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/pgerror"
+	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/internal/test/suite"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
@@ -410,5 +416,51 @@ func TestLimitsNeedReadCommitted(t *testing.T) {
 			f.Must(tx.Rollback(f.Ctx))
 		}
 		f.Exec("select penstock." + c.lift)
+	}
+}
+
+// One claim takes jobs of several groups, of each as many as its limit allows. A job that its acks end makes room in each of them. It works on every
+// kind of connection.
+func TestClaimOfSeveralGroups(t *testing.T) {
+	t.Parallel()
+	for name, mode := range map[string]string{"prepared": "", "not prepared": "&default_query_exec_mode=exec", "simple": "&default_query_exec_mode=simple_protocol"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := jobsFixtureOn(t, postgrestest.Database(t)+mode, penstock.FIFO)
+			for i := range 4 {
+				for _, g := range []string{"a", "b", "c", "held"} {
+					f.enqueue(penstock.NewJob{Group: g, Payload: []byte(fmt.Sprint(g, i))})
+				}
+			}
+			f.Exec("select penstock.set_group('jobs', '*', max_running => 1), penstock.set_group('jobs', 'c', max_running => 3), penstock.hold_group('jobs', 'held', '1 h')")
+			leases := map[string]int64{}
+			want := func(acks []string, groups []string, n int, jobs ...string) {
+				t.Helper()
+				held := []int64{}
+				for _, job := range acks {
+					held = append(held, leases[job])
+				}
+				acked, claimed, err := f.queue.(driver.GroupClaimer).AckClaimGroups(f.Ctx, held, groups, driver.Claim{Jobs: n, Lease: time.Hour})
+				f.Must(err)
+				full := slices.Contains(acked, driver.Full)
+				acked = slices.DeleteFunc(acked, func(lease int64) bool { return lease == driver.Full })
+				slices.Sort(acked)
+				slices.Sort(held)
+				if !full || !slices.Equal(acked, held) || !slices.Equal(payloads(claimed), jobs) {
+					t.Fatalf("claimed %q and ended %d, a limit is close: %t; want %q and %d", payloads(claimed), acked, full, jobs, held)
+				}
+				for _, j := range claimed {
+					leases[string(j.Payload)] = j.Lease
+				}
+			}
+			want(nil, []string{"a", "b", "c", "c", "held"}, 1, "a0", "b0", "c0", "c1")
+			want(nil, []string{"a", "b", "c"}, 2, "c2")
+			want([]string{"b0"}, []string{"a", "b", "c", "c"}, 1, "b1")
+			want([]string{"a0", "c1", "c2"}, []string{"a", "b", "c", "c"}, 2, "a1", "c3")
+			_, _, err := f.queue.(driver.GroupClaimer).AckClaimGroups(f.Ctx, nil, []string{"a", strings.Repeat("x", 300)}, driver.Claim{Jobs: 1, Lease: time.Hour})
+			if field := (*penstock.FieldError)(nil); !errors.As(err, &field) {
+				t.Errorf("a group that is too long: %v", err)
+			}
+		})
 	}
 }
