@@ -96,15 +96,6 @@ func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c driver.Clai
 	order(row, fresh)
 	fresh = fresh[:min(len(fresh), r.Window)]
 	keyed := slices.ContainsFunc(slices.Concat(fresh, tried), func(n candidate) bool { return n.keyed })
-	if keyed { // one that was replaced between the two reads, and put off, is on both pages: it is taken from the second
-		again := map[int64]bool{}
-		for _, n := range tried {
-			again[n.Job.ID] = true
-		}
-		for i := range fresh {
-			fresh[i].Waits = fresh[i].Waits || again[fresh[i].Job.ID]
-		}
-	}
 	r.Limited = keyed || !skips || most > 0 || policies&tables.OfQueue > 0
 	take, chosen := "take", room
 	switch {
@@ -257,8 +248,16 @@ func order(row *queueRow, page []candidate) {
 }
 
 // choose gives leases to the jobs of a page that may be taken. Jobs that wait may fill the page of those never claimed, or of those to be tried again. Jobs
-// behind these are not taken, unless it is the last time: there may be jobs that come first.
+// behind these are not taken, unless it is the last time: there may be jobs that come first. A job that a producer replaced between the two reads, and
+// put off, is on both pages: it is taken from the second.
 func choose(row *queueRow, r *tables.Round, fresh, tried []candidate, room int) []candidate {
+	again := map[int64]bool{}
+	for _, n := range tried {
+		again[n.Job.ID] = n.keyed // only such jobs are replaced
+	}
+	for i := range fresh {
+		fresh[i].Waits = fresh[i].Waits || again[fresh[i].Job.ID]
+	}
 	page := slices.Concat(fresh, tried)
 	order(row, page)
 	short := func(of []candidate) bool {
