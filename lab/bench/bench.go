@@ -35,7 +35,7 @@ func (e experiment) command(a *app) *cobra.Command {
 	terminal.Describe(cmd, help)
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		r.settings.On(measure.Setup{SinkURL: f.sink})
-		err := r.settings.Validate()
+		err := measure.Valid(r.settings)
 		if err == nil && f.plot != "" {
 			err = plot.CheckFile(f.plot)
 		}

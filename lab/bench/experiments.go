@@ -24,17 +24,13 @@ type headline struct{ is, path, byHand, published string }
 
 // run is one run of an experiment. Settings is a pointer to its configuration, whose fields are the flags.
 type run struct {
-	settings interface {
-		Validate() error
-		On(measure.Setup)
-	}
-	measure func(context.Context) (any, error)
+	settings interface{ On(measure.Setup) }
+	measure  func(context.Context) (any, error)
 }
 
 // of is how an experiment begins: usual is its configuration unless flags say otherwise.
 func of[C, R any, P interface {
 	*C
-	Validate() error
 	On(measure.Setup)
 }](usual C, measured func(context.Context, C) (R, error)) func() run {
 	return func() run {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/penstock/penstock/lab/measure"
 	"github.com/spf13/pflag"
 )
 
@@ -18,7 +19,7 @@ func bind(flags *pflag.FlagSet, settings any) {
 		if help == "" {
 			continue
 		}
-		name := flagName(field.Name)
+		name := measure.FlagName(field.Name)
 		switch at := v.Field(i).Addr().Interface().(type) {
 		case *int:
 			flags.IntVar(at, name, *at, help)
@@ -39,18 +40,6 @@ func bind(flags *pflag.FlagSet, settings any) {
 	}
 }
 
-// flagName is retry-max for RetryMax.
-func flagName(field string) string {
-	var name strings.Builder
-	for i, r := range field {
-		if i > 0 && r < 'a' {
-			name.WriteByte('-')
-		}
-		name.WriteRune(r)
-	}
-	return strings.ToLower(name.String())
-}
-
 // settingsOf are the flags of a configuration by their names in JSON, durations as text.
 func settingsOf(settings any) map[string]any {
 	v, all := reflect.ValueOf(settings).Elem(), map[string]any{}
@@ -60,7 +49,7 @@ func settingsOf(settings any) map[string]any {
 			if text, ok := value.(fmt.Stringer); ok {
 				value = text.String()
 			}
-			all[strings.ReplaceAll(flagName(field.Name), "-", "_")] = value
+			all[strings.ReplaceAll(measure.FlagName(field.Name), "-", "_")] = value
 		}
 	}
 	return all

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -22,11 +21,11 @@ import (
 // BufferingConfig is one run of buffering.
 type BufferingConfig struct {
 	Setup
-	Publishes int             `help:"messages of the transaction"`
-	Delays    []time.Duration `help:"added to each round trip, in turn, once it was measured without"`
-	Callers   []int           `help:"how many without a transaction, one measurement each"`
-	Duration  time.Duration   `help:"of each of these, 0 to leave them out"`
-	Payload   int             `help:"bytes of each payload"`
+	Publishes int             `help:"messages of the transaction" range:"100.."`
+	Delays    []time.Duration `help:"added to each round trip, in turn, once it was measured without" range:"0s.."`
+	Callers   []int           `help:"how many without a transaction, one measurement each" range:"1..10000"`
+	Duration  time.Duration   `help:"of each of these, 0 to leave them out" range:"0s.."`
+	Payload   int             `help:"bytes of each payload" range:"0..10000"`
 }
 
 // BufferingResult has the ways to publish in one transaction, and producers without one.
@@ -87,30 +86,8 @@ var DefaultBuffering = BufferingConfig{
 // Conns is how many callers without a transaction commit at a time.
 func (c *BufferingConfig) Conns() int { return 64 }
 
-// Validate refuses values that cannot be measured.
-func (c *BufferingConfig) Validate() error {
-	if c.Publishes < 100 {
-		return errors.New("it takes at least 100 publishes")
-	}
-	if slices.ContainsFunc(c.Delays, func(d time.Duration) bool { return d < 0 }) {
-		return errors.New("a delay is negative: leave it out")
-	}
-	for _, n := range c.Callers {
-		if n < 1 || n > 10_000 {
-			return fmt.Errorf("%d callers cannot be measured: ask for 1 to 10000", n)
-		}
-	}
-	if c.Payload < 0 || c.Payload > 10_000 {
-		return errors.New("the payload must have 0 to 10000 bytes: all of them are in one statement")
-	}
-	return nil
-}
-
 // Buffering publishes in one transaction, in each way, and then with producers that have none.
 func Buffering(ctx context.Context, cfg BufferingConfig) (r BufferingResult, err error) {
-	if err := cfg.Validate(); err != nil {
-		return r, err
-	}
 	rates, err := cfg.ways(ctx, cfg.URL, 0, &r)
 	if err != nil {
 		return r, err

@@ -83,16 +83,3 @@ func TestChurnOfASlowTurn(t *testing.T) {
 		t.Errorf("%d rows before the measuring, then %+v, %v", before, r, err)
 	}
 }
-
-func TestChurnRefuses(t *testing.T) {
-	for want, c := range map[string]ChurnConfig{
-		"at least 400ms":              with(DefaultChurn, func(c *ChurnConfig) { c.Duration = time.Millisecond }),
-		"a batch has":                 with(DefaultChurn, func(c *ChurnConfig) { c.Batch = -1 }),
-		"the margin":                  with(DefaultChurn, func(c *ChurnConfig) { c.Margin = -1 }),
-		"before the duration is over": with(DefaultChurn, func(c *ChurnConfig) { c.Late = time.Hour }),
-	} {
-		if _, err := Churn(t.Context(), c); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %q in it", err, want)
-		}
-	}
-}

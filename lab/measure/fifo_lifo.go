@@ -20,13 +20,13 @@ type FifoLifoConfig struct {
 	Setup
 	Order       penstock.QueueOrder `help:"fifo or lifo"`
 	Mode        string              `help:"Penstock's transaction: call or tx; on plain tables call or carried"`
-	Workers     int                 `help:"dequeuers"`
+	Workers     int                 `help:"dequeuers" range:"1.."`
 	Preload     int                 `help:"jobs there are at the start"`
 	Rate        int                 `help:"jobs per second that arrive, 0 for as many as one connection can"`
 	Arrivals    bool                `help:"false: no enqueuer, only the preload"`
-	DequeueRate int                 `help:"jobs per second of all dequeuers together, 0 for as many as they can"`
-	Duration    time.Duration       `help:"how long each queue is measured"`
-	Payload     int                 `help:"bytes of each payload; there are none in the published run"`
+	DequeueRate int                 `help:"jobs per second of all dequeuers together, 0 for as many as they can" range:"0.."`
+	Duration    time.Duration       `help:"how long each queue is measured" range:"100ms.."`
+	Payload     int                 `help:"bytes of each payload; there are none in the published run" range:"0..67108864"`
 	Pin         bool                `help:"hold a REPEATABLE READ snapshot open throughout"`
 }
 
@@ -124,14 +124,8 @@ func (c *FifoLifoConfig) Validate() error {
 		return fmt.Errorf("the mode is %q, expected call, tx or carried", c.Mode)
 	case c.Rate < 0:
 		return fmt.Errorf("--rate is %d, expected 0 (unlimited) or more; for no arrivals there is --arrivals=false", c.Rate)
-	case c.Workers < 1 || c.DequeueRate < 0:
-		return errors.New("it takes at least one worker, and a dequeue rate of 0 (unlimited) or more")
 	case c.Preload < 1 && !c.Arrivals:
 		return errors.New("there would be no jobs: ask for a preload or for arrivals")
-	case c.Duration < 100*time.Millisecond:
-		return errors.New("the duration must be at least 100ms")
-	case c.Payload < 0 || c.Payload > penstock.MaxPayloadBytes:
-		return fmt.Errorf("the payload must have 0 to %d bytes", penstock.MaxPayloadBytes)
 	}
 	return nil
 }
@@ -139,9 +133,6 @@ func (c *FifoLifoConfig) Validate() error {
 // FifoLifo lets dequeuers compete for one job at a time: first those of Penstock,
 // then those of the hand-written queue, each for as long and from a fresh preload.
 func FifoLifo(ctx context.Context, cfg FifoLifoConfig) (result FifoLifoResult, err error) {
-	if err := cfg.Validate(); err != nil {
-		return result, err
-	}
 	if cfg.Mode == ModeCarried && cfg.plain() == nil {
 		return result, errors.New("--mode carried is for plain tables: add --profile portable, or leave it out")
 	}

@@ -95,17 +95,8 @@ func TestWrongJobsAreFound(t *testing.T) {
 }
 
 func TestFifoLifoRefuses(t *testing.T) {
-	for want, c := range map[string]FifoLifoConfig{
-		"fifo or lifo": with(DefaultFifoLifo, func(c *FifoLifoConfig) { c.Order = "random" }),
-		"tx or carri":  with(DefaultFifoLifo, func(c *FifoLifoConfig) { c.Mode = "both" }),
-		"plain tables": with(DefaultFifoLifo, func(c *FifoLifoConfig) { c.Mode = ModeCarried }),
-		"one worker":   with(DefaultFifoLifo, func(c *FifoLifoConfig) { c.Workers = -1 }),
-		"no jobs":      with(DefaultFifoLifo, func(c *FifoLifoConfig) { c.Preload, c.Arrivals = -1, false }),
-		"at least 100": with(DefaultFifoLifo, func(c *FifoLifoConfig) { c.Duration = time.Millisecond }),
-		"the payload":  with(DefaultFifoLifo, func(c *FifoLifoConfig) { c.Payload = -1 }),
-	} {
-		if _, err := FifoLifo(t.Context(), c); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %q in it", err, want)
-		}
+	cfg := with(DefaultFifoLifo, func(c *FifoLifoConfig) { c.Mode = ModeCarried })
+	if _, err := FifoLifo(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "plain tables") {
+		t.Errorf("got %v", err)
 	}
 }

@@ -72,11 +72,3 @@ func (r *rig) publish(ctx context.Context, l load, total int, when string) error
 	}
 	return nil
 }
-
-// validNumbered checks what an experiment needs to follow every message.
-func validNumbered(payload int) error {
-	if payload < digits || payload > penstock.MaxPayloadBytes {
-		return fmt.Errorf("the payload must have %d to %d bytes: it begins with the message's number", digits, penstock.MaxPayloadBytes)
-	}
-	return nil
-}

@@ -16,12 +16,12 @@ import (
 // OutageConfig is one run of outage.
 type OutageConfig struct {
 	Setup
-	Rate      int           `help:"messages per second, one per transaction"`
-	Writers   int           `help:"producers that share the rate"`
-	Before    time.Duration `help:"how long to measure with the broker up"`
-	Outage    time.Duration `help:"how long the broker is dead"`
-	CeilingOf int           `help:"messages per measurement of the ceiling"`
-	Payload   int           `help:"bytes of each payload"`
+	Rate      int           `help:"messages per second, one per transaction" range:"1.."`
+	Writers   int           `help:"producers that share the rate" range:"1..100"`
+	Before    time.Duration `help:"how long to measure with the broker up" range:"1ms.."`
+	Outage    time.Duration `help:"how long the broker is dead" range:"1ms.."`
+	CeilingOf int           `help:"messages per measurement of the ceiling" range:"1.."`
+	Payload   int           `help:"bytes of each payload" range:"20..67108864"`
 }
 
 // OutageResult is the result of one outage. Rates are messages per second.
@@ -61,27 +61,14 @@ type OutageResult struct {
 // DefaultOutage is measured unless flags say otherwise.
 var DefaultOutage = OutageConfig{Rate: 1_000, Writers: 8, Before: 30 * time.Second, Outage: 5 * time.Minute, CeilingOf: 150_000, Payload: 200}
 
-// Validate refuses values that cannot be measured.
-func (c *OutageConfig) Validate() error {
-	if c.Rate < 1 || c.Writers < 1 || c.Writers > 100 || c.Before <= 0 || c.Outage <= 0 || c.CeilingOf < 1 {
-		return errors.New("rate, writers (at most 100), times and ceiling must be at least 1")
-	}
-	return validNumbered(c.Payload)
-}
-
 // Conns is how many the store needs: one for each writer, and others for the relay.
 func (c *OutageConfig) Conns() int { return c.Writers + 4 }
 
 // Outage measures producers and relay while the broker is dead for a while, and
 // after.
-func Outage(ctx context.Context, cfg OutageConfig) (OutageResult, error) {
-	rig, remove, err := newRig(cfg.Setup, &cfg)
-	if err != nil {
-		return OutageResult{}, err
-	}
-	defer remove()
+func Outage(ctx context.Context, cfg OutageConfig) (_ OutageResult, err error) {
 	r := &outageRun{
-		rig: rig, cfg: cfg, done: make(chan struct{}),
+		rig: newRig(cfg.Setup), cfg: cfg, done: make(chan struct{}),
 		// Each writer has separate keys: within a key, commits are in the order of their numbers.
 		load: load{topic: "bench", keyName: "key-", keys: 125 * cfg.Writers, payload: cfg.Payload},
 	}

@@ -16,11 +16,11 @@ import (
 // ParkConfig is one run of park.
 type ParkConfig struct {
 	Setup
-	Messages int           `help:"messages to park; a quarter as many flow"`
-	Payload  int           `help:"bytes of each payload"`
+	Messages int           `help:"messages to park; a quarter as many flow" range:"1..999999999"`
+	Payload  int           `help:"bytes of each payload" range:"20..67108864"`
 	Keys     int           `help:"different keys of each topic, 0 for messages without a key"`
-	Repeat   int           `help:"pairs of normal run and parking; the median counts"`
-	RetryMax time.Duration `help:"longest time between two attempts"`
+	Repeat   int           `help:"pairs of normal run and parking; the median counts" range:"1.."`
+	RetryMax time.Duration `help:"longest time between two attempts" range:"1ms.."`
 }
 
 // ParkResult compares draining parked messages with draining the outbox itself. Of several pairs
@@ -45,17 +45,6 @@ type ParkResult struct {
 // DefaultPark is measured unless flags say otherwise.
 var DefaultPark = ParkConfig{Messages: 100_000, Payload: 200, Keys: 1_000, Repeat: 1, RetryMax: time.Second}
 
-// Validate refuses values that cannot be measured.
-func (c *ParkConfig) Validate() error {
-	if c.Messages < 1 || c.Repeat < 1 || c.RetryMax < time.Millisecond {
-		return errors.New("messages and repeat must be at least 1, the longest retry at least 1 ms")
-	}
-	if c.Messages >= flowFrom {
-		return fmt.Errorf("messages must be less than %d", flowFrom)
-	}
-	return validNumbered(c.Payload)
-}
-
 const (
 	refusedTopic = "bench.refused"
 	flowTopic    = "bench.flow"
@@ -68,13 +57,8 @@ const (
 
 // Park measures how a topic that is refused whole is parked and comes back.
 func Park(ctx context.Context, cfg ParkConfig) (ParkResult, error) {
-	rig, remove, err := newRig(cfg.Setup, &cfg)
-	if err != nil {
-		return ParkResult{}, err
-	}
-	defer remove()
 	r := &parkRun{
-		rig: rig, cfg: cfg,
+		rig: newRig(cfg.Setup), cfg: cfg,
 		refused: load{topic: refusedTopic, keyName: "key-", keys: cfg.Keys, payload: cfg.Payload},
 		flow:    load{topic: flowTopic, keyName: "flow-", keys: cfg.Keys, payload: cfg.Payload},
 	}

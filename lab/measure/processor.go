@@ -11,10 +11,11 @@ import (
 // ProcessorConfig is one run of processor. Its sink is an amqp URL.
 type ProcessorConfig struct {
 	Setup
-	Rows     int           `help:"rows that each rung begins with"`
-	Batch    int           `help:"rows at a time, by hand"`
-	Duration time.Duration `help:"how long each rung is measured, at most"`
-	Payload  int           `help:"bytes of each content, about"`
+	Rows     int           `help:"rows that each rung begins with" range:"1.."`
+	Batch    int           `help:"rows at a time, by hand" range:"1..10000"`
+	Duration time.Duration `help:"how long each rung is measured, at most" range:"100ms.."`
+	// The row of a B-tree page has 2,704 bytes at most.
+	Payload int `help:"bytes of each content, about: with the other columns it must fit into the covering index" range:"26..2000"`
 }
 
 // ProcessorResult is the result of a run. Rates are messages per second, from the start to the last row that is
@@ -55,24 +56,13 @@ type ProcessorRatios struct {
 	BestRungOverBaseline float64 `json:"best_rung_over_baseline"`
 }
 
-// maxContent is the size that fits into the covering index with the other columns: a row
-// of a B-tree page has 2,704 bytes at most.
-const maxContent = 2_000
-
 // DefaultProcessor is measured unless flags say otherwise.
 var DefaultProcessor = ProcessorConfig{Rows: 200_000, Batch: 1_000, Duration: 10 * time.Second, Payload: 200}
 
 // Validate refuses values that cannot be measured.
 func (c *ProcessorConfig) Validate() error {
-	switch scheme, _, _ := strings.Cut(c.SinkURL, ":"); {
-	case scheme != "amqp" && scheme != "amqps":
+	if scheme, _, _ := strings.Cut(c.SinkURL, ":"); scheme != "amqp" && scheme != "amqps" {
 		return errors.New("the ladder publishes to RabbitMQ: the sink must be an amqp:// URL")
-	case c.Rows < 1 || c.Batch < 1 || c.Batch > 10_000:
-		return errors.New("it takes at least one row, and batches of 1 to 10000")
-	case c.Duration < 100*time.Millisecond:
-		return errors.New("the duration must be at least 100ms")
-	case c.Payload < orderOverhead || c.Payload > maxContent:
-		return fmt.Errorf("the payload must have %d to %d bytes: it begins with a number, and must fit into the covering index", orderOverhead, maxContent)
 	}
 	return nil
 }
@@ -80,12 +70,7 @@ func (c *ProcessorConfig) Validate() error {
 // Processor climbs the published ladder, then lets Penstock have the same rows, first in the same
 // table, then in a separate outbox. Each begins with fresh rows and an empty queue.
 func Processor(ctx context.Context, cfg ProcessorConfig) (result ProcessorResult, err error) {
-	rig, remove, err := newRig(cfg.Setup, &cfg)
-	if err != nil {
-		return result, err
-	}
-	defer remove()
-	p := newProcessor(rig, cfg)
+	p := newProcessor(newRig(cfg.Setup), cfg)
 	best := 0.0
 	for _, r := range ladder {
 		measured, err := p.rung(ctx, r)

@@ -52,13 +52,8 @@ func TestProcessor(t *testing.T) {
 // TestCeilingHasTheSameMessages: what the broker is measured with is what it gets from the table.
 func TestCeilingHasTheSameMessages(t *testing.T) {
 	db := onPostgres(t, testserver.RabbitMQURL(t))
-	rig, remove, err := newRig(db, &DefaultRelay)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer remove()
 	cfg := ProcessorConfig{Setup: db, Rows: 12, Batch: 1000, Duration: time.Minute, Payload: 200}
-	p := newProcessor(rig, cfg)
+	p := newProcessor(newRig(db), cfg)
 	want := p.orders(0, 12)
 	if err := p.withTable(t.Context(), true, func(*session) (failed error) {
 		table, forget, err := p.adopt(t.Context(), p.table, adopt.Config{Preset: "dotnet"})
@@ -88,14 +83,9 @@ func TestCeilingHasTheSameMessages(t *testing.T) {
 // A message that was marked and is not in the queue is found.
 func TestProcessorFindsLoss(t *testing.T) {
 	db := onPostgres(t, testserver.RabbitMQURL(t))
-	rig, remove, err := newRig(db, &DefaultRelay)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer remove()
 	cfg := ProcessorConfig{Setup: db, Rows: 100, Batch: 50, Duration: time.Minute, Payload: 200}
-	p := newProcessor(rig, cfg)
-	err = p.withTable(t.Context(), true, func(keeper *session) error {
+	p := newProcessor(newRig(db), cfg)
+	err := p.withTable(t.Context(), true, func(keeper *session) error {
 		return p.withQueue(t.Context(), func(q *queue) error {
 			r := ladder[len(ladder)-1]
 			r.workers = 1
@@ -125,19 +115,5 @@ func TestProcessorInterrupted(t *testing.T) {
 	}
 	if _, err := Processor(ctx, ProcessorConfig{Setup: db, Rows: 1000, Batch: 50, Duration: time.Minute, Payload: 200}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
-	}
-}
-
-func TestProcessorRefuses(t *testing.T) {
-	for want, c := range map[string]ProcessorConfig{
-		"amqp://":         with(DefaultProcessor, func(c *ProcessorConfig) { c.Setup = Setup{SinkURL: "nats://x"} }),
-		"one row":         with(DefaultProcessor, func(c *ProcessorConfig) { c.Setup, c.Rows = Setup{SinkURL: "amqp://x"}, -1 }),
-		"batches of 1":    with(DefaultProcessor, func(c *ProcessorConfig) { c.Setup, c.Batch = Setup{SinkURL: "amqp://x"}, 20_000 }),
-		"at least 100ms":  with(DefaultProcessor, func(c *ProcessorConfig) { c.Setup, c.Duration = Setup{SinkURL: "amqp://x"}, time.Millisecond }),
-		"the covering in": with(DefaultProcessor, func(c *ProcessorConfig) { c.Setup, c.Payload = Setup{SinkURL: "amqps://x"}, 2_500 }),
-	} {
-		if _, err := Processor(t.Context(), c); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %q in it", err, want)
-		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/relay"
 )
@@ -15,15 +14,15 @@ import (
 // RelayConfig is one run of relay.
 type RelayConfig struct {
 	Setup
-	Messages    int           `help:"messages per backlog"`
-	Payload     int           `help:"bytes of each payload"`
-	Keys        int           `help:"different keys, 0 for messages without a key"`
-	Repeat      int           `help:"pairs of ceiling and drain; the median counts"`
-	Rate        int           `help:"messages per second of the latency phase"`
+	Messages    int           `help:"messages per backlog" range:"1.."`
+	Payload     int           `help:"bytes of each payload" range:"0..67108864"`
+	Keys        int           `help:"different keys, 0 for messages without a key" range:"0.."`
+	Repeat      int           `help:"pairs of ceiling and drain; the median counts" range:"1.."`
+	Rate        int           `help:"messages per second of the latency phase" range:"1.."`
 	LatencyFor  time.Duration `help:"length of the latency phase, 0 to leave it out"`
 	IdleFor     time.Duration `help:"how long to watch an idle relay, 0 to leave it out"`
-	Relays      int           `help:"relays that share the subscription (portable profile)"`
-	MaxInFlight int           `help:"messages that each relay has fetched and not settled, at most (default that of a relay)"`
+	Relays      int           `help:"relays that share the subscription (portable profile)" range:"1.."`
+	MaxInFlight int           `help:"messages that each relay has fetched and not settled, at most (default that of a relay)" range:"0.."`
 	Delay       time.Duration `help:"how much longer each round trip to the database takes (PostgreSQL)"`
 	RelayOnly   bool          `help:"measure no ceilings"`
 	Pin         bool          `help:"hold a REPEATABLE READ snapshot open throughout"`
@@ -60,25 +59,9 @@ var DefaultRelay = RelayConfig{
 // Far is how much further away the database has to be.
 func (c *RelayConfig) Far() time.Duration { return c.Delay }
 
-// Validate refuses values that cannot be measured.
-func (c *RelayConfig) Validate() error {
-	if c.Messages < 1 || c.Payload < 0 || c.Repeat < 1 || c.Relays < 1 || c.MaxInFlight < 0 || c.Rate < 1 || c.Keys < 0 {
-		return errors.New("--messages, --repeat, --relays and --rate must be at least 1, --payload, --keys and --max-in-flight at least 0")
-	}
-	if c.Payload > penstock.MaxPayloadBytes {
-		return fmt.Errorf("the payload is larger than the limit of %d bytes", penstock.MaxPayloadBytes)
-	}
-	return nil
-}
-
 // Relay measures the relay between a database and a broker.
 func Relay(ctx context.Context, cfg RelayConfig) (result RelayResult, err error) {
-	rig, remove, err := newRig(cfg.Setup, &cfg)
-	if err != nil {
-		return result, err
-	}
-	defer remove()
-	r := &relayRun{rig: rig, cfg: cfg, load: load{topic: "bench", keyName: "key-", keys: cfg.Keys, payload: cfg.Payload}}
+	r := &relayRun{rig: newRig(cfg.Setup), cfg: cfg, load: load{topic: "bench", keyName: "key-", keys: cfg.Keys, payload: cfg.Payload}}
 	err = r.inOutbox(ctx, r.run)
 	return r.result, err
 }

@@ -46,22 +46,11 @@ func (s Setup) progress(format string, args ...any) {
 // rig is a Setup at work: it makes and removes the objects of the phases of one run.
 type rig struct {
 	Setup
-	dir    string // for the files of an embedded broker
 	outbox string // of the phase that runs
 	phases int    // for the names of queues and outboxes
 }
 
-// newRig returns the rig of a valid configuration and a function that removes its files.
-func newRig(s Setup, cfg interface{ Validate() error }) (r *rig, remove func(), err error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, nil, err
-	}
-	dir, err := os.MkdirTemp("", "penstock-bench-")
-	if err != nil {
-		return nil, nil, err
-	}
-	return &rig{Setup: s, dir: dir, outbox: s.Name}, func() { _ = os.RemoveAll(dir) }, nil
-}
+func newRig(s Setup) *rig { return &rig{Setup: s, outbox: s.Name} }
 
 // inOutbox makes r.outbox, runs do and drops it.
 func (r *rig) inOutbox(ctx context.Context, do func(context.Context) error) (err error) {
@@ -86,6 +75,7 @@ func (r *rig) inNewOutbox(ctx context.Context, do func(context.Context) error) e
 type queue struct {
 	sink   driver.Sink
 	reader readback.Broker // nil where the sink cannot be read back
+	dir    string          // for the files of an embedded broker
 }
 
 // inQueue runs do with a sink that has a separate queue.
@@ -102,9 +92,18 @@ func (r *rig) inQueue(ctx context.Context, do func(*queue) error) (err error) {
 // sink gets there.
 func (r *rig) open(ctx context.Context, reach func(sinkURL string) (string, error)) (q *queue, err error) {
 	r.phases++
+	dir, err := os.MkdirTemp("", "penstock-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.RemoveAll(dir)
+		}
+	}()
 	url := r.SinkURL
-	q = &queue{}
-	q.reader, err = drivers.ReadBack(url, fmt.Sprintf("%s/%d", r.dir, r.phases), fmt.Sprintf("penstock_%s_%d", r.Name, r.phases))
+	q = &queue{dir: dir}
+	q.reader, err = drivers.ReadBack(url, dir, fmt.Sprintf("penstock_%s_%d", r.Name, r.phases))
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +137,7 @@ func (q *queue) close(ctx context.Context) error {
 	if q.reader != nil {
 		failed = errors.Join(q.reader.Remove(ctx), q.reader.Close())
 	}
-	return errors.Join(failed, q.sink.Close(ctx))
+	return errors.Join(failed, q.sink.Close(ctx), os.RemoveAll(q.dir))
 }
 
 // readAll reads the contents of the queue, in the order of its arrival, and nothing

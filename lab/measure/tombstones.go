@@ -16,8 +16,8 @@ import (
 // TombstonesConfig is one run of tombstones.
 type TombstonesConfig struct {
 	Setup
-	Events  int  `help:"events, of which the first half is consumed"`
-	Fetches int  `help:"fetches per measurement, fewer if they take more than 5 s"`
+	Events  int  `help:"events, of which the first half is consumed" range:"10.."`
+	Fetches int  `help:"fetches per measurement, fewer if they take more than 5 s" range:"1.."`
 	Pin     bool `help:"also with a REPEATABLE READ snapshot held open"`
 }
 
@@ -50,19 +50,8 @@ type NextEvent struct {
 // DefaultTombstones is measured unless flags say otherwise.
 var DefaultTombstones = TombstonesConfig{Events: 1_000_000, Fetches: 200}
 
-// Validate refuses values that cannot be measured.
-func (c *TombstonesConfig) Validate() error {
-	if c.Events < 10 || c.Fetches < 1 {
-		return errors.New("--events must be at least 10, --fetches at least 1")
-	}
-	return nil
-}
-
 // Tombstones measures how the next of many events is found once others are gone.
 func Tombstones(ctx context.Context, cfg TombstonesConfig) (result TombstonesResult, err error) {
-	if err := cfg.Validate(); err != nil {
-		return result, err
-	}
 	s, err := cfg.connect(ctx)
 	if err != nil {
 		return result, err

@@ -18,11 +18,11 @@ import (
 // used.
 type WebhookConfig struct {
 	Setup
-	Messages int           `help:"messages per backlog"`
-	Payload  int           `help:"bytes of each payload"`
-	Keys     int           `help:"different keys, and requests at a time"`
-	Delay    time.Duration `help:"how long the endpoint takes for each request"`
-	Repeat   int           `help:"pairs; the median counts"`
+	Messages int           `help:"messages per backlog" range:"1.."`
+	Payload  int           `help:"bytes of each payload" range:"20..67108864"`
+	Keys     int           `help:"different keys, and requests at a time" range:"1..4096"`
+	Delay    time.Duration `help:"how long the endpoint takes for each request" range:"0s.."`
+	Repeat   int           `help:"pairs; the median counts" range:"1.."`
 }
 
 // WebhookResult is the result of a run. Rates are requests per second, medians.
@@ -41,23 +41,10 @@ type WebhookResult struct {
 // DefaultWebhook is measured unless flags say otherwise.
 var DefaultWebhook = WebhookConfig{Messages: 40_000, Payload: 200, Keys: 200, Delay: 20 * time.Millisecond, Repeat: 1}
 
-// Validate refuses values that cannot be measured.
-func (c *WebhookConfig) Validate() error {
-	if c.Messages < 1 || c.Keys < 1 || c.Keys > 4096 || c.Repeat < 1 || c.Delay < 0 {
-		return errors.New("it takes at least one message and one pair, 1 to 4096 keys, and no negative delay")
-	}
-	return validNumbered(c.Payload)
-}
-
 // Webhook drains a backlog to an endpoint that takes its time, and compares with
 // the same requests from memory.
 func Webhook(ctx context.Context, cfg WebhookConfig) (result WebhookResult, err error) {
-	rig, remove, err := newRig(cfg.Setup, &cfg)
-	if err != nil {
-		return result, err
-	}
-	defer remove()
-	r := &webhookRun{rig: rig, cfg: cfg, load: load{topic: "bench", keyName: "key-", keys: cfg.Keys, payload: cfg.Payload}}
+	r := &webhookRun{rig: newRig(cfg.Setup), cfg: cfg, load: load{topic: "bench", keyName: "key-", keys: cfg.Keys, payload: cfg.Payload}}
 	r.Limit = over(float64(cfg.Keys), cfg.Delay.Seconds())
 	rates, err := inTurns(cfg.Repeat, func() (float64, error) { return r.client(ctx) }, func() (float64, error) { return r.relay(ctx) })
 	r.Client, r.Relay, r.Pairs = median(rates[0]), median(rates[1]), pairsOf(ratios(rates[1], rates[0]))

@@ -31,12 +31,12 @@ var yugabyteRuns = []string{runFIFO, runLIFO, runChurn, runTombstones, runBuffer
 type YugabyteConfig struct {
 	Setup
 	Runs     []string      `help:"fifo, lifo, churn, tombstones, buffering"`
-	Flush    time.Duration `help:"what a Raft flush takes in the simulator"`
-	Step     time.Duration `help:"what a step from one index entry to the next takes in the simulator"`
-	Duration time.Duration `help:"of each queue of fifo and lifo, and of churn"`
-	Margin   time.Duration `help:"of churn's low-water marks, after as long a warm-up; and how far ahead fifo and lifo enqueue"`
-	Events   int           `help:"of tombstones, of which the first half is consumed"`
-	Rows     int           `help:"of buffering"`
+	Flush    time.Duration `help:"what a Raft flush takes in the simulator" range:"0s.."`
+	Step     time.Duration `help:"what a step from one index entry to the next takes in the simulator" range:"0s.."`
+	Duration time.Duration `help:"of each queue of fifo and lifo, and of churn" range:"400ms.."`
+	Margin   time.Duration `help:"of churn's low-water marks, after as long a warm-up; and how far ahead fifo and lifo enqueue" range:"1ms.."`
+	Events   int           `help:"of tombstones, of which the first half is consumed" range:"10.."`
+	Rows     int           `help:"of buffering" range:"10.."`
 }
 
 // DefaultYugabyte is measured unless flags say otherwise.
@@ -50,14 +50,6 @@ func (c *YugabyteConfig) Validate() error {
 		if !slices.Contains(yugabyteRuns, run) {
 			return fmt.Errorf("%q cannot be run: choose from %v", run, yugabyteRuns)
 		}
-	}
-	switch {
-	case c.Flush < 0 || c.Step < 0:
-		return errors.New("a flush and a step take 0 or more")
-	case c.Duration < 400*time.Millisecond || c.Margin < time.Millisecond:
-		return errors.New("the duration must be at least 400ms, the margin 1ms")
-	case c.Events < 10 || c.Rows < 10:
-		return errors.New("--events and --rows must be at least 10")
 	}
 	return nil
 }
@@ -119,9 +111,6 @@ type yugabyteRun struct {
 // Yugabyte runs the published experiments on a simulator, by hand and with Penstock's plain tables, in a separate database. A snapshot is
 // held for as long as a run takes, so that deleted rows stay.
 func Yugabyte(ctx context.Context, cfg YugabyteConfig) (result YugabyteResult, err error) {
-	if err := cfg.Validate(); err != nil {
-		return result, err
-	}
 	server, err := cfg.connect(ctx)
 	if err != nil {
 		return result, err
