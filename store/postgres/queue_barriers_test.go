@@ -1,12 +1,14 @@
 package postgres_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock/admin"
 )
@@ -215,7 +217,7 @@ func TestBarriersAreCarriedOver(t *testing.T) {
 	f.pin()
 	b := f.heldBy("a")
 	last := f.wantClaim(5, 2)[0]
-	alive := f.text(`select substring(prosrc from 'r\.part >= 0 and.*r\.n < s\.n\)\)') from pg_proc where proname = '_reclaim_pairs'`)
+	alive := f.text(`select substring(prosrc from 'r\.part >= -1 and.*r\.n < s\.n\)\)') from pg_proc where proname = '_reclaim_pairs'`)
 	for round := range 4 {
 		f.Exec(`do $$ begin for i in 1 .. 200 loop
 			perform penstock.enqueue_many('q', '{x,y,z}', holds => b), penstock.seal('q', b) from penstock.barrier('q') b;
@@ -261,6 +263,107 @@ func TestFindSaysForWhichBarriers(t *testing.T) {
 			t.Errorf("found %+v, want one that waits for %s", found, want)
 		}
 	}
+}
+
+// While hundreds of jobs hold a barrier, ends of few share its lock and write no count. An end of many counts, and so does one that
+// noted before that. The barrier opens with the last job all the same.
+func TestBarrierOfManyJobs(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	b := f.heldBy(slices.Repeat([]string{"x"}, 600)...)
+	jobs, left := f.claim(700), int64(600)
+	counts := f.Number("select count(*) from penstock._barrier where barrier = $1 and part = 0", b)
+	want := func(ended, counted int64) {
+		t.Helper()
+		left, counts = left-ended, counts+counted
+		f.wantText(fmt.Sprint(left, " jobs, ", counts, " counts"), `select concat(s.running, ' jobs, ',
+			(select count(*) from penstock._barrier where barrier = $1 and part = 0), ' counts') from penstock._barrier_state($1) s`, b)
+	}
+	next := func(n int) []int64 {
+		var leases []int64
+		for _, j := range jobs[:n] {
+			leases = append(leases, j.lease)
+		}
+		jobs = jobs[n:]
+		return leases
+	}
+	const ack = "select penstock.ack_many('q', $1)"
+	one, two := f.Connect(), f.Connect()
+	f.Exec("set lock_timeout = '20 s'")
+
+	shares := f.begin(one)
+	f.run(shares, "set constraints all immediate")
+	f.run(shares, ack, next(1))
+	f.Exec(ack, next(2)) // without waiting
+	want(2, 0)
+	waits := func(conn *pgx.Conn, what string, commit func() error) <-chan error {
+		t.Helper()
+		done := make(chan error, 1)
+		go func() { done <- commit() }()
+		f.Eventually(what, func() bool {
+			return f.Number("select count(*) from pg_locks where locktype = 'advisory' and not granted and pid = $1", conn.PgConn().PID()) == 1
+		})
+		return done
+	}
+	many := next(100)
+	counted := waits(two, "an end of many waits for those that share the lock", func() error {
+		_, err := two.Exec(f.Ctx, ack, many)
+		return err
+	})
+	f.Must(shares.Commit(f.Ctx))
+	f.Must(<-counted)
+	want(101, 1)
+
+	early := f.begin(one)
+	f.run(early, ack, next(1))
+	f.Exec(ack, next(50))
+	want(50, 1)
+	f.Must(early.Commit(f.Ctx))
+	want(1, 1)
+
+	early = f.begin(one)
+	f.run(early, ack, next(1))
+	f.Exec("begin")
+	f.Exec("set constraints all immediate")
+	f.Exec(ack, next(50))
+	counted = waits(one, "an end of one waits for one that counts", func() error { return early.Commit(f.Ctx) })
+	f.Exec("commit")
+	f.Must(<-counted)
+	want(51, 2)
+
+	undone := f.begin(one)
+	f.run(undone, "savepoint s")
+	f.run(undone, ack, []int64{jobs[0].lease})
+	f.run(undone, "rollback to s")
+	f.run(undone, ack, next(1))
+	f.run(undone, ack, next(1))
+	f.Must(undone.Commit(f.Ctx))
+	want(2, 0)
+	f.Exec("select penstock.cancel('q', array[$1::bigint])", jobs[0].id)
+	jobs = jobs[1:]
+	want(1, 0)
+	for len(jobs) > 1 { // one at a time, until the notes are as many as the count allows
+		f.Exec(ack, next(1))
+	}
+	f.wantText("1", "select running::text from penstock._barrier_state($1)", b)
+	f.wantClaim(5)
+	f.Exec(ack, next(1))
+	f.wantClaim(5, 1)
+}
+
+// A transaction that enqueues a job fails at its commit, if the barrier that the job holds has opened meanwhile.
+func TestBarrierRefusesALateJob(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	b := f.Number("select penstock.barrier('q')")
+	late := f.begin(f.Connect())
+	f.run(late, "select penstock.enqueue('q', 'x', holds => $1)", b)
+	f.Exec("select penstock.enqueue('q', 'done', waits_for => array[$1::bigint]), penstock.seal('q', $1)", b)
+	var pg *pgconn.PgError
+	if err := late.Commit(f.Ctx); !errors.As(err, &pg) || pg.Code != "23514" || pg.Hint == "" {
+		t.Errorf("a job that holds an open barrier: got %+v, want 23514 and a hint", err)
+	}
+	f.wantClaim(5, 2)
 }
 
 // The end of a job that holds a barrier, with its count at the commit, reads as many pages of 5,000 such jobs as of 50. So does a claim.

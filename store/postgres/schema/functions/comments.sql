@@ -69,13 +69,12 @@ comment on column _group_state.since is 'the leases of the group are those of th
 
 comment on table _barrier is 'Changes and counts of barriers, and the jobs that wait for them.';
 comment on column _barrier.barrier is 'the number that penstock.barrier has returned';
-comment on column _barrier.n is 'of a barrier and part from 0 to 16 the row with the highest n is true';
-comment on column _barrier.xid is 'the transaction that wrote the row, which counts its changes when it commits';
+comment on column _barrier.n is 'of a barrier the row of part 16 with the highest n is true, and that of part 0 with all of part -1 that have a higher n';
+comment on column _barrier.xid is 'the transaction that wrote the row, which sees to its notes when it commits';
 comment on column _barrier.queue is 'id in _queue';
-comment on column _barrier.part is '0 to 15: the jobs that hold the barrier, by their id modulo 16; 16: the barrier; 17: a job that waits for it; 18: several parts. -1 to -16: a change of the part -1 - part. -17: it is sealed. -19: changes of several parts';
+comment on column _barrier.part is '0: the jobs that hold the barrier; 16: the barrier; 17: a job that waits for it. -1: a change of how many jobs hold it. -17: it is sealed';
 comment on column _barrier.running is 'how many jobs that hold the barrier have not ended and are not dead; of part 16: 0 made, 1 sealed, 2 open; of part 17: the job that waits';
 comment on column _barrier.dead is 'how many jobs that hold the barrier are dead letters';
-comment on column _barrier.parts is 'of part 18 what running is of the parts 0 to 15, of part -19 how that changes';
 comment on column _barrier.slot is 'the segment: _barrier_0 or _barrier_1';
 
 comment on column _lease.listed is 'true: it is one of the leases in _group_state; else the group had no limit when the job was claimed';

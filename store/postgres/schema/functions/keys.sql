@@ -174,7 +174,7 @@ begin
             end if;
             if run is not null then
                 return query select d.* from {pull}(list[at], array(select ctids[i] from unnest(run) i), seqs) d
-                 where leasing or flags & {held} = 0 or {schema}._count_holders({id}, array[coalesce(d.id, d.seq)], array[d.headers], -1, 0);
+                 where leasing or flags & {held} = 0 or {schema}._count_holders({id}, array[d.headers], -1, 0);
                 get diagnostics got = row_count;
                 todo := todo - got;
                 if not leasing and busy is not null then
@@ -224,7 +224,7 @@ end $$;
 
 -- _end_late deletes and counts those of some jobs in a segment whose deadline has passed, and returns how many these were. It waits for no row.
 create or replace function _end_late(queue int, name text, slot int, ctids tid[], seqs bigint[]) returns int
-language plpgsql volatile set search_path from current set enable_seqscan = off set jit = off as $$ declare gone int; keys text[]; ids bigint[]; headers jsonb[];
+language plpgsql volatile set search_path from current set enable_seqscan = off set jit = off as $$ declare gone int; keys text[]; headers jsonb[];
 begin
     execute format($sql$
         with d as (
@@ -232,9 +232,9 @@ begin
              where t.ctid = any (array(
                 select t.ctid from %1$s t where t.ctid = any ($1) and t.seq = any ($2) and _deadline(t.headers) <= clock_timestamp() for update skip locked))
             returning t.*)
-        select count(nextval($3)), array_agg(distinct d.key) filter (where d.key is not null), array_agg(coalesce(d.id, d.seq)), array_agg(d.headers) from d$sql$, _q(format('_%s.%s', name, slot)))
-       into gone, keys, ids, headers using ctids, seqs, _q(format('_%s.expired', name))::regclass;
-    perform _count_holders(queue, ids, headers, -1, 0) where gone > 0;
+        select count(nextval($3)), array_agg(distinct d.key) filter (where d.key is not null), array_agg(d.headers) from d$sql$, _q(format('_%s.%s', name, slot)))
+       into gone, keys, headers using ctids, seqs, _q(format('_%s.expired', name))::regclass;
+    perform _count_holders(queue, headers, -1, 0) where gone > 0;
     if keys is not null then perform _promote(queue, keys); end if;
     return gone;
 end $$;

@@ -186,7 +186,7 @@ set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cach
     keys text[];
     leaf int := pg_sequence_last_value({lease_slot}) % 2;
     odd  boolean := in_leases[1] & 1 = 1; -- mostly of a claim of several
-    ties boolean; ids bigint[]; headers jsonb[]; -- jobs may hold barriers
+    ties boolean; headers jsonb[]; -- jobs may hold barriers
 begin
     if todo = 1 and not odd and pg_sequence_last_value({flags}) & ({keyed} | {held}) = 0 then -- few expressions, see dequeue_NAME
 {leaf of lease}
@@ -237,11 +237,11 @@ begin
             else
                 ties := pg_sequence_last_value({flags}) & {held} <> 0;
 {leaf of lease}
-                with d as (delete from {leaf} l where l.lease = any (in_leases) and l.queue + 0 = {id} and l.jobs is null returning {if kept}l.*{end if}{if not kept}l.lease, l.key, l.id, l.headers{end if}){if kept},
+                with d as (delete from {leaf} l where l.lease = any (in_leases) and l.queue + 0 = {id} and l.jobs is null returning {if kept}l.*{end if}{if not kept}l.lease, l.key, l.headers{end if}){if kept},
                 kept as ({done several}){end if}
-                select array_agg(d.lease), array_agg(distinct d.key) filter (where d.key is not null), count(*), array_agg(d.id) filter (where ties), array_agg(d.headers) filter (where ties) into held, keys, got, ids, headers from d;
+                select array_agg(d.lease), array_agg(distinct d.key) filter (where d.key is not null), count(*), array_agg(d.headers) filter (where ties) into held, keys, got, headers from d;
 {end}
-                perform {schema}._count_holders({id}, ids, headers, -1, 0) where ties;
+                perform {schema}._count_holders({id}, headers, -1, 0) where ties;
                 if keys is not null then perform {schema}._promote({id}, keys); end if;
                 return query select unnest(held);
             end if;

@@ -105,8 +105,8 @@ begin
             dead as (
                 insert into _dead_job (queue, id, attempt, created_at, priority, group_key, key, headers, payload, failures)
                 select $1, f.id, f.attempt, f.created_at, f.priority, f.group_key, f.key, f.headers, f.payload, f.history from noted f where f.attempt >= _max_attempts(f.headers, $4)
-                returning _dead_job.id, _dead_job.headers),
-            held as (select _count_holders($1, array_agg(d.id), array_agg(d.headers), -1, 1) from dead d)
+                returning _dead_job.headers),
+            held as (select _count_holders($1, array_agg(d.headers), -1, 1) from dead d)
             select count(*), array_agg(distinct f.key) filter (where f.key is not null), max(f.lease_until) - interval '1 microsecond' from noted f cross join held$sql$, _q(queue.name))
            into got, keys, since using queue.id, since, upto, queue.max_attempts; -- the next round reads none of these again
         if keys is not null then perform _promote(queue.id, keys); end if;

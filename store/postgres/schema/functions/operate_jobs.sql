@@ -12,9 +12,9 @@ end $$;
 create or replace function _discard_dead_jobs(queue int, ids bigint[]) returns bigint
 language plpgsql volatile set search_path from current as $$ declare many bigint; held jsonb[];
 begin
-    with d as (delete from _dead_job d where d.queue = _discard_dead_jobs.queue and d.id = any (_discard_dead_jobs.ids) returning d.*)
-    select count(*), array_agg(d.id), array_agg(d.headers) into many, ids, held from d;
-    perform _count_holders(queue, ids, held, 0, -1);
+    with d as (delete from _dead_job d where d.queue = _discard_dead_jobs.queue and d.id = any (ids) returning d.*)
+    select count(*), array_agg(d.headers) into many, held from d;
+    perform _count_holders(queue, held, 0, -1);
     return many;
 end $$;
 
@@ -49,7 +49,7 @@ begin
         i as (
             insert into %s (id, attempt, created_at, priority, group_key, key, headers, payload, failures)
             select d.id, d.attempt, d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d order by d.id)
-        select count(*), _count_holders($1, array_agg(d.id), array_agg(d.headers), 1, -1) from d$sql$,
+        select count(*), _count_holders($1, array_agg(d.headers), 1, -1) from d$sql$,
         (select _q(q.name) from _queue q where q.id = queue)) into many using queue, ids;
     update _scheduled s set due = clock_timestamp()
      where s.queue = _retry_dead_jobs.queue and s.id = any (ids) and s.due > clock_timestamp() and s.due < 'infinity';
@@ -104,22 +104,22 @@ begin
             execute format('with d as (delete from %1$s t where t.ctid = any (array(
                                 select x.ctid from unnest($1) g(group_key) cross join unnest($2) p(priority) cross join unnest($3) i(seq) cross join lateral (
                                     select t.ctid from %1$s t where t.group_key = g.group_key and t.priority = p.priority and t.seq = i.seq and t.id is null for update) x)) returning t.*)
-                            select array_agg(d.key) filter (where _count_holders($4, array[d.seq], array[d.headers], -1, 0)) from d', segment) into more using group_keys, priorities, ids, queue;
+                            select array_agg(d.key) filter (where _count_holders($4, array[d.headers], -1, 0)) from d', segment) into more using group_keys, priorities, ids, queue;
             keys := keys || more;
-            execute format('with d as (delete from %s t where t.id = any ($1) returning t.*) select array_agg(d.key) filter (where _count_holders($2, array[d.id], array[d.headers], -1, 0)) from d', segment) into more using ids, queue;
+            execute format('with d as (delete from %s t where t.id = any ($1) returning t.*) select array_agg(d.key) filter (where _count_holders($2, array[d.headers], -1, 0)) from d', segment) into more using ids, queue;
             keys := keys || more;
         else
             keys := keys || _cancel_in(queue, segment, ids);
         end if;
     end loop;
     with d as (delete from _scheduled l where l.queue = _cancel.queue and l.id = any (ids) returning l.*)
-    select keys || array_agg(d.key) filter (where _count_holders(_cancel.queue, array[d.id], array[d.headers], -1, 0)) into keys from d;
+    select keys || array_agg(d.key) filter (where _count_holders(_cancel.queue, array[d.headers], -1, 0)) into keys from d;
     perform from _lease l -- in the order of {ack}
       where l.queue = _cancel.queue and (l.id = any (ids) or exists (select from unnest(l.jobs) j where j.id = any (ids)))
       order by array_position(_listed('_lease_slot'), l.slot::int), l.jobs is null, l.lease for update;
     perform _part(queue, array(select j.lease from _lease l cross join lateral unnest(l.jobs) j where l.queue = _cancel.queue and j.id = any (ids)));
     with d as (delete from _lease l where l.queue = _cancel.queue and l.id = any (ids) returning l.*)
-    select keys || array_agg(d.key) filter (where _count_holders(_cancel.queue, array[d.id], array[d.headers], -1, 0)) into keys from d;
+    select keys || array_agg(d.key) filter (where _count_holders(_cancel.queue, array[d.headers], -1, 0)) into keys from d;
     more := array(select distinct k from unnest(keys) k where k is not null);
     if more <> '{}' then perform _promote(queue, more); end if;
     return cardinality(keys);
@@ -130,7 +130,7 @@ create or replace function _cancel_in(queue int, segment regclass, ids bigint[])
 language plpgsql volatile set search_path from current set enable_seqscan = on as $$ declare keys text[];
 begin
     execute format('with d as (delete from %s t where coalesce(t.id, t.seq) = any ($1) returning t.*)
-                    select array_agg(d.key) filter (where _count_holders($2, array[coalesce(d.id, d.seq)], array[d.headers], -1, 0)) from d', segment) into keys using ids, queue;
+                    select array_agg(d.key) filter (where _count_holders($2, array[d.headers], -1, 0)) from d', segment) into keys using ids, queue;
     return keys;
 end $$;
 

@@ -194,7 +194,7 @@ begin
     if final or l.attempt >= _max_attempts(l.headers, q.max_attempts) then
         insert into _dead_job (queue, id, attempt, created_at, priority, group_key, key, headers, payload, failures)
         values (q.id, l.id, l.attempt, l.created_at, l.priority, l.group_key, l.key, l.headers, l.payload, l.failures);
-        perform _count_holders(q.id, array[l.id], array[l.headers], -1, 1);
+        perform _count_holders(q.id, array[l.headers], -1, 1);
         if l.key is not null then perform _promote(q.id, array[l.key]); end if;
         return null;
     end if;

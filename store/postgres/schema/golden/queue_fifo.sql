@@ -868,7 +868,7 @@ begin
             end if;
             if run is not null then
                 return query select d.* from penstock."_emails.pull"(list[at], array(select ctids[i] from unnest(run) i), seqs) d
-                 where leasing or flags & 68719476736 = 0 or penstock._count_holders(1, array[coalesce(d.id, d.seq)], array[d.headers], -1, 0);
+                 where leasing or flags & 68719476736 = 0 or penstock._count_holders(1, array[d.headers], -1, 0);
                 get diagnostics got = row_count;
                 todo := todo - got;
                 if not leasing and busy is not null then
@@ -1015,7 +1015,7 @@ AS $function$ declare
     keys text[];
     leaf int := pg_sequence_last_value('penstock._lease_slot'::pg_catalog.regclass) % 2;
     odd  boolean := in_leases[1] & 1 = 1; -- mostly of a claim of several
-    ties boolean; ids bigint[]; headers jsonb[]; -- jobs may hold barriers
+    ties boolean; headers jsonb[]; -- jobs may hold barriers
 begin
     if todo = 1 and not odd and pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & (4294967296 | 68719476736) = 0 then -- few expressions, see dequeue_NAME
 if leaf = 0 then
@@ -1087,13 +1087,13 @@ end if;
             else
                 ties := pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & 68719476736 <> 0;
 if leaf = 0 then
-                with d as (delete from penstock._lease_0 l where l.lease = any (in_leases) and l.queue + 0 = 1 and l.jobs is null returning l.lease, l.key, l.id, l.headers)
-                select array_agg(d.lease), array_agg(distinct d.key) filter (where d.key is not null), count(*), array_agg(d.id) filter (where ties), array_agg(d.headers) filter (where ties) into held, keys, got, ids, headers from d;
+                with d as (delete from penstock._lease_0 l where l.lease = any (in_leases) and l.queue + 0 = 1 and l.jobs is null returning l.lease, l.key, l.headers)
+                select array_agg(d.lease), array_agg(distinct d.key) filter (where d.key is not null), count(*), array_agg(d.headers) filter (where ties) into held, keys, got, headers from d;
 else
-                with d as (delete from penstock._lease_1 l where l.lease = any (in_leases) and l.queue + 0 = 1 and l.jobs is null returning l.lease, l.key, l.id, l.headers)
-                select array_agg(d.lease), array_agg(distinct d.key) filter (where d.key is not null), count(*), array_agg(d.id) filter (where ties), array_agg(d.headers) filter (where ties) into held, keys, got, ids, headers from d;
+                with d as (delete from penstock._lease_1 l where l.lease = any (in_leases) and l.queue + 0 = 1 and l.jobs is null returning l.lease, l.key, l.headers)
+                select array_agg(d.lease), array_agg(distinct d.key) filter (where d.key is not null), count(*), array_agg(d.headers) filter (where ties) into held, keys, got, headers from d;
 end if;
-                perform penstock._count_holders(1, ids, headers, -1, 0) where ties;
+                perform penstock._count_holders(1, headers, -1, 0) where ties;
                 if keys is not null then perform penstock._promote(1, keys); end if;
                 return query select unnest(held);
             end if;

@@ -137,21 +137,19 @@ create table penstock._barrier (
     queue integer not null,
     dead integer,
     part smallint not null,
-    slot smallint not null default ((pg_sequence_last_value('penstock._barrier_slot'::regclass) % (2)::bigint))::smallint,
-    parts bigint[]
+    slot smallint not null default ((pg_sequence_last_value('penstock._barrier_slot'::regclass) % (2)::bigint))::smallint
 ) partition by LIST (slot);
 CREATE INDEX _barrier_barrier_part_n_idx ON ONLY penstock._barrier USING btree (barrier, part, n);
 CREATE INDEX _barrier_xid_n_idx ON ONLY penstock._barrier USING btree (xid, n);
 CREATE CONSTRAINT TRIGGER turn AFTER INSERT ON penstock._barrier DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN ((((new.part < 0) OR (new.part = 17)) AND (new.xid = pg_current_xact_id()))) EXECUTE FUNCTION penstock._turn_barriers();
 comment on column penstock._barrier.barrier is 'the number that penstock.barrier has returned';
-comment on column penstock._barrier.n is 'of a barrier and part from 0 to 16 the row with the highest n is true';
-comment on column penstock._barrier.xid is 'the transaction that wrote the row, which counts its changes when it commits';
+comment on column penstock._barrier.n is 'of a barrier the row of part 16 with the highest n is true, and that of part 0 with all of part -1 that have a higher n';
+comment on column penstock._barrier.xid is 'the transaction that wrote the row, which sees to its notes when it commits';
 comment on column penstock._barrier.running is 'how many jobs that hold the barrier have not ended and are not dead; of part 16: 0 made, 1 sealed, 2 open; of part 17: the job that waits';
 comment on column penstock._barrier.queue is 'id in _queue';
 comment on column penstock._barrier.dead is 'how many jobs that hold the barrier are dead letters';
-comment on column penstock._barrier.part is '0 to 15: the jobs that hold the barrier, by their id modulo 16; 16: the barrier; 17: a job that waits for it; 18: several parts. -1 to -16: a change of the part -1 - part. -17: it is sealed. -19: changes of several parts';
+comment on column penstock._barrier.part is '0: the jobs that hold the barrier; 16: the barrier; 17: a job that waits for it. -1: a change of how many jobs hold it. -17: it is sealed';
 comment on column penstock._barrier.slot is 'the segment: _barrier_0 or _barrier_1';
-comment on column penstock._barrier.parts is 'of part 18 what running is of the parts 0 to 15, of part -19 how that changes';
 
 create table penstock._barrier_0 partition of penstock._barrier FOR VALUES IN ('0') with (autovacuum_enabled=false);
 alter table penstock._barrier_0 replica identity full;
@@ -1129,8 +1127,8 @@ RETURN CASE WHEN ((clock_timestamp() - began) > '00:00:00.01'::interval) THEN (c
 -- function _reclaim_skip_maps(): schema/functions/queue_ring.sql
 -- function _barrier_call(queue integer, barrier bigint, job bigint): schema/functions/barriers.sql
 -- function _refuse_barrier(queue integer, barrier bigint, holding boolean): schema/functions/barriers.sql
--- function _barrier_state(in_barrier bigint, OUT queue integer, OUT stage integer, OUT running bigint, OUT dead bigint): schema/functions/barriers.sql
--- function _count_holders(queue integer, ids bigint[], headers jsonb[], running integer, dead integer): schema/functions/barriers.sql
+-- function _barrier_state(in_barrier bigint, since bigint, OUT queue integer, OUT stage integer, OUT running bigint, OUT dead bigint): schema/functions/barriers.sql
+-- function _count_holders(queue integer, headers jsonb[], running integer, dead integer): schema/functions/barriers.sql
 -- function _count_ends(queue integer, jobs penstock._claimed[], ended bit): schema/functions/barriers.sql
 -- function _put_off(queue integer, at timestamp with time zone, ids bigint[], known boolean[], payloads bytea[], keys text[], group_keys text[], priorities integer[], not_befores timestamp with time zone[], headers jsonb[]): schema/functions/barriers.sql
 
@@ -1142,15 +1140,6 @@ CREATE OR REPLACE FUNCTION penstock._waits_for(headers jsonb)
 RETURN (string_to_array((headers ->> 'penstock-waits-for'::text), ','::text))::bigint[];
 
 -- function _turn_barriers(): schema/functions/barriers.sql
-
--- _barrier_lock returns the number of a lock: of a part of a barrier, of the barrier (16), or of the jobs of a queue that wait
--- for several (17). Those of parts come first, so that all transactions take their locks in one order.
-CREATE OR REPLACE FUNCTION penstock._barrier_lock(barrier bigint, part integer)
- RETURNS integer
- LANGUAGE sql
- IMMUTABLE
-RETURN ((hashint8(((barrier * 32) + part)) & 511) + (512 * GREATEST((part - 15), 0)));
-
 -- function _let_go(in_barrier bigint): schema/functions/barriers.sql
 
 -- _listed lists the segments to look into, by the ring's register. The one from which rows are carried over comes first, so that
