@@ -25,3 +25,16 @@ type Worker struct {
 	SeenAt     time.Time `json:"seen_at,omitzero"`
 	AliveUntil time.Time `json:"alive_until,omitzero"`
 }
+
+// State is stopped, silent (its heartbeats have ended), working or idle, at a time of the database.
+func (w Worker) State(at time.Time) string {
+	switch {
+	case w.Stopped:
+		return "stopped"
+	case w.AliveUntil.Before(at):
+		return "silent"
+	case w.Running > 0:
+		return "working"
+	}
+	return "idle"
+}

@@ -3,11 +3,13 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/terminal"
 )
@@ -207,5 +209,33 @@ func TestSchedules(t *testing.T) {
 		same(t, "dropped", d.must("schedule", "drop", "reports", "hourly"), "Schedule hourly of reports is gone.\n")
 		same(t, "json", d.must("schedule", "drop", "reports", "nightly", "--json"), `{"name":"nightly","queue":"reports"}`+"\n")
 		d.cli("schedule", "drop", "reports", "hourly").wants(t, terminal.ExitFailure, `schedule "hourly" of queue "reports": no such schedule: penstock schedule list`)
+	})
+}
+
+func TestQueueWorkers(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, d *desk) {
+		d.must("queue", "create", "mails")
+		beats, ok := d.queues().DriverQueue("mails").(driver.Heartbeater)
+		if !ok {
+			d.cli("queue", "workers", "mails").wants(t, terminal.ExitUsage, "this database keeps no heartbeats of workers: PostgreSQL does")
+			return
+		}
+		same(t, "told", d.must("queue", "workers"), "No worker has sent a heartbeat in the last ten minutes.\n")
+		for _, w := range []admin.Worker{{Name: "busy", Running: 2, Concurrency: 10, Done: 1200, ClaimedAt: time.Now()}, {Name: "free", Version: "shop 1.4"}, {Name: "gone", Stopped: true}} {
+			if err := beats.Heartbeat(t.Context(), w); err != nil {
+				t.Fatal(err)
+			}
+		}
+		told := d.must("queue", "workers", "mails")
+		for _, want := range []string{`busy +working +2 of 10 +\S+ +1,200 `, `free +idle +0 +never .*shop 1\.4`, `gone +stopped `} {
+			if !regexp.MustCompile(want).MatchString(told) {
+				t.Errorf("workers, without %s:\n%s", want, told)
+			}
+		}
+		if lines := d.must("queue", "workers", "--json"); strings.Count(lines, "\n") != 3 || !strings.Contains(lines, `"state":"idle"`) {
+			t.Errorf("as JSON: %s", lines)
+		}
+		d.cli("queue", "workers", "nothing").wants(t, terminal.ExitFailure, `queue "nothing": no such queue`)
 	})
 }

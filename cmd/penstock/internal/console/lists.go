@@ -258,7 +258,7 @@ func (c *Console) workers(ctx context.Context, r *call) (all Workers, err error)
 		}
 		for _, w := range found {
 			of[[2]string{w.Queue, w.Name}] = len(all.Items)
-			all.Items = append(all.Items, Worker{Worker: w, State: stateOf(w, time.Now()), Jobs: []int64{}})
+			all.Items = append(all.Items, Worker{Worker: w, State: w.State(time.Now()), Jobs: []int64{}})
 		}
 	}
 	if store, ok := c.o.Store.(running); ok {
@@ -280,18 +280,6 @@ func (c *Console) workers(ctx context.Context, r *call) (all Workers, err error)
 	}
 	slices.SortFunc(all.Items, func(a, b Worker) int { return cmp.Or(cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Name, b.Name)) })
 	return all, nil
-}
-
-func stateOf(w admin.Worker, now time.Time) string {
-	switch {
-	case w.Stopped:
-		return "stopped"
-	case w.AliveUntil.Before(now):
-		return "silent"
-	case w.Running > 0:
-		return "working"
-	}
-	return "idle"
 }
 
 // mostJobsShown are the jobs of a worker on the page.

@@ -20,7 +20,7 @@ import (
 
 func Command(a *cli.App) *cobra.Command {
 	return terminal.Group(&cobra.Command{Use: "queue", Short: "Create, set up, pause, list and drop job queues"},
-		createCommand(a), setCommand(a), pauseCommand(a, true), pauseCommand(a, false), listCommand(a), groupCommand(a), doneCommand(a), grantCommand(a), dropCommand(a))
+		createCommand(a), setCommand(a), pauseCommand(a, true), pauseCommand(a, false), listCommand(a), groupCommand(a), doneCommand(a), workersCommand(a), grantCommand(a), dropCommand(a))
 }
 
 // uncounted asks only for the settings of a queue: counting its jobs may take longer than the verb.

@@ -1,0 +1,75 @@
+package queue
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/cmd/penstock/internal/about"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/terminal"
+)
+
+func workersCommand(a *cli.App) *cobra.Command {
+	cmd := terminal.Verb("workers [QUEUE]", "List workers, idle ones too", func(cmd *cobra.Command, args []string) error {
+		open, err := cli.OpenWith[driver.QueueStore](cmd.Context(), a, "queues")
+		if err != nil {
+			return err
+		}
+		store, ok := open.(interface {
+			driver.WorkerStore
+			cli.QueueStatusReader
+		})
+		if !ok {
+			return terminal.Usage(errors.New("this database keeps no heartbeats of workers: PostgreSQL does"))
+		}
+		queue := strings.Join(args, "")
+		found, err := store.Workers(cmd.Context(), queue, cli.CountedUpTo)
+		if err != nil {
+			return about.Queue(err, "reading workers", queue)
+		}
+		if len(found) == 0 && queue != "" {
+			if _, err := findQueue(cmd.Context(), store, queue, uncounted); err != nil {
+				return err
+			}
+		}
+		now, lines := time.Now(), json.NewEncoder(a.Stdout)
+		list := terminal.NewTable(a.Stdout, terminal.Cut("QUEUE", 24), terminal.Cut("WORKER", 32), terminal.Left("STATE"), terminal.Right("RUNNING"), terminal.Left("LAST CLAIM"),
+			terminal.Right("DONE"), terminal.Right("FAILED"), terminal.Left("SEEN"), terminal.Cut("VERSION", 24))
+		for _, w := range found {
+			if a.JSON {
+				if err := lines.Encode(struct {
+					admin.Worker
+					State string `json:"state"`
+				}{w, w.State(now)}); err != nil {
+					return err
+				}
+				continue
+			}
+			claimed := "never"
+			if !w.ClaimedAt.IsZero() {
+				claimed = cli.Since(w.ClaimedAt, now)
+			}
+			running := terminal.Count(int64(w.Running))
+			if w.Concurrency > 0 {
+				running += " of " + terminal.Count(int64(w.Concurrency))
+			}
+			list.Row(w.Queue, w.Name, w.State(now), running, claimed, terminal.Count(w.Done), terminal.Count(w.Failed+w.Dead), cli.Since(w.SeenAt, now), w.Version)
+		}
+		if a.JSON {
+			return nil
+		}
+		if len(found) == 0 {
+			_, err := fmt.Fprintln(a.Stdout, "No worker has sent a heartbeat in the last ten minutes.")
+			return err
+		}
+		return list.Flush()
+	})
+	return a.WithJSON(cmd, "one JSON object per line")
+}
