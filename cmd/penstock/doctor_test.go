@@ -348,7 +348,7 @@ func TestDoctorFindsWhatWaits(t *testing.T) {
 			p.overdue("nightly", time.Hour)
 			f := p.finds(doctor.CheckSchedules, doctor.Warning, "reports", "schedule nightly of reports is overdue since ")
 			contains(t, f.Found, " UTC: no worker of the queue seems to run")
-			contains(t, unwrapped(p.must("status", "reports")), "reports: schedule nightly of reports is overdue since ", "; penstock work reports --exec COMMAND, or start your application's worker")
+			contains(t, unwrapped(p.must("status", "reports")), "reports: schedule nightly of reports is overdue since ", "; start the worker of your application, or: penstock work reports --exec COMMAND")
 			same(t, "next step", f.Next, "start the worker of your application, or: penstock work reports --exec COMMAND")
 			p.overdue("weekly", 2*time.Hour)
 			p.overdue("monthly", 3*time.Hour)

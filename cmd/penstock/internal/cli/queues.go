@@ -168,19 +168,35 @@ func Alive(ctx context.Context, store any, queues []admin.QueueStatus, age time.
 	return slices.DeleteFunc(workers, func(w admin.Worker) bool { return w.Stopped || w.AliveUntil.Before(at) }), nil
 }
 
-// Failing says how many of the next hundred delayed jobs of a queue have failed, and the last error. It is empty if none has, where the store
-// does not list jobs, and if the role may not read them.
-func Failing(ctx context.Context, store any, q *admin.QueueStatus) (text string, jobs int64, err error) {
+// StartWorkers precedes a command: the jobs may be those of a program, in any language.
+const StartWorkers = "start the worker of your application, or: "
+
+// Troubles finds jobs of a queue that fail and are tried again, schedules that no worker fires and barriers that no program seals. The last two are so
+// for at least that long at a time of the database. There are none where the store has no such things, and where the role may not read them.
+func Troubles(ctx context.Context, store any, q *admin.QueueStatus, age time.Duration, at time.Time) (all []doctor.Finding, err error) {
+	for _, find := range []func(context.Context, any, *admin.QueueStatus, time.Duration, time.Time) (doctor.Finding, error){failing, overdue, unsealed} {
+		f, err := find(ctx, store, q, age, at)
+		if err != nil && !errors.Is(err, penstock.ErrNoQueue) && !pgerror.IsForbidden(err) { // dropped meanwhile
+			return nil, err
+		}
+		if f.Found != "" {
+			f.Severity, f.About = doctor.Warning, q.Queue
+			all = append(all, f)
+		}
+	}
+	return all, nil
+}
+
+// failing counts those of the next hundred delayed jobs that have failed, and has the last error.
+func failing(ctx context.Context, store any, q *admin.QueueStatus, _ time.Duration, _ time.Time) (none doctor.Finding, err error) {
 	lister, ok := store.(interface {
 		ListJobs(ctx context.Context, q admin.JobQuery) (admin.JobPage, error)
 	})
 	if !ok || q.Delayed == 0 {
-		return "", 0, nil
+		return none, nil
 	}
 	page, err := lister.ListJobs(ctx, admin.JobQuery{Queue: q.Queue, State: "delayed", Limit: 100})
-	if err != nil && !errors.Is(err, penstock.ErrNoQueue) && !pgerror.IsForbidden(err) { // dropped meanwhile
-		return "", 0, err
-	}
+	var jobs int64
 	var last penstock.Failure
 	kinds := map[string]bool{}
 	of := ""
@@ -196,10 +212,10 @@ func Failing(ctx context.Context, store any, q *admin.QueueStatus) (text string,
 			last = f
 		}
 	}
-	if jobs == 0 {
-		return "", 0, nil
+	if err != nil || jobs == 0 {
+		return none, err
 	}
-	text = terminal.Plural(jobs, "job")
+	text := terminal.Plural(jobs, "job")
 	if page.Next != "" {
 		text = "at least " + text
 	}
@@ -212,61 +228,59 @@ func Failing(ctx context.Context, store any, q *admin.QueueStatus) (text string,
 		text += " have failed and wait for their next attempt"
 	}
 	reason, _, _ := strings.Cut(last.Err, "\n")
-	return fmt.Sprintf("%s; the last error, of attempt %d: %s", text, last.Attempt, reason), jobs, nil
+	return doctor.Finding{Check: doctor.CheckFailing, Found: fmt.Sprintf("%s; the last error, of attempt %d: %s", text, last.Attempt, reason),
+		Measured: []doctor.Figure{{Name: "jobs", Value: float64(jobs)}},
+		Why:      "after its last attempt each becomes a dead letter",
+		Next:     "repair the handler: they are tried again by themselves. The queue's page of penstock console has them under delayed, with every attempt"}, nil
 }
 
-// Overdue says which schedule of a queue is overdue for longest, if one is for that long at a time of the database. It is empty if none is, for a paused
-// queue, and if the role may not read them.
-func Overdue(ctx context.Context, store any, q *admin.QueueStatus, age time.Duration, at time.Time) (text string, schedules int, since time.Duration, err error) {
+// overdue has the schedule that is overdue for longest, but none of a paused queue.
+func overdue(ctx context.Context, store any, q *admin.QueueStatus, age time.Duration, at time.Time) (none doctor.Finding, err error) {
 	reader, ok := store.(interface {
 		Schedules(ctx context.Context, queue string) ([]penstock.Schedule, error)
 	})
 	if !ok || IsPaused(q.QueueSettings) {
-		return "", 0, 0, nil
+		return none, nil
 	}
 	all, err := reader.Schedules(ctx, q.Queue)
-	if err != nil && !errors.Is(err, penstock.ErrNoQueue) && !pgerror.IsForbidden(err) { // dropped meanwhile
-		return "", 0, 0, err
-	}
 	all = slices.DeleteFunc(all, func(s penstock.Schedule) bool { return s.Paused || at.Sub(s.Next) < age })
-	if len(all) == 0 {
-		return "", 0, 0, nil
+	if err != nil || len(all) == 0 {
+		return none, err
 	}
 	longest := slices.MinFunc(all, func(a, b penstock.Schedule) int { return a.Next.Compare(b.Next) })
-	text = fmt.Sprintf("schedule %s of %s is overdue since %s UTC", longest.Name, q.Queue, longest.Next.UTC().Format("2006-01-02 15:04"))
+	text := fmt.Sprintf("schedule %s of %s is overdue since %s UTC", longest.Name, q.Queue, longest.Next.UTC().Format("2006-01-02 15:04"))
 	if more := len(all) - 1; more > 0 {
 		text += ", with " + terminal.Plural(int64(more), "other")
 	}
-	return text + ": no worker of the queue seems to run", len(all), at.Sub(longest.Next), nil
+	return doctor.Finding{Check: doctor.CheckSchedules, Found: text + ": no worker of the queue seems to run",
+		Measured: []doctor.Figure{{Name: "schedules", Value: float64(len(all))}, {Name: "overdue", Value: at.Sub(longest.Next).Seconds(), Unit: "s"}},
+		Why:      "workers of the queue enqueue the jobs of its schedules; one job then makes up for all missed times",
+		Next:     StartWorkers + "penstock work " + shell.Word(q.Queue) + " --exec COMMAND"}, nil
 }
 
-// Unsealed says which barrier of a queue jobs have waited for longest that is not sealed, if for that long at a time of the database. It is empty if none
-// is, where the store has none, and if the role may not read them.
-func Unsealed(ctx context.Context, store any, q *admin.QueueStatus, age time.Duration, at time.Time) (text string, first doctor.UnsealedBarrier, err error) {
+// unsealed has the barrier that jobs have waited for longest.
+func unsealed(ctx context.Context, store any, q *admin.QueueStatus, age time.Duration, at time.Time) (none doctor.Finding, err error) {
 	reader, ok := store.(doctor.BarrierReader)
 	if !ok || q.Waiting == 0 {
-		return "", first, nil
+		return none, nil
 	}
 	all, err := reader.UnsealedBarriers(ctx, q.Queue)
-	if err != nil && !errors.Is(err, penstock.ErrNoQueue) && !pgerror.IsForbidden(err) {
-		return "", first, err
-	}
 	all = slices.DeleteFunc(all, func(b doctor.UnsealedBarrier) bool { return at.Sub(b.Since) < age })
-	if len(all) == 0 {
-		return "", first, nil
+	if err != nil || len(all) == 0 {
+		return none, err
 	}
-	first = all[0]
-	text = fmt.Sprintf("barrier %d is not sealed: %s for it, the oldest for %s; %s it and %s not ended", first.Barrier, terminal.PluralVerb(first.Waiting, "job", "waits", "wait"),
+	first := all[0]
+	text := fmt.Sprintf("barrier %d is not sealed: %s for it, the oldest for %s; %s it and %s not ended", first.Barrier, terminal.PluralVerb(first.Waiting, "job", "waits", "wait"),
 		Age(at.Sub(first.Since)), terminal.PluralVerb(first.Running, "job", "holds", "hold"), map[bool]string{true: "has", false: "have"}[first.Running == 1])
 	if more := len(all) - 1; more > 0 {
 		text += fmt.Sprintf("; and %s", terminal.Plural(int64(more), "other barrier"))
 	}
-	return text, first, nil
-}
-
-// SealNext is the next step about a barrier that is not sealed.
-func SealNext(q string, b doctor.UnsealedBarrier) string {
-	return fmt.Sprintf("seal it in the program that made it, once all jobs that hold it are enqueued; by hand on PostgreSQL: select penstock.seal(%s, %d)", pg.Literal(q), b.Barrier)
+	return doctor.Finding{Check: doctor.CheckBarriers, Found: text,
+		Measured: []doctor.Figure{{Name: "barrier", Value: float64(first.Barrier)}, {Name: "waiting", Value: float64(first.Waiting)}, {Name: "not ended", Value: float64(first.Running)},
+			{Name: "oldest", Value: at.Sub(first.Since).Seconds(), Unit: "s"}},
+		Why: "a barrier opens only after it is sealed, so these jobs never start",
+		Next: fmt.Sprintf("seal it in the program that made it, once all jobs that hold it are enqueued; by hand on PostgreSQL: select penstock.seal(%s, %d)",
+			pg.Literal(q.Queue), first.Barrier)}, nil
 }
 
 // Standing is why ready jobs of a queue do not run.

@@ -204,8 +204,7 @@ func Drop(ctx context.Context, a *cli.App, f *Flags, args []string, leave cli.Co
 		return dropRemembered(ctx, a, args[0], leave)
 	}
 	s, err := table.Adopted.Status(ctx)
-	var misfit *penstock.FieldError
-	if errors.As(err, &misfit) { // the mapping, or the table, has changed
+	if _, ok := errors.AsType[*penstock.FieldError](err); ok { // the mapping, or the table, has changed
 		return dropRemembered(ctx, a, table.Name, leave)
 	}
 	if err != nil {

@@ -182,9 +182,6 @@ func (r *rules) dead(about string, n int64, figures []string, argument string) {
 
 const startRelay = "start its relay"
 
-// startWorkers precedes a command: the jobs may be those of a program, in any language.
-const startWorkers = "start the worker of your application, or: "
-
 func (r *rules) queue(q *admin.QueueStatus) {
 	argument := shell.Word(q.Queue)
 	f := doctor.Finding{Check: doctor.CheckQueue, About: q.Queue, Severity: doctor.Warning,
@@ -211,7 +208,7 @@ func (r *rules) queue(q *admin.QueueStatus) {
 			f.Why = "an open transaction may hold them"
 			f.Next = "end that transaction: see vacuum-horizon, or docs/internals/background.md#long-transactions-and-dumps; or read the worker's log"
 		default:
-			f.Found, f.Next = "no worker seems to "+s.Of+": "+ready+", and none runs", startWorkers+s.Command
+			f.Found, f.Next = "no worker seems to "+s.Of+": "+ready+", and none runs", cli.StartWorkers+s.Command
 		}
 		if f.Found != "" {
 			r.add(f)
@@ -221,7 +218,7 @@ func (r *rules) queue(q *admin.QueueStatus) {
 			f.Found, f.Next = s.Waits, s.Release
 			r.add(f)
 		} else if s.Of != cli.AnyJobs {
-			f.Found, f.Next = "workers run, but none seems to "+s.Of+", some of which have been ready for "+cli.Age(r.o.Old)+" and more", startWorkers+s.Command
+			f.Found, f.Next = "workers run, but none seems to "+s.Of+", some of which have been ready for "+cli.Age(r.o.Old)+" and more", cli.StartWorkers+s.Command
 			r.add(f)
 		}
 	}
@@ -306,7 +303,7 @@ func (r *rules) workers(q *admin.QueueStatus) {
 		add(long)
 	}
 	if len(expired) > 0 {
-		f.Severity, f.Why, f.Next = since(expired[0].Expired, r.o.Old), "no worker is left that takes such a job over", startWorkers+"penstock work "+shell.Word(q.Queue)+" --exec COMMAND"
+		f.Severity, f.Why, f.Next = since(expired[0].Expired, r.o.Old), "no worker is left that takes such a job over", cli.StartWorkers+"penstock work "+shell.Word(q.Queue)+" --exec COMMAND"
 		f.Found = fmt.Sprintf("%s held by %s, whose lease ended %s ago: it has neither ended the job nor extended the lease", jobName(expired), workersOf(expired), cli.Age(expired[0].Expired))
 		add(expired)
 	}

@@ -163,25 +163,16 @@ func readLeft(ctx context.Context, store any, queues []admin.QueueStatus, only [
 	for _, q := range with {
 		l.queues[q.Queue] = q
 		running = running || q.Running > 0
-		failing, _, err := cli.Failing(ctx, store, &q)
+		troubles, err := cli.Troubles(ctx, store, &q, starved, time.Now())
 		if err != nil {
-			return l, fmt.Errorf("reading the delayed jobs of queues: %w", err)
+			return l, fmt.Errorf("reading delayed jobs, schedules and barriers of queues: %w", err)
 		}
-		overdue, _, _, err := cli.Overdue(ctx, store, &q, starved, time.Now())
-		if err != nil {
-			return l, fmt.Errorf("reading the schedules of queues: %w", err)
+		for _, f := range troubles {
+			if f.Check != doctor.CheckFailing { // its note ends with the error
+				f.Found += "; " + f.Next
+			}
+			l.notes[q.Queue] = append(l.notes[q.Queue], f.Found)
 		}
-		if overdue != "" {
-			overdue += "; penstock work " + shell.Word(q.Queue) + " --exec COMMAND, or start your application's worker"
-		}
-		unsealed, barrier, err := cli.Unsealed(ctx, store, &q, starved, time.Now())
-		if err != nil {
-			return l, fmt.Errorf("reading the barriers of queues: %w", err)
-		}
-		if unsealed != "" {
-			unsealed += ": " + cli.SealNext(q.Queue, barrier)
-		}
-		l.notes[q.Queue] = slices.DeleteFunc([]string{failing, overdue, unsealed}, func(text string) bool { return text == "" })
 	}
 	if examiner, ok := store.(doctor.Examiner); ok && running {
 		jobs, err := examiner.Running(ctx, append(only, "")[0], leasesRead)
