@@ -172,5 +172,5 @@ func TestClaimInTheNextSegment(t *testing.T) {
 // sooner is the opposite of later: what the fast path knows is not out of date.
 func (f *fixture) sooner(queue string) {
 	f.Helper()
-	f.Exec(atOnce(queue))
+	f.Exec(fmt.Sprintf(setFastPath, queue, 0))
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -129,23 +130,28 @@ func TestWorkersShareTheFastPath(t *testing.T) {
 	}
 }
 
-// atOnce is a statement that makes the registers hold for the next 25 ms or less, and if the clock is stopped, for the transaction. The
-// statement that takes by them comes in the same message.
-func atOnce(queue string) string { return fmt.Sprintf(setFastPath, queue, 0) }
-
-// stopClock has the time of the registers stand still within each transaction: what goes by them there does so however slow the machine is.
+// stopClock has the time of the registers stand still: they hold from now on, however slow the machine is, until a test says later.
 func (f *fixture) stopClock() {
 	f.Helper()
-	f.Exec(`do $$ declare body text; begin
-		for body in select regexp_replace(pg_get_functiondef(oid), 'clock_timestamp\(\)\) (operator|\* 40)', 'transaction_timestamp()) \1', 'g') from pg_proc
-		             where pronamespace = 'penstock'::regnamespace and prosrc ~ 'clock_timestamp\(\)\) (operator|\* 40)' loop
-			execute body;
-		end loop;
-	end $$`)
+	f.rewrite(`(clock_timestamp\(\)|to_timestamp\(1e9\))\) (operator\(pg_catalog\.\*\) '+40|\* 40)`, `to_timestamp(1e9)) \2`)
+}
+
+// rewrite replaces what a pattern matches in the functions of the schema.
+func (f *fixture) rewrite(pattern, by string) {
+	f.Helper()
+	rows, err := f.Conn.Query(f.Ctx, `select regexp_replace(d, $1, $2, 'g') from pg_proc, pg_get_functiondef(oid) d
+		where pronamespace = 'penstock'::regnamespace and d ~ $1`, pattern, by)
+	f.Must(err)
+	functions, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	f.Must(err)
+	if len(functions) == 0 {
+		f.Fatalf("no function has %s", pattern)
+	}
+	f.Exec(strings.Join(functions, ";\n"), pgx.QueryExecModeSimpleProtocol)
 }
 
 // setFastPath sets the time of the registers, this many times 25 ms from now.
-const setFastPath = `select setval('penstock."_%[1]s.fast_path"', ((date_part('epoch', transaction_timestamp()) * 40)::bigint + %[2]d) * 4096 + pg_sequence_last_value('penstock."_%[1]s.fast_path"') %% 4096);`
+const setFastPath = `select setval('penstock."_%[1]s.fast_path"', ((date_part('epoch', clock_timestamp()) * 40)::bigint + %[2]d) * 4096 + pg_sequence_last_value('penstock."_%[1]s.fast_path"') %% 4096)`
 
 // A worker whose position is that of a job that another holds does not wait for it.
 func TestPositionOfAJobThatIsHeld(t *testing.T) {
@@ -164,11 +170,7 @@ func TestPositionOfAJobThatIsHeld(t *testing.T) {
 		tx := f.begin(holder)
 		_, err := tx.Exec(f.Ctx, "select from penstock."+queue+" where seq = $1 for update", next)
 		f.Must(err)
-		results, err := f.Conn.PgConn().Exec(f.Ctx, atOnce(queue)+"select convert_from(payload, 'UTF8') from penstock.dequeue('"+queue+"')").ReadAll()
-		f.Must(err)
-		if got := string(results[1].Rows[0][0]); got != fmt.Sprint(after) {
-			t.Errorf("%s: got %s, want %d", queue, got, after)
-		}
+		f.wantTake(queue, 1, after)
 		f.Must(tx.Rollback(f.Ctx))
 		f.later(queue)
 		f.wantTake(queue, 1, next)
@@ -185,7 +187,7 @@ func TestBatchGoesOnFromThePosition(t *testing.T) {
 	holder := f.Connect()
 	tx := f.begin(holder)
 	take := func(conn *pgx.Conn, n int) int {
-		return f.pagesOn(conn, atOnce("fifo"), fmt.Sprintf("select * from penstock.dequeue('fifo', %d)", n))
+		return f.pagesOn(conn, fmt.Sprintf("select * from penstock.dequeue('fifo', %d)", n))
 	}
 	for last := int64(math.MaxInt64); f.Number(`select pg_sequence_last_value('penstock."_fifo.next"')`) < last; { // a batch that writes a skip map does not
 		f.later("fifo")
@@ -234,7 +236,7 @@ func TestClaimGoesOnFromThePosition(t *testing.T) {
 		const claims = 20
 		pages := 0
 		for range claims {
-			pages += f.pagesOn(f.Conn, atOnce("fifo"), fmt.Sprintf("select * from penstock.claim('fifo', %d)", n))
+			pages += f.pagesOn(f.Conn, fmt.Sprintf("select * from penstock.claim('fifo', %d)", n))
 		}
 		if most := claims*n*(positionPages+leasePages) + newLeasePages; pages > most {
 			t.Errorf("%d claims of %d jobs read %d pages, with 4,000 jobs that others hold, want at most %d", claims, n, pages, most)
@@ -261,16 +263,11 @@ func TestBatchDoesNotGoBeyondTheLast(t *testing.T) {
 	for before := next(); next() == before; f.later("fifo") { // until one has found what is free, and said so
 		f.take(f.Conn, "fifo", 10)
 	}
-	taken := func(n int) [][][]byte {
-		results, err := f.Conn.PgConn().Exec(f.Ctx, atOnce("fifo")+fmt.Sprintf("select convert_from(payload, 'UTF8') from penstock.dequeue('fifo', %d)", n)).ReadAll()
-		f.Must(err)
-		return results[len(results)-1].Rows
-	}
-	for len(taken(300)) > 0 {
+	for len(f.take(f.Conn, "fifo", 300)) > 0 {
 	}
 	f.Exec("insert into penstock.fifo (payload) select convert_to(n::text, 'UTF8') from generate_series(2001, 3000) n")
-	if rows := taken(10); len(rows) != 10 || string(rows[0][0]) != "2001" {
-		t.Errorf("got %q, want 2001 and nine more", rows)
+	if jobs := f.take(f.Conn, "fifo", 10); len(jobs) != 10 || jobs[0] != 2001 {
+		t.Errorf("got %d, want 2001 and nine more", jobs)
 	}
 }
 
@@ -286,8 +283,7 @@ func TestBatchIsAnnounced(t *testing.T) {
 	if got := f.Number(mode); got != 0 {
 		t.Fatalf("with 3,000 jobs waiting and no batches the mode is %d, want 0", got)
 	}
-	_, err := f.Conn.PgConn().Exec(f.Ctx, atOnce("fifo")+"select from penstock.dequeue('fifo', 10)").ReadAll()
-	f.Must(err)
+	f.take(f.Conn, "fifo", 10)
 	if got := f.Number(mode); got != 1 {
 		t.Errorf("after a batch the mode is %d, want 1", got)
 	}
@@ -318,10 +314,8 @@ func TestMaintainMovesTheSkipMapOn(t *testing.T) {
 	f.enqueue(f.Conn, "fifo", 1, 6_000)
 	conn := f.Connect()
 	for taken := 0; taken < 5_000; taken += 500 {
-		results, err := conn.PgConn().Exec(f.Ctx, atOnce("fifo")+"select count(*) from penstock.dequeue('fifo', 500)").ReadAll()
-		f.Must(err)
-		if got := string(results[1].Rows[0][0]); got != "500" {
-			t.Fatalf("took %s jobs, want 500", got)
+		if got := len(f.take(conn, "fifo", 500)); got != 500 {
+			t.Fatalf("took %d jobs, want 500", got)
 		}
 	}
 	for range 2 { // the first skip map only knows how far the sequence had come

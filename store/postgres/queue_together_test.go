@@ -13,21 +13,21 @@ import (
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
-// fromPosition is a statement after which, in the same message, a claim from a backlog goes by the position.
-const fromPosition = `select setval('penstock."_q.next"', coalesce(pg_sequence_last_value('penstock."_q.next"'), 0)),
-	setval('penstock."_q.fast_path"', (date_part('epoch', transaction_timestamp()) * 40)::bigint * 4096 + 1024 + pg_sequence_last_value('penstock."_q.ring"') % 1024);`
+// fromPosition has the next claim from a backlog, or a dequeue of one, go by the position. The clock is stopped.
+func (f *fixture) fromPosition(mode int) {
+	f.Helper()
+	f.Exec(fmt.Sprintf(`select setval('penstock."_q.next"', coalesce(pg_sequence_last_value('penstock."_q.next"'), 0)),
+		setval('penstock."_q.fast_path"', 1000000000::bigint * 40 * 4096 + %d * 1024 + pg_sequence_last_value('penstock."_q.ring"') %% 1024)`, mode))
+}
 
 // together claims up to n jobs as a worker does that ends many at a time.
-func (f *fixture) together(n int) (leases []int64) {
+func (f *fixture) together(n int) []int64 {
 	f.Helper()
-	results, err := f.Conn.PgConn().Exec(f.Ctx, fromPosition+fmt.Sprintf("select lease from penstock.ack_claim('q', '{}', %d, '1 min', '', 'w')", n)).ReadAll()
+	f.fromPosition(1)
+	rows, err := f.Conn.Query(f.Ctx, "select lease from penstock.ack_claim('q', '{}', $1, '1 min', '', 'w')", n)
 	f.Must(err)
-	for _, row := range results[1].Rows {
-		var lease int64
-		_, err := fmt.Sscan(string(row[0]), &lease)
-		f.Must(err)
-		leases = append(leases, lease)
-	}
+	leases, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	f.Must(err)
 	return leases
 }
 
@@ -185,6 +185,7 @@ func TestAckOfAWholeClaim(t *testing.T) {
 func TestClaimTogetherOfWhatIsThere(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
+	f.stopClock()
 	for _, payload := range []string{"small", strings.Repeat("x", 2_500_000)} {
 		f.Exec("select penstock.enqueue_many('q', array_fill($1::text, array[20])); delete from penstock.q where seq % 3 = 0", pgx.QueryExecModeSimpleProtocol, payload)
 		there := int(f.Number("select count(*) from penstock.q"))
@@ -202,7 +203,6 @@ func TestClaimTogetherOfWhatIsThere(t *testing.T) {
 		f.wantHeld(nil, "select penstock.ack_many('q', $1)", beside)
 		f.wantHeld(leases, "select penstock.ack_many('q', $1)", leases)
 	}
-	f.stopClock()
 	f.Exec("select penstock.enqueue_many('q', array_fill('x'::text, array[20]))")
 	f.Exec(`delete from penstock.q where seq % 3 = 0`)
 	f.Exec(`select setval('penstock."_q.next"', pg_sequence_last_value('penstock."_q.seq"') - 20)`)

@@ -267,7 +267,7 @@ begin
             _q(format('_%s.%s', queue, here))) into free using low;
         exit when free is not null;
     end loop;
-    if free >= pos - n and came - free >= 64 + n then -- else another session is just coming to the positions it has drawn, or it appeared behind
+    if free > pos - n and came - free >= 64 + n then -- else another session is just coming to the positions it has drawn, or it appeared behind
         perform setval(next, greatest(pos, free + n - 1)), setval(path, (extract(epoch from clock_timestamp()) * 40)::bigint * 4096 + 1024 + here); -- beyond what this call takes
     else
         perform setval(path, 0);

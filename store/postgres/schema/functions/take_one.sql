@@ -32,8 +32,9 @@ begin
 {end if}
     -- The job at the position that is drawn, if it was never locked: without a separate lock it costs
     -- half. Another session may lock the job between the look at xmax and the delete, which then waits
-    -- for it. But a position is drawn once, and a session that takes batches says so first (mode 1).
-    if path >= 0 and path < 1024 then
+    -- for it. But a position is drawn once, and a session that takes batches says so first (mode 1). A
+    -- transaction that may hold locks waits for no job.
+    if path >= 0 and path < 1024 and pg_catalog.pg_current_xact_id_if_assigned() is null then
 {segments path}
             return query delete from {segment} t where t.group_key = '' and t.priority = 0 and t.seq = (select nextval({next})) and t.xmax = '0' and t.key is null
             returning {job};
@@ -162,7 +163,7 @@ begin
     if came - pos >= 64 then
         if job.seq >= pos - 64 then
             -- Positions that were drawn for another segment than the job's are given back: nothing was there.
-            perform setval({next}, case when was > 0 and was % '1024' <> job.slot then job.seq else greatest(pos, job.seq) end),
+            perform setval({next}, case when was = 0 or was % '1024' <> job.slot then job.seq else greatest(pos, job.seq) end),
                     setval({fast_path}, {now} * 4096 + coalesce(mode, 0) * 1024 + job.slot);
         elsif job.seq is null then -- the next scan reads the first
             perform setval({next}, came), setval({fast_path}, 0);

@@ -149,8 +149,9 @@ begin
 
     -- The job at the position that is drawn, if it was never locked: without a separate lock it costs
     -- half. Another session may lock the job between the look at xmax and the delete, which then waits
-    -- for it. But a position is drawn once, and a session that takes batches says so first (mode 1).
-    if path operator(pg_catalog.>=) 0 and path operator(pg_catalog.<) 1024 then
+    -- for it. But a position is drawn once, and a session that takes batches says so first (mode 1). A
+    -- transaction that may hold locks waits for no job.
+    if path operator(pg_catalog.>=) 0 and path operator(pg_catalog.<) 1024 and pg_catalog.pg_current_xact_id_if_assigned() is null then
 if path operator(pg_catalog.<) 1 then
             return query delete from penstock."_emails.0" t where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.seq operator(pg_catalog.=) (select pg_catalog.nextval('penstock."_emails.next"'::pg_catalog.regclass)) and t.xmax operator(pg_catalog.=) '0' and t.key is null
             returning coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload;
@@ -311,7 +312,7 @@ end if;
     if came - pos >= 64 then
         if job.seq >= pos - 64 then
             -- Positions that were drawn for another segment than the job's are given back: nothing was there.
-            perform setval('penstock."_emails.next"'::pg_catalog.regclass, case when was > 0 and was % '1024' <> job.slot then job.seq else greatest(pos, job.seq) end),
+            perform setval('penstock."_emails.next"'::pg_catalog.regclass, case when was = 0 or was % '1024' <> job.slot then job.seq else greatest(pos, job.seq) end),
                     setval('penstock."_emails.fast_path"'::pg_catalog.regclass, (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint * 4096 + coalesce(mode, 0) * 1024 + job.slot);
         elsif job.seq is null then -- the next scan reads the first
             perform setval('penstock."_emails.next"'::pg_catalog.regclass, came), setval('penstock."_emails.fast_path"'::pg_catalog.regclass, 0);
