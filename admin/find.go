@@ -20,8 +20,9 @@ type Find struct {
 
 // Found is a message or a job, and where it is. Fields of a job that a Message does not have are in Where[0].
 type Found struct {
-	Message penstock.Message // of a job: its payload, key, headers and id, the last also as Seq
-	Group   string
+	Message  penstock.Message // of a job: its payload, key, headers and id, the last also as Seq
+	Group    string
+	Priority int
 	// Where has one entry for each subscription of a message, or one entry for a job.
 	Where []Whereabouts
 }

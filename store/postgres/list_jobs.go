@@ -86,14 +86,13 @@ func pageAfter(after string) (first, second any, err error) {
 // foundJob reads a row of find_jobs or, with its position, of a list.
 func foundJob(row pgx.CollectableRow, more ...any) (f admin.Found, err error) {
 	var (
-		m        = &f.Message
-		w        admin.Whereabouts
-		priority int
-		until    *time.Time
-		since    *time.Time
-		rest     kept
+		m     = &f.Message
+		w     admin.Whereabouts
+		until *time.Time
+		since *time.Time
+		rest  kept
 	)
-	columns := []any{&m.Seq, &rest.key, &f.Group, &priority, &w.Attempts, &m.CreatedAt, &rest.headers, &m.Payload, &rest.failures, &w.State, &w.Worker, &until, &since}
+	columns := []any{&m.Seq, &rest.key, &f.Group, &f.Priority, &w.Attempts, &m.CreatedAt, &rest.headers, &m.Payload, &rest.failures, &w.State, &w.Worker, &until, &since}
 	if err := row.Scan(slices.Concat(columns, more)...); err != nil {
 		return f, fmt.Errorf("a job: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 )
 
 // act performs a form's action by the API's own route, and returns to a page that reports it.
@@ -113,7 +114,8 @@ func (c *Console) queueAction(w http.ResponseWriter, r *http.Request) {
 			c.fail(w, r, &penstock.FieldError{Field: "delay_seconds", Problem: fmt.Sprintf("is %q", r.FormValue("delay_seconds")), Hint: "give a number"})
 			return
 		}
-		job := ByHand{Kind: r.FormValue("kind"), Key: r.FormValue("key"), Group: r.FormValue("group"), Delay: delay, Payload: r.FormValue("payload")}
+		copied, _ := strconv.ParseInt(r.FormValue("copy_of"), 10, 64)
+		job := ByHand{CopyOf: copied, Kind: r.FormValue("kind"), Key: r.FormValue("key"), Group: r.FormValue("group"), Delay: delay, Payload: r.FormValue("payload")}
 		c.act(w, r, ofQueue+"/enqueue", job, func(answer any) (string, string) {
 			return queue, fmt.Sprintf("enqueued: job %d", answer.(Enqueued).ID)
 		})
@@ -148,6 +150,24 @@ func (c *Console) enqueue(ctx context.Context, r *call, b ByHand) (Enqueued, err
 		return Enqueued{}, &penstock.FieldError{Field: "delay_seconds", Problem: fmt.Sprintf("is %d", b.Delay), Hint: fmt.Sprintf("use 0 to %d", maxDelay)}
 	}
 	job := penstock.NewJob{Kind: b.Kind, Key: b.Key, Group: b.Group, Headers: b.Headers, Payload: []byte(b.Payload)}
+	if b.CopyOf != 0 {
+		if b.Kind != "" || b.Key != "" || len(b.Headers) > 0 || b.Payload != "" {
+			return Enqueued{}, &penstock.FieldError{Field: "copy_of", Problem: "is given with a kind, a key, headers or a payload", Hint: "leave them out: the copy has those of the job"}
+		}
+		store, ok := c.o.Store.(finders)
+		if !ok {
+			return Enqueued{}, errNotFound
+		}
+		found, err := store.FindJobs(ctx, admin.Find{In: r.PathValue("queue"), ID: strconv.FormatInt(b.CopyOf, 10), Group: b.Group, Limit: 1})
+		if err != nil || len(found) == 0 {
+			return Enqueued{}, cmp.Or(err, errNotFound)
+		}
+		m := found[0].Message
+		for _, of := range []string{penstock.HeaderUniqueKey, penstock.HeaderOnConflict, penstock.HeaderDebounceMax, penstock.HeaderDeadline, penstock.HeaderHolds, penstock.HeaderWaitsFor} {
+			delete(m.Headers, of) // with its unique key it would be the same job
+		}
+		job = penstock.NewJob{Key: m.Key, Group: found[0].Group, Priority: found[0].Priority, Headers: m.Headers, Payload: m.Payload}
+	}
 	if b.Delay > 0 {
 		job.NotBefore = time.Now().Add(time.Duration(b.Delay) * time.Second)
 	}
@@ -162,8 +182,8 @@ const maxDelay = 366 * 24 * 60 * 60 // seconds
 
 // publish publishes a message that an operator wrote.
 func (c *Console) publish(ctx context.Context, r *call, b ByHand) (Count, error) {
-	if b.Kind != "" || b.Group != "" || b.Delay != 0 {
-		return Count{}, &penstock.FieldError{Field: "kind, group or delay_seconds", Problem: "is given for a message", Hint: "leave them out: jobs have these"}
+	if b.Kind != "" || b.Group != "" || b.Delay != 0 || b.CopyOf != 0 {
+		return Count{}, &penstock.FieldError{Field: "kind, group, delay_seconds or copy_of", Problem: "is given for a message", Hint: "leave them out: jobs have these"}
 	}
 	return Count{1}, c.o.Store.Publish(ctx, r.PathValue("outbox"), penstock.Message{Topic: b.Topic, Key: b.Key, Headers: b.Headers, Payload: []byte(b.Payload)})
 }

@@ -109,7 +109,8 @@ type (
 		Group   string            `json:"group,omitempty"`
 		Delay   int               `json:"delay_seconds,omitempty"`
 		Headers map[string]string `json:"headers,omitempty"`
-		Payload string            `json:"payload"`
+		Payload string            `json:"payload,omitempty"`
+		CopyOf  int64             `json:"copy_of,omitempty"` // a job whose contents it has, in the given group
 	}
 	// Range is the range to deliver again; an empty field is not a limit.
 	Range struct {
@@ -187,7 +188,7 @@ var routes = slices.Concat([]route{
 	acts(ofQueue+"/settings", "Change settings: what is left out stays", func(c *Console, ctx context.Context, call *call, b Settings) (Count, error) {
 		return Count{1}, c.o.Store.SetQueue(ctx, call.PathValue("queue"), b)
 	}),
-	acts(ofQueue+"/enqueue", "Enqueue a job: kind, key, group, delay_seconds, headers, payload", (*Console).enqueue),
+	acts(ofQueue+"/enqueue", "Enqueue a job: kind, key, group, delay_seconds, headers, payload. Or a copy of a job that has not ended, on PostgreSQL: copy_of, and the group of a ready one", (*Console).enqueue),
 	acts("/outboxes/{outbox}/publish", "Publish a message: topic, key, headers, payload", (*Console).publish),
 	acts(ofQueue+"/cancel", "Cancel jobs, wherever they are", func(c *Console, ctx context.Context, call *call, b Jobs) (Count, error) {
 		n, err := c.o.Store.CancelJobs(ctx, call.PathValue("queue"), b.IDs...)

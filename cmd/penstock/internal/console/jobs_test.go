@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/console"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/postgrestest"
@@ -173,6 +175,54 @@ func TestTriedAgain(t *testing.T) {
 		must(t, err)
 		if len(jobs) != 1 || jobs[0].Attempt != 2 {
 			t.Errorf("it runs again as %+v", jobs)
+		}
+	})
+}
+
+// A job is enqueued again from its page, as another one: with its contents, and without its unique key.
+func TestCopied(t *testing.T) {
+	eachStore(t, func(t *testing.T, s store) {
+		d := serve(t, s)
+		must(t, s.CreateQueue(t.Context(), "mails", penstock.FIFO))
+		q := s.DriverQueue("mails")
+		made, err := q.Enqueue(t.Context(), penstock.NewJob{Kind: "welcome", UniqueKey: "u", Group: "g", Priority: 3, Headers: map[string]string{"a": "b"}, Payload: []byte{0, 255}})
+		must(t, err)
+		body := fmt.Sprintf(`{"copy_of": %d, "group": "g"}`, made[0].ID)
+		finds, ok := s.(interface {
+			FindJobs(context.Context, admin.Find) ([]admin.Found, error)
+		})
+		if !ok {
+			if code, text := d.ask("o", "POST", "/api/v1/queues/mails/enqueue", body); code != http.StatusNotFound {
+				t.Errorf("%d %s", code, text)
+			}
+			return
+		}
+		form := url.Values{"copy_of": {fmt.Sprint(made[0].ID)}, "group": {"g"}}.Encode()
+		if _, page := d.ask("o", "GET", fmt.Sprintf("/queues/mails/jobs?id=%d&group=g", made[0].ID), ""); !strings.Contains(string(page), `name="copy_of"`) {
+			t.Errorf("the page of the job offers no copy: %s", page)
+		}
+		if code, text := d.ask("o", "POST", "/queues/mails/enqueue?"+form, ""); code != http.StatusOK || !strings.Contains(string(text), "enqueued: job") {
+			t.Errorf("by the form: %d %s", code, text)
+		}
+		for body, want := range map[string]int{body: http.StatusOK, `{"copy_of": 4711}`: http.StatusNotFound, `{"copy_of": 1, "payload": "x"}`: http.StatusBadRequest} {
+			if code, text := d.ask("o", "POST", "/api/v1/queues/mails/enqueue", body); code != want {
+				t.Errorf("%s: %d %s", body, code, text)
+			}
+		}
+		found, err := finds.FindJobs(t.Context(), admin.Find{In: "mails", Key: "u", Limit: 9})
+		must(t, err)
+		unique := 0
+		for _, f := range found {
+			m := f.Message
+			if m.Headers[penstock.HeaderUniqueKey] != "" {
+				unique++
+			}
+			if f.Group != "g" || f.Priority != 3 || m.Headers[penstock.HeaderKind] != "welcome" || m.Headers["a"] != "b" || string(m.Payload) != "\x00\xff" {
+				t.Errorf("a copy is %+v", f)
+			}
+		}
+		if len(found) != 3 || unique != 1 {
+			t.Errorf("there are %+v, want the unique job and two copies", found)
 		}
 	})
 }
