@@ -25,4 +25,18 @@ type Sample struct {
 	Dead int64 `json:"dead_letters"`
 	// OldestAge is the age of the oldest message that is not settled, or of the oldest ready job; 0 if there is none.
 	OldestAge time.Duration `json:"oldest_age_ns"`
+	// Done describes jobs that were done since the sample before, in a queue that keeps them: see penstock.QueueSettings.KeepDone. If there were
+	// many it describes the last ones, at least a few hundred.
+	Done []DoneSample `json:"done,omitempty"`
+}
+
+// DoneSample is how long done jobs took: all of them, and those of the most frequent kinds and workers.
+type DoneSample struct {
+	Of   string `json:"of,omitempty"` // kind or worker; empty: all
+	Name string `json:"name,omitempty"`
+	Jobs int64  `json:"jobs"`
+	// Wait and Run are p50 and p99 in seconds: from enqueue to the first attempt, a delay included, and from a claim to its end. Wait is
+	// empty if all had failed before.
+	Wait []float64 `json:"wait,omitempty"`
+	Run  []float64 `json:"run,omitempty"`
 }

@@ -36,7 +36,7 @@ func (s *Store) Samples(ctx context.Context, last time.Duration) (all []admin.Sa
 			oldest float64
 			p      admin.Sample
 		)
-		if _, err = pgx.ForEachRow(rows, []any{&in, &of, &at, &p.In, &p.Out, &p.Failed, &p.Dead, &oldest}, func() error {
+		if _, err = pgx.ForEachRow(rows, []any{&in, &of, &at, &p.In, &p.Out, &p.Failed, &p.Dead, &oldest, &p.Done}, func() error {
 			one := admin.Samples{Queue: in}
 			if of != nil {
 				one = admin.Samples{Outbox: in, Subscription: *of}

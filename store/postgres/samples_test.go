@@ -2,6 +2,8 @@ package postgres_test
 
 import (
 	"fmt"
+	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -93,6 +95,69 @@ func TestSamples(t *testing.T) {
 	if found, err := openStore(t, asRole, postgres.Options{}).Samples(f.Ctx, time.Hour); err != nil || len(found) != 1 || found[0].Subscription != "sub" {
 		t.Errorf("a relay gets %v, %v", found, err)
 	}
+}
+
+// Where done jobs are kept, a sample says how long those since the last one took, by kind and worker.
+func TestSamplesOfDoneJobs(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	f.Exec("select penstock.keep_samples('0')") // until the jobs are as the test wants them: a minute may end before
+	f.Exec("select penstock.create_queue('q'), penstock.create_queue('forgets')")
+	f.Exec("select penstock.set_queue('q', keep_done => '1 day')")
+	done := func(queue, kind, worker string, jobs int) {
+		f.Exec("select penstock.enqueue($1, 'x', kind => $2) from generate_series(1, $3)", queue, kind, jobs)
+		f.Exec("select penstock.ack_many($1, array(select lease from penstock.claim($1, $2::int, worker => $3)))", queue, jobs, worker)
+	}
+	done("forgets", "", "ann", 1)
+	done("q", "welcome", "ann", 3)
+	done("q", "", "bob", 1)
+	f.Exec("select penstock.enqueue('q', 'x', kind => 'tried')")
+	f.Exec("select penstock.retry('q', lease, '0', 'no') from penstock.claim('q')")
+	f.Exec("select penstock.maintain_queue('q')")
+	f.Exec("select penstock.ack_many('q', array(select lease from penstock.claim('q', worker => 'bob')))")
+	for n := range 6 {
+		f.Exec(fmt.Sprintf(`alter table penstock."_q.done_%d" replica identity full`, n)) // the test updates it
+	}
+	// Jobs of ann ran for 2 s, of bob for 4 s. All have waited for 3 s.
+	f.Exec(`update penstock."_q.done" set claimed_at = finished_at - case worker when 'ann' then interval '2 s' else '4 s' end`)
+	f.Exec(`update penstock."_q.done" set created_at = claimed_at - interval '3 s', created = array_fill(claimed_at - interval '3 s', array[coalesce(cardinality(jobs), 0)])`)
+	want := [][]string{{
+		"{  5 [3 3] [2 4]}", "{kind  1 [3 3] [4 4]}", "{kind tried 1 [] [4 4]}", "{kind welcome 3 [3 3] [2 2]}", "{worker ann 3 [3 3] [2 2]}", "{worker bob 2 [3 3] [4 4]}"}}
+	check := func() {
+		t.Helper()
+		all := f.sample("q")
+		var got [][]string
+		for _, p := range all["q"] {
+			if len(p.Done) > 0 {
+				var one []string
+				for _, d := range p.Done {
+					for _, at := range [][]float64{d.Wait, d.Run} {
+						for i := range at {
+							at[i] = math.Round(at[i])
+						}
+					}
+					one = append(one, fmt.Sprint(d))
+				}
+				slices.Sort(one)
+				got = append(got, one)
+			}
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("the samples say of done jobs %q, want %q", got, want)
+		}
+		if p := all["forgets"]; len(p) == 0 || len(p[0].Done) > 0 {
+			t.Errorf("a queue that keeps no done jobs has the samples %+v", p)
+		}
+	}
+	f.Exec("select penstock.keep_samples('3 hours')")
+	check()
+	check() // none was done since
+	for n, kind := range []string{"a", "b", "c", "d", "e"} {
+		done("q", kind, "ann", 5-n)
+	}
+	f.Exec(`update penstock."_q.done" set claimed_at = finished_at, created = array_fill(finished_at, array[coalesce(cardinality(jobs), 0)]), created_at = finished_at`)
+	want = append(want, []string{"{  15 [0 0] [0 0]}", "{kind a 5 [0 0] [0 0]}", "{kind b 4 [0 0] [0 0]}", "{kind c 3 [0 0] [0 0]}", "{kind d 2 [0 0] [0 0]}", "{worker ann 15 [0 0] [0 0]}"})
+	check()
 }
 
 // Where the search for the oldest job takes long, it is not made each time.

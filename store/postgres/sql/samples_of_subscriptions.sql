@@ -1,2 +1,2 @@
 -- Samples of subscriptions, of the last $1 seconds.
-select * from {schema}._subscription_samples(make_interval(secs => $1))
+select *, null from {schema}._subscription_samples(make_interval(secs => $1))

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -90,6 +91,7 @@ type step struct {
 	in, out, failed int64
 	Dead            int64
 	Oldest          time.Duration
+	done            []admin.DoneSample
 	broken          bool // no line leads here
 }
 
@@ -97,11 +99,21 @@ func (s step) In() float64     { return float64(s.in) / s.minutes }
 func (s step) Out() float64    { return float64(s.out) / s.minutes }
 func (s step) Failed() float64 { return float64(s.failed) / s.minutes }
 
+// took is a part of the done jobs: of a kind, of a worker, or all.
+func (s step) took(of, name string) (d admin.DoneSample) {
+	for _, d := range s.done {
+		if d.Of == of && d.Name == name {
+			return d
+		}
+	}
+	return d
+}
+
 func trendOf(points []admin.Sample, now time.Time) Trend {
 	t := Trend{from: now.Add(-charted)}
 	for i := 1; i < len(points); i++ {
 		a, b := points[i-1], points[i]
-		s := step{At: b.At, minutes: b.At.Sub(a.At).Minutes(), Dead: b.Dead, Oldest: b.OldestAge}
+		s := step{At: b.At, minutes: b.At.Sub(a.At).Minutes(), Dead: b.Dead, Oldest: b.OldestAge, done: b.Done}
 		if s.minutes > 0 && b.At.After(t.from) {
 			s.in, s.out, s.failed = max(b.In-a.In, 0), max(b.Out-a.Out, 0), max(b.Failed-a.Failed, 0)
 			t.steps = append(t.steps, s)
@@ -136,6 +148,22 @@ func (t Trend) Charts(failures bool) []Chart {
 		figure{"in", "in", step.In}, figure{"out", "out", step.Out})}
 	if failures {
 		charts = append(charts, t.chart("Failed attempts", perMinute, figure{"failed", "failed", step.Failed}))
+	}
+	if slices.ContainsFunc(t.steps, func(s step) bool { return len(s.done) > 0 }) {
+		for _, one := range []struct {
+			title string
+			of    func(admin.DoneSample) []float64
+		}{{"First attempts began after", func(d admin.DoneSample) []float64 { return d.Wait }}, {"Done jobs ran for", func(d admin.DoneSample) []float64 { return d.Run }}} {
+			at := func(n int) func(step) float64 {
+				return func(s step) float64 {
+					if p := one.of(s.took("", "")); len(p) > n {
+						return p[n]
+					}
+					return 0
+				}
+			}
+			charts = append(charts, t.chart(one.title, millis, figure{"p50", "p50", at(0)}, figure{"p99", "p99", at(1)}))
+		}
 	}
 	return append(charts,
 		t.chart("Oldest waits for", func(v float64) string { return age(time.Duration(v * float64(time.Second))) }, figure{"oldest", "in", func(s step) float64 { return s.Oldest.Seconds() }}),
@@ -188,12 +216,37 @@ func (t Trend) path(of func(step) float64, top, width, height float64) string {
 	return out.String()
 }
 
-// Small are the lines of In and Out, and of Failed if attempts failed, for a cell of a table: 120 wide and 24 high.
-func (t Trend) Small() (lines []Line) {
-	if t.Latest == nil {
-		return nil
+// Part is a kind or a worker of the last hours. Its figures are of the last minute in which it had a job, and the line is of its jobs a minute.
+type Part struct {
+	admin.DoneSample
+	Small []Line
+}
+
+// Parts are the kinds and the workers that were among the most frequent at any time, up to 20.
+func (t Trend) Parts() (parts []Part) {
+	coarse := t.coarse()
+	for _, s := range slices.Backward(t.steps) {
+		for _, d := range s.done {
+			if d.Of == "" || len(parts) == 20 || slices.ContainsFunc(parts, func(p Part) bool { return p.Of == d.Of && p.Name == d.Name }) {
+				continue
+			}
+			rate := func(s step) float64 {
+				return s.Out() * float64(s.took(d.Of, d.Name).Jobs) / float64(max(s.took("", "").Jobs, 1))
+			}
+			top := 0.0
+			for _, s := range coarse.steps {
+				top = max(top, rate(s))
+			}
+			parts = append(parts, Part{d, []Line{{Name: "done", Class: "out", Path: coarse.path(rate, top, 120, 24), Last: plain(rate(*t.Latest))}}})
+		}
 	}
-	last, coarse, top := t.Latest, Trend{from: t.from}, 0.0
+	slices.SortFunc(parts, func(a, b Part) int { return cmp.Or(cmp.Compare(a.Of, b.Of), cmp.Compare(a.Name, b.Name)) })
+	return parts
+}
+
+// coarse has fewer steps, for small lines.
+func (t Trend) coarse() Trend {
+	coarse := Trend{from: t.from}
 	for _, s := range t.steps {
 		n := len(coarse.steps)
 		if n == 0 || s.broken || !coarse.steps[n-1].At.Truncate(smallBy).Equal(s.At.Truncate(smallBy)) {
@@ -202,7 +255,19 @@ func (t Trend) Small() (lines []Line) {
 		}
 		c := &coarse.steps[n-1]
 		c.At, c.minutes, c.in, c.out, c.failed = s.At, c.minutes+s.minutes, c.in+s.in, c.out+s.out, c.failed+s.failed
+		if len(s.done) > 0 {
+			c.done = s.done
+		}
 	}
+	return coarse
+}
+
+// Small are the lines of In and Out, and of Failed if attempts failed, for a cell of a table: 120 wide and 24 high.
+func (t Trend) Small() (lines []Line) {
+	if t.Latest == nil {
+		return nil
+	}
+	coarse, top := t.coarse(), 0.0
 	failed := 0.0
 	for _, s := range coarse.steps {
 		top, failed = max(top, s.In(), s.Out(), s.Failed()), max(failed, s.Failed())
@@ -212,7 +277,7 @@ func (t Trend) Small() (lines []Line) {
 		figures = append(figures, figure{"failed", "failed", step.Failed})
 	}
 	for _, f := range figures {
-		lines = append(lines, Line{Name: f.name, Class: f.class, Path: coarse.path(f.of, top, 120, 24), Last: plain(f.of(*last))})
+		lines = append(lines, Line{Name: f.name, Class: f.class, Path: coarse.path(f.of, top, 120, 24), Last: plain(f.of(*t.Latest))})
 	}
 	return lines
 }

@@ -31,8 +31,10 @@ func (s withSamples) Samples(context.Context, time.Duration) ([]admin.Samples, e
 func sampleHours(t *testing.T, url string) {
 	conn, err := pgx.Connect(t.Context(), url)
 	must(t, err)
-	_, err = conn.Exec(t.Context(), `insert into penstock._sample (series, at, arrived, ended, failed, oldest, dead)
-		select s.id, clock_timestamp() - (180 - i) * interval '1 min', i * 40 + 200 * sin(i / 20.0), i * 39 + 190 * sin((i - 3) / 20.0), case when s.id > 0 then i * 6 + 40 * sin(i / 9.0) else 0 end,
+	_, err = conn.Exec(t.Context(), `insert into penstock._sample (series, at, done, arrived, ended, failed, oldest, dead)
+		select s.id, clock_timestamp() - (180 - i) * interval '1 min', case when s.id > 0 then (select jsonb_agg(jsonb_build_object('of', p.of, 'name', p.name, 'jobs', p.jobs,
+		           'wait', array[.02, .3 + .2 * sin(i / 15.0)], 'run', array[p.jobs * .01, p.jobs * .04 + .02 * sin(i / 9.0)]))
+		           from (values ('', '', 9), ('kind', 'welcome', 6), ('kind', 'digest', 3), ('worker', 'ann-1', 5), ('worker', 'ann-2', 4)) p(of, name, jobs)) end, i * 40 + 200 * sin(i / 20.0), i * 39 + 190 * sin((i - 3) / 20.0), case when s.id > 0 then i * 6 + 40 * sin(i / 9.0) else 0 end,
 		       greatest(30 * sin(i / 20.0), 0), i / 6
 		  from (select q.id from penstock._queue q where q.name = 'mails' union all select -b.id from penstock._subscription b where b.outbox = 'orders') s, generate_series(1, 179) i`)
 	must(t, err)
@@ -59,15 +61,20 @@ func TestCharts(t *testing.T) {
 		t.Error("without a sample the page does not say so")
 	}
 
+	if _, text := d.ask("r", "GET", "/queues/mails", ""); strings.Contains(string(text), "Done jobs ran for") {
+		t.Error("without done jobs there is a chart of them")
+	}
 	began := time.Now().UTC().Add(-2 * time.Hour)
 	at := func(minute int, in, out, failed, dead int64) admin.Sample {
 		return admin.Sample{At: began.Add(time.Duration(minute) * time.Minute), In: in, Out: out, Failed: failed, Dead: dead, OldestAge: time.Duration(minute) * time.Second}
 	}
+	took := at(33, 2017, 2002, 1, 1000)
+	took.Done = []admin.DoneSample{{Jobs: 4, Wait: []float64{.5, 2}, Run: []float64{.025, .5}}, {Of: "kind", Name: "welcome", Jobs: 3, Run: []float64{.02, .125}}, {Of: "worker", Name: "ann-1", Jobs: 4, Wait: []float64{.5, 2}, Run: []float64{.025, .5}}}
 	d = serve(t, withSamples{s, []admin.Samples{{Queue: "mails", Points: []admin.Sample{
 		at(0, 1000, 500, 7, 0), at(1, 1100, 560, 7, 3), at(2, 1120, 600, 9, 3),
 		at(30, 4000, 3400, 9, 3),                // no worker ran
 		at(31, 5, 2, 1, 0), at(32, 17, 2, 1, 0), // restored
-		at(33, 2017, 2002, 1, 1000), at(33, 1, 1, 1, 1), // twice at one time
+		took, at(33, 1, 1, 1, 1), // twice at one time
 	}}}})
 	code, text := d.ask("r", "GET", "/queues/mails", "")
 	page := html.UnescapeString(string(text))
@@ -75,6 +82,8 @@ func TestCharts(t *testing.T) {
 		"in: now 2,000 a minute, at most 2,000 a minute, out: now 2,000 a minute, at most 2,000 a minute",
 		"failed: now 0 a minute, at most 2 a minute", "oldest: now 33.0 s, at most 33.0 s", "dead letters: now 1,000+, at most 1,000+",
 		`<td data-label="In">`,
+		"p50: now 500 ms, at most 500 ms, p99: now 2000 ms", "p50: now 25 ms, at most 25 ms, p99: now 500 ms, at most 500 ms",
+		`>welcome</th>`, ` 1,500</td><td data-label="p50">–</td><td data-label="p99">–</td><td data-label="p50">20 ms</td><td data-label="p99">125 ms</td>`, `>worker ann-1</th>`,
 	} {
 		if code != 200 || !strings.Contains(page, want) {
 			t.Errorf("%d, without %q", code, want)

@@ -47,6 +47,7 @@ comment on column _sample.ended is 'messages that were settled, or jobs that wer
 comment on column _sample.failed is 'attempts at jobs that failed, as workers report them; it grows';
 comment on column _sample.oldest is 'seconds since the oldest unsettled message was written, or the oldest ready job; 0: there is none';
 comment on column _sample.pause is 'how many samples repeat oldest, because the search for it took long';
+comment on column _sample.done is 'how long done jobs took since the sample before, in a queue that keeps them: all, and by kind and worker';
 comment on column _sample.dead is 'dead letters, counted up to 1,000';
 
 comment on table _group is 'The policies of groups: how many jobs of a group may run and start, and how much it weighs.';

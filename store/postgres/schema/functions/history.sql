@@ -16,24 +16,14 @@ begin
     perform _make_register(turn, 8 * (extract(epoch from clock_timestamp()) * 1000)::bigint);
     execute format($ddl$
         create table %1$s (
-            slot        smallint    not null default (pg_sequence_last_value(%2$L) %% 8)::smallint,
-            finished_at timestamptz not null default clock_timestamp(),
-            claimed_at  timestamptz, -- null: an older version claimed it
-            worker      text        not null,
-            group_key   text        not null,
-            priority    smallint    not null,
-            key         text,
-            id          bigint,      -- null: several, in arrays
-            attempt     integer,
-            created_at  timestamptz,
-            failures    jsonb,
-            report      jsonb,
-            jobs        bigint[],
-            attempts    integer[],
-            created     timestamptz[],
-            failed      jsonb[],
-            kind        text,        -- the header penstock-kind
-            kinds       text[]
+            slot smallint not null default (pg_sequence_last_value(%2$L) %% 8)::smallint, finished_at timestamptz not null default clock_timestamp(),
+            claimed_at timestamptz, -- null: an older version claimed it
+            worker text not null, group_key text not null, priority smallint not null, key text,
+            id bigint, -- null: several, in arrays
+            attempt integer, created_at timestamptz, failures jsonb, report jsonb,
+            jobs bigint[], attempts integer[], created timestamptz[], failed jsonb[],
+            kind text, -- the header penstock-kind
+            kinds text[]
         ) partition by list (slot);
         alter table %1$s alter jobs set storage plain, alter attempts set storage plain, alter created set storage plain -- 255 fit a page
         $ddl$, ring, turn);

@@ -11,11 +11,14 @@ return pg_sequence_last_value('_sampled') is distinct from ((floor(extract(epoch
 
 -- _take_samples takes those of a round, and says whether others are left: it begins no more after 20 ms. With more than 250 series
 -- there are fewer rounds, so that a minute adds about 250 rows at most. The register moves first: a series that fails is left out.
+-- A round moves on to the other segment once all that is in that one is too old, and truncates both if none are kept.
 create or replace function _take_samples() returns boolean
 language plpgsql volatile security definer set search_path from current set jit = off as $$ declare
     whole  constant bigint := 17179869183;
     began  constant timestamptz := clock_timestamp();
     minute constant bigint := floor(extract(epoch from began) / 60);
+    kept   constant _sampling := (select k from _sampling k);
+    other  constant int := 1 - pg_sequence_last_value('_sample_slot');
     state  bigint;
     one    record;
 begin
@@ -24,7 +27,14 @@ begin
     state := coalesce(pg_sequence_last_value('_sampled'), whole);
     if state & whole = whole then
         state := minute << 34;
-        if minute % (1 + ((select count(*) from _queue) + (select count(*) from _subscription)) / 250) <> 0 or not _turn_samples() then
+        if kept.keep = interval '0' then
+            perform _truncate('_sample_' || slot, 'false') from generate_series(0, 1) slot where pg_relation_size('_sample_' || slot) > 0;
+        elsif kept.turned not between clock_timestamp() - kept.keep and clock_timestamp() -- the clock may have been set back
+              and (pg_relation_size('_sample_' || other) = 0 or _truncate('_sample_' || other, 'false')) then
+            perform setval('_sample_slot', other);
+            update _sampling set turned = clock_timestamp();
+        end if;
+        if kept.keep = interval '0' or minute % (1 + ((select count(*) from _queue) + (select count(*) from _subscription)) / 250) <> 0 then
             perform setval('_sampled', state | whole);
             return false;
         end if;
@@ -48,31 +58,12 @@ begin
     return false;
 end $$;
 
--- _turn_samples says whether samples are taken. It moves on to the other segment once all that is in that one is too old, and
--- truncates both if none are kept.
-create or replace function _turn_samples() returns boolean
-language plpgsql volatile set search_path from current as $$ declare
-    s     constant _sampling := (select s from _sampling s);
-    other constant int := 1 - pg_sequence_last_value('_sample_slot');
-    slot  int;
-begin
-    if s.keep = interval '0' then
-        for slot in 0 .. 1 loop
-            if pg_relation_size('_sample_' || slot) > 0 then perform _truncate('_sample_' || slot, 'false'); end if;
-        end loop;
-        return false;
-    end if;
-    if s.turned not between clock_timestamp() - s.keep and clock_timestamp() -- the clock may have been set back
-       and (pg_relation_size('_sample_' || other) = 0 or _truncate('_sample_' || other, 'false')) then
-        perform setval('_sample_slot', other);
-        update _sampling set turned = clock_timestamp();
-    end if;
-    return true;
-end $$;
-
 -- _sample_queue takes the sample of a queue. Where many rows are dead, the search for the oldest ready job may take long. For each 20 ms of it the
 -- oldest of the sample before is repeated once, up to 60 times. The attempts that ended are those that workers' heartbeats count since the last
 -- sample. Of each start of a worker that is the last figure up to now, less the last one up to then.
+--
+-- In a queue that keeps done jobs it also describes those since the last sample that are in the last 16 pages. It says how many there are, and
+-- p50 and p99, in seconds, of their runs and of the waits for first attempts. It does so for all, and for the four most frequent kinds and workers.
 create or replace function _sample_queue(q _queue) returns void
 language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$ declare
     last    constant _sample := (select s from _sample s where s.series = q.id order by s.at desc limit 1);
@@ -81,6 +72,8 @@ language plpgsql volatile set search_path from current set enable_seqscan = off 
     oldest  real;
     pause   int := last.pause - 1;
     n       record;
+    done    jsonb;
+    kept    text;
 begin
     select coalesce(sum(greatest(w.ended, 0)), 0) as ended, coalesce(sum(greatest(w.failed, 0)), 0) as failed into n
       from (select max(h.ended) - coalesce(max(h.ended) filter (where h.at <= since), min(h.ended)) as ended,
@@ -95,9 +88,27 @@ begin
         oldest := (_count_some(q.id, 1000))[6] / 1000000.0;
         pause := least(extract(epoch from clock_timestamp() - began) * 50, 60);
     end if;
-    insert into _sample (series, arrived, ended, failed, oldest, pause, dead)
+    if q.done_since is not null then
+        kept := _q(format('_%s.done_%s', q.name, pg_sequence_last_value(_q(format('_%s.done_turn', q.name))::regclass) % 8));
+        execute format($sql$
+            select jsonb_agg(jsonb_build_object('of', x.of, 'name', x.name, 'jobs', x.jobs, 'wait', array(select round(s::numeric, 4) from unnest(x.wait) s),
+                                                'run', array(select round(s::numeric, 4) from unnest(x.run) s)))
+              from (select g.*, row_number() over (partition by g.of order by g.jobs desc, g.name) as place
+                      from (select (array['kind', 'worker', ''])[grouping(d.kind, d.worker)] as of, coalesce(d.kind, d.worker, '') as name, count(*) as jobs,
+                                   percentile_cont('{.5,.99}'::float8[]) within group (order by d.wait) as wait, percentile_cont('{.5,.99}'::float8[]) within group (order by d.run) as run
+                              from (select left(coalesce(j.kind, ''), 64) as kind, left(t.worker, 64) as worker, extract(epoch from t.finished_at - t.claimed_at)::float8 as run,
+                                           case when j.attempt = 1 and isfinite(j.created_at) then extract(epoch from t.claimed_at - j.created_at)::float8 end as wait
+                                      from %s t cross join lateral (
+                                           select t.attempt, t.created_at, t.kind where t.id is not null
+                                           union all
+                                           select u.* from unnest(t.attempts, t.created, t.kinds) u) j(attempt, created_at, kind)
+                                     where t.ctid >= $1 and t.finished_at > $2 and t.claimed_at is not null) d
+                             group by grouping sets ((), d.kind, d.worker)) g where g.jobs > 0) x where x.place < 5$sql$, kept)
+           into done using format('(%s,0)', greatest(pg_relation_size(kept) / current_setting('block_size')::int - 16, 0))::tid, since;
+    end if;
+    insert into _sample (series, arrived, ended, failed, oldest, pause, done, dead)
     values (q.id, coalesce(pg_sequence_last_value(to_regclass(_q(format('_%s.seq', q.name)))), 0), coalesce(last.ended, 0) + n.ended, coalesce(last.failed, 0) + n.failed,
-            oldest, pause, (select count(*) from (select from _dead_job d where d.queue = q.id limit 1000) x));
+            oldest, pause, done, (select count(*) from (select from _dead_job d where d.queue = q.id limit 1000) x));
 end $$;
 
 -- _figure returns a figure of a worker's report, 0 if that has none of the name: any client may have written it.

@@ -534,7 +534,8 @@ create table penstock._sample (
     oldest real not null,
     dead integer not null,
     pause smallint not null default 0,
-    slot smallint not null default (pg_sequence_last_value('penstock._sample_slot'::regclass))::smallint
+    slot smallint not null default (pg_sequence_last_value('penstock._sample_slot'::regclass))::smallint,
+    done jsonb
 ) partition by LIST (slot);
 CREATE INDEX _sample_series_at_idx ON ONLY penstock._sample USING btree (series, at);
 alter table penstock._sample enable row level security;
@@ -548,6 +549,7 @@ comment on column penstock._sample.failed is 'attempts at jobs that failed, as w
 comment on column penstock._sample.oldest is 'seconds since the oldest unsettled message was written, or the oldest ready job; 0: there is none';
 comment on column penstock._sample.dead is 'dead letters, counted up to 1,000';
 comment on column penstock._sample.pause is 'how many samples repeat oldest, because the search for it took long';
+comment on column penstock._sample.done is 'how long done jobs took since the sample before, in a queue that keeps them: all, and by kind and worker';
 
 create table penstock._sample_0 partition of penstock._sample FOR VALUES IN ('0') with (autovacuum_enabled=false);
 alter table penstock._sample_0 replica identity full;
@@ -1165,7 +1167,6 @@ CREATE OR REPLACE FUNCTION penstock._samples_due()
 RETURN (pg_sequence_last_value('penstock._sampled'::regclass) IS DISTINCT FROM (((floor((EXTRACT(epoch FROM clock_timestamp()) / (60)::numeric)))::bigint << 34) | '17179869183'::bigint));
 
 -- function _take_samples(): schema/functions/samples.sql
--- function _turn_samples(): schema/functions/samples.sql
 -- function _sample_queue(q penstock._queue): schema/functions/samples.sql
 
 -- _figure returns a figure of a worker's report, 0 if that has none of the name: any client may have written it.
