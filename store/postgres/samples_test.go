@@ -101,7 +101,7 @@ func TestSamples(t *testing.T) {
 func TestSamplesOfDoneJobs(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
-	f.Exec("select penstock.keep_samples('0')") // until the jobs are as the test wants them: a minute may end before
+	f.Exec("select penstock.keep_samples('0')") // until all jobs are done: a minute may end before
 	f.Exec("select penstock.create_queue('q'), penstock.create_queue('forgets')")
 	f.Exec("select penstock.set_queue('q', keep_done => '1 day')")
 	done := func(queue, kind, worker string, jobs int) {
