@@ -29,6 +29,17 @@ func (f *fixture) run(tx pgx.Tx, sql string, args ...any) {
 	f.Must(err)
 }
 
+// A claim that has read the queue's flags before the first job with a key came takes that job as claims do: it ends with its ack. It was counted
+// as an end at the claim, and again at the ack, so that a barrier opened while jobs ran.
+func TestBarrierOfAClaimThatMeetsTheFirstKey(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	b := f.Number("select penstock.barrier('q')")
+	f.Exec("select penstock.enqueue_many('q', '{a,b}', holds => $1, keys => '{k,l}')", b)
+	f.wantText("1", `select count(*)::text from penstock."_q.take"(1, '', false, false, false)`) // as claim_scan without keys calls it
+	f.wantText("2", "select running::text from penstock._barrier_state($1)", b)
+}
+
 // The last end opens the barrier when it commits. If it rolls back, or its process dies, the job that waits still waits.
 func TestBarrierLastEndRolledBack(t *testing.T) {
 	t.Parallel()

@@ -169,7 +169,7 @@ begin
         p := -16;
         todo := case when flags & {watched} = 0 or {schema}._may_dequeue({id}, in_group) then todo else 0 end;
         if todo > 0 and flags & ({keyed} | {dated}) <> 0 then
-            return query select t.* from {take_keyed}(n, in_group, false) t;
+            return query select t.* from {take_keyed}(n, in_group, admitted is not null) t; -- also of a claim that began before the first key
             todo := 0;
         end if;
     end if;

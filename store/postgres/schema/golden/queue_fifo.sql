@@ -397,7 +397,7 @@ end if;
         p := -16;
         todo := case when flags & 25769803776 = 0 or penstock._may_dequeue(1, in_group) then todo else 0 end;
         if todo > 0 and flags & (4294967296 | 103079215104) <> 0 then
-            return query select t.* from penstock."_emails.take_keyed"(n, in_group, false) t;
+            return query select t.* from penstock."_emails.take_keyed"(n, in_group, admitted is not null) t; -- also of a claim that began before the first key
             todo := 0;
         end if;
     end if;
