@@ -110,7 +110,14 @@ begin
               and (exists (select from _lease l where l.lease = any (r.leases))
                    or (r.next_at > clock_timestamp() or r.held_until > clock_timestamp()) and not exists (select from _group_state s where s.queue = r.queue and s.group_key = r.group_key and s.n > r.n))'),
             ('_barrier', '{_barrier_0,_barrier_1}', pg_sequence_last_value('_barrier_slot'), 4194304,
-             'r.part >= -1 and coalesce((select s.running from _barrier s where s.barrier = r.barrier and s.part = 16 order by s.n desc limit 1), 2) < 2 and (r.part = 17 or not exists (select from _barrier s where s.barrier = r.barrier and s.part = greatest(r.part, 0) and r.n < s.n))'),
+             -- most rows are notes that have been counted: those that have not are looked up once
+             'case when r.part = -1 then r.n in (
+                   select x.n from (
+                        select d.barrier, coalesce((select max(s.n) from _barrier s where s.barrier = d.barrier and s.part = 0), 0) as n from (select distinct s.barrier from _barrier s where s.part = 16) d
+                         where (select s.running from _barrier s where s.barrier = d.barrier and s.part = 16 order by s.n desc limit 1) < 2 offset 0) b
+                   join _barrier x on x.barrier = b.barrier and x.part = -1 and x.n > b.n)
+              else r.part >= 0 and coalesce((select s.running from _barrier s where s.barrier = r.barrier and s.part = 16 order by s.n desc limit 1), 2) < 2
+                   and (r.part = 17 or not exists (select from _barrier s where s.barrier = r.barrier and s.part = r.part and r.n < s.n)) end'),
             ('_dedup', '{_dedup_0,_dedup_1}', pg_sequence_last_value('_dedup_slot'), 16777216,
              'r.at > clock_timestamp() - (select q.dedup_window from _queue q where q.id = r.queue)')) x(ring, segments, state, full_bytes, alive)
           join _pair r on r.name = x.ring
