@@ -39,8 +39,8 @@ func checkCurve(t *testing.T, who string, c Curve) {
 func TestFifoLifo(t *testing.T) {
 	for _, c := range []FifoLifoConfig{
 		{Order: penstock.FIFO, Mode: ModeCall, Workers: 10, Preload: 1000, Duration: time.Minute},
-		{Order: penstock.LIFO, Preload: 2000, Rate: 500, Arrivals: true, Duration: 500 * time.Millisecond, Mode: ModeTx, Workers: 3, Payload: 50},
-		{Order: penstock.LIFO, Mode: ModeCall, Workers: 10, Preload: 500, Arrivals: true, Duration: 500 * time.Millisecond, DequeueRate: 400},
+		{Order: penstock.LIFO, Preload: 2000, Rate: 500, Arrivals: true, Duration: 2 * time.Second, Mode: ModeTx, Workers: 3, Payload: 50},
+		{Order: penstock.LIFO, Mode: ModeCall, Workers: 10, Preload: 500, Arrivals: true, Duration: 2 * time.Second, DequeueRate: 400},
 	} {
 		t.Run(string(c.Order)+c.Mode, func(t *testing.T) {
 			c.Setup = database(t)
