@@ -25,9 +25,10 @@ func says(t testing.TB, url, version string) {
 	exec(t, url, "create or replace function shim.version() returns text language sql as $$ select '"+version+"'::text $$")
 }
 
-// The engine is known by version(); one that cannot work is refused with the next step, before anything is made.
+// The engine is known by version(), and Citus by its extension. One that cannot work is refused with the next step, before anything is made.
 func TestEngineIsDetected(t *testing.T) {
 	t.Parallel()
+	needsShim(t)
 	url := database(t)
 	for version, want := range map[string]string{
 		"PostgreSQL 15.18 (Debian 15.18-1) on x86_64-pc-linux-gnu":                               "PostgreSQL",
@@ -43,6 +44,11 @@ func TestEngineIsDetected(t *testing.T) {
 	_, err := openStore(t, url, portable.Options{}).Status(t.Context())
 	if hint, ok := errors.AsType[*penstock.HintError](err); !ok || !strings.Contains(hint.Hint, "2025.1") {
 		t.Errorf("of one without generated columns: %v", err)
+	}
+	says(t, url, "PostgreSQL 15.18 (Debian 15.18-1) on x86_64-pc-linux-gnu")
+	exec(t, url, "create view shim.pg_extension as select 'citus' as extname")
+	if got, err := openStore(t, url, portable.Options{}).Engine(t.Context()); err != nil || got != "Citus" {
+		t.Errorf("with the extension: %q, %v", got, err)
 	}
 }
 
