@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -149,6 +150,51 @@ func TestTwoEndALease(t *testing.T) {
 	must(t, tx.Rollback())
 	if n := <-held + <-held; n != 1 {
 		t.Errorf("the lease was held %d times", n)
+	}
+}
+
+// An ack locks leases in their order, whatever the order of the call: two that have leases in common wait for each other, and neither is a deadlock.
+// It leaves nothing of its jobs, of one that was tried before and of one that was not.
+func TestAckLocksLeasesInOrder(t *testing.T) {
+	b := newBeside(t)
+	b.enqueue(penstock.NewJob{}, penstock.NewJob{})
+	_, err := b.other.Retry(t.Context(), b.claim(b.other)[0].Lease, 0, "no")
+	must(t, err)
+	leases := []int64{b.claim(b.other)[0].Lease, b.claim(b.other)[0].Lease}
+	slices.Sort(leases)
+	lock := func(lease int64) (*sql.Tx, error) {
+		tx, err := b.app.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+		must(t, err)
+		var n int64
+		return tx, tx.QueryRow("select lease from leases force index (leases_lease) where lease = ? for update nowait", lease).Scan(&n)
+	}
+	first, err := lock(leases[0])
+	defer func() { _ = first.Rollback() }()
+	must(t, err)
+	held := make(chan int, 1)
+	go func() {
+		ended, err := b.other.Ack(t.Context(), leases[1], leases[0])
+		if err != nil {
+			t.Error(err)
+		}
+		held <- len(ended)
+	}()
+	for b.waiting() == 0 {
+	}
+	second, err := lock(leases[1])
+	if err != nil {
+		t.Errorf("the ack waits for the first lease, and has locked the second: %v", err)
+	}
+	must(t, second.Rollback(), first.Rollback())
+	if n := <-held; n != 2 {
+		t.Errorf("%d leases were held, want 2", n)
+	}
+	for _, table := range []string{"leases", "tries", "queue_jobs"} {
+		var n int
+		must(t, b.app.QueryRow("select count(*) from "+table).Scan(&n))
+		if n != 0 {
+			t.Errorf("%s has %d rows left", table, n)
+		}
 	}
 }
 
