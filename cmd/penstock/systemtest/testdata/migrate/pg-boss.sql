@@ -7,12 +7,15 @@ create table pgboss.job (
     priority      integer not null default 0,
     data          jsonb,
     state         pgboss.job_state not null default 'created',
+    retry_limit   integer not null default 2,
+    retry_count   integer not null default 0,
     singleton_key text,
     group_id      text,
     start_after   timestamptz not null default now(),
     created_on    timestamptz not null default now(),
     policy        text,
     blocked       boolean not null default false,
+    blocking      boolean not null default false,
     primary key (name, id)
 ) partition by list (name);
 create table pgboss.job_common partition of pgboss.job default;
