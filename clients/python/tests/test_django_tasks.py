@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -204,6 +205,43 @@ def test_tasks_run_in_tests_without_a_handler(tasks: Any) -> None:
     assert testing.run_one(connection, "emails").outcome == "done"
     with pytest.raises(TypeError, match="no handler for the queue stacks"):
         testing.run_all(connection, "stacks")
+
+
+TYPED = """
+from penstock.django.tasks import task
+
+@task
+def plain(a: int) -> int:
+    return a
+
+@task(takes_context=True, queue_name="emails", max_attempts=5, backoff=60)
+def welcome(context: object, customer: str, *, lang: str = "en") -> str:
+    return customer
+
+@task(key="k")
+async def later() -> None: ...
+
+plain.enqueue(1)
+welcome.using(key="ann", priority=5).enqueue("ann", lang="de")
+later.enqueue()
+"""
+
+
+WRONG = {
+    "plain.enqueue('x')": "arg-type",
+    "welcome.enqueue(7)": "arg-type",
+    "welcome.using(kye='a')": "call-arg",
+    "task(tries=1)": "call-overload",
+}
+
+
+def test_types_of_the_decorator(tmp_path: Path) -> None:
+    file = tmp_path / "shop.py"
+    file.write_text(TYPED + "\n".join(WRONG) + "\n")
+    args = [sys.executable, "-m", "mypy", "--strict", "--hide-error-context", "--config-file", "", str(file)]
+    printed = subprocess.run(args, check=False, capture_output=True, text=True, cwd=tmp_path).stdout
+    found = [line.rpartition("[")[2].rstrip("]") for line in printed.splitlines() if ": error: " in line]
+    assert found == list(WRONG.values()), printed
 
 
 def test_one_worker_of_several_queues(tasks: Any, project: str) -> None:

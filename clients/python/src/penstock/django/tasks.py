@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import django
 from django.db import connections
@@ -26,6 +26,9 @@ from .._sql import quoted
 from .._worker import Handler
 from . import setting
 
+if TYPE_CHECKING:
+    from ._typed import Decorator
+
 PACKAGE = "django.tasks" if django.VERSION >= (6, 0) else "django_tasks"
 base: Any = import_module(f"{PACKAGE}.base")
 exceptions: Any = import_module(f"{PACKAGE}.exceptions")
@@ -34,6 +37,8 @@ normalize_json: Any = import_module("django.utils.json" if django.VERSION >= (6,
 BaseTaskBackend: Any = import_module(f"{PACKAGE}.backends.base").BaseTaskBackend
 BaseTask: Any = base.Task
 Status: Any = base.TaskResultStatus
+# Django's decorator, with types that know the fields of a job.
+task: Decorator = import_module(PACKAGE).task
 InvalidTask: Any = getattr(exceptions, "InvalidTask", None) or exceptions.InvalidTaskError
 
 OF_THE_JOB = ("key", "dedup_key", "unique_key", "on_conflict", "debounce_max", "timeout", "deadline", "holds", "waits_for", "on_dead")
