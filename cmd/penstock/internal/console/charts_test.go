@@ -89,6 +89,13 @@ func TestCharts(t *testing.T) {
 			t.Errorf("%d, without %q", code, want)
 		}
 	}
+	_, css := d.ask("r", "GET", "/static/console.css", "")
+	lines := regexp.MustCompile(`<path class="([^"]*)"`).FindAllStringSubmatch(page, -1)
+	for _, line := range lines {
+		if !strings.Contains(string(css), " path."+line[1]+" { stroke: ") {
+			t.Errorf("no line of class %s is seen in a chart", line[1])
+		}
+	}
 	in := regexp.MustCompile(`<path class="in" d="([^"]*)"`).FindStringSubmatch(page)
 	if in == nil || strings.Count(in[1], "M") != 2 || strings.Count(in[1], "L") != 4 || strings.Contains(in[1], "-") {
 		t.Errorf("the line of in is %q, want two pieces with six points", in)

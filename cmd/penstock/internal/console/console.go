@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -271,6 +272,7 @@ func (c *Console) lookAtStatus() (*Status, error) {
 		if s.Pins, err = orEmpty(store.VacuumPins(ctx)); refused("what holds back vacuum", err) != nil {
 			return nil, err
 		}
+		s.Pins = slices.DeleteFunc(s.Pins, func(p admin.VacuumPin) bool { return p.Age > 0 && p.Age < time.Second }) // those that read for this page among them
 	}
 	s.At = time.Now().UTC()
 	c.history.add(s)
