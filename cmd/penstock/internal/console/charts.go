@@ -159,7 +159,7 @@ func (t Trend) Charts(failures bool) []Chart {
 					if p := one.of(s.took("", "")); len(p) > n {
 						return p[n]
 					}
-					return 0
+					return math.NaN() // no job was done
 				}
 			}
 			charts = append(charts, t.chart(one.title, millis, figure{"p50", "p50", at(0)}, figure{"p99", "p99", at(1)}))
@@ -181,36 +181,49 @@ type figure struct {
 }
 
 func (t Trend) chart(title string, text func(float64) string, figures ...figure) Chart {
-	top := 0.0
-	for _, s := range t.steps {
-		for _, f := range figures {
-			top = max(top, f.of(s))
+	most := func(f figure) (most float64) {
+		for _, s := range t.steps {
+			if v := f.of(s); v > most { // NaN is not
+				most = v
+			}
 		}
+		return most
+	}
+	top := 0.0
+	for _, f := range figures {
+		top = max(top, most(f))
 	}
 	c := Chart{Title: title, Top: text(top)}
 	for _, f := range figures {
-		most := 0.0
-		for _, s := range t.steps {
-			most = max(most, f.of(s))
+		last := "–"
+		if v := f.of(*t.Latest); !math.IsNaN(v) {
+			last = text(v)
 		}
-		c.Lines = append(c.Lines, Line{f.name, f.class, t.path(f.of, top, 360, 80), text(f.of(*t.Latest)), text(most)})
+		c.Lines = append(c.Lines, Line{f.name, f.class, t.path(f.of, top, 360, 80), last, text(most(f))})
 	}
 	return c
 }
 
-// path is a line as an SVG path. A lone point is a short line.
+// path is a line as an SVG path, with a gap where a figure is NaN. A lone point is a short line.
 func (t Trend) path(of func(step) float64, top, width, height float64) string {
 	var out strings.Builder
-	for i, s := range t.steps {
+	gap := true
+	for _, s := range t.steps {
+		v := of(s)
+		if math.IsNaN(v) {
+			gap = true
+			continue
+		}
 		x := width * (s.At.Sub(t.from).Seconds() / charted.Seconds())
-		y := height - 1 - (height-2)*of(s)/max(top, math.SmallestNonzeroFloat64)
+		y := height - 1 - (height-2)*v/max(top, math.SmallestNonzeroFloat64)
 		pen := "L"
-		if i == 0 || s.broken {
+		if gap || s.broken {
 			pen = "M"
 		}
+		gap = false
 		fmt.Fprintf(&out, "%s%.1f %.1f", pen, min(max(x, 0), width), y)
 		if pen == "M" {
-			out.WriteString("h1")
+			out.WriteString("h2")
 		}
 	}
 	return out.String()

@@ -100,6 +100,9 @@ func TestCharts(t *testing.T) {
 	if in == nil || strings.Count(in[1], "M") != 2 || strings.Count(in[1], "L") != 4 || strings.Contains(in[1], "-") {
 		t.Errorf("the line of in is %q, want two pieces with six points", in)
 	}
+	if p50 := regexp.MustCompile(`<path class="p50" d="([^"]*)"`).FindStringSubmatch(page); p50 == nil || strings.Contains(p50[1], "L") || !strings.HasPrefix(p50[1], "M") {
+		t.Errorf("the line of p50 is %q, want a lone point: no other minute had a job", p50)
+	}
 	var api admin.Samples
 	_, text = d.ask("r", "GET", "/api/v1/queues/mails/samples", "")
 	must(t, json.Unmarshal(text, &api))
