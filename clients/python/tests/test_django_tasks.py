@@ -207,6 +207,15 @@ def test_tasks_run_in_tests_without_a_handler(tasks: Any) -> None:
         testing.run_all(connection, "stacks")
 
 
+def test_a_backend_without_a_list_of_queues_takes_every_one(tasks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from django.conf import settings
+    from django.db import connection
+
+    monkeypatch.setattr(settings, "TASKS", {"default": {**settings.TASKS["default"], "QUEUES": []}})
+    tasks.add.enqueue(1)
+    assert [ran.outcome for ran in testing.run_all(connection, "kept")] == ["done"]
+
+
 TYPED = """
 from penstock.django.tasks import task
 

@@ -51,8 +51,11 @@ def setting(name: str) -> Any:
 
 def task_queues() -> list[str]:
     """The queues of settings.TASKS that are Penstock's."""
-    ours = [params for params in getattr(settings, "TASKS", {}).values() if params.get("BACKEND") == TASK_BACKEND]
-    return [queue for params in ours for queue in params.get("QUEUES", ["default"])]
+    return [queue for names in _queues_of_backends() for queue in names]
+
+
+def _queues_of_backends() -> list[list[str]]:
+    return [params.get("QUEUES", ["default"]) for params in getattr(settings, "TASKS", {}).values() if params.get("BACKEND") == TASK_BACKEND]
 
 
 def handlers_of(queue: str, worker: str, given: Any = None) -> Any:
@@ -62,7 +65,7 @@ def handlers_of(queue: str, worker: str, given: Any = None) -> Any:
     if isinstance(chosen, App):
         chosen = chosen.handlers(queue)
     threads_take(chosen)
-    if queue in task_queues():
+    if any(not names or queue in names for names in _queues_of_backends()):  # an empty list stands for every queue
         from .tasks import Handlers
 
         chosen = Handlers(queue, worker, chosen)
