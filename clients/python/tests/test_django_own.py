@@ -35,7 +35,7 @@ def in_place_of(monkeypatch: pytest.MonkeyPatch) -> None:
 
     from penstock.django import tasks
 
-    class Waiting(tasks.PenstockBackend):  # type: ignore[misc]
+    class Waiting(tasks.PenstockBackend):
         def __init__(self, alias: str, params: Any) -> None:
             super().__init__(alias, params)
             self.results: list[Any] = []
@@ -48,7 +48,7 @@ def in_place_of(monkeypatch: pytest.MonkeyPatch) -> None:
             self.results.clear()
             testing.clear(connection, "default")
 
-    class Immediate(tasks.PenstockBackend):  # type: ignore[misc]
+    class Immediate(tasks.PenstockBackend):
         def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
             testing.clear(connection, "default")  # a KeyboardInterrupt leaves its job
             result = super().enqueue(task, args, kwargs)
