@@ -65,6 +65,10 @@ order=$(sed "s/localhost:8080/127.0.0.1:$port/" commands.3 | bash -eu)
 [[ $order == '{"order":'*'}' ]] || { cat shop.log; echo "the order is $order"; exit 1; }
 waits 'mail to ann@example.org about order '
 export PENSTOCK_DATABASE_URL=$own PATH=$(dirname "$PENSTOCK_BIN"):$PATH
+until [[ $(psql "$own" -c "select name from penstock.schedules('emails')") == nightly ]]; do # Schedules.java has made it
+	kill -0 $shop || { cat shop.log; exit 1; }
+	sleep 0.1
+done
 head -1 commands.4 | bash -eu > /dev/null
 sed 's/--all$/& --yes/' commands.5 | bash -eu > /dev/null
 psql "$own" -c "create role shop_app_$$" > /dev/null
