@@ -14,8 +14,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
 
-	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/publicaddr"
+	"github.com/penstock/penstock/internal/sinkurl"
 	"github.com/penstock/penstock/internal/template"
 )
 
@@ -64,19 +64,19 @@ func (o *Options) Defaults(maxMessageBytes int) {
 // Validate returns a *penstock.FieldError for the first field that cannot be used.
 func (o *Options) Validate() error {
 	if _, err := template.Parse(o.Destination); err != nil {
-		return Field(o.Field, fmt.Sprintf("cannot be used (%v)", err), "placeholders are "+template.Allowed)
+		return field(o.Field, fmt.Sprintf("cannot be used (%v)", err), "placeholders are "+template.Allowed)
 	}
 	switch {
 	case o.MaxMessageBytes < minBytes || o.MaxMessageBytes > MaxBytes:
-		return Field("max_message_bytes", fmt.Sprintf("is %d", o.MaxMessageBytes), fmt.Sprintf("choose %d to %d, as on the queue or topic", minBytes, MaxBytes))
+		return field("max_message_bytes", fmt.Sprintf("is %d", o.MaxMessageBytes), "choose %d to %d, as on the queue or topic", minBytes, MaxBytes)
 	case o.Concurrency < 1 || o.Concurrency > maxConcurrency:
-		return Field("concurrency", fmt.Sprintf("is %d", o.Concurrency), fmt.Sprintf("choose 1 to %d", maxConcurrency))
+		return field("concurrency", fmt.Sprintf("is %d", o.Concurrency), "choose 1 to %d", maxConcurrency)
 	case o.ConnectTimeout < 0:
-		return Field("connect_timeout", "is negative", "write a duration such as 5s")
+		return field("connect_timeout", "is negative", "write a duration such as 5s")
 	case o.Timeout < 0:
-		return Field("timeout", "is negative", "write a duration such as 10s")
+		return field("timeout", "is negative", "write a duration such as 10s")
 	case o.Endpoint == "" && o.AllowPrivate:
-		return Field("allow_private", "is set without endpoint", "remove it: the addresses of AWS are always permitted")
+		return field("allow_private", "is set without endpoint", "remove it: the addresses of AWS are always permitted")
 	case o.Endpoint == "":
 		return nil
 	}
@@ -84,10 +84,7 @@ func (o *Options) Validate() error {
 	return err
 }
 
-// Field is a *penstock.FieldError.
-func Field(name, problem, hint string) error {
-	return &penstock.FieldError{Field: name, Problem: problem, Hint: hint}
-}
+var field = sinkurl.Field
 
 // Load makes the configuration of a client. Credentials come from the SDK's default chain: the environment,
 // the shared files, web identity, the container's or the instance's role. It asks for none yet.
@@ -102,10 +99,10 @@ func (o *Options) Load() (aws.Config, error) {
 	load := func(ctx context.Context) (aws.Config, error) { return config.LoadDefaultConfig(ctx, with...) }
 	c, err := load(context.Background())
 	if err != nil {
-		return c, Field("profile", fmt.Sprintf("or the environment cannot be used (%v)", err), "see the AWS_… variables and the files in ~/.aws")
+		return c, field("profile", fmt.Sprintf("or the environment cannot be used (%v)", err), "see the AWS_… variables and the files in ~/.aws")
 	}
 	if c.Region == "" {
-		return c, Field("region", "is not set", "write it, for example eu-west-1, or set AWS_REGION")
+		return c, field("region", "is not set", "write it, for example eu-west-1, or set AWS_REGION")
 	}
 	renewable(&c, load)
 	return c, nil

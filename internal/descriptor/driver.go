@@ -41,6 +41,18 @@ func Opens[C any, S driver.Sink](open func(C, *slog.Logger) (S, error)) func(C, 
 	}
 }
 
+// Reaches makes Sink.Reach of what a sink asks its server. The sink is closed afterwards.
+func Reaches[C any, S driver.Sink](open func(C, *slog.Logger) (S, error), ask func(S, context.Context) error) func(context.Context, C, *slog.Logger) error {
+	return func(ctx context.Context, c C, log *slog.Logger) error {
+		sink, err := open(c, log)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = sink.Close(ctx) }()
+		return ask(sink, ctx)
+	}
+}
+
 // ContentType is the header that sinks declare in their protocol's own way: AMQP's property,
 // HTTP's field, Kafka's header of that name.
 const ContentType = "content-type"

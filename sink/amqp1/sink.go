@@ -38,7 +38,7 @@ var Driver = descriptor.Sink[Config]{
 	Parse: ParseURL, Open: descriptor.Opens(Open),
 	// https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/amqp-protocol-binding.md
 	Binding: descriptor.Headers("amqp1", "cloudEvents_", "cloudEvents:"),
-	Reach:   reach, ReadBack: readBack,
+	Reach:   descriptor.Reaches(Open, (*Sink).reach), ReadBack: readBack,
 }
 
 // Sink sends messages to addresses of a broker. It is safe for concurrent use. It is not a
@@ -165,11 +165,7 @@ func (s *Sink) Close(ctx context.Context) error {
 func (s *Sink) newLine() *line { return &line{cfg: &s.cfg, links: map[string]*link{}} }
 
 // reach connects, logs in, and asks for the address, if it is always the same.
-func reach(ctx context.Context, c Config, log *slog.Logger) error {
-	s, err := Open(c, log)
-	if err != nil {
-		return err
-	}
+func (s *Sink) reach(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	l := s.newLine()

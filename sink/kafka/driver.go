@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"log/slog"
 
 	"github.com/penstock/penstock/internal/descriptor"
 )
@@ -13,16 +12,11 @@ var Driver = descriptor.Sink[Config]{
 	Parse: ParseURL, Open: descriptor.Opens(Open),
 	Binding:  descriptor.Headers("kafka", "ce_"),
 	ReadBack: readBack,
-	Reach:    reach,
+	Reach:    descriptor.Reaches(Open, (*Sink).reach),
 }
 
 // reach asks a broker for the parts of the cluster.
-func reach(ctx context.Context, c Config, log *slog.Logger) error {
-	s, err := Open(c, log)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = s.Close(ctx) }()
+func (s *Sink) reach(ctx context.Context) error {
 	p, err := s.pool.get(ctx)
 	if err != nil {
 		return s.unreachable(ctx, err)

@@ -34,7 +34,7 @@ var Driver = descriptor.Sink[Config]{
 	Parse: ParseURL, Open: descriptor.Opens(Open),
 	// https://github.com/googleapis/google-cloudevents/blob/main/docs/spec/pubsub.md, a draft.
 	Binding: descriptor.Headers("pubsub", "ce-"),
-	Reach:   reach, ReadBack: readBack,
+	Reach:   descriptor.Reaches(Open, (*Sink).reach), ReadBack: readBack,
 }
 
 // Sink publishes messages to topics. It is safe for concurrent use.
@@ -206,12 +206,7 @@ func (s *Sink) Close(ctx context.Context) error {
 var errClosed = penstock.Unavailable(fmt.Errorf("pubsub sink: %w", penstock.ErrClosed))
 
 // reach asks for the topic, if it is always the same.
-func reach(ctx context.Context, c Config, log *slog.Logger) error {
-	s, err := Open(c, log)
-	if err != nil {
-		return err
-	}
-	defer s.Close(ctx)
+func (s *Sink) reach(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	client, err := s.link.get(ctx)

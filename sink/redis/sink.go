@@ -44,7 +44,7 @@ var Driver = descriptor.Sink[Config]{
 	// There is no binding for Redis. Fields of an entry are like Kafka's headers.
 	Binding:  descriptor.Headers("redis", "ce_"),
 	ReadBack: readBack,
-	Reach:    reach,
+	Reach:    descriptor.Reaches(Open, (*Sink).reach),
 }
 
 // Sink adds messages to streams. It is not a driver.InOrderSink: after a refused entry the server
@@ -195,12 +195,7 @@ func (s *Sink) Close(ctx context.Context) error { return s.gate.CloseSink(ctx, "
 var errClosed = penstock.Unavailable(fmt.Errorf("redis sink: %w", penstock.ErrClosed))
 
 // reach connects, logs in and asks whether the server takes writes.
-func reach(ctx context.Context, c Config, log *slog.Logger) error {
-	s, err := Open(c, log)
-	if err != nil {
-		return err
-	}
-	defer s.Close(ctx)
+func (s *Sink) reach(ctx context.Context) (err error) {
 	s.pool.Use(ctx, s.newLine, func(l *line) (broken bool) {
 		if _, err = s.limit(ctx, l); err == nil && l.replica {
 			err = errors.New("READONLY it is a replica")

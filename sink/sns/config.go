@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock/internal/amazon"
+	"github.com/penstock/penstock/internal/sinkurl"
 )
 
 // Config says where the messages go and how. The zero value of a field means
@@ -63,7 +64,7 @@ func (c *Config) options() *amazon.Options {
 func (c *Config) Validate() error {
 	parts := strings.SplitN(c.TopicARN, ":", 6)
 	if len(parts) != 6 || parts[0] != "arn" || parts[2] != "sns" || parts[5] == "" || strings.ContainsAny(strings.Join(parts[:5], ""), "{}") {
-		return amazon.Field("topic_arn", "is not a topic's ARN", "write arn:aws:sns:REGION:ACCOUNT:TOPIC")
+		return sinkurl.Field("topic_arn", "is not a topic's ARN", "write arn:aws:sns:REGION:ACCOUNT:TOPIC")
 	}
 	return c.options().Validate()
 }

@@ -33,7 +33,7 @@ var Driver = descriptor.Sink[Config]{
 	Parse: ParseURL, Open: descriptor.Opens(Open),
 	// There is no binding for SNS. Names of attributes allow a hyphen, as HTTP's headers.
 	Binding: descriptor.Headers("sns", "ce-"),
-	Reach:   reach, ReadBack: readBack,
+	Reach:   descriptor.Reaches(Open, (*Sink).reach), ReadBack: readBack,
 }
 
 // Sink publishes messages to topics. It is safe for concurrent use.
@@ -102,16 +102,11 @@ func (s *Sink) batch(ctx context.Context, topic string, entries []amazon.Entry) 
 }
 
 // reach asks for the topic's attributes, if it is always the same.
-func reach(ctx context.Context, c Config, log *slog.Logger) error {
-	s, err := Open(c, log)
-	if err != nil {
-		return err
-	}
-	defer s.Close(ctx)
+func (s *Sink) reach(ctx context.Context) error {
 	to, fixed := s.Destination()
 	if !fixed {
 		return nil
 	}
-	_, err = s.client.GetTopicAttributes(ctx, &sns.GetTopicAttributesInput{TopicArn: &to})
+	_, err := s.client.GetTopicAttributes(ctx, &sns.GetTopicAttributesInput{TopicArn: &to})
 	return s.Explain(to, err)
 }

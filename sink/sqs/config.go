@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock/internal/amazon"
+	"github.com/penstock/penstock/internal/sinkurl"
 )
 
 // Config says where the messages go and how. The zero value of a field means
@@ -65,7 +66,7 @@ func (c *Config) options() *amazon.Options {
 func (c *Config) Validate() error {
 	u, err := url.Parse(c.QueueURL)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || strings.ContainsAny(u.Host, "{}") || strings.Count(u.Path, "/") < 2 {
-		return amazon.Field("queue_url", "is not a queue's URL", "write https://sqs.REGION.amazonaws.com/ACCOUNT/QUEUE, or sqs:// and the same")
+		return sinkurl.Field("queue_url", "is not a queue's URL", "write https://sqs.REGION.amazonaws.com/ACCOUNT/QUEUE, or sqs:// and the same")
 	}
 	return c.options().Validate()
 }

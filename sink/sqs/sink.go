@@ -33,7 +33,7 @@ var Driver = descriptor.Sink[Config]{
 	Parse: ParseURL, Open: descriptor.Opens(Open),
 	// There is no binding for SQS. Names of attributes allow a hyphen, as HTTP's headers.
 	Binding: descriptor.Headers("sqs", "ce-"),
-	Reach:   reach, ReadBack: readBack,
+	Reach:   descriptor.Reaches(Open, (*Sink).reach), ReadBack: readBack,
 }
 
 // Sink sends messages to queues. It is safe for concurrent use.
@@ -93,16 +93,11 @@ func (s *Sink) batch(ctx context.Context, queue string, entries []amazon.Entry) 
 }
 
 // reach asks for the queue's attributes, if it is always the same.
-func reach(ctx context.Context, c Config, log *slog.Logger) error {
-	s, err := Open(c, log)
-	if err != nil {
-		return err
-	}
-	defer s.Close(ctx)
+func (s *Sink) reach(ctx context.Context) error {
 	to, fixed := s.Destination()
 	if !fixed {
 		return nil
 	}
-	_, err = s.client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{QueueUrl: &to, AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameQueueArn}})
+	_, err := s.client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{QueueUrl: &to, AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameQueueArn}})
 	return s.Explain(to, err)
 }

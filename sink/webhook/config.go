@@ -134,24 +134,7 @@ func (c *Config) Validate() error {
 	case c.TLS != (TLSConfig{}) && e.base.Scheme != "https":
 		return field("tls", "is set, but the URL is not https://", "write https://, or remove tls")
 	}
-	if err := c.TLS.Validate(); err != nil {
-		return err
-	}
-	return c.validTimeouts()
-}
-
-func (c *Config) validTimeouts() error {
-	for _, f := range []struct {
-		name  string
-		value time.Duration
-	}{
-		{"connect_timeout", c.ConnectTimeout}, {"response_timeout", c.ResponseTimeout}, {"timeout", c.Timeout}, {"max_retry_after", c.MaxRetryAfter},
-	} {
-		if f.value < 0 {
-			return field(f.name, "is negative", "write a duration such as 15s")
-		}
-	}
-	return nil
+	return cmp.Or(c.TLS.Validate(), sinkurl.NotNegative(c))
 }
 
 func (c *Config) validAddresses(host string) error {

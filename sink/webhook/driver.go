@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"log/slog"
 	"net"
 
 	"github.com/penstock/penstock/internal/descriptor"
@@ -15,15 +14,11 @@ var Driver = descriptor.Sink[Config]{
 	Name: "webhook", Usage: "https://HOST/PATH", Schemes: []string{"https", "http"},
 	Parse: ParseURL, Open: descriptor.Opens(Open),
 	Binding: descriptor.Binding{Name: "webhook", Prefixes: []string{"ce-"}, DataContentType: descriptor.ContentType, Structured: descriptor.ContentType, Percent: true},
-	Reach:   reach,
+	Reach:   descriptor.Reaches(Open, (*Sink).reach),
 }
 
 // reach connects to the endpoint, or to the proxy, and sends no request.
-func reach(ctx context.Context, c Config, log *slog.Logger) error {
-	s, err := Open(c, log)
-	if err != nil {
-		return err
-	}
+func (s *Sink) reach(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConnectTimeout)
 	defer cancel()
 	to := &s.endpoint.base
