@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/rocksdb"
 	"github.com/penstock/penstock/store/mysql"
 	"github.com/penstock/penstock/store/portable"
 )
@@ -36,10 +37,10 @@ type churner struct {
 	lateAt time.Time
 
 	consuming     *timeline
-	busy          []time.Duration      // by interval, of inserting and consuming
-	rows          []int64              // consumed, by interval
-	calls         []mysql.RocksDBCalls // by interval
-	last          time.Duration        // when its last turn within the run ended
+	busy          []time.Duration // by interval, of inserting and consuming
+	rows          []int64         // consumed, by interval
+	calls         []rocksdb.Calls // by interval
+	last          time.Duration   // when its last turn within the run ended
 	sizes         []int64
 	late          *session                      // of the late row
 	lateCommitted time.Time                     // zero while it is open

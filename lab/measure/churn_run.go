@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/penstock/penstock/store/mysql"
+	"github.com/penstock/penstock/internal/test/rocksdb"
 )
 
 // churnRun is a run of churn at work: one goroutine, because the published loop is
@@ -67,7 +67,7 @@ func (r *churnRun) run(ctx context.Context) error {
 			}
 		}
 		c.consuming = newTimeline(r.cfg.Duration, r.interval/10)
-		c.busy, c.rows, c.calls = make([]time.Duration, intervals+1), make([]int64, intervals+1), make([]mysql.RocksDBCalls, intervals+1)
+		c.busy, c.rows, c.calls = make([]time.Duration, intervals+1), make([]int64, intervals+1), make([]rocksdb.Calls, intervals+1)
 	}
 	r.cfg.progress("inserting and consuming for %s", r.cfg.Duration)
 	r.start = time.Now()
@@ -236,7 +236,7 @@ func (r *churnRun) curve(c *churner, size int64, lateDelivered bool) {
 	}
 	sum := func(from, to int) *CallsPerJob {
 		var rows int64
-		var calls mysql.RocksDBCalls
+		var calls rocksdb.Calls
 		for i := from; i < to; i++ {
 			rows, calls = rows+c.rows[i], calls.Plus(c.calls[i])
 		}

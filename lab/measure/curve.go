@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/penstock/penstock/store/mysql"
+	"github.com/penstock/penstock/internal/test/rocksdb"
 )
 
 // warmUpFor is left out of the first tenth: connections are new and caches cold.
@@ -51,7 +51,7 @@ func (cfg FifoLifoConfig) measure(ctx context.Context, c contender) (curve Curve
 			return err
 		}
 		segments := len(d.files)
-		calls, err := d.callsSince(ctx, mysql.RocksDBCalls{})
+		calls, err := d.callsSince(ctx, rocksdb.Calls{})
 		if err != nil {
 			return err
 		}
@@ -231,7 +231,7 @@ const keepEvery = 500 * time.Millisecond
 // ends.
 func (d *dequeuing) keep(ctx context.Context, s *session) error {
 	maintained, before := d.times.start, int64(0)
-	last, err := d.callsSince(ctx, mysql.RocksDBCalls{})
+	last, err := d.callsSince(ctx, rocksdb.Calls{})
 	if err != nil {
 		return err
 	}
@@ -285,7 +285,7 @@ func (d *dequeuing) look(s *session) (size int64, err error) {
 }
 
 // callsSince are RocksDB's calls since the given counts.
-func (d *dequeuing) callsSince(ctx context.Context, before mysql.RocksDBCalls) (mysql.RocksDBCalls, error) {
+func (d *dequeuing) callsSince(ctx context.Context, before rocksdb.Calls) (rocksdb.Calls, error) {
 	c, err := d.Setup.calls(ctx)
 	return c.Since(before), err
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock/internal/retry"
+	"github.com/penstock/penstock/internal/test/rocksdb"
 	"github.com/penstock/penstock/store/mysql"
 )
 
@@ -18,15 +19,20 @@ func (d Setup) mysql() *mysql.Store {
 }
 
 // calls are RocksDB's so far, or those that the simulator of YugabyteDB counts; of any other storage there are none.
-func (d Setup) calls(ctx context.Context) (mysql.RocksDBCalls, error) {
+func (d Setup) calls(ctx context.Context) (rocksdb.Calls, error) {
 	if d.Simulator != nil {
 		n := d.Simulator.Counts()
-		return mysql.RocksDBCalls{Next: n.Nexts, Seek: n.Seeks}, nil
+		return rocksdb.Calls{Next: n.Nexts, Seek: n.Seeks}, nil
 	}
-	if s := d.mysql(); s != nil {
-		return s.RocksDBCalls(ctx)
+	if d.mysql() == nil {
+		return rocksdb.Calls{}, nil
 	}
-	return mysql.RocksDBCalls{}, nil
+	db, err := mysql.Connect(d.URL)
+	if err != nil {
+		return rocksdb.Calls{}, err
+	}
+	defer db.Close()
+	return rocksdb.Read(ctx, db)
 }
 
 // CallsPerJob are RocksDB's calls for each job or row that was taken, those of the sessions that add them included.
@@ -40,8 +46,8 @@ type CallsPerJob struct {
 func (c CallsPerJob) Steps() float64 { return c.Next + c.Skipped }
 
 // perJob is nil where there is no RocksDB.
-func perJob(c mysql.RocksDBCalls, jobs int64) *CallsPerJob {
-	if c == (mysql.RocksDBCalls{}) || jobs <= 0 {
+func perJob(c rocksdb.Calls, jobs int64) *CallsPerJob {
+	if c == (rocksdb.Calls{}) || jobs <= 0 {
 		return nil
 	}
 	n := float64(jobs)

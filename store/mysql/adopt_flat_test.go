@@ -17,7 +17,7 @@ func adoptIsFlat(t *testing.T, m *testserver.MariaDB) {
 	r := newRocks(t, m)
 	r.db.SetMaxOpenConns(1) // which has penstock as its database
 	r.exec("use penstock")
-	s := r.store()
+	r.store()
 	for _, name := range []string{adopttest.Letters, adopttest.Shop} {
 		for _, statement := range others[name] {
 			r.exec(statement + " engine = RocksDB")
@@ -46,7 +46,7 @@ func adoptIsFlat(t *testing.T, m *testserver.MariaDB) {
 			}
 		}
 		relay()
-		steps, seeks := r.per(s, 50*pages, relay)
+		steps, seeks := r.per(50*pages, relay)
 		t.Logf("%s: %.1f steps a row, %.1f seeks", c.Table, steps, seeks)
 		if steps > 4 { // DESIGN.md: 2 and 3, and less than one for its part of a page
 			t.Errorf("%s: a row takes %.1f steps, at most 4 are promised", c.Table, steps)

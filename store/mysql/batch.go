@@ -190,7 +190,6 @@ const (
 	noSuchColumn   = 1054
 	duplicate      = 1062
 	tooLarge       = 1153
-	unknownEngine  = 1286
 	changed        = 1020 // since the transaction's snapshot
 )
 

@@ -64,7 +64,7 @@ func deletedIsPassedOver(t *testing.T, m *testserver.MariaDB) {
 		}
 	}
 	for _, c := range calls {
-		steps, seeks := r.per(s, 1, c.do)
+		steps, seeks := r.per(1, c.do)
 		t.Logf("%s: %.0f steps, %.0f seek", c.name, steps, seeks)
 		if steps > enough {
 			t.Errorf("%s takes %.0f steps beside %d rows that were deleted of each kind", c.name, steps, many)

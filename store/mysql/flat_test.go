@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/rocksdb"
 	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/mysql"
@@ -54,12 +55,12 @@ func (r *rocks) exec(statement string, args ...any) {
 }
 
 // per says what each of n costs, done by fn.
-func (r *rocks) per(s *mysql.Store, n int, fn func()) (steps, seeks float64) {
+func (r *rocks) per(n int, fn func()) (steps, seeks float64) {
 	r.Helper()
-	before, err := s.RocksDBCalls(r.Context())
+	before, err := rocksdb.Read(r.Context(), r.db)
 	r.must(err)
 	fn()
-	after, err := s.RocksDBCalls(r.Context())
+	after, err := rocksdb.Read(r.Context(), r.db)
 	r.must(err)
 	after = after.Since(before)
 	return float64(after.Steps()) / float64(n), float64(after.Seek) / float64(n)
@@ -109,7 +110,7 @@ func queueIsFlat(t *testing.T, m *testserver.MariaDB) {
 		enqueue(2 * n)
 		dequeue(n / 10) // the first of a process looks everywhere
 		// All of it counts: what was deleted may be walked over once, when a LIFO queue has come to what is below.
-		steps, seeks := r.per(s, 9*n+n/2, func() {
+		steps, seeks := r.per(9*n+n/2, func() {
 			dequeue(n)
 			for range 8 {
 				enqueue(n)
@@ -142,7 +143,7 @@ func outboxIsFlat(t *testing.T, m *testserver.MariaDB) {
 	}
 	rounds := testseed.Steps(40)
 	churn(8 * rounds)
-	steps, seeks := r.per(s, rounds*batch, func() { churn(rounds) })
+	steps, seeks := r.per(rounds*batch, func() { churn(rounds) })
 	t.Logf("%.2f steps and %.1f seeks per message after %d", steps, seeks, 8*rounds*batch)
 	if steps > messageSteps || seeks > messageSeeks {
 		t.Errorf("a message takes %.2f steps and %.1f seeks, at most %d and %d are promised", steps, seeks, messageSteps, messageSeeks)
