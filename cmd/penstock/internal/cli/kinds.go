@@ -150,6 +150,22 @@ func ListCommand[S any](a *App, things, short string, names func(context.Context
 	return a.WithJSON(cmd, "a JSON array on one line")
 }
 
+// List prints what was found: for programs a line of JSON for each, as it says, and for people a table, or none if nothing was.
+func List[T any](a *App, all []T, forPrograms func(*T) any, none string, columns []terminal.Column, row func(*T) []string) error {
+	switch {
+	case a.JSON:
+		return JSONLines(a.Stdout, all, forPrograms)
+	case len(all) == 0:
+		_, err := fmt.Fprintln(a.Stdout, none)
+		return err
+	}
+	table := terminal.NewTable(a.Stdout, columns...)
+	for i := range all {
+		table.Row(row(&all[i])...)
+	}
+	return table.Flush()
+}
+
 // JSONLines writes each of them as a line that as makes.
 func JSONLines[T any](w io.Writer, all []T, as func(*T) any) error {
 	lines := json.NewEncoder(w)

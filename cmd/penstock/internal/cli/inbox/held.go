@@ -104,21 +104,14 @@ func listHeld(ctx context.Context, a *cli.App, store driver.InboxStore, q admin.
 		held = held[:limit]
 		defer fmt.Fprintln(a.Stderr, "penstock: there are more: raise --limit")
 	}
-	if a.JSON {
-		return cli.JSONLines(a.Stdout, held, func(m *admin.HeldMessage) any { return heldForPrograms(q.Consumer, m, false) })
-	}
-	if len(held) == 0 {
-		fmt.Fprintf(a.Stdout, "Nothing of %s%s is held.\n", shell.Visible(q.Consumer), chosenHeld(q))
-		return nil
-	}
-	t := terminal.NewTable(a.Stdout, terminal.Cut("ID", 40), terminal.Cut("KEY", 24), terminal.Cut("PREVIOUS", 40), terminal.Left("WHICH"),
-		terminal.Left("HELD"), terminal.Left("DUE"), terminal.Right("PAYLOAD"))
 	now := time.Now()
-	for i := range held {
-		m := &held[i]
-		t.Row(m.ID, m.Key, m.Previous, heldOrMissing(m), cli.Since(m.At, now), cli.Until(m.Due, now), terminal.Size(m.PayloadBytes))
-	}
-	return t.Flush()
+	return cli.List(a, held, func(m *admin.HeldMessage) any { return heldForPrograms(q.Consumer, m, false) },
+		fmt.Sprintf("Nothing of %s%s is held.", shell.Visible(q.Consumer), chosenHeld(q)),
+		[]terminal.Column{terminal.Cut("ID", 40), terminal.Cut("KEY", 24), terminal.Cut("PREVIOUS", 40), terminal.Left("WHICH"),
+			terminal.Left("HELD"), terminal.Left("DUE"), terminal.Right("PAYLOAD")},
+		func(m *admin.HeldMessage) []string {
+			return []string{m.ID, m.Key, m.Previous, heldOrMissing(m), cli.Since(m.At, now), cli.Until(m.Due, now), terminal.Size(m.PayloadBytes)}
+		})
 }
 
 // chosenHeld describes how a query narrows the choice.
@@ -198,28 +191,20 @@ func listGaps(ctx context.Context, a *cli.App, store driver.InboxStore, consumer
 		gaps = gaps[:limit]
 		defer fmt.Fprintln(a.Stderr, "penstock: there are more: raise --limit")
 	}
-	if a.JSON {
-		return cli.JSONLines(a.Stdout, gaps, func(g *admin.InboxGap) any {
-			g.At = g.At.UTC()
-			return struct {
-				Consumer string `json:"consumer"`
-				*admin.InboxGap
-			}{consumer, g}
-		})
-	}
-	if len(gaps) == 0 {
-		fmt.Fprintf(a.Stdout, "No gap of %s was reported.\n", shell.Visible(consumer))
-		return nil
-	}
-	t := terminal.NewTable(a.Stdout, terminal.Cut("MISSING", 40), terminal.Cut("KEY", 24), terminal.Cut("FOLLOWED", 40), terminal.Left("REPORTED"), terminal.Left("WHY"), terminal.Left("CAME"))
 	now := time.Now()
-	for i := range gaps {
-		g := &gaps[i]
-		why := "waited"
-		if g.Discarded {
-			why = "discarded"
-		}
-		t.Row(g.Missing, g.Key, g.Next, cli.Since(g.At, now), why, terminal.YesNo(g.Came))
-	}
-	return t.Flush()
+	return cli.List(a, gaps, func(g *admin.InboxGap) any {
+		g.At = g.At.UTC()
+		return struct {
+			Consumer string `json:"consumer"`
+			*admin.InboxGap
+		}{consumer, g}
+	}, fmt.Sprintf("No gap of %s was reported.", shell.Visible(consumer)),
+		[]terminal.Column{terminal.Cut("MISSING", 40), terminal.Cut("KEY", 24), terminal.Cut("FOLLOWED", 40), terminal.Left("REPORTED"), terminal.Left("WHY"), terminal.Left("CAME")},
+		func(g *admin.InboxGap) []string {
+			why := "waited"
+			if g.Discarded {
+				why = "discarded"
+			}
+			return []string{g.Missing, g.Key, g.Next, cli.Since(g.At, now), why, terminal.YesNo(g.Came)}
+		})
 }

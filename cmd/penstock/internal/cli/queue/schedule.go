@@ -110,26 +110,15 @@ func scheduleListCommand(a *cli.App) *cobra.Command {
 			if err != nil {
 				return about.Queue(err, "reading schedules", args[0])
 			}
-			if a.JSON {
-				return cli.JSONLines(a.Stdout, schedules, scheduleForPrograms)
-			}
-			if len(schedules) == 0 {
-				fmt.Fprintf(a.Stdout, "Queue %s has no schedule yet: %s makes one.\n", shell.Visible(args[0]), a.Suggest("penstock schedule set "+shell.Word(args[0])+" NAME --cron TEXT"))
-				return nil
-			}
-			return scheduleTable(a, schedules)
+			return cli.List(a, schedules, scheduleForPrograms,
+				fmt.Sprintf("Queue %s has no schedule yet: %s makes one.", shell.Visible(args[0]), a.Suggest("penstock schedule set "+shell.Word(args[0])+" NAME --cron TEXT")),
+				[]terminal.Column{terminal.Cut("NAME", 24), terminal.Cut("CRON", 24), terminal.Left("NEXT (UTC)"), terminal.Right("LAST JOB"), terminal.Left("OVERLAP"),
+					terminal.Cut("KIND", 16), terminal.Cut("KEY", 16), terminal.Cut("DEDUP KEY", 16), terminal.Cut("GROUP", 16), terminal.Right("PRIORITY"), terminal.Cut("PAYLOAD", 32)},
+				func(s *penstock.Schedule) []string {
+					return []string{s.Name, s.Cron, nextOf(s), lastJob(s), overlap(s), s.Job.Kind, s.Job.Key, s.Job.DedupKey, s.Job.Group, fmt.Sprint(s.Job.Priority), string(s.Job.Payload)}
+				})
 		}))
 	return a.WithJSON(cmd, "one JSON line per schedule")
-}
-
-func scheduleTable(a *cli.App, schedules []penstock.Schedule) error {
-	list := terminal.NewTable(a.Stdout, terminal.Cut("NAME", 24), terminal.Cut("CRON", 24), terminal.Left("NEXT (UTC)"), terminal.Right("LAST JOB"), terminal.Left("OVERLAP"),
-		terminal.Cut("KIND", 16), terminal.Cut("KEY", 16), terminal.Cut("DEDUP KEY", 16), terminal.Cut("GROUP", 16), terminal.Right("PRIORITY"), terminal.Cut("PAYLOAD", 32))
-	for i := range schedules {
-		s := &schedules[i]
-		list.Row(s.Name, s.Cron, nextOf(s), lastJob(s), overlap(s), s.Job.Kind, s.Job.Key, s.Job.DedupKey, s.Job.Group, fmt.Sprint(s.Job.Priority), string(s.Job.Payload))
-	}
-	return list.Flush()
 }
 
 // nextOf is when a schedule runs next.

@@ -1,9 +1,7 @@
 package queue
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -39,37 +37,26 @@ func workersCommand(a *cli.App) *cobra.Command {
 				return err
 			}
 		}
-		now, lines := time.Now(), json.NewEncoder(a.Stdout)
-		list := terminal.NewTable(a.Stdout, terminal.Cut("QUEUE", 24), terminal.Cut("WORKER", 32), terminal.Left("STATE"), terminal.Right("RUNNING"), terminal.Left("LAST CLAIM"),
-			terminal.Right("DONE"), terminal.Right("FAILED"), terminal.Left("SEEN"), terminal.Cut("VERSION", 24))
-		for _, w := range found {
-			if a.JSON {
-				if err := lines.Encode(struct {
-					admin.Worker
-					State string `json:"state"`
-				}{w, w.State(now)}); err != nil {
-					return err
+		now := time.Now()
+		return cli.List(a, found, func(w *admin.Worker) any {
+			return struct {
+				*admin.Worker
+				State string `json:"state"`
+			}{w, w.State(now)}
+		}, "No worker has sent a heartbeat in the last ten minutes.",
+			[]terminal.Column{terminal.Cut("QUEUE", 24), terminal.Cut("WORKER", 32), terminal.Left("STATE"), terminal.Right("RUNNING"), terminal.Left("LAST CLAIM"),
+				terminal.Right("DONE"), terminal.Right("FAILED"), terminal.Left("SEEN"), terminal.Cut("VERSION", 24)},
+			func(w *admin.Worker) []string {
+				claimed := "never"
+				if !w.ClaimedAt.IsZero() {
+					claimed = cli.Since(w.ClaimedAt, now)
 				}
-				continue
-			}
-			claimed := "never"
-			if !w.ClaimedAt.IsZero() {
-				claimed = cli.Since(w.ClaimedAt, now)
-			}
-			running := terminal.Count(int64(w.Running))
-			if w.Concurrency > 0 {
-				running += " of " + terminal.Count(int64(w.Concurrency))
-			}
-			list.Row(w.Queue, w.Name, w.State(now), running, claimed, terminal.Count(w.Done), terminal.Count(w.Failed+w.Dead), cli.Since(w.SeenAt, now), w.Version)
-		}
-		if a.JSON {
-			return nil
-		}
-		if len(found) == 0 {
-			_, err := fmt.Fprintln(a.Stdout, "No worker has sent a heartbeat in the last ten minutes.")
-			return err
-		}
-		return list.Flush()
+				running := terminal.Count(int64(w.Running))
+				if w.Concurrency > 0 {
+					running += " of " + terminal.Count(int64(w.Concurrency))
+				}
+				return []string{w.Queue, w.Name, w.State(now), running, claimed, terminal.Count(w.Done), terminal.Count(w.Failed + w.Dead), cli.Since(w.SeenAt, now), w.Version}
+			})
 	})
 	return a.WithJSON(cmd, "one JSON object per line")
 }
