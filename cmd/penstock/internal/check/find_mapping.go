@@ -208,7 +208,9 @@ func findReferences(f *facts) (found []Finding) {
 				Risk: "rows may then point at messages that are gone", Alternative: true}}
 		}
 		if !r.indexed {
-			find.Severity = max(find.Severity, Warning)
+			if find.Severity == Note {
+				find.Severity = Warning
+			}
 			find.Detail += " There is no index on the referencing columns, so each deleted row reads that whole table."
 			name := shorten(r.table[1], 40) + "_" + shorten(strings.Join(r.columns, "_"), 18) + "_idx"
 			find.Fix = append([]Statement{{

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/terminal"
 )
 
@@ -50,32 +51,23 @@ func (r *Report) Count(s Severity) (n int) {
 }
 
 func (r *Report) sort() {
-	slices.SortStableFunc(r.Findings, func(a, b Finding) int { return int(b.Severity) - int(a.Severity) })
+	slices.SortStableFunc(r.Findings, func(a, b Finding) int { return slices.Index(gravest, a.Severity) - slices.Index(gravest, b.Severity) })
 }
 
 // Severity of a finding.
-type Severity uint8
+type Severity = doctor.Severity
 
 const (
 	// Note: worth knowing; no action is needed.
-	Note Severity = iota
+	Note Severity = "note"
 	// Warning: it costs time or space, and will cost more as the table grows.
-	Warning
+	Warning = doctor.Warning
 	// Critical: Penstock cannot work with the table, or messages can be lost or sent in a wrong order.
-	Critical
+	Critical = doctor.Critical
 )
 
-var severities = [...]string{Note: "note", Warning: "warning", Critical: "critical"}
-
-func (s Severity) String() string {
-	if int(s) < len(severities) {
-		return severities[s]
-	}
-	return fmt.Sprintf("severity(%d)", s)
-}
-
-// MarshalText writes the severity's name.
-func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+// gravest is the order of a report.
+var gravest = []Severity{Critical, Warning, Note}
 
 // Finding is one result of a check.
 type Finding struct {
@@ -218,14 +210,11 @@ func (r *Report) head(t *text) {
 	t.wrap("", fmt.Sprintf("%s.%s on PostgreSQL %s: %s, %s, and %s of indexes", r.Table.Schema, r.Table.Name, r.Table.Server,
 		rows, bytes(float64(r.Table.Bytes)), bytes(float64(r.Table.IndexBytes))))
 	var counts []string
-	for s := Critical; ; s-- {
+	for _, s := range gravest {
 		if n := r.Count(s); n > 0 && s != Critical {
-			counts = append(counts, terminal.Plural(int64(n), s.String()))
+			counts = append(counts, terminal.Plural(int64(n), string(s)))
 		} else if n > 0 {
 			counts = append(counts, number(float64(n))+" critical")
-		}
-		if s == Note {
-			break
 		}
 	}
 	switch {
@@ -240,7 +229,7 @@ func (r *Report) head(t *text) {
 
 func (f *Finding) write(t *text) {
 	t.line("")
-	t.wrap("", fmt.Sprintf("%s  %s [%s]", strings.ToUpper(f.Severity.String()), f.Title, f.Code))
+	t.wrap("", fmt.Sprintf("%s  %s [%s]", strings.ToUpper(string(f.Severity)), f.Title, f.Code))
 	t.wrap("  ", f.Detail)
 	for _, figure := range f.Evidence.Figures {
 		t.line("    " + figure.Name + ": " + value(figure))

@@ -136,7 +136,7 @@ type checkedJSON struct {
 	check.Report
 	Fixed []check.Fixed `json:"fixed,omitempty"`
 	// After is how many findings of each severity remain, with --fix.
-	After map[string]int `json:"after,omitempty"`
+	After map[check.Severity]int `json:"after,omitempty"`
 }
 
 func checkTables(ctx context.Context, a *cli.App, conn *pgx.Conn, tables []adopted.Config, f *checkFlags) error {
@@ -169,7 +169,7 @@ func checkTables(ctx context.Context, a *cli.App, conn *pgx.Conn, tables []adopt
 		if checked.After != nil {
 			left = checked.After
 		}
-		if n := left[check.Critical.String()] + left[check.Warning.String()]; n > 0 {
+		if n := left[check.Critical] + left[check.Warning]; n > 0 {
 			unclean = append(unclean, fmt.Sprintf("%s.%s has %s to act on", shell.Visible(report.Table.Schema), shell.Visible(report.Table.Name), terminal.Plural(int64(n), "finding")))
 		}
 	}
@@ -179,10 +179,8 @@ func checkTables(ctx context.Context, a *cli.App, conn *pgx.Conn, tables []adopt
 	return nil
 }
 
-func counts(r *check.Report) map[string]int {
-	return map[string]int{
-		check.Critical.String(): r.Count(check.Critical), check.Warning.String(): r.Count(check.Warning), check.Note.String(): r.Count(check.Note),
-	}
+func counts(r *check.Report) map[check.Severity]int {
+	return map[check.Severity]int{check.Critical: r.Count(check.Critical), check.Warning: r.Count(check.Warning), check.Note: r.Count(check.Note)}
 }
 
 // fixTable creates missing indexes, and checks again if it has created any.

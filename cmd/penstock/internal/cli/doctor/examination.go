@@ -318,7 +318,7 @@ func (e *examination) horizon(ctx context.Context) error {
 // fromCheck adds the findings of adopt check.
 func (e *examination) fromCheck(name, about string, findings []check.Finding, unseen []check.Unseen) {
 	for _, f := range findings {
-		one := doctor.Finding{Check: name, Severity: doctor.Severity(f.Severity.String()), About: cmp.Or(about, f.Code), Found: f.Title, Why: f.Detail}
+		one := doctor.Finding{Check: name, Severity: f.Severity, About: cmp.Or(about, f.Code), Found: f.Title, Why: f.Detail}
 		switch {
 		case f.Severity == check.Note && name == doctor.CheckAdopted:
 			continue
