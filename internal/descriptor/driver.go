@@ -4,7 +4,6 @@ package descriptor
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 
 	"github.com/penstock/penstock/admin"
@@ -116,9 +115,8 @@ type Store struct {
 	// Adopt prepares a subscription over a table that Penstock did not create, without connecting. It is nil if tables of
 	// the database cannot be adopted.
 	Adopt func(ctx context.Context, url, schema, subscription string, c adopted.Config, log *slog.Logger) (Adopted, error)
-	// Adoptions are those subscriptions, by name, without their backlog; DropAdoption removes one.
-	Adoptions    func(ctx context.Context, url, schema string) ([]Remembered, error)
-	DropAdoption func(ctx context.Context, url, schema, subscription string) error
+	// Remembers has the subscriptions over adopted tables. It is nil if the store that Open opens does.
+	Remembers func(url, schema string) Remembers
 }
 
 // Opened is a store, or with an error nil, and not a nil *Store in a non-nil interface.
@@ -137,31 +135,9 @@ func Adopting[T Adopted](table T, err error) (Adopted, error) {
 	return table, nil
 }
 
-// Remembers is a store that has subscriptions over adopted tables.
+// Remembers has the subscriptions over adopted tables, by name, without their backlog.
 type Remembers interface {
 	Adoptions(ctx context.Context) ([]Remembered, error)
 	DropAdoption(ctx context.Context, subscription string) error
-}
-
-// Remembering is s with Adoptions and DropAdoption of the store that Open opens, which is a
-// Remembers.
-func (s Store) Remembering() Store {
-	with := func(ctx context.Context, url, schema string, do func(Remembers) error) error {
-		store, err := s.Open(ctx, url, schema, nil)
-		if err != nil {
-			return err
-		}
-		return errors.Join(do(store.(Remembers)), store.Close())
-	}
-	s.Adoptions = func(ctx context.Context, url, schema string) (all []Remembered, err error) {
-		err = with(ctx, url, schema, func(r Remembers) error {
-			all, err = r.Adoptions(ctx)
-			return err
-		})
-		return all, err
-	}
-	s.DropAdoption = func(ctx context.Context, url, schema, subscription string) error {
-		return with(ctx, url, schema, func(r Remembers) error { return r.DropAdoption(ctx, subscription) })
-	}
-	return s
+	Close() error
 }

@@ -74,22 +74,20 @@ func OpenTable(ctx context.Context, url, schema, subscription string, c adopted.
 	return table, nil
 }
 
-// Adoptions are the subscriptions over such tables that the database remembers, by name.
-func Adoptions(ctx context.Context, url, schema string) ([]descriptor.Remembered, error) {
+// Remembers opens what the database remembers of subscriptions over such tables.
+func Remembers(ctx context.Context, url, schema string) (descriptor.Remembers, error) {
 	d, err := adopts(url)
 	if err != nil {
 		return nil, err
 	}
-	return d.Adoptions(ctx, url, schema)
-}
-
-// DropAdoption removes one.
-func DropAdoption(ctx context.Context, url, schema, subscription string) error {
-	d, err := adopts(url)
-	if err != nil {
-		return err
+	if d.Remembers != nil {
+		return d.Remembers(url, schema), nil
 	}
-	return d.DropAdoption(ctx, url, schema, subscription)
+	store, err := d.Open(ctx, url, schema, nil)
+	if err != nil {
+		return nil, err
+	}
+	return store.(descriptor.Remembers), nil
 }
 
 func adopts(url string) (*descriptor.Store, error) {

@@ -28,4 +28,4 @@ var Driver = descriptor.Store{
 	Adopt: func(_ context.Context, url, schema, subscription string, c AdoptConfig, _ *slog.Logger) (descriptor.Adopted, error) {
 		return descriptor.Adopting(Adopt(url, Options{Schema: schema}, subscription, c))
 	},
-}.Remembering()
+}

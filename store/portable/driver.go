@@ -26,7 +26,7 @@ var Driver = descriptor.Store{
 	Adopt: func(ctx context.Context, url, schema, subscription string, c AdoptConfig, _ *slog.Logger) (descriptor.Adopted, error) {
 		return descriptor.Adopting(Adopt(ctx, Plain(url), Options{Schema: schema}, subscription, c))
 	},
-}.Remembering()
+}
 
 // detectPatience is how long Wanted waits for a server.
 const detectPatience = 5 * time.Second

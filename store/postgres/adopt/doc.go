@@ -42,11 +42,18 @@ func Driver(of descriptor.Store) descriptor.Store {
 	of.Adopt = func(ctx context.Context, url, schema, subscription string, c Config, log *slog.Logger) (descriptor.Adopted, error) {
 		return descriptor.Adopting(Open(ctx, Options{URL: url, Schema: schema, Subscription: subscription, Config: c, Log: log}))
 	}
-	of.Adoptions = func(ctx context.Context, url, schema string) ([]descriptor.Remembered, error) {
-		return Subscriptions(ctx, Options{URL: url, Schema: schema})
-	}
-	of.DropAdoption = func(ctx context.Context, url, schema, subscription string) error {
-		return DropSubscription(ctx, Options{URL: url, Schema: schema, Subscription: subscription})
-	}
+	of.Remembers = func(url, schema string) descriptor.Remembers { return remembers{url, schema} }
 	return of
 }
+
+type remembers struct{ url, schema string }
+
+func (r remembers) Adoptions(ctx context.Context) ([]descriptor.Remembered, error) {
+	return Subscriptions(ctx, Options{URL: r.url, Schema: r.schema})
+}
+
+func (r remembers) DropAdoption(ctx context.Context, subscription string) error {
+	return DropSubscription(ctx, Options{URL: r.url, Schema: r.schema, Subscription: subscription})
+}
+
+func (remembers) Close() error { return nil }

@@ -222,13 +222,18 @@ func dropRemembered(ctx context.Context, a *cli.App, name string, leave cli.Cons
 	}
 	a.Stderr.Hide(url)
 	if drivers.NoTables(url) == "" {
-		all, err := drivers.Adoptions(ctx, url, schema)
+		known, err := drivers.Remembers(ctx, url, schema)
+		if err != nil {
+			return fmt.Errorf("reading the subscriptions of adopted tables: %w", err)
+		}
+		defer known.Close()
+		all, err := known.Adoptions(ctx)
 		if err != nil {
 			return fmt.Errorf("reading the subscriptions of adopted tables: %w", err)
 		}
 		for _, s := range all {
 			if s.Status.Subscription == name {
-				return dropAdoption(ctx, a, s.Table, s.Status, leave, func() error { return drivers.DropAdoption(ctx, url, schema, name) })
+				return dropAdoption(ctx, a, s.Table, s.Status, leave, func() error { return known.DropAdoption(ctx, name) })
 			}
 		}
 	}
