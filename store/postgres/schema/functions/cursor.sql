@@ -8,24 +8,18 @@ language sql volatile set search_path from current as $$
     select * from _cursor c where c.subscription = _head.subscription
      order by epoch desc, n desc limit 1 $$;
 
--- _write_cursor appends to the cursor log, which moves the cursor and extends the
--- lease; a lease of 0 gives it back: it has ended by any clock. It returns the new n. It returns null and
--- writes nothing if the subscription was dropped or the head is not expected any more. Then another holder
--- has the lease, or this one has continued without a write that a lost connection left under way on the
--- server. Without expected it is a takeover, which has looked at the head under its lock.
---
--- A lease changes hands under the exclusive form of the lock. The shared form here stops a holder
--- whose lease has expired. Without it, it could write between the moment when the next one reads
--- the cursor and the moment when its epoch is visible. It would be told that its messages are
--- settled, and they would be sent again. The insert must be a statement after the lock, for a
--- snapshot taken under it.
+-- _write_cursor appends to the cursor log, which moves the cursor and extends the lease, and returns the new n. It
+-- returns null and writes nothing without the subscription or with another head: another holder has the lease, or a write that a
+-- lost connection left under way came first. It holds the subscription's lock in shared form, and a takeover the
+-- exclusive one. So a holder whose lease has expired cannot write between the moment when the next one reads the cursor
+-- and the moment when its epoch is visible. A lease of 0 gives the lease back, and without expected it is a takeover.
 create or replace function _write_cursor(subscription bigint, epoch bigint, holder text, lease_us bigint, done pg_snapshot, low bigint,
                               upto pg_snapshot, upto_low bigint, pos bigint, settled bigint, system bigint, since timestamptz, expected bigint, timeline integer,
                               ahead int8multirange) returns bigint
 language plpgsql volatile set search_path from current as $$ declare written bigint;
 begin
     perform _read_committed();
-    perform pg_advisory_xact_lock_shared(1885695596, subscription::int); -- leaseLock in outbox_lease.go
+    perform pg_advisory_xact_lock_shared(1885695596, subscription::int); -- leaseLock in outbox_lease.go; the next statement has a snapshot taken under it
     insert into _cursor (subscription, epoch, holder, lease_until, done, low, upto, upto_low, pos, settled, system, since, timeline, ahead)
     select $1, $2, $3, case $4 when 0 then timestamptz 'epoch' else clock_timestamp() + $4 * interval '1 microsecond' end, $5, $6, $7, $8, $9, $10, $11, $12, $14, $15
      where exists (select from _subscription s where s.id = $1)

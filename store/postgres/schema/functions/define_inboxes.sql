@@ -52,8 +52,9 @@ begin
     end loop;
 end $$;
 
--- _dispatch_inboxes makes the functions that take a consumer's name anew: a branch for each
--- inbox, because a dynamic call costs several times a static one.
+-- _dispatch_inboxes makes the functions that take a consumer's name anew: a branch for each inbox, because a dynamic
+-- call costs several times a static one. Its caller holds the lock (_inbox, 0) until its transaction ends, so that no
+-- other session makes them from a list without this inbox.
 create or replace function _dispatch_inboxes() returns void
 language plpgsql set search_path from current as $$ declare
     public_functions constant text[] := array[

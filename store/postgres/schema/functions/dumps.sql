@@ -1,13 +1,7 @@
--- _step_back_for_dumps raises lock_not_available if a dump may be about to read the rows that its caller moves and
--- truncates. The caller has the segment locked exclusively. The dump's snapshot is older than the move, so it would find
--- the rows in neither segment: TRUNCATE is not MVCC, and a copy is. Call it when the segment is locked, and again as the
--- last step: it then sees a dump that came meanwhile and waits for that lock. On the error, undo the move and try again
--- later.
---
--- A dump that reads the segment already would have kept the caller from locking it. It looks for two kinds of session
--- that have a snapshot and have not yet come to lock the segment. One is a pg_dump, by its name, because it locks all
--- tables before it reads the first. The other waits for the lock to read another table. It takes a pg_dump of other
--- schemas for one that will come.
+-- _step_back_for_dumps raises lock_not_available if a dump may be about to read rows that its caller moves and truncates.
+-- A dump whose snapshot is older would find them in neither segment: TRUNCATE is not MVCC, and a copy is. The caller has
+-- locked the segment exclusively, so no dump reads it now. It calls this once it has the lock, and again as its last
+-- step, which sees a dump that came meanwhile and waits for the lock. On the error it undoes the move and tries later.
 create or replace function _step_back_for_dumps(segment regclass) returns void
 language plpgsql volatile set search_path from current as $$ begin
     if _dump_is_coming(segment) then
@@ -15,8 +9,9 @@ language plpgsql volatile set search_path from current as $$ begin
     end if;
 end $$;
 
--- _dump_is_coming says whether a dump may be about to read the segment, see _step_back_for_dumps. It looks at the sessions as they
--- are now, and locks nothing.
+-- _dump_is_coming says whether a dump may be about to read the segment. It takes a pg_dump for one by its
+-- name, also one of other schemas, and a session with a snapshot that waits for the lock to read another table. It looks at the sessions as
+-- they are now, and locks nothing.
 create or replace function _dump_is_coming(segment regclass) returns boolean
 language plpgsql volatile set search_path from current as $$ begin
     perform pg_stat_clear_snapshot(); -- a transaction is shown the sessions as they were when it looked first

@@ -112,8 +112,11 @@ begin
 end $$;
 
 -- _admit says how many of n jobs a claim may take from a group, and whether it lists their leases; null: not even their number matters, for a rate.
--- crowded: with n more, more than half of a limit is in use. state is the group's, with those of its listed leases that are left. The claim calls _admitted
--- unless listed is null, with the queue and the policy of the group. acks are leases that the same transaction ends. It writes nothing, so that the claim can move a skip map's bound.
+-- Under a limit of the queue it tries (_lease, queue), under one of the group it tries the group's lock for 20 ms, and keeps them until the commit. So one
+-- claim at a time counts, and sees what those before it wrote. Without a lock it admits none. It writes nothing, so that the claim can move a
+-- skip map's bound; unless listed is null the claim calls _admitted then.
+--
+-- crowded: with n more, more than half of a limit is in use. state is the group's, with the listed leases that are left. acks are ended by the same transaction.
 create or replace function _admit(queue int, in_group text, n int, acks bigint[], out q _queue, out g _group, out admitted int, out listed boolean, out crowded boolean, out state _group_state)
 language plpgsql volatile set search_path from current as $$
 declare running int; room int; -- how many more jobs limits let run
@@ -254,7 +257,10 @@ begin
     end if;
 end $$;
 
--- _set_group replaces the policy of a group.
+-- _set_group replaces the policy of a group. It locks the queue's row until the transaction ends, so that maintenance
+-- does not lower the flag meanwhile, then writes the policy and raises the flag. With a new limit, jobs may run that no
+-- state of the group lists. So it waits for transactions that have not seen the flag, up to 0.2 s (_await_others), and
+-- lists these leases under the group's lock, which it only tries (_list_leases).
 create or replace function _set_group(queue int, in_group text, max_running int, rate int, per interval, burst int, weight int) returns void
 language plpgsql volatile set search_path from current as $$
 declare raised boolean;
@@ -283,7 +289,9 @@ begin
     end if;
 end $$;
 
--- _hold_group holds a group from now, or releases it. It shortens no hold: what a worker asks for must not end one that an operator has made.
+-- _hold_group holds a group from now, or releases it. It locks the queue's row, so that the flag is not lowered meanwhile, and then the group's lock, for
+-- which it waits until claims of the group have committed. So it writes the next state behind theirs. It shortens no hold: what a worker asks for
+-- must not end one that an operator has made.
 create or replace function _hold_group(queue int, in_group text, hold_for interval, reason text) returns void
 language plpgsql volatile set search_path from current as $$
 declare s _group_state;

@@ -35,7 +35,9 @@ begin
 end $$;
 
 -- _turn_history gives back kept jobs that are older than keep_done allows, all of them if the queue keeps none. It
--- moves on to the next segment once the current one has a quarter of that time, or a sixth of the bytes.
+-- moves on to the next segment once the current one has a quarter of that time, or a sixth of the bytes. When a segment
+-- begins it locks the queue's row to note that, or leaves it to the next call. A TRUNCATE waits 20 ms for its lock, and
+-- a segment that a pg_dump has locked is not asked for.
 create or replace function _turn_history(q _queue) returns void
 language plpgsql volatile set search_path from current as $$ declare
     turn     constant regclass := _q(format('_%s.done_turn', q.name))::regclass;

@@ -1,14 +1,11 @@
 -- Maintenance: what time demands of a queue's jobs, and its storage.
 
--- _maintain does a queue's maintenance: leases that ended, jobs that are due, schedules, storage. One process does it
--- at a time; the register holds when it ran last, in ms. since is a little before that: jobs that were due earlier have
--- been moved, except those that committed late, so every few seconds it looks at all.
+-- _maintain does a queue's maintenance: leases that ended, jobs that are due, schedules, storage. It tries the lock
+-- (_queue, id) and keeps it until the commit, so that one session does it at a time; after a second it continues without.
+-- Nothing needs that lock, because each step skips rows that others have locked. The register says when it ended last,
+-- in ms. It reads what was due since a little before that and, every five seconds, all, for rows that committed late.
 --
--- It runs within a caller's claim, whose lease runs meanwhile. So each step reads only the jobs that are due and moves
--- them: waiting jobs cost nothing. A step moves 10,000 jobs at most, and begins no other 500 after 200 ms.
---
--- Mostly there is nothing to do, and one statement says so: those that would do it cost
--- ten times as much, with nothing in them.
+-- Mostly one statement for each kind says that nothing is due: those that would move it cost ten times as much.
 create or replace function _maintain(queue int, first boolean default false) returns void
 language plpgsql volatile set search_path from current
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$ declare
@@ -79,7 +76,10 @@ begin
     perform setval(done, case when more then 0 else (date_part('epoch'::text, clock_timestamp()) * '1000')::bigint end); -- 0: the next one looks at all, at once
 end $$;
 
--- _expire moves the jobs whose lease has ended, and says whether there may be more.
+-- _expire moves the jobs whose lease has ended back to the ring or, after their last attempt, to _dead_job. It says
+-- whether there may be more. It locks 500 leases at a time and skips those that others have locked, so that a job which
+-- is just acked is not moved. The keys of these jobs come then (_promote), whose locks are only tried. It begins no
+-- further 500 after 200 ms, because a caller's lease runs meanwhile.
 create or replace function _expire(queue _queue, since timestamptz, upto timestamptz) returns boolean
 language plpgsql volatile set search_path from current as $$ declare got int; keys text[];
 begin
@@ -116,7 +116,9 @@ begin
     return true;
 end $$;
 
--- _wake moves the jobs that have become due to the ring, and says whether there may be more.
+-- _wake moves the jobs that have become due to the ring, and says whether there may be more. It locks 500 rows at a time,
+-- in the order of (due, id), and skips those that others have locked. The next 500 are read from behind the last one, so
+-- that it does not read again what it has deleted.
 create or replace function _wake(queue _queue, since timestamptz, upto timestamptz) returns boolean
 language plpgsql volatile set search_path from current set enable_mergejoin = off as $$ declare
     ids  bigint[];
@@ -145,7 +147,9 @@ begin
     return true;
 end $$;
 
--- _look_at_keys promotes the keys that _promote has left to it, and says whether there may be more.
+-- _look_at_keys looks at keys whose lock another transaction had when _promote came, and says whether there may be more.
+-- Such a key is a row with the queue's negative id. It locks these rows, skips those that others have locked, deletes
+-- them and calls _promote, which writes them anew for a key that is still locked.
 create or replace function _look_at_keys(queue _queue, since timestamptz, upto timestamptz) returns boolean
 language plpgsql volatile set search_path from current as $$ declare ids bigint[]; dues timestamptz[]; keys text[];
 begin
@@ -244,15 +248,10 @@ begin
     end if;
 end $$;
 
--- _maintain_at_commit does a queue's maintenance at the end of a transaction, which must not fail because of it. A row
--- is deleted by its place: it never moves, and _maintenance has no index.
---
--- Deferred triggers also run at PREPARE TRANSACTION, and where constraints are set immediate. Its
--- locks would then be held until the transaction ends. Whether it ends now is told by the client's
--- statement, and by there being no function around it but one that commits.
---
--- The leases of a claim last longer by the time that maintenance took. It may have waited for a lock, or an earlier statement of its transaction
--- may have. The claim has said lease_until before. Leases that end in the same microsecond it takes for the claim's.
+-- _maintain_at_commit is the deferred trigger that does a queue's maintenance when a transaction commits. So its locks
+-- last for a commit, and an error of it is a warning. It does nothing at PREPARE TRANSACTION, nor where constraints are
+-- set immediate: locks would then last until the transaction ends. The client's statement tells that, and that the only
+-- function around it is one that commits. The claim's leases last longer by the time that it took.
 create or replace function _maintain_at_commit() returns trigger
 language plpgsql volatile security definer set search_path from current as $$ declare
     around text;
@@ -270,11 +269,11 @@ begin
         exception when others then
             raise warning 'the maintenance of a queue failed: %', sqlerrm;
         end;
-        if new.until is not null and clock_timestamp() - began > interval '10 ms' then
+        if new.until is not null and clock_timestamp() - began > interval '10 ms' then -- also others that end in the same microsecond
             update _lease l set lease_until = l.lease_until + (clock_timestamp() - began) where l.queue = new.queue and l.lease_until = new.until;
         end if;
     end if;
-    delete from _maintenance t where t.slot = new.slot and t.ctid = new.ctid;
+    delete from _maintenance t where t.slot = new.slot and t.ctid = new.ctid; -- the row never moves, and there is no index
     return null;
 end $$;
 

@@ -30,8 +30,9 @@ begin
     return array[c.ready, c.running, c.delayed, c.waiting, c.dead, c.oldest, 0, expired];
 end $$;
 
--- _retry_dead_jobs has dead letters run again, and jobs that are delayed, or failed and wait for their next attempt, have it now. One that the
--- queue refuses stays what it is, and the others run; if it refuses all the error is raised. It may have been written by hand, or another job that has not ended has its unique_key.
+-- _retry_dead_jobs has dead letters run again, and jobs that are delayed, or failed and wait for their next attempt, have it now. It takes the locks of their
+-- unique keys, in one order, and then locks their rows. One that the queue refuses stays what it is, and the others run: it may have been written by hand,
+-- or a job that has not ended has its unique_key. If it refuses all, the error is raised.
 create or replace function _retry_dead_jobs(queue int, ids bigint[]) returns bigint
 language plpgsql volatile set search_path from current as $$ declare
     half constant int := cardinality(ids) / 2;
@@ -79,10 +80,10 @@ language sql volatile set search_path from current as $$
      where q.name = _used_segment.queue and s.oid <> all (done) and pg_relation_size(s.oid) > 0
      order by s.slot = (_ring_position(q.name)).slot, g.turn nulls first limit 1 $$;
 
--- _cancel removes jobs wherever they are. Running ones lose their lease. A job has a separate id, with an index, if it
--- came back or was put off. The id of another job is its seq, for which a separate index would cost every enqueue. It
--- is looked up in each group and priority, or, where these are more than a thousand, the segment is read. Of what is
--- leased all is read: two segments at most.
+-- _cancel removes jobs wherever they are; running ones lose their lease. It looks into segments by age, _scheduled and then
+-- _lease, so that it finds one that is claimed or carried over meanwhile. It locks their rows, those of leases in the order
+-- of {ack}, and waits for a transaction that has one. A job that never came back has only its seq: that is
+-- looked up in each group and priority or, where these are more than a thousand, by reading the segment.
 create or replace function _cancel(queue int, ids bigint[]) returns int
 language plpgsql volatile set search_path from current
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan

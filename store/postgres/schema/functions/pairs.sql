@@ -93,7 +93,9 @@ begin
     return false;
 end $$;
 
--- _reclaim_pairs calls _reclaim_pair for the rings of two segments that have space to give back.
+-- _reclaim_pairs calls _reclaim_pair for the rings of two segments that have space to give back. One statement looks at
+-- their sizes, registers and pauses, and mostly finds none. The last column says which rows r count, and are carried
+-- over. Each ring has a separate lock, which is only tried. An error of one is noted in _pair, and the others continue.
 create or replace function _reclaim_pairs() returns void
 language plpgsql volatile set search_path from current as $$ declare p record;
 begin

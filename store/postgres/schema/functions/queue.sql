@@ -6,11 +6,10 @@
 -- names and {dir} for the order.
 
 do $$ begin execute replace(replace($ddl$
--- _validate_job is the trigger that validates the rows of a queue, written like _validate_message. Its argument is the
--- name of the queue's register of flags, which is also that of the function that raises some. Bit 16 + p is for jobs
--- of priority p, bit 32 for jobs with a key, bit 35 for jobs with a deadline. Bit 36, for barriers, is
--- raised by penstock.barrier. Of those only maintenance lowers some: 33 and 34, of pauses and limits. A flag need not roll back: one too many costs a scan.
--- The function barrier counts a new job that holds one. Only a queue's enqueuers may call that.
+-- _validate_job is the trigger that validates the rows of a queue, written like _validate_message. It raises flags of what
+-- comes: bit 16 + p of a priority p, bit 32 of a key, bit 35 of a deadline. The lock for that lasts for moments, and a flag need
+-- not roll back: one too many costs a scan. Its argument is the name of the register and of the function that raises them.
+-- For a job that holds a barrier it calls the queue's function barrier, which only enqueuers may call.
 create or replace function _validate_job() returns trigger
 language plpgsql as $fn$ declare wanted bigint;
 begin

@@ -2,14 +2,10 @@
 
 insert into _template (kind, name, body) select 'queue', 'group', $$
 
--- {ready} lists up to most groups that have jobs in the ring, of in_groups or, if that is null, of all. They come in the
--- order of their bytes, those behind a group first. claiming: for a caller that is going to claim. Nothing is ready for
--- it while the queue is paused, or while max_running jobs run: {claim} counts them likewise. The same holds for each group, and
--- one with a weight comes as many times.
---
--- From one group to the next it goes by skip maps and the index. Jobs between two groups that have skip maps are alive, or were
--- never taken. Of a group that has one it reads only the ranges in which jobs may be. So it steps over nothing that was taken, and
--- costs some probes for each group that jobs were taken from.
+-- {ready} lists up to most groups that have jobs in the ring, of in_groups or, if that is null, of all. They come in the order of
+-- their bytes, those behind a group first. claiming: for a caller that is going to claim; a pause and limits count then, and one with
+-- a weight comes as many times. It locks nothing, and goes from group to group by skip maps and the index. Of a group with a map
+-- it reads only the ranges in which jobs may be, so it steps over nothing that was taken.
 create or replace function {ready}(in_groups text[], behind text, most int, claiming boolean default true) returns setof text
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set enable_hashjoin = off set enable_mergejoin = off

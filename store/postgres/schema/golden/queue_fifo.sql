@@ -1139,11 +1139,9 @@ CREATE OR REPLACE FUNCTION penstock."_emails.fail"(lease bigint, after interval,
 AS $function$ begin return penstock._fail(1, lease, after, error, final); end $function$;
 
 -- ready lists up to most groups that have jobs in the ring, of in_groups or, if that is null, of all. They come in the order of
--- their bytes, those behind a group first. claiming: for a caller that is going to claim. Nothing is ready for it while the queue
--- is paused, or while max_running jobs run: claim counts them likewise. The same holds for each group, and one with a weight
--- comes as many times. From one group to the next it goes by skip maps and the index. Jobs between two groups that have skip maps
--- are alive, or were never taken. Of a group that has one it reads only the ranges in which jobs may be. So it steps over nothing
--- that was taken, and costs some probes for each group that jobs were taken from.
+-- their bytes, those behind a group first. claiming: for a caller that is going to claim; a pause and limits count then, and one
+-- with a weight comes as many times. It locks nothing, and goes from group to group by skip maps and the index. Of a group with a
+-- map it reads only the ranges in which jobs may be, so it steps over nothing that was taken.
 CREATE OR REPLACE FUNCTION penstock."_emails.ready"(in_groups text[], behind text, most integer, claiming boolean DEFAULT true)
  RETURNS SETOF text
  LANGUAGE plpgsql
