@@ -98,7 +98,7 @@ begin
                     (3, 'history', _q(format('_%s.done', queue))),
                     (1, 'only lease', 'null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea'),
                     (0, 'next_base', '(nextval({lease_n}) % 34359738368 << 28) | (floor(random() * 524288)::bigint << 9) | 1'),
-                    (1, 'nobody', quote_literal(repeat('0', 256)) || '::pg_catalog.bit(256)'),
+                    (1, 'nobody', '''0''::pg_catalog.bit(256)'),
                     (1, 'leased_job', 'l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until'),
                     (1, 'now', '(pg_catalog.date_part(''epoch''::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) ''40'')::bigint'),
                     (1, 'slots', '{schema}._listed_slots({id}, {lifo}, {ring})'),

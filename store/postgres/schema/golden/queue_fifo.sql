@@ -600,7 +600,7 @@ begin
                     one as (
                         insert into penstock._lease (slot, queue, lease, lease_until, claimed_at, worker, priority, group_key, done, jobs)
                         select leaf, 1, base, until, until - lease, coalesce(worker, ''), 0, in_group,
-                               case when a.n = most then ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - a.n::int >> 1) else ~(select bit_or(set_bit('0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256), (t.seq - pos)::int, 1)) from d t) end, a.jobs
+                               case when a.n = most then ~((~'0'::pg_catalog.bit(256)) << 256 - a.n::int >> 1) else ~(select bit_or(set_bit('0'::pg_catalog.bit(256), (t.seq - pos)::int, 1)) from d t) end, a.jobs
                           from alike a where a.yes),
                     each as (
                         insert into penstock._lease (slot, lease, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures, claimed_at)
@@ -640,12 +640,12 @@ end if;
 if leaf = 0 then
             return query with l as ( -- all of a claim, as it came; mostly that row is still as it was written
                 delete from penstock._lease_0 l where l.lease = acks[1] - 2 and l.queue + 0 = 1
-                   and l.done = ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - cardinality(acks) >> 1) and acks = array(select generate_series(acks[1], acks[cardinality(acks)], 2))
+                   and l.done = ~((~'0'::pg_catalog.bit(256)) << 256 - cardinality(acks) >> 1) and acks = array(select generate_series(acks[1], acks[cardinality(acks)], 2))
                 returning l.jobs) select null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, unnest(acks), null::timestamptz from l where pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & 68719476736 = 0 or penstock._count_ends(1, l.jobs);
 else
             return query with l as ( -- all of a claim, as it came; mostly that row is still as it was written
                 delete from penstock._lease_1 l where l.lease = acks[1] - 2 and l.queue + 0 = 1
-                   and l.done = ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - cardinality(acks) >> 1) and acks = array(select generate_series(acks[1], acks[cardinality(acks)], 2))
+                   and l.done = ~((~'0'::pg_catalog.bit(256)) << 256 - cardinality(acks) >> 1) and acks = array(select generate_series(acks[1], acks[cardinality(acks)], 2))
                 returning l.jobs) select null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, unnest(acks), null::timestamptz from l where pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & 68719476736 = 0 or penstock._count_ends(1, l.jobs);
 end if;
             if found then acks := null; end if;
@@ -730,7 +730,7 @@ begin
                     one as (
                         insert into penstock._lease (slot, queue, lease, lease_until, claimed_at, worker, priority, group_key, done, jobs)
                         select leaf, 1, base, until, until - lease, coalesce(worker, ''), 0, in_group,
-                               case when a.n = most then ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - a.n::int >> 1) else ~(select bit_or(set_bit('0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256), (t.i)::int, 1)) from d t) end, a.jobs
+                               case when a.n = most then ~((~'0'::pg_catalog.bit(256)) << 256 - a.n::int >> 1) else ~(select bit_or(set_bit('0'::pg_catalog.bit(256), (t.i)::int, 1)) from d t) end, a.jobs
                           from alike a where a.yes),
                     each as (
                         insert into penstock._lease (slot, lease, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures, claimed_at)
@@ -1032,12 +1032,12 @@ end if;
 if leaf = 0 then
             return query with l as ( -- all of a claim, as it came; mostly that row is still as it was written
                 delete from penstock._lease_0 l where l.lease = in_leases[1] - 2 and l.queue + 0 = 1
-                   and l.done = ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - cardinality(in_leases) >> 1) and in_leases = array(select generate_series(in_leases[1], in_leases[cardinality(in_leases)], 2))
+                   and l.done = ~((~'0'::pg_catalog.bit(256)) << 256 - cardinality(in_leases) >> 1) and in_leases = array(select generate_series(in_leases[1], in_leases[cardinality(in_leases)], 2))
                 returning l.jobs) select unnest(in_leases) from l where pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & 68719476736 = 0 or penstock._count_ends(1, l.jobs);
 else
             return query with l as ( -- all of a claim, as it came; mostly that row is still as it was written
                 delete from penstock._lease_1 l where l.lease = in_leases[1] - 2 and l.queue + 0 = 1
-                   and l.done = ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - cardinality(in_leases) >> 1) and in_leases = array(select generate_series(in_leases[1], in_leases[cardinality(in_leases)], 2))
+                   and l.done = ~((~'0'::pg_catalog.bit(256)) << 256 - cardinality(in_leases) >> 1) and in_leases = array(select generate_series(in_leases[1], in_leases[cardinality(in_leases)], 2))
                 returning l.jobs) select unnest(in_leases) from l where pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & 68719476736 = 0 or penstock._count_ends(1, l.jobs);
 end if;
             if found then return; end if;
@@ -1049,28 +1049,28 @@ end if;
             if odd then
 if leaf = 0 then
                 return query with m as materialized (
-                    select a & -511 as lease, bit_or(set_bit('0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256), (a >> 1 & 255)::int, 1)) as places from unnest(in_leases) a where a & 1 = 1 group by 1 order by 1),
+                    select a & -511 as lease, bit_or(set_bit('0'::pg_catalog.bit(256), (a >> 1 & 255)::int, 1)) as places from unnest(in_leases) a where a & 1 = 1 group by 1 order by 1),
                 o as materialized (
                     select l.lease, l.done, l.jobs, m.places & ~l.done as ended
                       from m cross join lateral (select * from penstock._lease_0 l where l.lease = m.lease and l.queue + 0 = 1 and l.jobs is not null for update) l),
                 whole as (
-                    delete from penstock._lease_0 l where l.lease = any (array(select o.lease from o where o.done | o.ended = ~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)))),
+                    delete from penstock._lease_0 l where l.lease = any (array(select o.lease from o where o.done | o.ended = ~'0'::pg_catalog.bit(256)))),
                 part as (
                     update penstock._lease_0 l set done = l.done | o.ended from o -- not by =, for which the table might be joined as a whole
-                     where l.lease >= o.lease and l.lease <= o.lease and o.done | o.ended <> ~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256) and o.ended <> '0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)),
+                     where l.lease >= o.lease and l.lease <= o.lease and o.done | o.ended <> ~'0'::pg_catalog.bit(256) and o.ended <> '0'::pg_catalog.bit(256)),
                 c as materialized (select l.lease, l.ended from o l where pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & 68719476736 = 0 or penstock._count_ends(1, l.jobs, l.ended))
                 select c.lease + 2 * i from c cross join generate_series(1, 255) i where get_bit(c.ended, i) = 1;
 else
                 return query with m as materialized (
-                    select a & -511 as lease, bit_or(set_bit('0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256), (a >> 1 & 255)::int, 1)) as places from unnest(in_leases) a where a & 1 = 1 group by 1 order by 1),
+                    select a & -511 as lease, bit_or(set_bit('0'::pg_catalog.bit(256), (a >> 1 & 255)::int, 1)) as places from unnest(in_leases) a where a & 1 = 1 group by 1 order by 1),
                 o as materialized (
                     select l.lease, l.done, l.jobs, m.places & ~l.done as ended
                       from m cross join lateral (select * from penstock._lease_1 l where l.lease = m.lease and l.queue + 0 = 1 and l.jobs is not null for update) l),
                 whole as (
-                    delete from penstock._lease_1 l where l.lease = any (array(select o.lease from o where o.done | o.ended = ~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)))),
+                    delete from penstock._lease_1 l where l.lease = any (array(select o.lease from o where o.done | o.ended = ~'0'::pg_catalog.bit(256)))),
                 part as (
                     update penstock._lease_1 l set done = l.done | o.ended from o -- not by =, for which the table might be joined as a whole
-                     where l.lease >= o.lease and l.lease <= o.lease and o.done | o.ended <> ~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256) and o.ended <> '0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)),
+                     where l.lease >= o.lease and l.lease <= o.lease and o.done | o.ended <> ~'0'::pg_catalog.bit(256) and o.ended <> '0'::pg_catalog.bit(256)),
                 c as materialized (select l.lease, l.ended from o l where pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & 68719476736 = 0 or penstock._count_ends(1, l.jobs, l.ended))
                 select c.lease + 2 * i from c cross join generate_series(1, 255) i where get_bit(c.ended, i) = 1;
 end if;
