@@ -9,7 +9,6 @@ import (
 	osexec "os/exec"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -18,9 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/test/suite"
 	"github.com/penstock/penstock/internal/test/testseed"
-	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/postgres"
 	"github.com/penstock/penstock/work"
 )
@@ -108,170 +105,6 @@ func (w *workers) signal(i int, s syscall.Signal) {
 	if err := w.all[i].Process.Signal(s); err != nil {
 		w.Fatal(err)
 	}
-}
-
-// watched is what a test allows: of each group as many leases as its limit, or as it had when that was lowered.
-type watched struct {
-	*fixture
-	conn    *pgx.Conn
-	mu      sync.Mutex
-	limit   map[string]int // of each group with one
-	allowed map[string]int
-	looks   int
-}
-
-// look compares the leases of all groups with what is allowed. They are read in one statement.
-func (w *watched) look() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	running, err := w.running()
-	if err != nil {
-		return err
-	}
-	w.looks++
-	for group, most := range w.allowed {
-		n := running[group]
-		if n > most {
-			return fmt.Errorf("%d jobs of the group %q have leases, %d may", n, group, most)
-		}
-		w.allowed[group] = max(w.limit[group], min(most, n))
-	}
-	return nil
-}
-
-func (w *watched) running() (map[string]int, error) {
-	rows, err := w.conn.Query(w.Ctx, "select group_key, sum(coalesce(256 - bit_count(done), 1))::int from penstock._lease where queue > 0 group by 1")
-	if err != nil {
-		return nil, err
-	}
-	running := map[string]int{}
-	var group string
-	var n int
-	_, err = pgx.ForEachRow(rows, []any{&group, &n}, func() error { running[group] = n; return nil })
-	return running, err
-}
-
-// set changes the limit of a group. A claim that had begun before still goes by the limit before. So it waits for those, and until what
-// they took is listed, which the maintenance does once a second.
-func (w *watched) set(group string, limit int) {
-	w.Helper()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	before, was := w.allowed[group]
-	delete(w.allowed, group)
-	w.Exec("select penstock.set_group('q', $1, max_running => $2)", group, limit)
-	claims := w.text("select coalesce(string_agg(virtualtransaction, ','), '') from pg_locks where locktype = 'virtualxid' and pid <> pg_backend_pid()")
-	w.Eventually("the claims that had begun have ended", func() bool {
-		return w.Number("select count(*) from pg_locks where locktype = 'virtualxid' and virtualtransaction = any (string_to_array($1, ','))", claims) == 0
-	})
-	w.Eventually("all leases are listed", func() bool {
-		return w.Number("select count(*) from penstock._lease where queue > 0 and group_key = $1 and listed is not true", group) == 0
-	})
-	running, err := w.running()
-	w.Must(err)
-	w.limit[group] = limit
-	w.allowed[group] = max(limit, running[group])
-	if was {
-		w.allowed[group] = max(limit, min(before, w.allowed[group]))
-	}
-}
-
-// Random limits, and workers that are killed, or stopped until their leases have ended, while the clock is set on and back. No group has more leases
-// than its limit, looked at all the time. With all handlers held up, each group fills its limit, or no worker has a free slot. In the end all is done.
-func TestLimitsOfProcesses(t *testing.T) {
-	t.Parallel()
-	env := suite.NewEnv(t)
-	random := env.Random(0)
-	server := testserver.StartPostgresWithClock(t)
-	f := fixtureOn(t, testserver.Database(t, server.URL), postgres.Options{Segments: 4, SegmentBytes: 65536})
-	f.Exec("select penstock.create_queue('q'), penstock.set_queue('q', max_attempts => 1000000)")
-	w := &watched{fixture: f, conn: f.Connect(), limit: map[string]int{}, allowed: map[string]int{}}
-	groups := []string{"", "a", "b", "c", "by default", "also by default"}
-	enqueue := func(jobs int) {
-		f.Exec("select penstock.enqueue_many('q', array_fill('x'::text, array[$1::int]), group_keys => array(select ($2::text[])[1 + i % cardinality($2)] from generate_series(1, $1::int) i))", jobs, groups)
-	}
-	f.Exec("select penstock.set_group('q', '*', max_running => 2)")
-	for _, group := range groups {
-		if w.limit[group] = 2; !strings.Contains(group, "default") {
-			w.set(group, 1+random.IntN(5))
-		}
-		w.allowed[group] = w.limit[group]
-	}
-	enqueue(600)
-	processes := &workers{TB: t, url: f.URL, lease: 400 * time.Millisecond}
-	for range 3 {
-		processes.start()
-	}
-	watching, stopped := context.WithCancel(t.Context())
-	seen := make(chan error, 1)
-	go func() {
-		var err error
-		for moment := time.NewTicker(time.Millisecond); err == nil && watching.Err() == nil; <-moment.C {
-			err = w.look()
-		}
-		seen <- err
-	}()
-	shut := f.Connect()
-	full := func() {
-		t.Helper()
-		_, err := shut.Exec(f.Ctx, "select pg_advisory_lock($1)", gate)
-		f.Must(err)
-		f.Eventually("each group fills its limit", func() bool {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			running, err := w.running()
-			f.Must(err)
-			all, room := 0, false
-			for group, limit := range w.limit {
-				all += running[group]
-				room = room || running[group] < limit
-			}
-			return !room || all >= len(processes.all)*workerSlots
-		})
-		_, err = shut.Exec(f.Ctx, "select pg_advisory_unlock($1)", gate)
-		f.Must(err)
-	}
-	full()
-	for step := range testseed.Steps(40) {
-		i := random.IntN(len(processes.all))
-		switch what := random.IntN(6); what {
-		case 0:
-			processes.kill(i)
-			processes.start()
-		case 1: // its jobs are taken by others, and it believes that it has them
-			name := processes.all[i].Env[len(processes.all[i].Env)-1]
-			name, _, _ = strings.Cut(strings.TrimPrefix(name, workerEnv+"="), " ")
-			processes.signal(i, syscall.SIGSTOP)
-			f.Eventually("its leases end", func() bool {
-				return f.Number("select count(*) from penstock._lease where queue > 0 and worker = $1", name) == 0
-			})
-			processes.signal(i, syscall.SIGCONT)
-		case 2:
-			f.Must(server.SetClock(time.Duration(random.Int64N(int64(4*time.Second))) - 2*time.Second))
-		case 3:
-			full()
-		default:
-			w.set(groups[random.IntN(4)], 1+random.IntN(5))
-		}
-		enqueue(random.IntN(100))
-		if len(seen) > 0 {
-			t.Logf("in step %d", step)
-			break
-		}
-	}
-	full()
-	f.Must(server.SetClock(0))
-	f.Eventually("all jobs have ended", func() bool {
-		return len(seen) > 0 || f.Number("select (select count(*) from penstock.q) + (select count(*) from penstock._scheduled) + (select count(*) from penstock._lease where queue > 0)") == 0
-	})
-	stopped()
-	if err := <-seen; err != nil {
-		t.Error(err)
-	}
-	if n := f.Number("select count(*) from penstock._dead_job"); n > 0 {
-		t.Errorf("%d jobs are dead", n)
-	}
-	t.Logf("looked %d times", w.looks)
 }
 
 // Weights are shares of each thousand jobs that start, with three processes of which one is killed. A group with one job among deep ones has its turn
