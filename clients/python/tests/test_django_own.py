@@ -80,6 +80,9 @@ def test_djangos_own_tests(project: str, monkeypatch: pytest.MonkeyPatch) -> Non
     log = io.StringIO()
     suite = unittest.defaultTestLoader.discover(str(Path(folder) / "tasks"), top_level_dir=folder)
     ran = unittest.TextTestRunner(log, verbosity=0).run(suite)
+    drop()
+    monkeypatch.undo()
+    create_missing()  # for later tests of this project
     failed: dict[str, set[str]] = {}
     for test, _ in ran.failures + ran.errors:
         module, _, method = getattr(test, "test_case", test).id().removeprefix("tasks.").partition(".")
