@@ -14,7 +14,7 @@ type evidence struct {
 	arrivals  map[string][]arrival
 	dead      map[string][]deadLetter // whatever was one at some time
 	runs      []*jobRun               // by their begin
-	running   int64                   // the most leases of jobs that the database had at a time
+	running   map[string]int64        // the most leases of each group's jobs that the database had at a time
 	losses    []loss                  // of leases of jobs
 	cancelled map[string]cancellation // jobs, by their message's id
 	samples   map[string][]sample

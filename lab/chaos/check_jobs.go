@@ -11,7 +11,7 @@ const (
 	together  = "jobs_together"    // two runs of a job, or of a key, at a time
 	leaseGone = "lease_gone"       // of a worker to which nothing happened
 	cancelRan = "ran_after_cancel" // a job that was cancelled
-	overLimit = "over_limit"       // more jobs ran at a time than may
+	overLimit = "over_limit"       // more jobs of a group ran at a time than may
 )
 
 // jobCounts counts the checks, and in the summary the violations of jobs.
@@ -24,8 +24,10 @@ type jobCounts struct {
 	Cancelled  int `json:"cancelled"`
 	Dead       int `json:"dead"`
 	Runs       int `json:"runs"`
-	Again      int `json:"again"`  // runs that were not a job's first
-	Waited     int `json:"waited"` // runs of jobs that wait for another one, by a barrier
+	Again      int `json:"again"`           // runs that were not a job's first
+	Waited     int `json:"waited"`          // runs of jobs that wait for others, by a barrier
+	ManyWaited int `json:"waited_for_many"` // of these such as wait for a crowd
+	Replaced   int `json:"replaced"`        // by a later job of their unique key, before they were done
 }
 
 // loss is a job whose lease its worker had lost, as its log says.
@@ -36,12 +38,12 @@ type loss struct {
 
 // jobs checks the runs of the jobs.
 //
-//   - Each committed job was done in the end, unless it was cancelled. No other job ran.
+//   - Each committed job was done in the end, unless it was cancelled or replaced: of a unique key the last one that was committed. No other ran.
 //   - Once its worker knew that it is done, it did not run again, unless something kept the worker from writing that.
 //   - No two jobs of a key ran at a time, nor did one job twice, unless something made the first lease end.
 //   - No worker lost a lease before its time: a late worker's call must not end the lease of the next one.
-//   - The database never had more leases than the limit.
-//   - A job did not begin before those that its key has before it were done, dead or cancelled, nor before the one that it waits for.
+//   - The database never had more leases of a group than its limit. Rates are not checked: a worker that stands still sends its jobs later.
+//   - A job did not begin before those that its key has before it were done, dead or cancelled, nor before those that it waits for.
 func (e *evidence) jobs(v *verdict) {
 	of, keys, ids := map[string][]*jobRun{}, map[string][]*jobRun{}, map[string]string{}
 	for _, run := range e.runs {
@@ -62,8 +64,16 @@ func (e *evidence) jobs(v *verdict) {
 		of[run.ID] = append(of[run.ID], run)
 		keys[cmp.Or(run.Key, "of job "+run.ID)] = append(keys[cmp.Or(run.Key, "of job "+run.ID)], run)
 	}
-	if e.running > jobLimit {
-		v.found(overLimit, jobsRoute, "", "%d jobs had a lease at a time, and %d may", e.running, jobLimit)
+	for _, g := range groups {
+		if n := e.running[g.name]; n > g.limit {
+			v.found(overLimit, jobsRoute, "", "%d jobs of group %q had a lease at a time, and %d may", n, g.name, g.limit)
+		}
+	}
+	newest := map[string]int64{} // number of each unique key
+	for _, fact := range e.facts {
+		if fact.hasJob() && fact.replaced() {
+			newest[fact.Key] = max(newest[fact.Key], fact.N)
+		}
 	}
 	refused := func(run *jobRun) bool { return run.Status == jobRefused }
 	for _, d := range e.dead[jobsRoute] {
@@ -84,6 +94,8 @@ func (e *evidence) jobs(v *verdict) {
 		case was:
 			v.Jobs.Cancelled++
 			e.notAfter(v, cancelled, of[id])
+		case done.IsZero() && fact.N < newest[fact.Key]:
+			v.Jobs.Replaced++
 		case done.IsZero():
 			v.found(lost, jobsRoute, id, "its job was committed and not done")
 		default:
@@ -103,13 +115,19 @@ func (e *evidence) jobs(v *verdict) {
 		e.alone(v, runs)
 	}
 	for _, run := range e.runs {
-		_, cancelled := e.cancelled[run.After]
-		if run.After == "" || cancelled || e.forgotten(run.After) || slices.ContainsFunc(of[run.After], refused) {
-			continue
+		if run.After != nil {
+			v.Jobs.Waited++
 		}
-		v.Jobs.Waited++
-		if done := firstDone(of[run.After]); done.IsZero() || run.Begun.Before(done) {
-			v.found(outOfOrder, jobsRoute, run.ID, "its job began before that of %s was done, for which it waits", run.After)
+		if len(run.After) >= crowd {
+			v.Jobs.ManyWaited++
+		}
+		for _, id := range run.After {
+			if _, cancelled := e.cancelled[id]; cancelled || e.forgotten(id) || slices.ContainsFunc(of[id], refused) {
+				continue
+			}
+			if done := firstDone(of[id]); done.IsZero() || run.Begun.Before(done) {
+				v.found(outOfOrder, jobsRoute, run.ID, "its job began before that of %s was done, for which it waits", id)
+			}
 		}
 	}
 	for key, all := range facts {
@@ -118,7 +136,7 @@ func (e *evidence) jobs(v *verdict) {
 		var free time.Time // when those before were done
 		for _, m := range all {
 			if len(of[m.ID]) == 0 {
-				continue // it is lost
+				continue // it is lost, or replaced
 			}
 			if begun := of[m.ID][0].Begun; begun.Before(free) {
 				v.found(outOfOrder, jobsRoute, m.ID, "number %d of key %s began %s before number %d (message %s) was done", m.N, key, free.Sub(begun), before.N, before.ID)

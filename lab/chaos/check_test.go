@@ -305,9 +305,18 @@ func TestCheck(t *testing.T) {
 			s.ran("worker-a", 1, 2, a, jobDone)
 			s.ran("worker-b", 3, 4, b, jobDone)
 			s.ran("worker-b", 1.5, 3, c, jobDone)
-			s.runs[1].After, s.runs[2].After = a.ID, a.ID
+			s.runs[1].After, s.runs[2].After = []string{a.ID}, []string{a.ID}
 		}, []string{"out_of_order jobs"}},
-		{"more leases than the limit", func(s *story) { s.running = jobLimit + 1 }, []string{"over_limit jobs"}},
+		{"more leases than the limit", func(s *story) { s.running = map[string]int64{"silver": 5} }, []string{"over_limit jobs"}},
+		{"a job that was replaced, and the one in its place", func(s *story) {
+			s.enqueued("a", "u-00", 1)
+			s.ran("worker-a", 1, 2, s.enqueued("b", "u-00", 2), jobDone)
+		}, nil},
+		{"a job that was replaced runs, and the one in its place does not", func(s *story) {
+			a := s.enqueued("a", "u-00", 1)
+			s.enqueued("b", "u-00", 2)
+			s.ran("worker-a", 1, 2, a, jobDone)
+		}, []string{"lost jobs"}},
 		{"a job was not done", func(s *story) {
 			s.ran("worker-a", 1, 2, s.enqueued("a", "k", 1), 500)
 		}, []string{"lost jobs"}},

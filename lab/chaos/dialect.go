@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,12 +45,12 @@ type dialect struct {
 	pin, hold     []string                         // begin a transaction that reads, and one that writes
 	function      string                           // publishes a message now and then; may be empty
 	enqueue       string                           // a job
-	barrier, seal string                           // make and seal a barrier; empty where jobs have none
+	barrier, seal string                           // make and seal a barrier; empty where jobs have none, and where they are inserted
 	milliseconds  bool                             // the queue has times as numbers
 	dollars       bool                             // parameters are $1 and so on
 }
 
-const insertJob = "insert into {queue} (`key`, priority, not_before, headers, payload) values (?, ?, ?, ?, ?)"
+const insertJob = "insert into {queue} (group_key, `key`, priority, not_before, headers, payload) values (?, ?, ?, ?, ?, ?)"
 
 func dialectOf(cfg config) dialect {
 	switch cfg.store {
@@ -92,7 +93,7 @@ func dialectOf(cfg config) dialect {
 		return d
 	}
 	d.outbox, d.function = "penstock.shop", "select penstock.publish_bytes('shop', $5, $2, $3, $4::jsonb, $1)"
-	d.enqueue = "select penstock.enqueue_bytes('tasks', $5, $1, priority => $2, not_before => $3, headers => $4::jsonb)"
+	d.enqueue = "select penstock.enqueue_bytes('tasks', $6, $2, $1, $3, $4, headers => $5::jsonb)"
 	d.barrier, d.seal = "select penstock.barrier('tasks')", "select penstock.seal('tasks', ?)"
 	d.before = append(d.before, "select penstock.create_outbox('shop', 8, 524288)") // a small ring
 	return d
@@ -124,7 +125,7 @@ func (d dialect) with(url string, fn func(*sql.DB) error) error {
 func (d dialect) setUp(ctx context.Context, url string) error {
 	return d.with(url, func(db *sql.DB) error {
 		statements := append(append(append([]string{}, d.before...), strings.Split(setupSQL, ";\n")...), d.after...)
-		for _, key := range append(quickKeys, lateKeys...) {
+		for _, key := range slices.Concat(quickKeys, lateKeys, replacedKeys) {
 			statements = append(statements, fmt.Sprintf("insert into {business}account (`key`) values ('%s')", key))
 		}
 		for _, statement := range statements {
@@ -225,28 +226,37 @@ func (c *producerConn) count(ctx context.Context, key string) (n int64, err erro
 	return n, c.tx.QueryRowContext(ctx, c.sql("select n from {business}account where `key` = ?"), key).Scan(&n)
 }
 
-// ties has jobs without a key wait for the last one of their transaction that has one. They come first in it.
+// ties has jobs without a key wait for the last one of their transaction that has one. They come first in it. In a crowd the first job waits for
+// all others.
 func (c *producerConn) ties(ctx context.Context, messages []message) (ties []tie, seal func() error, err error) {
 	ties, seal = make([]tie, len(messages)), func() error { return nil }
-	last := len(messages) - 1
-	for last > 0 && (!messages[last].hasJob() || messages[last].Key == "") {
-		last--
+	var waiters, holders []int
+	var after []string
+	for i, m := range messages {
+		switch {
+		case !m.hasJob() || m.replaced():
+		case m.Key == "" && (i == 0 || len(messages) <= crowd):
+			waiters = append(waiters, i)
+		case len(messages) <= crowd:
+			holders, after = []int{i}, []string{m.ID}
+		default:
+			holders, after = append(holders, i), append(after, m.ID)
+		}
+	}
+	if c.barrier == "" || len(waiters) == 0 || len(holders) == 0 {
+		return ties, seal, nil
 	}
 	var barrier int64
-	for i := range max(last, 0) {
-		if c.barrier == "" || !messages[i].hasJob() || messages[i].Key != "" {
-			continue
-		}
-		if barrier == 0 {
-			if err := c.tx.QueryRowContext(ctx, c.barrier).Scan(&barrier); err != nil {
-				return nil, nil, err
-			}
-			seal = func() error { return c.exec(ctx, c.seal, barrier) }
-			ties[last].header = fmt.Sprintf(`, "penstock-holds": "%d"`, barrier)
-		}
-		ties[i] = tie{fmt.Sprintf(`, "penstock-waits-for": "%d", "penstock-on-dead": "run"`, barrier), messages[last].ID}
+	if err := c.tx.QueryRowContext(ctx, c.barrier).Scan(&barrier); err != nil {
+		return nil, nil, err
 	}
-	return ties, seal, nil
+	for _, i := range holders {
+		ties[i].header = fmt.Sprintf(`, "penstock-holds": "%d"`, barrier)
+	}
+	for _, i := range waiters {
+		ties[i] = tie{fmt.Sprintf(`, "penstock-waits-for": "%d", "penstock-on-dead": "run"`, barrier), after}
+	}
+	return ties, func() error { return c.exec(ctx, c.seal, barrier) }, nil
 }
 
 // write writes the business row, the message, and its job if it has one.
@@ -269,14 +279,30 @@ func (c *producerConn) write(ctx context.Context, m message, t tie, payload []by
 	} else if at != nil {
 		notBefore = *at
 	}
-	enqueue := func() error {
-		return c.exec(ctx, c.enqueue, key, m.priority(), notBefore, fmt.Sprintf(`{"trace": %q%s}`, m.ID, t.header), payload)
+	enqueue := func(payload []byte) error {
+		return c.exec(ctx, c.enqueue, m.group(), key, m.priority(), notBefore, fmt.Sprintf(`{"trace": %q%s}`, m.ID, t.header), payload)
 	}
-	if c.barrier != "" && m.fate(4) == 0 { // twice, of which the second one is ignored
-		t.header += fmt.Sprintf(`, "penstock-unique-key": %q`, m.ID)
-		if err := enqueue(); err != nil {
-			return err
+	if m.replaced() {
+		t.header = fmt.Sprintf(`, "penstock-unique-key": %q, "penstock-on-conflict": %q`, m.Key, m.onConflict())
+		if m.onConflict() == "debounce" {
+			t.header += `, "penstock-debounce-max": "3"`
 		}
 	}
-	return enqueue()
+	if c.barrier == "" || m.Key != "" || m.fate(4) != 0 {
+		return enqueue(payload)
+	}
+	// Twice, of which one is never to run: it is replaced, or the second one is ignored.
+	first, second := []byte(fmt.Sprintf(`{"ID": "of the twin of %s"}`, m.ID)), payload
+	how := []string{"ignore", "replace", "debounce"}[m.fate(12)/4]
+	if t.header != "" {
+		how = "ignore" // a barrier counts the first one
+	}
+	if how == "ignore" {
+		first, second = second, first
+	}
+	t.header += fmt.Sprintf(`, "penstock-unique-key": %q, "penstock-on-conflict": %q`, m.ID, how)
+	if err := enqueue(first); err != nil {
+		return err
+	}
+	return enqueue(second)
 }

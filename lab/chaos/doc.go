@@ -27,6 +27,9 @@
 // Each job that was committed must be done, once, and no other may run (check_jobs.go). No two jobs of a key may run at a time, nor a job
 // twice, while the first one's lease lasts. The jobs of a key must be done in their order. In the end the queue must be empty.
 //
+// The jobs are in three groups, with limits, rates and weights. On PostgreSQL some wait for others by a barrier, and now and then one waits for
+// hundreds. Some have unique keys: of each key the last one that was committed must be done, and those before it may be replaced.
+//
 // The checker (check.go) is a plain function of the
 // records, with separate tests.
 //

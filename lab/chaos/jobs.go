@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,8 +22,16 @@ import (
 // to this program, which is its handler and so sees when it begins and ends.
 const queue = "tasks"
 
-// jobLimit is how many jobs may run at a time, fewer than the workers have handlers.
-const jobLimit = 12
+// groups have the jobs, each with its policy. Together they may run fewer jobs than the workers have handlers.
+var groups = []struct {
+	name   string // in policies the one without a name is every group
+	limit  int64  // how many jobs may run at a time
+	policy string
+}{
+	{"", 6, "--rate 100/1s --burst 20 --weight 2"},
+	{"gold", 6, "--weight 3"},
+	{"silver", 4, "--rate 60/1s --burst 10"},
+}
 
 // jobsRoute is the queue's name in events and violations.
 const jobsRoute = "jobs"
@@ -31,12 +41,27 @@ var workerNames = []string{"worker-a", "worker-b", "worker-c"}
 // hasJob reports whether a message comes with a job.
 func (m message) hasJob() bool { return m.Topic == topicSent }
 
-// tie is the barrier of a message's job, as a header, and the message for whose job it waits.
-type tie struct{ header, after string }
+// replaced reports whether its job takes the place of the one before of its key, if that has not begun.
+func (m message) replaced() bool { return slices.Contains(replacedKeys, m.Key) }
 
-// notBefore is when its job may run, or nil. A key's jobs are not delayed: such a job has no place among them. Nor are those that wait for another one.
+// onConflict is how it takes that place.
+func (m message) onConflict() string { return []string{"replace", "debounce"}[m.fate(2)] }
+
+// group of its job. The jobs of a key have the same one.
+func (m message) group() string {
+	return groups[message{ID: cmp.Or(m.Key, m.ID)}.fate(uint32(len(groups)))].name
+}
+
+// tie is the barrier of a message's job, as a header, and the messages for whose jobs it waits.
+type tie struct {
+	header string
+	after  []string
+}
+
+// notBefore is when its job may run, or nil. A key's jobs are not delayed: such a job has no place among them. Nor are those that wait for others.
 func (m message) notBefore(t tie) *time.Time {
-	if m.Key != "" || t.after != "" || m.fate(8) != 0 {
+	debounced := m.replaced() && m.onConflict() == "debounce"
+	if !debounced && (m.Key != "" || t.after != nil || m.fate(8) != 0) {
 		return nil
 	}
 	at := time.Now().UTC().Add(time.Second)
@@ -56,8 +81,8 @@ func (m message) fate(n uint32) uint32 {
 // jobRun is one call of the handler.
 type jobRun struct {
 	message
-	After        string // the message whose job ends before this one begins
-	Job          string // its name in Penstock
+	After        []string // the messages whose jobs end before this one begins
+	Job          string   // its name in Penstock
 	Worker       string
 	Begun, Ended time.Time // Ended is zero while it runs
 	Status       int       // the answer; 0 if the worker did not wait for it
@@ -130,7 +155,7 @@ func (h *handler) begin(run *jobRun) (status int, takes time.Duration) {
 	h.runs = append(h.runs, run)
 	takes = time.Duration(rand.Int64N(int64(150 * time.Millisecond)))
 	switch fate := run.fate(200); {
-	case fate < 4 && !h.absolved:
+	case fate < 4 && !h.absolved && !run.replaced(): // of two dead letters of a unique key one could not be retried
 		return jobRefused, takes
 	case fate < 12 && n < 2:
 		return http.StatusInternalServerError, takes
@@ -152,7 +177,7 @@ func (h *handler) recent(n int) map[string]*jobRun {
 	defer h.mu.Unlock()
 	all := map[string]*jobRun{}
 	for i := len(h.runs) - 1; i >= 0 && len(all) < n; i-- {
-		if run := h.runs[i]; run.Status != jobDone {
+		if run := h.runs[i]; run.Status != jobDone && !run.replaced() { // it may be another one's job by now
 			all[run.ID] = run
 		}
 	}
@@ -183,8 +208,11 @@ func (r *rig) startWorkers(ctx context.Context) error {
 	if _, err := r.penstock(ctx, "queue", "create", queue); err != nil {
 		return err
 	}
-	if _, err := r.penstock(ctx, "queue", "group", "set", queue, "*", "--max-running", strconv.Itoa(jobLimit)); err != nil {
-		return err
+	for _, g := range groups {
+		policy := append(strings.Fields(g.policy), "--max-running", strconv.FormatInt(g.limit, 10))
+		if _, err := r.penstock(ctx, append([]string{"queue", "group", "set", queue, cmp.Or(g.name, "*")}, policy...)...); err != nil {
+			return err
+		}
 	}
 	for _, name := range workerNames {
 		p := &process{name: name, kind: "worker"}
@@ -192,7 +220,7 @@ func (r *rig) startWorkers(ctx context.Context) error {
 			return err
 		}
 		err := r.launch(p, func() *exec.Cmd {
-			return exec.Command(r.binary, append([]string{"work", queue, "--http", handler.url + "/" + name + "#allow_private=true",
+			return exec.Command(r.binary, append([]string{"work", queue, "--all-groups", "--http", handler.url + "/" + name + "#allow_private=true",
 				"--lease", lease.String(), "--concurrency", "8", "--database-url", p.postgres.url}, r.profileFlags()...)...)
 		})
 		if err != nil {
@@ -237,6 +265,10 @@ func (o *operator) cancels() fault {
 type queueStatus struct {
 	Ready, Running, Delayed, Waiting int64
 	DeadLetters                      int64 `json:"dead_letters"`
+	Groups                           []struct {
+		Group   string
+		Running int64
+	}
 }
 
 func (s queueStatus) left() int64 { return s.Ready + s.Running + s.Delayed + s.Waiting }

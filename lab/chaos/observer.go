@@ -18,8 +18,8 @@ type observer struct {
 
 	mu      sync.Mutex
 	samples map[string][]sample
-	queue   queueStatus // the latest
-	running int64       // the most jobs that ran at a time
+	queue   queueStatus      // the latest
+	running map[string]int64 // the most jobs of each group that ran at a time
 }
 
 // sampleEvery is the pause between two questions; each is a separate process.
@@ -58,7 +58,10 @@ func (o *observer) sample(ctx context.Context) error {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.queue, o.running = jobs, max(o.running, jobs.Running)
+	o.queue = jobs
+	for _, g := range jobs.Groups {
+		o.running[g.Group] = max(o.running[g.Group], g.Running)
+	}
 	for _, s := range all {
 		o.add(s.Subscription, sample{From: from, To: time.Now(), Epoch: s.Epoch, Settled: s.Settled, Backlog: s.Backlog, Parked: s.Parked, Holder: s.Holder})
 	}
@@ -103,11 +106,11 @@ func (o *observer) takeovers() (n int64) {
 	return n
 }
 
-// all is a copy of every sample, and the most jobs that ran at a time.
-func (o *observer) all() (map[string][]sample, int64) {
+// all is a copy of every sample, and the most jobs of each group that ran at a time.
+func (o *observer) all() (map[string][]sample, map[string]int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return maps.Clone(o.samples), o.running
+	return maps.Clone(o.samples), maps.Clone(o.running)
 }
 
 // The warnings of relays and workers concern the machine as it is: a lease that ran out because two processors

@@ -15,6 +15,12 @@ import (
 // others touch now and then only.
 var quickKeys, lateKeys = keys("k", 60), keys("late", 6)
 
+// replacedKeys are unique keys of jobs, which replace one another. They are for stores that have a function for it.
+var replacedKeys = keys("u", 3)
+
+// crowd is how many jobs one waits for now and then. A barrier counts fewer than 256 in another way.
+const crowd = 300
+
 func keys(prefix string, n int) []string {
 	all := make([]string, n)
 	for i := range all {
@@ -31,6 +37,7 @@ type writer struct {
 	url     string
 	dialect dialect
 	late    bool
+	crowds  bool // now and then it writes many
 	poison  bool
 	pause   time.Duration // on average between transactions
 	journal *journal
@@ -38,6 +45,7 @@ type writer struct {
 
 	conn *producerConn
 	n    int
+	next int // how many transactions come before the next crowd
 }
 
 // errChosen is why a transaction rolls back without anything being wrong.
@@ -107,6 +115,9 @@ func (w *writer) transaction(ctx context.Context) error {
 		return err
 	}
 	w.journal.ended(entries, committed)
+	if w.next--; len(entries) > crowd {
+		w.next = 200
+	}
 	return nil
 }
 
@@ -146,6 +157,14 @@ func (w *writer) publish(ctx context.Context) (entries []*entry, err error) {
 // deadlock.
 func (w *writer) plan() []message {
 	messages := make([]message, 1+w.random.IntN(5))
+	if w.crowds && w.next <= 0 {
+		messages = make([]message, crowd+1)
+		for i := range messages {
+			w.n++
+			messages[i] = message{ID: fmt.Sprintf("%s-%06d", w.name, w.n), Topic: topicSent}
+		}
+		return messages
+	}
 	for i := range messages {
 		w.n++
 		m := message{ID: fmt.Sprintf("%s-%06d", w.name, w.n), Topic: w.topic(), OwnID: w.random.IntN(3) == 0}
@@ -153,6 +172,8 @@ func (w *writer) plan() []message {
 		case w.random.IntN(4) == 0: // unordered
 		case w.late:
 			m.Key = others[w.random.IntN(len(others))]
+		case w.dialect.barrier != "" && w.random.IntN(6) == 0:
+			m.Key = replacedKeys[w.random.IntN(len(replacedKeys))]
 		case w.random.IntN(50) == 0:
 			m.Key = others[w.random.IntN(len(others))]
 		default:
@@ -202,7 +223,8 @@ func encode(m message, t tie, random *rand.Rand) ([]byte, error) {
 	}
 	return json.Marshal(struct {
 		message
-		After, Padding string
+		After   []string
+		Padding string
 	}{m, t.after, string(bytes.Repeat([]byte("x"), size))})
 }
 

@@ -270,7 +270,7 @@ type subscriptionStatus struct {
 }
 
 func (r *rig) status(ctx context.Context) (all []subscriptionStatus, jobs queueStatus, err error) {
-	out, err := r.penstock(ctx, "status", "--json")
+	out, err := r.penstock(ctx, "status", "--groups", "--json")
 	if err != nil {
 		return nil, jobs, err
 	}

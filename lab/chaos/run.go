@@ -50,7 +50,7 @@ func run(ctx context.Context, cfg config, log io.Writer) (sum summary, v *verdic
 		return sum, nil, err
 	}
 	defer func() { err = errors.Join(err, c.rig.close()) }()
-	c.observer, c.operator = &observer{rig: c.rig, samples: map[string][]sample{}}, newOperator(c.rig)
+	c.observer, c.operator = &observer{rig: c.rig, samples: map[string][]sample{}, running: map[string]int64{}}, newOperator(c.rig)
 
 	consuming, stopConsuming := context.WithCancel(ctx)
 	defer stopConsuming()
@@ -120,6 +120,7 @@ func (c *chaos) startProducers(ctx context.Context, all *sync.WaitGroup) {
 		}
 		w := &writer{name: fmt.Sprintf("p%d", i/2+1), url: c.rig.producers.url, dialect: c.rig.dialect, poison: c.poison, pause: pause, journal: c.journal,
 			random: rand.New(rand.NewPCG(c.seed, uint64(100+i)))}
+		w.crowds = i == 0
 		if i%2 == 1 {
 			w.name, w.late, w.pause = w.name+"-late", true, 200*time.Millisecond
 		}
