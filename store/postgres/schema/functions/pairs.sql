@@ -18,7 +18,9 @@ return case pg_sequence_last_value(register) when 0 then '{0}'::int[] when 1 the
 -- are younger than rows.
 create or replace function _reclaim_pair(ring text, full_bytes bigint, alive text) returns boolean
 language plpgsql volatile set search_path from current
-set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$ declare
+set enable_hashjoin = off set enable_mergejoin = off set jit = off
+set hash_mem_multiplier = 1000 -- else each of a million rows is compared with those that alive has looked up
+as $$ declare
     register constant regclass := _q(ring || '_slot')::regclass;
     state    constant bigint := pg_sequence_last_value(register);
     current  constant int := state % 2;
@@ -31,8 +33,7 @@ set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$ declare
     size     text;
     bytes    bigint;
     share    constant float8 := least(100 / greatest(pg_relation_size(there) / 8192.0, 1), 1);
-    many     int;
-    rest     boolean;
+    many     int; rest boolean;
 begin
     perform _read_committed();
     if not pg_try_advisory_xact_lock(_q(ring)::regclass::oid::int, 0) or state <> pg_sequence_last_value(register) then
