@@ -31,6 +31,7 @@ var timeAllowed = map[string]string{
 	"internal/test/queuetest/unique.go uniqueAtOnce":                       "the jobs' work, and a pause after a claim of nothing",
 	"internal/test/queuetest/unique.go uniqueRollback":                     "only a store that does not wait sees the difference",
 	"internal/test/queuetest/work.go workStopInTheMiddle":                  "the jobs' work",
+	"internal/test/queuetest/lease.go leaseEndsAtTheLeasesEnd":             "on each side of the end the same must hold; and a pause between claims",
 	"internal/test/storetest/lease.go leaseSettleRacesTakeover":            "a race at a random moment: either may win",
 	"internal/test/storetest/lease.go leaseContendersNeverBothSettle":      "random pauses: no message is settled by two, however they fall",
 	"internal/test/storetest/order.go pauseAtRandom":                       "a writer's random pause",

@@ -3,17 +3,20 @@ package queuetest
 import (
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/suite"
+	"github.com/penstock/penstock/internal/test/testseed"
 )
 
 var leaseCases = slices.Concat(
 	named("Lease", leaseExpiredLeaseComesBack, leaseLostLeaseSettlesNothing, leaseExtendKeepsTheLease,
-		leaseExtendShortens, leaseUnknownLease, leaseLastLeaseThatExpiresIsADeadLetter),
+		leaseExtendShortens, leaseUnknownLease, leaseLastLeaseThatExpiresIsADeadLetter, leaseEndsAtTheLeasesEnd),
 	needing(Features{Reads: true, Release: true}, named("Lease", leaseReadsEachOfManyOnce)),
 )
 
@@ -136,6 +139,87 @@ func leaseLastLeaseThatExpiresIsADeadLetter(e *env) {
 		e.Errorf("the dead letter is %q, attempt %d, error %q, want k0, attempt 2 and who held it", d.Job.Payload, d.Job.Attempt, d.Err())
 	}
 	e.ack(e.collect("k1")...)
+}
+
+// Acks that meet the end of their lease, while another claims free jobs: each job was either acked or runs again, once. On which
+// side of the end an ack comes is the machine's business, and the promise is the same.
+func leaseEndsAtTheLeasesEnd(e *env) {
+	const each, near = 50, 5 * time.Millisecond
+	rounds := 6
+	if testseed.Long() {
+		rounds = 10_000 / each * testseed.Rounds()
+	}
+	r := testseed.New("ends at the lease's end", 0)
+	acked, lost := 0, 0
+	for round := range rounds {
+		e.enqueue(jobs(fmt.Sprint(round, " "), each)...)
+		began := time.Now()
+		claimed := e.claimAs(driver.Claim{Jobs: each, Lease: suite.ShortLease})
+		between := time.Since(began) // in which the lease began
+		done := make([]bool, len(claimed))
+		var ends, claims sync.WaitGroup
+		for i, j := range claimed {
+			aim := began.Add(suite.ShortLease + time.Duration(r.Int64N(int64(between+2*near))) - near)
+			ends.Go(func() {
+				time.Sleep(time.Until(aim))
+				held, err := e.q.Ack(e.ctx, j.Lease)
+				if err != nil {
+					e.Errorf("Ack: %v", err)
+				}
+				done[i] = len(held) == 1
+			})
+		}
+		again := map[int64]int{} // how often each job was claimed after its first lease
+		var second []penstock.Job
+		var stop atomic.Bool
+		claim := func() error {
+			if err := e.q.Maintain(e.ctx); err != nil { // it takes back the leases that ended
+				return err
+			}
+			free, err := e.q.Claim(e.ctx, driver.Claim{Jobs: 7, Lease: suite.LongLease})
+			for _, j := range free {
+				again[j.ID]++
+				second = append(second, j)
+			}
+			return err
+		}
+		claims.Go(func() {
+			for !stop.Load() {
+				if err := claim(); err != nil {
+					e.Errorf("Claim: %v", err)
+					return
+				}
+				time.Sleep(time.Millisecond) // a store with one writer lets the acks in
+			}
+		})
+		ends.Wait()
+		stop.Store(true)
+		claims.Wait()
+		refused := 0
+		for i := range claimed {
+			if !done[i] {
+				refused++
+			}
+		}
+		e.eventually(fmt.Sprintf("the %d jobs whose acks were refused run again", refused), func() bool {
+			e.Must(claim(), "Claim")
+			return len(second) >= refused
+		})
+		e.Must(claim(), "Claim")
+		for i, j := range claimed {
+			want := 1
+			if done[i] {
+				want = 0
+			}
+			if again[j.ID] != want {
+				e.Errorf("round %d: the job %s was claimed %d times after its lease, and its ack was held: %v", round, j.Payload, again[j.ID], done[i])
+			}
+		}
+		e.ack(second...)
+		acked, lost = acked+each-refused, lost+refused
+	}
+	e.want()
+	e.Logf("of %d acks at the end of a lease %d were held and %d refused (PENSTOCK_SEED=%d)", rounds*each, acked, lost, testseed.Seed())
 }
 
 // Ten times as many jobs in each call are ten times as many reads. This holds for enqueues with dedup keys, new and known, and
