@@ -68,9 +68,6 @@ func TestQueueTable(t *testing.T) {
 	fits(t, held)
 	contains(t, held, "HELD FOR", "  1h30m  ")
 	contains(t, statusOf(t, store, "--wide"), queues[0].Queue, "SEGMENTS  ORDER\n", "8         fifo\n")
-	kept := shown{queues: []admin.QueueStatus{{Queue: "notifications", Bytes: 160 << 10, DoneBytes: 56 << 10}}}
-	contains(t, statusOf(t, kept), "\nnotifications  ", "  216.0 KiB\n")
-	contains(t, statusOf(t, kept, "--wide"), "  160.0 KiB + 56.0 KiB done  ")
 }
 
 // A group that is held lacks no worker, nor do jobs that a worker which lives cannot take.

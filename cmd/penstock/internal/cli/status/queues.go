@@ -42,7 +42,7 @@ func (w *Writer) queues(queues []admin.QueueStatus) {
 	var notes []string
 	for i := range queues {
 		q := &queues[i]
-		cells := []string{q.Queue, cli.CountOf(q.Ready, "ready", q.AtLeast), cli.Age(q.OldestAge), runningText(q), cli.CountOf(q.Delayed, "delayed", q.AtLeast), cli.CountOf(q.Waiting, "waiting", q.AtLeast), cli.CountOf(q.DeadLetters, "dead_letters", q.AtLeast), w.sizeText(q), segments(q.Segments), string(q.Order)}
+		cells := []string{q.Queue, cli.CountOf(q.Ready, "ready", q.AtLeast), cli.Age(q.OldestAge), runningText(q), cli.CountOf(q.Delayed, "delayed", q.AtLeast), cli.CountOf(q.Waiting, "waiting", q.AtLeast), cli.CountOf(q.DeadLetters, "dead_letters", q.AtLeast), sizeText(q), segments(q.Segments), string(q.Order)}
 		t.Row(cells[:len(columns)]...)
 		notes = append(notes, w.queueNotes(q)...)
 	}
@@ -51,12 +51,13 @@ func (w *Writer) queues(queues []admin.QueueStatus) {
 	w.notes(notes)
 }
 
-// sizeText is the size of a queue with its history of done jobs, told apart where the line may be long.
-func (w *Writer) sizeText(q *admin.QueueStatus) string {
-	if w.wide && q.DoneBytes > 0 {
-		return terminal.Size(q.Bytes) + " + " + terminal.Size(q.DoneBytes) + " done"
+// sizeText is the size of a queue, with its history of done jobs.
+func sizeText(q *admin.QueueStatus) string {
+	text := terminal.Size(q.Bytes)
+	if q.DoneBytes > 0 {
+		text += " + " + terminal.Size(q.DoneBytes) + " done"
 	}
-	return terminal.Size(q.Bytes + q.DoneBytes)
+	return text
 }
 
 // groups writes the groups that were asked for.
