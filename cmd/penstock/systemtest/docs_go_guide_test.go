@@ -107,7 +107,7 @@ func newGoGuide(t *testing.T, database string) *goGuide {
 		}
 		g.exports = append(g.exports, "export "+name+"='"+strings.TrimSpace(string(value))+"'")
 	}
-	g.exports = append(g.exports, "export GOPROXY=off GOFLAGS=-mod=mod") // the modules of the repository suffice
+	g.exports = append(g.exports, "export GOPROXY=off GOSUMDB=off GOFLAGS=-mod=mod") // the modules of the repository suffice
 	_, inModule, ok := strings.Cut(g.commands[0], "cd shop\n")
 	if !ok {
 		t.Fatalf("it does not begin in the folder shop:\n%s", g.commands[0])
