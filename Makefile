@@ -115,6 +115,11 @@ bench: ## build bin/bench and measure on private servers: the relay against both
 	$(GOBUILD) -o bin/bench ./lab/bench
 	script/bench.sh $(BENCH)
 
+bench-hour: ## measure six queues side by side for an hour, with charts in bin/hour (BENCH="20s": for as long)
+	@mkdir -p bin
+	$(GOBUILD) -o bin/bench ./lab/bench
+	script/bench-hour.sh $(BENCH)
+
 bench-sinks: ## measure the relay against the client alone, for SINKS="redis sqs sns pubsub amqp1" (BENCH="--messages 20000": flags of bench relay)
 	@mkdir -p bin
 	$(GOBUILD) -o bin/bench ./lab/bench

@@ -28,6 +28,7 @@ type FifoLifoConfig struct {
 	Duration    time.Duration       `help:"how long each queue is measured" range:"100ms.."`
 	Payload     int                 `help:"bytes of each payload; there are none in the published run" range:"0..67108864"`
 	Pin         bool                `help:"hold a REPEATABLE READ snapshot open throughout"`
+	ByHand      bool                `help:"false: only Penstock's queue"`
 }
 
 // FifoLifoResult has Penstock's figures at the top and the hand-written queue's
@@ -104,7 +105,11 @@ type Line struct {
 
 // Lines are the curves of both queues.
 func (r FifoLifoResult) Lines() []Line {
-	return []Line{{"Penstock", r.Intervals}, {"hand-written table", r.Baseline.Intervals}}
+	lines := []Line{{"Penstock", r.Intervals}}
+	if len(r.Baseline.Intervals) > 0 {
+		lines = append(lines, Line{"hand-written table", r.Baseline.Intervals})
+	}
+	return lines
 }
 
 // intervals is how many a run is divided into, with ten slices each, to have tenths of a run that ended early.
@@ -113,6 +118,7 @@ const intervals = 20
 // DefaultFifoLifo is measured unless flags say otherwise.
 var DefaultFifoLifo = FifoLifoConfig{
 	Order: penstock.FIFO, Mode: ModeCall, Workers: 10, Preload: 1_000_000, Rate: 100, Arrivals: true, Duration: time.Minute,
+	ByHand: true,
 }
 
 // Validate refuses values that cannot be measured.
@@ -143,6 +149,9 @@ func FifoLifo(ctx context.Context, cfg FifoLifoConfig) (result FifoLifoResult, e
 	defer release()
 	if result.Curve, err = cfg.measure(ctx, penstockQueue(cfg.Setup, cfg.Order, cfg.Mode)); err != nil {
 		return result, err
+	}
+	if !cfg.ByHand {
+		return result, nil
 	}
 	if result.Baseline, err = cfg.measure(ctx, jobQueue(cfg.Setup, cfg.Order)); err != nil {
 		return result, err

@@ -44,14 +44,20 @@ func TestFifoLifo(t *testing.T) {
 	} {
 		t.Run(string(c.Order)+c.Mode, func(t *testing.T) {
 			c.Setup = database(t)
-			c.Pin = true
+			c.Pin, c.ByHand = true, c.DequeueRate == 0
 			r, err := FifoLifo(t.Context(), c)
 			if err != nil {
 				t.Fatal(err)
 			}
 			checkCurve(t, "Penstock", r.Curve)
+			if !c.ByHand {
+				if r.Baseline.Dequeued != 0 || len(r.Lines()) != 1 || r.Enqueued <= int64(c.Preload) {
+					t.Errorf("got %+v", r)
+				}
+				return
+			}
 			checkCurve(t, "hand-written", r.Baseline)
-			if r.Ratio <= 0 {
+			if r.Ratio <= 0 || len(r.Lines()) != 2 {
 				t.Errorf("got %+v", r)
 			}
 			if all := r.Drained && r.Baseline.Drained; !c.Arrivals && (!all || r.Left != 0 || r.Dequeued != 1000 || r.Baseline.Dequeued != 1000 || r.Seconds >= 60) {
