@@ -40,7 +40,7 @@ func TestQueueDone(t *testing.T) {
 		contains(t, d.must("queue", "done", "mails", "--id", fmt.Sprint(jobs[1].ID), "--json"), fmt.Sprintf(`{"id":%d,`, jobs[1].ID), `"worker":"ann"`, `"report":17`)
 		contains(t, d.must("queue", "done", "mails", "--id", "4711"), "0 jobs of mails are kept that match.")
 		contains(t, d.must("queue", "done", "mails", "--kind", "welcome"), "0 jobs of mails are kept that match.")
-		contains(t, d.must("status"), " done")
+		contains(t, d.must("status"), "  DONE\n")
 		d.cli("queue", "done", "nothing").wants(t, terminal.ExitFailure, `queue "nothing": no such queue`)
 		d.cli("queue", "done", "mails", "--limit", "0").wants(t, terminal.ExitUsage, "--limit is 0")
 	})

@@ -68,6 +68,9 @@ func TestQueueTable(t *testing.T) {
 	fits(t, held)
 	contains(t, held, "HELD FOR", "  1h30m  ")
 	contains(t, statusOf(t, store, "--wide"), queues[0].Queue, "SEGMENTS  ORDER\n", "8         fifo\n")
+	kept := statusOf(t, shown{queues: []admin.QueueStatus{{Queue: "default", Order: penstock.FIFO, Bytes: 160 << 10, DoneBytes: 56 << 10}, {Queue: "mails", Bytes: 8 << 10}}})
+	fits(t, kept)
+	contains(t, kept, "      SIZE      DONE\n", "default  ", "  160.0 KiB  56.0 KiB\n", "  8.0 KiB       0 B\n")
 }
 
 // A group that is held lacks no worker, nor do jobs that a worker which lives cannot take.

@@ -35,6 +35,10 @@ func (w *Writer) queues(queues []admin.QueueStatus) {
 	w.begin()
 	columns := []terminal.Column{terminal.Cut("QUEUE", 32), terminal.Right("READY"), terminal.Right("OLDEST"), terminal.Right("RUNNING"),
 		terminal.Right("DELAYED"), terminal.Right("WAITING"), terminal.Right("DEAD"), terminal.Right("SIZE")}
+	done := slices.ContainsFunc(queues, func(q admin.QueueStatus) bool { return q.DoneBytes > 0 })
+	if done { // the history of jobs that are done
+		columns = append(columns, terminal.Right("DONE"))
+	}
 	if w.wide {
 		columns = append(columns, terminal.Left("SEGMENTS"), terminal.Left("ORDER"))
 	}
@@ -42,22 +46,18 @@ func (w *Writer) queues(queues []admin.QueueStatus) {
 	var notes []string
 	for i := range queues {
 		q := &queues[i]
-		cells := []string{q.Queue, cli.CountOf(q.Ready, "ready", q.AtLeast), cli.Age(q.OldestAge), runningText(q), cli.CountOf(q.Delayed, "delayed", q.AtLeast), cli.CountOf(q.Waiting, "waiting", q.AtLeast), cli.CountOf(q.DeadLetters, "dead_letters", q.AtLeast), sizeText(q), segments(q.Segments), string(q.Order)}
+		cells := []string{q.Queue, cli.CountOf(q.Ready, "ready", q.AtLeast), cli.Age(q.OldestAge), runningText(q), cli.CountOf(q.Delayed, "delayed", q.AtLeast),
+			cli.CountOf(q.Waiting, "waiting", q.AtLeast), cli.CountOf(q.DeadLetters, "dead_letters", q.AtLeast), terminal.Size(q.Bytes)}
+		if done {
+			cells = append(cells, terminal.Size(q.DoneBytes))
+		}
+		cells = append(cells, segments(q.Segments), string(q.Order))
 		t.Row(cells[:len(columns)]...)
 		notes = append(notes, w.queueNotes(q)...)
 	}
 	w.flush(t)
 	w.groups(queues)
 	w.notes(notes)
-}
-
-// sizeText is the size of a queue, with its history of done jobs.
-func sizeText(q *admin.QueueStatus) string {
-	text := terminal.Size(q.Bytes)
-	if q.DoneBytes > 0 {
-		text += " + " + terminal.Size(q.DoneBytes) + " done"
-	}
-	return text
 }
 
 // groups writes the groups that were asked for.
