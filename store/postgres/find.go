@@ -5,10 +5,10 @@ import (
 	"errors"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
@@ -91,35 +91,24 @@ func (s *Store) FindMessages(ctx context.Context, f admin.Find) ([]admin.Found, 
 
 func scanFound(row pgx.CollectableRow) (f admin.Found, err error) {
 	var (
-		m           = &f.Message
-		w           admin.Whereabouts
-		id          *string
-		until, died *time.Time
-		rest        kept
+		m    = &f.Message
+		w    admin.Whereabouts
+		rest kept
 	)
-	if err := row.Scan(&m.Seq, &m.CreatedAt, &id, &rest.key, &m.Topic, &rest.headers, &m.Payload, &w.State, &w.Attempts, &rest.failures, &until, &died); err != nil {
+	if err := row.Scan(&m.Seq, &m.CreatedAt, (*zeronull.Text)(&m.ID), (*zeronull.Text)(&m.Key), &m.Topic, &rest.headers, &m.Payload, &w.State, &w.Attempts, &rest.failures, (*zeronull.Timestamptz)(&w.Until), (*zeronull.Timestamptz)(&w.DiedAt)); err != nil {
 		return f, err
 	}
-	if id != nil {
-		m.ID = *id
-	}
-	w.Until, w.DiedAt = utc(until), utc(died)
+	w.Until, w.DiedAt = w.Until.UTC(), w.DiedAt.UTC()
 	rest.fill(&f, w)
 	return f, nil
 }
 
 // kept has the columns that messages and jobs share, as they are stored.
-type kept struct {
-	key               *string
-	headers, failures []byte
-}
+type kept struct{ headers, failures []byte }
 
 func (k *kept) fill(f *admin.Found, w admin.Whereabouts) {
 	var unread error
 	f.Message.CreatedAt = f.Message.CreatedAt.UTC()
-	if k.key != nil {
-		f.Message.Key = *k.key
-	}
 	if len(k.headers) > 0 {
 		f.Message.Headers, unread = decodeHeaders(k.headers)
 		f.Message.Headers, w.Report = withoutReport(f.Message.Headers)

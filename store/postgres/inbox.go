@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/messageid"
@@ -114,18 +115,12 @@ func (i *Inbox) released(rows pgx.Rows, err error) ([]penstock.Released, error) 
 }
 
 func scanReleased(scan func(...any) error) (r penstock.Released, err error) {
-	var key, headers, missing *string
-	if err := scan(&r.ID, &key, &headers, &r.Payload, &r.Gap, &missing, &r.Late); err != nil {
+	var headers zeronull.Text
+	if err := scan(&r.ID, (*zeronull.Text)(&r.Key), &headers, &r.Payload, &r.Gap, (*zeronull.Text)(&r.Missing), &r.Late); err != nil {
 		return r, err
 	}
-	if key != nil {
-		r.Key = *key
-	}
-	if missing != nil {
-		r.Missing = *missing
-	}
-	if headers != nil {
-		r.Headers, err = decodeHeaders([]byte(*headers))
+	if headers != "" {
+		r.Headers, err = decodeHeaders([]byte(headers))
 	}
 	return r, err
 }

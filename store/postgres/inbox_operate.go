@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
@@ -24,15 +25,11 @@ func (s *Store) Inboxes(ctx context.Context) ([]admin.InboxStatus, error) {
 	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (i admin.InboxStatus, err error) {
 		var (
 			keepMicros int64
-			nextGap    *time.Time
 			segments   []int64
 			current    int
 		)
-		err = row.Scan(&i.Consumer, &keepMicros, &i.Bytes, &i.Held, &i.HeldBytes, &nextGap, &i.Gaps, &segments, &current)
+		err = row.Scan(&i.Consumer, &keepMicros, &i.Bytes, &i.Held, &i.HeldBytes, (*zeronull.Timestamptz)(&i.NextGap), &i.Gaps, &segments, &current)
 		i.Keep = time.Duration(keepMicros) * time.Microsecond
-		if nextGap != nil {
-			i.NextGap = *nextGap
-		}
 		for slot, bytes := range segments {
 			i.Segments = append(i.Segments, admin.SegmentStatus{Slot: slot, Bytes: bytes, Current: slot == current})
 		}
@@ -50,11 +47,11 @@ func (s *Store) HeldMessages(ctx context.Context, q admin.HeldQuery) ([]admin.He
 	return inboxRows(ctx, s, q.Consumer,
 		"select message_id, key, previous_id, previous_held, held_at, due, headers::text, payload_bytes, payload from "+s.table("inbox_held")+"($1, $2, $3, $4, $5)",
 		func(row pgx.CollectableRow) (m admin.HeldMessage, err error) {
-			var headers *string
-			if err := row.Scan(&m.ID, &m.Key, &m.Previous, &m.PreviousHeld, &m.At, &m.Due, &headers, &m.PayloadBytes, &m.Payload); err != nil || headers == nil {
+			var headers zeronull.Text
+			if err := row.Scan(&m.ID, &m.Key, &m.Previous, &m.PreviousHeld, &m.At, &m.Due, &headers, &m.PayloadBytes, &m.Payload); err != nil || headers == "" {
 				return m, err
 			}
-			m.Headers, err = decodeHeaders([]byte(*headers))
+			m.Headers, err = decodeHeaders([]byte(headers))
 			return m, err
 		}, q.Consumer, orNull(q.Key), orNull(q.Previous), orNull(q.ID), q.Limit)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
@@ -86,19 +87,17 @@ func pageAfter(after string) (first, second any, err error) {
 // foundJob reads a row of find_jobs or, with its position, of a list.
 func foundJob(row pgx.CollectableRow, more ...any) (f admin.Found, err error) {
 	var (
-		m     = &f.Message
-		w     admin.Whereabouts
-		until *time.Time
-		since *time.Time
-		rest  kept
+		m    = &f.Message
+		w    admin.Whereabouts
+		rest kept
 	)
-	columns := []any{&m.Seq, &rest.key, &f.Group, &f.Priority, &w.Attempts, &m.CreatedAt, &rest.headers, &m.Payload, &rest.failures, &w.State, &w.Worker, &until, &since}
+	columns := []any{&m.Seq, (*zeronull.Text)(&m.Key), &f.Group, &f.Priority, &w.Attempts, &m.CreatedAt, &rest.headers, &m.Payload, &rest.failures, &w.State, &w.Worker, (*zeronull.Timestamptz)(&w.Until), (*zeronull.Timestamptz)(&w.Since)}
 	if err := row.Scan(slices.Concat(columns, more)...); err != nil {
 		return f, fmt.Errorf("a job: %w", err)
 	}
 	m.ID = strconv.FormatInt(m.Seq, 10)
-	w.Since = utc(since)
-	if w.Until = utc(until); w.State == "dead" {
+	w.Since = w.Since.UTC()
+	if w.Until = w.Until.UTC(); w.State == "dead" {
 		w.DiedAt, w.Until = w.Until, time.Time{}
 	}
 	rest.fill(&f, w)

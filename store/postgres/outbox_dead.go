@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
@@ -20,53 +21,52 @@ import (
 
 // deadLetters are the columns of messages that become dead letters.
 type deadLetters struct {
-	seqs             []int64
-	ids, keys        []*string
-	topics, failures []string
-	headers          []*string
-	payloads         [][]byte
-	createdAt        []time.Time
-	since            []*time.Time
-	attempts         []int32
-	held             []bool
-	at               map[int64]int // where a seq is
+	facts              []deadFacts
+	ids, keys, headers []*string
+	topics             []string
+	payloads           [][]byte
+	createdAt          []time.Time
+	at                 map[int64]int // where a seq is
 }
 
-func (d *deadLetters) empty() bool { return len(d.seqs) == 0 }
+// deadFacts are the columns that JSON can hold in a database of any encoding.
+type deadFacts struct {
+	Seq      int64           `json:"seq"`
+	Attempt  int             `json:"attempt"`
+	Failures json.RawMessage `json:"failures"`
+	Since    *time.Time      `json:"since"`
+	Held     bool            `json:"held"`
+}
+
+func (d *deadLetters) empty() bool { return len(d.facts) == 0 }
 
 func (d *deadLetters) add(m *penstock.Message, h pg.History, held bool) {
 	headers, err := encodeHeaders(m.Headers)
 	if err != nil { // they came from the database as JSON
 		headers = nil
 	}
+	facts := deadFacts{m.Seq, h.Attempt, json.RawMessage(h.JSON()), orNullTime(h.Since), held}
 	if i, twice := d.at[m.Seq]; twice { // a replay also has it
-		d.attempts[i], d.failures[i], d.since[i], d.held[i] = int32(h.Attempt), h.JSON(), orNullTime(h.Since), d.held[i] || held
+		facts.Held = held || d.facts[i].Held
+		d.facts[i] = facts
 		return
 	}
 	if d.at == nil {
 		d.at = map[int64]int{}
 	}
-	d.at[m.Seq] = len(d.seqs)
-	d.seqs = append(d.seqs, m.Seq)
+	d.at[m.Seq] = len(d.facts)
+	d.facts = append(d.facts, facts)
 	d.ids = append(d.ids, orNull(m.ID))
 	d.keys = append(d.keys, orNull(m.Key))
 	d.topics = append(d.topics, m.Topic)
 	d.headers = append(d.headers, headers)
 	d.payloads = append(d.payloads, append([]byte{}, m.Payload...)) // never nil, which is NULL
 	d.createdAt = append(d.createdAt, m.CreatedAt)
-	d.attempts = append(d.attempts, int32(h.Attempt))
-	d.failures = append(d.failures, h.JSON())
-	d.since = append(d.since, orNullTime(h.Since))
-	d.held = append(d.held, held)
 }
 
 // params are those of settle.sql for dead letters.
 func (d *deadLetters) params() pgx.StrictNamedArgs {
-	dead := make([]map[string]any, len(d.seqs))
-	for i := range dead {
-		dead[i] = map[string]any{"seq": d.seqs[i], "attempt": d.attempts[i], "failures": json.RawMessage(d.failures[i]), "since": d.since[i], "held": d.held[i]}
-	}
-	return pgx.StrictNamedArgs{"dead": dead, "dead_ids": d.ids, "dead_keys": d.keys, "dead_topics": d.topics, "dead_headers": d.headers, "dead_payloads": d.payloads, "dead_created_at": d.createdAt}
+	return pgx.StrictNamedArgs{"dead": notNil(d.facts), "dead_ids": d.ids, "dead_keys": d.keys, "dead_topics": d.topics, "dead_headers": d.headers, "dead_payloads": d.payloads, "dead_created_at": d.createdAt}
 }
 
 // deadLettersAtOnce is little, because their payloads are read whole before they are
@@ -123,21 +123,13 @@ func (s *Store) queryDeadLetters(ctx context.Context, q querier, sql string, arg
 			l                 admin.DeadLetter
 			h                 pg.History
 			m                 = &l.Message
-			id, key           *string
-			since             *time.Time
 			headers, failures []byte
 		)
-		err := row.Scan(&m.Seq, &m.CreatedAt, &id, &key, &m.Topic, &headers, &m.Payload, &m.Attempt, &failures, &since, &l.At, &l.Held)
+		err := row.Scan(&m.Seq, &m.CreatedAt, (*zeronull.Text)(&m.ID), (*zeronull.Text)(&m.Key), &m.Topic, &headers, &m.Payload, &m.Attempt, &failures, (*zeronull.Timestamptz)(&m.FailedSince), &l.At, &l.Held)
 		if err != nil {
 			return l, err
 		}
-		if id != nil {
-			m.ID = *id
-		}
-		if key != nil {
-			m.Key = *key
-		}
-		m.CreatedAt, m.FailedSince, l.At = m.CreatedAt.UTC(), utc(since), l.At.UTC()
+		m.CreatedAt, m.FailedSince, l.At = m.CreatedAt.UTC(), m.FailedSince.UTC(), l.At.UTC()
 		if len(headers) > 0 {
 			m.Headers, err = decodeHeaders(headers)
 		}

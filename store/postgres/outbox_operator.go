@@ -3,9 +3,9 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
@@ -53,12 +53,11 @@ func (s *Store) ParkedKeys(ctx context.Context, outbox, subscription string, lim
 	keys, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (k admin.ParkedKey, err error) {
 		var h pg.History
 		var failures []byte
-		var since, retry *time.Time
-		if err := row.Scan(&k.Key, &k.Messages, &k.FirstSeq, &k.Attempt, &failures, &since, &retry, &k.Held); err != nil {
+		if err := row.Scan(&k.Key, &k.Messages, &k.FirstSeq, &k.Attempt, &failures, (*zeronull.Timestamptz)(&k.Since), (*zeronull.Timestamptz)(&k.Retry), &k.Held); err != nil {
 			return k, err
 		}
 		h.Parse(failures)
-		k.Err, k.Since, k.Retry = h.LastError(), utc(since), utc(retry)
+		k.Err, k.Since, k.Retry = h.LastError(), k.Since.UTC(), k.Retry.UTC()
 		return k, nil
 	})
 	return keys, s.explain(err)
@@ -79,11 +78,4 @@ func (s *Store) RetryParked(ctx context.Context, outbox, subscription string, ke
 	}
 	err = s.pool.QueryRow(ctx, statement("retry_parked", s.schema, outbox), id, names).Scan(&n)
 	return n, s.explain(err)
-}
-
-func utc(t *time.Time) time.Time {
-	if t == nil {
-		return time.Time{}
-	}
-	return t.UTC()
 }

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 	"maps"
 	"slices"
 	"strconv"
@@ -76,8 +77,9 @@ func (src *Source) writeAll(ctx context.Context, sess *session, w *write, lease 
 
 // encodeErrors makes the texts of errors such that a database of any encoding can hold them.
 func (w *write) encodeErrors() {
-	for i := range w.dead.failures {
-		w.dead.failures[i] = pgerror.ASCII(w.dead.failures[i])
+	for i := range w.dead.facts {
+		f := &w.dead.facts[i]
+		f.Failures = json.RawMessage(pgerror.ASCII(string(f.Failures)))
 	}
 	for _, l := range w.parking.states {
 		l.Failures = slices.Clone(l.Failures)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
@@ -62,14 +63,10 @@ func (s *Store) DeadJobs(ctx context.Context, q admin.DeadJobQuery) ([]admin.Dea
 		var (
 			h                 pg.History
 			j                 = &d.Job
-			key               *string
 			headers, failures []byte
 		)
-		if err := row.Scan(&j.ID, &key, &j.Group, &j.Priority, &j.Attempt, &j.CreatedAt, &headers, &j.Payload, &failures, &d.At); err != nil {
+		if err := row.Scan(&j.ID, (*zeronull.Text)(&j.Key), &j.Group, &j.Priority, &j.Attempt, &j.CreatedAt, &headers, &j.Payload, &failures, &d.At); err != nil {
 			return d, err
-		}
-		if key != nil {
-			j.Key = *key
 		}
 		j.CreatedAt, d.At = j.CreatedAt.UTC(), d.At.UTC()
 		if len(headers) > 0 {

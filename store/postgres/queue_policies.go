@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
@@ -76,38 +77,25 @@ func rateArgs(r *penstock.Rate) []any {
 }
 
 // rateColumns are a rate in the database: null where there is none.
-type rateColumns struct {
-	jobs, burst *int
-	perMicros   *int64
-}
+type rateColumns struct{ jobs, perMicros, burst zeronull.Int8 }
 
-func (r rateColumns) rate() (rate penstock.Rate) {
-	if r.jobs != nil && r.perMicros != nil {
-		rate.Jobs, rate.Per = *r.jobs, time.Duration(*r.perMicros)*time.Microsecond
-	}
-	if r.burst != nil {
-		rate.Burst = *r.burst
-	}
-	return rate
+func (r rateColumns) rate() penstock.Rate {
+	return penstock.Rate{Jobs: int(r.jobs), Per: time.Duration(r.perMicros) * time.Microsecond, Burst: int(r.burst)}
 }
 
 // limitColumns are the columns of a limitRow.
 const limitColumns = "coalesce(max_running, 0), rate, (extract(epoch from per) * 1000000)::bigint, burst, coalesce(weight, 0), coalesce(tokens, 0), held_until, coalesce(reason, '')"
 
 type limitRow struct {
-	of    admin.GroupLimits
-	rate  rateColumns
-	until *time.Time
+	of   admin.GroupLimits
+	rate rateColumns
 }
 
 func (l *limitRow) columns() []any {
-	return []any{&l.of.MaxRunning, &l.rate.jobs, &l.rate.perMicros, &l.rate.burst, &l.of.Weight, &l.of.Tokens, &l.until, &l.of.Reason}
+	return []any{&l.of.MaxRunning, &l.rate.jobs, &l.rate.perMicros, &l.rate.burst, &l.of.Weight, &l.of.Tokens, (*zeronull.Timestamptz)(&l.of.Until), &l.of.Reason}
 }
 
 func (l *limitRow) limits() admin.GroupLimits {
 	l.of.Rate = l.rate.rate()
-	if l.until != nil {
-		l.of.Until = *l.until
-	}
 	return l.of
 }

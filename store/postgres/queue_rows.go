@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/penstock/penstock"
 )
@@ -120,15 +121,11 @@ func (d *jobDecoder) decode(j *penstock.Job, row [][]byte) error {
 
 func scanJob(j *penstock.Job, rows pgx.Rows) error {
 	var (
-		key     *string
 		headers []byte
-		to      = []any{&j.ID, &key, &j.Group, &j.Priority, &j.Attempt, &j.CreatedAt, &headers, &j.Payload, &j.Lease, &j.LeaseUntil}
+		to      = []any{&j.ID, (*zeronull.Text)(&j.Key), &j.Group, &j.Priority, &j.Attempt, &j.CreatedAt, &headers, &j.Payload, &j.Lease, &j.LeaseUntil}
 	)
 	if err := rows.Scan(to[:len(rows.FieldDescriptions())]...); err != nil {
 		return err
-	}
-	if key != nil {
-		j.Key = *key
 	}
 	j.CreatedAt, j.LeaseUntil = j.CreatedAt.UTC(), j.LeaseUntil.UTC()
 	if len(headers) == 0 {
