@@ -47,8 +47,7 @@ func (s *Store) Examine(ctx context.Context, o doctor.Options) (doctor.Examined,
 	}
 	took := time.Since(started)
 	add(doctor.CheckConnection, doctor.OK, fmt.Sprintf("SQLite %s answers in %v", version, took.Round(10*time.Microsecond)), "", "", doctor.Figure{Name: "round trip", Value: took.Seconds(), Unit: "s"})
-	want, _ := newestVersion()
-	add(doctor.CheckSchema, doctor.OK, fmt.Sprintf("version %d", want), "", "")
+	add(doctor.CheckSchema, doctor.OK, fmt.Sprintf("version %d", newestVersion()), "", "")
 	log := doctor.Figure{Name: "log", Unit: "bytes"}
 	if info, err := os.Stat(s.path + "-wal"); err == nil {
 		log.Value = float64(info.Size())

@@ -6,11 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/pressly/goose/v3"
 	code "modernc.org/sqlite/lib"
 
 	"github.com/penstock/penstock"
@@ -18,8 +19,7 @@ import (
 	"github.com/penstock/penstock/internal/shell"
 )
 
-// versionTable is goose's memory; named so that it does not meet the one of an
-// application that uses goose too.
+// versionTable has a row for each file that was run.
 const versionTable = "penstock_schema"
 
 // firstVersion is that of the file that makes the tables. Files of lower ones are of development only.
@@ -31,16 +31,17 @@ func (s *Store) Migrate(ctx context.Context) error {
 	if s.closed.Load() {
 		return penstock.ErrClosed
 	}
-	if err := s.migrate(ctx); err != nil {
+	if err := s.makeFile(ctx); err != nil {
 		return s.explain(err)
+	}
+	if err := s.commit(ctx, s.raise); err != nil {
+		return err
 	}
 	return s.checkSchema(ctx)
 }
 
-// migrate runs the missing migrations. Each migration is one BEGIN IMMEDIATE
-// transaction. goose looks up the missing ones before it begins, so of two
-// processes one finds its work done by the other and fails; it then looks again.
-func (s *Store) migrate(ctx context.Context) error {
+// makeFile makes the file if there is none.
+func (s *Store) makeFile(ctx context.Context) error {
 	private(s.path)
 	db, err := sql.Open(driverName, dsn(s.path, "rwc", []string{
 		fmt.Sprintf("busy_timeout(%d)", s.busy.Milliseconds()),
@@ -63,40 +64,59 @@ func (s *Store) migrate(ctx context.Context) error {
 		return penstock.WithHint(fmt.Errorf("%s: the journal mode stays %q", s.path, mode),
 			"put the file on a local disk: WAL does not work on network file systems")
 	}
-	newest, err := newestVersion()
-	if err != nil {
-		return err
-	}
-	files, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		return err
-	}
-	for {
-		var made int // before the version: another process may migrate the file meanwhile
-		if err := db.QueryRowContext(ctx, `select count(*) from sqlite_schema where type = 'table' and name = 'penstock_outboxes'`).Scan(&made); err != nil {
-			return err
-		}
-		before, err := schemaVersion(ctx, db)
-		if err != nil {
-			return err
-		}
-		if before >= newest || before > 0 && before < firstVersion {
-			return nil // for checkSchema to say
-		}
-		if before == 0 && made > 0 {
-			return s.of(newest).Broken(0, "its version in "+versionTable)
-		}
-		provider, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithTableName(versionTable), goose.WithDisableGlobalRegistry(true))
-		if err != nil {
-			return err
-		}
-		_, failed := provider.Up(ctx)
-		after, err := schemaVersion(ctx, db)
-		if failed != nil && (err != nil || after <= before) {
-			return failed
-		}
-	}
+	return nil
 }
+
+// raise runs the missing files, in one BEGIN IMMEDIATE transaction: of two processes one finds its work done.
+func (s *Store) raise(ctx context.Context, tx *sql.Tx) error {
+	have, err := schemaVersion(ctx, tx)
+	if err != nil || have > 0 && have < firstVersion { // the latter is for checkSchema to say
+		return err
+	}
+	var made bool
+	if err := tx.QueryRowContext(ctx, `select exists (select 1 from sqlite_schema where type = 'table' and name = 'penstock_outboxes')`).Scan(&made); err != nil {
+		return err
+	}
+	if have == 0 && made {
+		return s.of(newestVersion()).Broken(0, "its version in "+versionTable)
+	}
+	if _, err := tx.ExecContext(ctx, `create table if not exists `+versionTable+` (id integer primary key autoincrement, version_id integer not null, is_applied integer not null, tstamp timestamp default (datetime('now')))`); err != nil {
+		return err
+	}
+	for _, f := range migrationFiles {
+		if f.version <= have {
+			continue
+		}
+		if _, err := tx.ExecContext(ctx, f.text); err != nil {
+			return fmt.Errorf("migrating %s to version %d: %w", s.path, f.version, err)
+		}
+		if _, err := tx.ExecContext(ctx, `insert into `+versionTable+` (version_id, is_applied) values (?, 1)`, f.version); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// migrationFile is one of migrations/: NNNNN_subject.sql makes version NNNNN.
+type migrationFile struct {
+	version int64
+	text    string
+}
+
+// migrationFiles are in order.
+var migrationFiles = func() (all []migrationFile) {
+	names, _ := fs.Glob(migrations, "migrations/*.sql")
+	for _, name := range names {
+		text, _ := migrations.ReadFile(name)
+		digits, _, _ := strings.Cut(path.Base(name), "_")
+		version, _ := strconv.ParseInt(digits, 10, 64)
+		all = append(all, migrationFile{version, string(text)})
+	}
+	return all
+}()
+
+// newestVersion is the version that the files lead to.
+func newestVersion() int64 { return migrationFiles[len(migrationFiles)-1].version }
 
 // createFile makes the first connection, whose pragmas make the file. Switching
 // to WAL needs the file for itself and does not wait by itself.
@@ -135,10 +155,7 @@ func (s *Store) checkSchema(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	want, err := newestVersion()
-	if err != nil {
-		return err
-	}
+	want := newestVersion()
 	of := s.of(want)
 	if have == want {
 		rows, err := s.readers.QueryContext(ctx, schema.Probe(columns(), ""))
@@ -159,15 +176,8 @@ func (s *Store) checkSchema(ctx context.Context) error {
 // columns are those of the tables that each file of this version has.
 var columns = sync.OnceValue(func() []schema.Column {
 	var text strings.Builder
-	files, err := fs.Glob(migrations, "migrations/*.sql")
-	for _, f := range files { // sorted by name
-		var one []byte
-		if one, err = fs.ReadFile(migrations, f); err == nil {
-			text.Write(one)
-		}
-	}
-	if err != nil {
-		panic(err) // embedded
+	for _, f := range migrationFiles {
+		text.WriteString(f.text)
 	}
 	return schema.Columns(text.String())
 })
@@ -188,7 +198,7 @@ func (s *Store) SchemaVersion(ctx context.Context) (int64, error) {
 }
 
 // schemaVersion is the same on a connection to a file that is there.
-func schemaVersion(ctx context.Context, db *sql.DB) (int64, error) {
+func schemaVersion(ctx context.Context, db querier) (int64, error) {
 	var found int
 	err := db.QueryRowContext(ctx, `select 1 from sqlite_schema where type = 'table' and name = ?`, versionTable).Scan(&found)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -200,21 +210,4 @@ func schemaVersion(ctx context.Context, db *sql.DB) (int64, error) {
 	var version sql.NullInt64
 	err = db.QueryRowContext(ctx, `select max(version_id) from `+versionTable+` where is_applied`).Scan(&version)
 	return version.Int64, err
-}
-
-// newestVersion is the version that the embedded migrations lead to.
-func newestVersion() (int64, error) {
-	files, err := fs.Glob(migrations, "migrations/*.sql")
-	if err != nil {
-		return 0, err
-	}
-	var newest int64
-	for _, f := range files {
-		v, err := goose.NumericComponent(f)
-		if err != nil {
-			return 0, err
-		}
-		newest = max(newest, v)
-	}
-	return newest, nil
 }

@@ -220,6 +220,11 @@ func (s *Store) write(ctx context.Context, fn func(ctx context.Context, tx *sql.
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
+	return s.commit(ctx, fn)
+}
+
+// commit is write before the tables were checked.
+func (s *Store) commit(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx) error) error {
 	conn, err := s.writer.Conn(ctx)
 	if err != nil {
 		return s.explain(err)
