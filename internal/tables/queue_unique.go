@@ -238,11 +238,6 @@ func inPlaceOf(was *penstock.NewJob, j penstock.NewJob, due time.Time) penstock.
 	return j
 }
 
-// HasUnique: a job has a unique key.
-func HasUnique(jobs []penstock.NewJob) bool {
-	return slices.ContainsFunc(jobs, func(j penstock.NewJob) bool { return uniqueKey(&j) != "" })
-}
-
 func uniqueKey(j *penstock.NewJob) string {
 	return cmp.Or(j.UniqueKey, j.Headers[penstock.HeaderUniqueKey])
 }

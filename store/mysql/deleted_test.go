@@ -24,7 +24,7 @@ func deletedIsPassedOver(t *testing.T, m *testserver.MariaDB) {
 	for _, rows := range []struct{ table, columns, values string }{
 		{"leases", "lease, queue_id, seq, group_key, `key`, attempt, until, second, worker", "n, 1, -n, '', '', 1, utc_timestamp(6) - interval 1 hour, to_seconds(utc_timestamp(6) - interval 1 hour), ''"},
 		{"tries", "queue_id, seq, group_key, `key`, due, attempts", "1, -n, '', '', utc_timestamp(6) - interval 1 hour, 1"},
-		{"dedup", "queue_id, dedup_key, token, seq, at", "1, n, n, -n, utc_timestamp(6) - interval 2 hour"},
+		{"dedup", "queue_id, dedup_key, seq, at", "1, n, -n, utc_timestamp(6) - interval 2 hour"},
 		{"entries", "subscription_id, seq, ts, state, head, due", "1, -n, utc_timestamp(6), 1, true, utc_timestamp(6) - interval 1 hour"},
 		{"entries", "subscription_id, seq, ts, state, due", "1, -n, utc_timestamp(6), 3, utc_timestamp(6) - interval 1 hour"},
 		{"entries", "subscription_id, seq, ts, state", "1, -n, utc_timestamp(6) - interval 1 hour, 0"},

@@ -5,7 +5,8 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"math/rand/v2"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -39,53 +40,114 @@ func (q *Queue) EnqueueTx(ctx context.Context, tx Tx, jobs ...penstock.NewJob) (
 
 // write is EnqueueTx. now reads what has committed, if tx may not.
 func (q *Queue) write(ctx context.Context, tx session, jobs []penstock.NewJob, now tables.Runner) ([]penstock.Enqueued, error) {
-	dedup, err := tables.HasDedup(jobs, false)
+	if err := tables.ValidateJobs(jobs, false); err != nil {
+		return nil, err
+	}
+	made, err := tables.Enqueue(ctx, &enqueuing{callers: callers{tx, q.store}, queue: q.name, now: now}, jobs)
+	if err != nil {
+		return nil, orNoQueue(err, q.name)
+	}
+	return made, nil
+}
+
+// enqueuing is a transaction in which jobs of a queue are written.
+type enqueuing struct {
+	callers
+	queue string
+	now   tables.Runner
+	id    int64 // of the queue, once it was looked up
+	keeps int64 // microseconds that a dedup key counts
+}
+
+func (e *enqueuing) args(ctx context.Context) (tables.Args, error) {
+	if e.id == 0 {
+		there := false
+		row := new(tables.Batch).Row(&there, "select id, dedup_window div 1000 from {schema}.queues where name = {name}", tables.Args{"name": e.queue}, &e.id, &e.keeps)
+		if err := e.Run(ctx, row); err != nil {
+			return nil, err
+		}
+		if !there {
+			return nil, tables.NoQueue(e.queue)
+		}
+	}
+	return tables.Args{"queue": e.id, "window": e.keeps, "jobs": onTables{e.store}.JobsTable(e.queue)}, nil
+}
+
+// Twins implements tables.Enqueuing.
+func (e *enqueuing) Twins(ctx context.Context) (tables.Twins, error) {
+	args, err := e.args(ctx)
+	return tables.Twins{Tx: e.callers, Now: e.now, Args: args}, err
+}
+
+// Note implements tables.Enqueuing. Until Noted, new keys have the job 0. No other transaction sees that.
+func (e *enqueuing) Note(ctx context.Context, first map[string]int, _ []penstock.Enqueued) (map[string]int64, error) {
+	args, err := e.args(ctx)
 	if err != nil {
 		return nil, err
 	}
-	made := make([]penstock.Enqueued, len(jobs))
-	complete := func() error { return nil }
-	if dedup {
-		if jobs, complete, err = q.sift(ctx, tx, jobs, made, now); err != nil {
-			return nil, orNoQueue(err, q.name)
-		}
+	known, b := map[string]int64{}, &tables.Batch{}
+	for keys := range slices.Chunk(slices.Sorted(maps.Keys(first)), 1000) { // in one order
+		some := args.With(tables.Args{"keys": keys, "over": tables.SQL(fmt.Sprint("at <= utc_timestamp(6) - interval ", e.keeps, " microsecond"))})
+		b.Do("insert into {schema}.dedup (queue_id, dedup_key, at) values "+rows(some, keys, "({queue}, {key}, utc_timestamp(6))")+
+			" on duplicate key update seq = case when {over} then 0 else seq end, at = case when {over} then values(at) else at end", some)
+		b.Rows(func(scan tables.Scan) error {
+			var key string
+			var seq int64
+			err := scan(&key, &seq)
+			known[key] = seq
+			return err
+		}, "select dedup_key, seq from {schema}.dedup where queue_id = {queue} and {dedup_key in keys} for update", some)
 	}
-	var some []int
-	size := 0
-	flush := func() error {
-		if len(some) == 0 {
-			return nil
+	return known, e.Run(ctx, b)
+}
+
+// Noted implements tables.Enqueuing.
+func (e *enqueuing) Noted(ctx context.Context, keys []string, ids []int64) error {
+	b := &tables.Batch{}
+	for len(keys) > 0 {
+		n := min(len(keys), 1000)
+		args := tables.Args{"queue": e.id}
+		for i, id := range ids[:n] {
+			args[fmt.Sprint("seq", i)] = id
 		}
-		ids, err := q.insert(ctx, tx, jobs, some)
+		b.Do("insert into {schema}.dedup (queue_id, dedup_key, seq, at) values "+rows(args, keys[:n], "({queue}, {key}, {seq}, utc_timestamp(6))")+" on duplicate key update seq = values(seq)", args)
+		keys, ids = keys[n:], ids[n:]
+	}
+	return e.Run(ctx, b)
+}
+
+// rows are values, one for each key: {key} and other words of a row get its number.
+func rows(args tables.Args, keys []string, row string) string {
+	all := make([]string, len(keys))
+	for i, key := range keys {
+		args[fmt.Sprint("key", i)] = key
+		all[i] = strings.NewReplacer("{key}", fmt.Sprint("{key", i, "}"), "{seq}", fmt.Sprint("{seq", i, "}")).Replace(row)
+	}
+	return strings.Join(all, ", ")
+}
+
+// Insert implements tables.Enqueuing.
+func (e *enqueuing) Insert(ctx context.Context, jobs []penstock.NewJob, places []int, made []penstock.Enqueued) error {
+	for len(places) > 0 {
+		n, size := 0, 0
+		for n < min(len(places), perInsert) && size <= 1<<20 {
+			j := &jobs[places[n]]
+			n, size = n+1, size+len(j.Payload)+len(j.Key)
+		}
+		ids, err := e.insert(ctx, jobs, places[:n])
 		if err != nil {
-			return orNoQueue(err, q.name)
+			return err
 		}
-		for k, i := range some {
+		for k, i := range places[:n] {
 			made[i].ID = ids[k]
 		}
-		some, size = some[:0], 0
-		return nil
+		places = places[n:]
 	}
-	for i := range jobs {
-		if made[i].Deduplicated {
-			continue
-		}
-		some = append(some, i)
-		size += len(jobs[i].Payload) + len(jobs[i].Key)
-		if len(some) == perInsert || size > 1<<20 {
-			if err := flush(); err != nil {
-				return nil, err
-			}
-		}
-	}
-	if err := flush(); err != nil {
-		return nil, err
-	}
-	return made, complete()
+	return nil
 }
 
 // insert writes some of the jobs and returns their numbers.
-func (q *Queue) insert(ctx context.Context, tx session, jobs []penstock.NewJob, some []int) (ids []int64, err error) {
+func (e *enqueuing) insert(ctx context.Context, jobs []penstock.NewJob, some []int) (ids []int64, err error) {
 	var args []any
 	for _, i := range some {
 		j := &jobs[i]
@@ -102,16 +164,16 @@ func (q *Queue) insert(ctx context.Context, tx session, jobs []penstock.NewJob, 
 		args = append(args, []byte(j.Group), j.Priority, notBefore, orNull(j.Key), headers, tables.NotNil(j.Payload))
 	}
 	const one = "(?, ?, ?, ?, ?, ?)"
-	text := "insert into " + queueTable(q.store.opts.Schema, q.name) + " (group_key, priority, not_before, `key`, headers, payload) values " + strings.Repeat(one+", ", len(some)-1) + one
+	text := "insert into " + queueTable(e.store.opts.Schema, e.queue) + " (group_key, priority, not_before, `key`, headers, payload) values " + strings.Repeat(one+", ", len(some)-1) + one
 	const few = "select last_insert_id(), @@auto_increment_increment"
 	text += " /*M!100500 returning seq */"
-	if own, is := tx.(*beginning); is && own.short(text, args) {
+	if own, is := e.session.(*beginning); is && own.short(text, args) {
 		text += ";\n" + few
 	}
-	if ids, err = drawn(ctx, tx, len(some), text, args...); err != nil || len(ids) > 0 {
+	if ids, err = drawn(ctx, e.session, len(some), text, args...); err != nil || len(ids) > 0 {
 		return ids, err
 	}
-	return drawn(ctx, tx, len(some), few)
+	return drawn(ctx, e.session, len(some), few)
 }
 
 // drawn are the numbers of jobs: MariaDB returns each, MySQL says the first and its increment, if it is asked.
@@ -135,130 +197,6 @@ func drawn(ctx context.Context, tx session, n int, query string, args ...any) (i
 		}
 	}
 	return ids, cmp.Or(err, rows.Err())
-}
-
-func numbers(ctx context.Context, tx session, query string, args ...any) (all []int64, err error) {
-	rows, err := tx.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var n int64
-		if err := rows.Scan(&n); err != nil {
-			return nil, err
-		}
-		all = append(all, n)
-	}
-	return all, rows.Err()
-}
-
-// deduped has the known facts about jobs with dedup keys.
-type deduped struct {
-	*tables.Dedup
-	store  *Store
-	queue  int64
-	tokens map[int64]int // of the jobs that come first
-}
-
-// sift finds out which jobs are there already. It returns them with what must be written of each, and a function that completes made after that.
-func (q *Queue) sift(ctx context.Context, tx session, jobs []penstock.NewJob, made []penstock.Enqueued, now tables.Runner) ([]penstock.NewJob, func() error, error) {
-	row, err := numbers(ctx, tx, q.store.sql("select id from {schema}.queues where name = ? union all select dedup_window div 1000 from {schema}.queues where name = ?", "", nil), []byte(q.name), []byte(q.name))
-	if err != nil {
-		return nil, nil, err
-	}
-	if len(row) < 2 {
-		return nil, nil, sql.ErrNoRows
-	}
-	var d *deduped
-	if slices.ContainsFunc(jobs, func(j penstock.NewJob) bool { return j.DedupKey != "" }) {
-		if d, err = q.siftDedup(ctx, tx, row[0], row[1], jobs, made); err != nil {
-			return nil, nil, err
-		}
-	}
-	was := slices.Clone(made)
-	written, united, err := (tables.Twins{Tx: callers{tx, q.store}, Now: now, Args: tables.Args{"queue": row[0], "jobs": onTables{q.store}.JobsTable(q.name)}}).Unite(ctx, jobs, made)
-	return written, func() error {
-		united()
-		if d == nil {
-			return nil
-		}
-		return d.note(ctx, tx, written, made, was)
-	}, err
-}
-
-// siftDedup finds out which jobs are there already by their dedup keys. The others are known by a token until they have a number.
-func (q *Queue) siftDedup(ctx context.Context, tx session, id, window int64, jobs []penstock.NewJob, made []penstock.Enqueued) (*deduped, error) {
-	d := &deduped{store: q.store, queue: id, tokens: map[int64]int{}}
-	drawn := make([]int64, len(jobs))
-	for i := range drawn {
-		drawn[i] = rand.Int64()
-		d.tokens[drawn[i]] = i
-	}
-	d.Dedup = tables.NewDedup(jobs, drawn)
-	known := map[string]int64{}
-	order := make([]int, len(d.Keys)) // the same for every caller
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(a, b int) int { return strings.Compare(d.Keys[a], d.Keys[b]) })
-	for some := range slices.Chunk(order, 1000) {
-		var args []any
-		var keys []string
-		for _, i := range some {
-			args = append(args, []byte(d.Keys[i]), d.Seqs[i])
-			keys = append(keys, d.Keys[i])
-		}
-		w := words{"queue": d.queue, "window": window}
-		const over = "at <= utc_timestamp(6) - interval {window} microsecond"
-		if _, err := tx.ExecContext(ctx, q.store.sql("insert into {schema}.dedup (queue_id, dedup_key, token, at) values "+strings.Repeat("({queue}, ?, ?, utc_timestamp(6)), ", len(some)-1)+
-			"({queue}, ?, ?, utc_timestamp(6)) on duplicate key update seq = case when "+over+" then 0 else seq end, token = case when "+over+" then values(token) else token end, at = case when "+over+" then values(at) else at end", "", w), args...); err != nil {
-			return nil, err
-		}
-		placeholders, args := texts(keys)
-		rows, err := tx.QueryContext(ctx, q.store.sql("select dedup_key, token, seq from {schema}.dedup where queue_id = {queue} and dedup_key in ("+placeholders+") for update", "", w), args...)
-		if err != nil {
-			return nil, err
-		}
-		for rows.Next() {
-			var key string
-			var token, seq int64
-			if err := rows.Scan(&key, &token, &seq); err != nil {
-				_ = rows.Close()
-				return nil, err
-			}
-			known[key] = seq
-			if _, mine := d.tokens[token]; mine {
-				known[key] = token
-			}
-		}
-		if err := rows.Close(); err != nil {
-			return nil, err
-		}
-	}
-	d.Made(jobs, known, made)
-	return d, nil
-}
-
-// note writes the numbers of the jobs that came first instead of their tokens.
-func (d *deduped) note(ctx context.Context, tx session, jobs []penstock.NewJob, made, was []penstock.Enqueued) error {
-	var args []any
-	for i := range made {
-		switch first, mine := d.tokens[was[i].ID]; {
-		case was[i].Deduplicated && mine:
-			made[i].ID = made[first].ID
-		case !was[i].Deduplicated && jobs[i].DedupKey != "":
-			args = append(args, []byte(jobs[i].DedupKey), made[i].ID)
-		}
-	}
-	for some := range slices.Chunk(args, 2000) {
-		_, err := tx.ExecContext(ctx, d.store.sql("insert into {schema}.dedup (queue_id, dedup_key, token, seq, at) values "+strings.Repeat("({queue}, ?, 0, ?, utc_timestamp(6)), ", len(some)/2-1)+
-			"({queue}, ?, 0, ?, utc_timestamp(6)) on duplicate key update seq = values(seq)", "", words{"queue": d.queue}), some...)
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (s onTables) Enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) (made []penstock.Enqueued, err error) {

@@ -154,11 +154,10 @@ create table if not exists {schema}.dead_jobs (
   primary key (queue_id, seq)
 ) {engine};
 
--- Which job came first with a dedup key. token is its enqueuer's, until seq is known.
+-- Which job came first with a dedup key. seq is 0 until its enqueuer knows it.
 create table if not exists {schema}.dedup (
   queue_id bigint not null,
   dedup_key varbinary(256) not null,
-  token bigint not null,
   seq bigint not null default 0,
   at datetime(6) not null,
   primary key (queue_id, dedup_key),

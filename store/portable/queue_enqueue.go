@@ -2,6 +2,7 @@ package portable
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -35,37 +36,14 @@ func (q *Queue) EnqueueTx(ctx context.Context, tx pgx.Tx, jobs ...penstock.NewJo
 
 // write is EnqueueTx. ours: the transaction is the store's.
 func (q *Queue) write(ctx context.Context, tx pgx.Tx, jobs []penstock.NewJob, ours bool) ([]penstock.Enqueued, error) {
-	n := newJobs{}
-	dedup, err := tables.HasDedup(jobs, false)
-	if err != nil {
+	if err := tables.ValidateJobs(jobs, false); err != nil {
 		return nil, err
 	}
-	made, complete := make([]penstock.Enqueued, len(jobs)), func() error { return nil }
-	if dedup {
-		if jobs, complete, err = q.sift(ctx, tx, jobs, made, ours); err != nil {
-			return nil, q.store.orNoQueue(err, q.name)
-		}
-	}
-	var at []int
-	for i := range jobs {
-		if made[i].Deduplicated {
-			continue
-		}
-		n.add(&jobs[i], made[i].ID)
-		at = append(at, i)
-	}
-	if len(at) == 0 {
-		return made, complete()
-	}
-	rows, _ := tx.Query(ctx, q.store.enqueueSQL(q.name), n.seqs, n.groups, n.priorities, n.notBefore, n.keys, n.headers, n.payloads)
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	made, err := tables.Enqueue(ctx, &enqueuing{pgTx: pgTx{tx, q.store}, queue: q.name, ours: ours}, jobs)
 	if err != nil {
 		return nil, q.store.orNoQueue(err, q.name)
 	}
-	for k, i := range at {
-		made[i].ID = ids[k]
-	}
-	return made, complete()
+	return made, nil
 }
 
 // newJobs are columns.
@@ -93,37 +71,93 @@ func (n *newJobs) add(j *penstock.NewJob, seq int64) {
 	n.keys, n.headers, n.payloads = append(n.keys, orNull(j.Key)), append(n.headers, headers), append(n.payloads, payload)
 }
 
-// sift finds out which jobs are there already. It returns them with what must be written of each, and a function that completes made after that.
-func (q *Queue) sift(ctx context.Context, tx pgx.Tx, jobs []penstock.NewJob, made []penstock.Enqueued, ours bool) ([]penstock.NewJob, func() error, error) {
-	var id, window int64
-	var level string
-	if err := tx.QueryRow(ctx, q.store.sql("select id, dedup_window, current_setting('transaction_isolation') from {schema}.queues where name = $1", ""), q.name).Scan(&id, &window, &level); err != nil {
-		return nil, nil, err
+// enqueuing is a transaction in which jobs of a queue are written.
+type enqueuing struct {
+	pgTx
+	queue  string
+	ours   bool
+	id     int64 // of the queue, once it was looked up
+	window int64
+	level  string
+}
+
+func (e *enqueuing) look(ctx context.Context) error {
+	if e.id != 0 {
+		return nil
 	}
-	if err := q.siftDedup(ctx, tx, id, window, jobs, made); err != nil {
-		return nil, nil, err
+	return e.QueryRow(ctx, e.store.sql("select id, dedup_window, current_setting('transaction_isolation') from {schema}.queues where name = $1", ""), e.queue).Scan(&e.id, &e.window, &e.level)
+}
+
+// Twins implements tables.Enqueuing.
+func (e *enqueuing) Twins(ctx context.Context) (tables.Twins, error) {
+	err := e.look(ctx)
+	on := tables.Twins{Tx: e.pgTx, Args: tables.Args{"queue": e.id, "jobs": tables.SQL(e.store.jobsTable(e.queue))}}
+	if !e.ours {
+		on.Stale = e.store.stale(e.level)
 	}
-	was := slices.Clone(made)
-	on := tables.Twins{Tx: pgTx{tx, q.store}, Args: tables.Args{"queue": id, "jobs": tables.SQL(q.store.jobsTable(q.name))}}
-	if !ours {
-		on.Stale = q.store.stale(level)
+	return on, err
+}
+
+// Note implements tables.Enqueuing. It draws the numbers of all jobs, so that they are in order.
+func (e *enqueuing) Note(ctx context.Context, first map[string]int, made []penstock.Enqueued) (map[string]int64, error) {
+	if err := e.look(ctx); err != nil {
+		return nil, err
 	}
-	written, united, err := on.Unite(ctx, jobs, made)
-	return written, func() error {
-		united()
-		b := &tables.Batch{}
-		for i := range made { // the job of a dedup key is another one that has its unique key
-			if written[i].DedupKey != "" && !was[i].Deduplicated && made[i].ID != was[i].ID {
-				for k := range made {
-					if was[k].Deduplicated && was[k].ID == was[i].ID {
-						made[k].ID = made[i].ID
-					}
-				}
-				b.Do("update {schema}.dedup set seq = {job} where queue_id = {queue} and dedup_key = {key}", on.Args.With(tables.Args{"job": made[i].ID, "key": written[i].DedupKey}))
-			}
+	rows, _ := e.Query(ctx, e.store.sql("select nextval({ids}) from generate_series(1, $1::integer)", ""), len(made))
+	drawn, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return nil, err
+	}
+	for i := range made {
+		made[i].ID = drawn[i]
+	}
+	keys := slices.Collect(maps.Keys(first))
+	seqs := make([]int64, len(keys))
+	for i, key := range keys {
+		seqs[i] = drawn[first[key]]
+	}
+	if _, err := e.Exec(ctx, e.store.sql("note_dedup", ""), e.id, keys, seqs, e.window/1000); err != nil {
+		return nil, err
+	}
+	if rows, err = e.Query(ctx, e.store.sql("select d.dedup_key, d.seq from (select $1::bigint as queue, unnest($2::text[]) as key) k join {schema}.dedup d on d.queue_id = any (array[k.queue]) and d.dedup_key = k.key", ""), e.id, keys); err != nil {
+		return nil, err
+	}
+	var key string
+	var seq int64
+	known := map[string]int64{}
+	_, err = pgx.ForEachRow(rows, []any{&key, &seq}, func() error {
+		if seq != drawn[first[key]] {
+			known[key] = seq
 		}
-		return on.Tx.Run(ctx, b)
-	}, err
+		return nil
+	})
+	return known, err
+}
+
+// Noted implements tables.Enqueuing: the job of a dedup key is another one that has its unique key.
+func (e *enqueuing) Noted(ctx context.Context, keys []string, ids []int64) error {
+	b := &tables.Batch{}
+	for i, key := range keys {
+		b.Do("update {schema}.dedup set seq = {job} where queue_id = {queue} and dedup_key = {key}", tables.Args{"queue": e.id, "job": ids[i], "key": key})
+	}
+	return e.Run(ctx, b)
+}
+
+// Insert implements tables.Enqueuing.
+func (e *enqueuing) Insert(ctx context.Context, jobs []penstock.NewJob, places []int, made []penstock.Enqueued) error {
+	n := newJobs{}
+	for _, i := range places {
+		n.add(&jobs[i], made[i].ID)
+	}
+	rows, _ := e.Query(ctx, e.store.enqueueSQL(e.queue), n.seqs, n.groups, n.priorities, n.notBefore, n.keys, n.headers, n.payloads)
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return err
+	}
+	for k, i := range places {
+		made[i].ID = ids[k]
+	}
+	return nil
 }
 
 // stale is the error of a unique key in a transaction of the caller that may not see what others have enqueued and claimed since it began. Where all claims are
@@ -136,39 +170,11 @@ func (s *Store) stale(level string) error {
 		"it does not see what others have enqueued since it began; begin it with: begin isolation level read committed")
 }
 
-// siftDedup draws the ids of jobs if any has a DedupKey, and finds out which are there already.
-func (q *Queue) siftDedup(ctx context.Context, tx pgx.Tx, id, window int64, jobs []penstock.NewJob, made []penstock.Enqueued) error {
-	if !slices.ContainsFunc(jobs, func(j penstock.NewJob) bool { return j.DedupKey != "" }) {
-		return nil
-	}
-	rows, _ := tx.Query(ctx, q.store.sql("select nextval({ids}) from generate_series(1, $1::integer)", ""), len(jobs))
-	drawn, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-	if err != nil {
-		return err
-	}
-	d := tables.NewDedup(jobs, drawn)
-	if _, err := tx.Exec(ctx, q.store.sql("note_dedup", ""), id, d.Keys, d.Seqs, window/1000); err != nil {
-		return err
-	}
-	if rows, err = tx.Query(ctx, q.store.sql("select d.dedup_key, d.seq from (select $1::bigint as queue, unnest($2::text[]) as key) k join {schema}.dedup d on d.queue_id = any (array[k.queue]) and d.dedup_key = k.key", ""), id, d.Keys); err != nil {
-		return err
-	}
-	var key string
-	var seq int64
-	known := map[string]int64{}
-	if _, err := pgx.ForEachRow(rows, []any{&key, &seq}, func() error { known[key] = seq; return nil }); err != nil {
-		return err
-	}
-	d.Made(jobs, known, made)
-	return nil
-}
-
 func (s onTables) Enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) (made []penstock.Enqueued, err error) {
-	dedup, err := tables.HasDedup(jobs, false)
-	if err != nil {
+	if err := tables.ValidateJobs(jobs, false); err != nil {
 		return nil, err
 	}
-	if !dedup {
+	if !slices.ContainsFunc(jobs, func(j penstock.NewJob) bool { return j.Deduplicates() }) {
 		return s.enqueueAtOnce(ctx, queue, jobs)
 	}
 	to := s.Store.Queue(queue)

@@ -35,7 +35,7 @@ func Buffer(tx *sql.Tx, opts penstock.BufferOptions) *BufferedTx {
 
 // Enqueue buffers jobs. Queue.EnqueueTx would write them at once, because it returns their ids.
 func (b *BufferedTx) Enqueue(ctx context.Context, q *Queue, jobs ...penstock.NewJob) (penstock.PendingJobs, error) {
-	if _, err := tables.HasDedup(jobs, true); err != nil {
+	if err := tables.ValidateJobs(jobs, true); err != nil {
 		return nil, err
 	}
 	return b.TakeJobs(ctx, q, q.name, jobs)

@@ -50,7 +50,7 @@ func (s *Store) ExplainQueue(ctx context.Context, queue string) ([]doctor.Statem
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
-	if _, err := findQueue(ctx, s.readers, queue); err != nil {
+	if _, err := s.queues.Queue(queue).RowIn(ctx, onTables{s}); err != nil {
 		return nil, s.explain(err)
 	}
 	return s.plans(ctx, queue, QueueTable(queue), []string{"claim", "ack"}, statement("claim"), statement("end_jobs"))

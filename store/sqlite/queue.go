@@ -93,7 +93,7 @@ func jobPages(queue string) pages {
 
 // Enqueue implements tables.QueueDB. When it has returned the jobs survive a power cut.
 func (s onTables) Enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) (made []penstock.Enqueued, err error) {
-	if _, err := tables.HasDedup(jobs, true); err != nil {
+	if err := tables.ValidateJobs(jobs, true); err != nil {
 		return nil, err
 	}
 	err = s.Within(ctx, func(tx tables.Tx) error {

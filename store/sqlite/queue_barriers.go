@@ -27,16 +27,16 @@ func (q *Queue) Barrier(ctx context.Context) (barrier int64, err error) {
 
 // BarrierTx is Barrier within tx. The first one of a queue also makes triggers on its table, which count the jobs that hold a barrier.
 func (q *Queue) BarrierTx(ctx context.Context, tx Tx) (int64, error) {
-	row, err := findQueue(ctx, tx, q.name)
+	row, err := q.store.rowIn(ctx, tx, q.name)
 	if err != nil {
-		return 0, explainQueue(ctx, tx, "barrier of", q.name, err)
+		return 0, q.explain(ctx, tx, "barrier of", err)
 	}
-	if _, err := tx.ExecContext(ctx, definition("create_barriers", q.name, row.id)); err != nil {
-		return 0, explainQueue(ctx, tx, "barrier of", q.name, err)
+	if _, err := tx.ExecContext(ctx, definition("create_barriers", q.name, row.ID)); err != nil {
+		return 0, q.explain(ctx, tx, "barrier of", err)
 	}
-	done, err := tx.ExecContext(ctx, `insert into penstock_barriers (queue_id) values (?)`, row.id)
+	done, err := tx.ExecContext(ctx, `insert into penstock_barriers (queue_id) values (?)`, row.ID)
 	if err != nil {
-		return 0, explainQueue(ctx, tx, "barrier of", q.name, err)
+		return 0, q.explain(ctx, tx, "barrier of", err)
 	}
 	return done.LastInsertId()
 }
@@ -65,15 +65,15 @@ func (q *Queue) Seal(ctx context.Context, barrier int64) error {
 
 // SealTx is Seal within tx. A barrier without jobs that hold it opens when tx commits.
 func (q *Queue) SealTx(ctx context.Context, tx Tx, barrier int64) error {
-	row, err := findQueue(ctx, tx, q.name)
+	row, err := q.store.rowIn(ctx, tx, q.name)
 	if err == nil {
-		err = noBarrier(ctx, onOurs(tx), row.id, "barrier", []int64{barrier}, false)
+		err = noBarrier(ctx, onOurs(tx), row.ID, "barrier", []int64{barrier}, false)
 	}
 	if err == nil {
 		_, err = tx.ExecContext(ctx, `update penstock_barriers set sealed = 1 where barrier = ?`, barrier)
 	}
 	if err != nil {
-		return explainQueue(ctx, tx, "seal a barrier of", q.name, err)
+		return q.explain(ctx, tx, "seal a barrier of", err)
 	}
 	return nil
 }
@@ -119,16 +119,16 @@ func barriersOf(jobs []penstock.NewJob) (written []penstock.NewJob, holds []int6
 
 // holding is an error if jobs cannot hold the barriers. For those that are inserted in another way a trigger raises one.
 func (q *Queue) holding(ctx context.Context, tx Tx, holds []int64) error {
-	row, err := findQueue(ctx, tx, q.name)
+	row, err := q.store.rowIn(ctx, tx, q.name)
 	if err != nil {
 		return err
 	}
-	return noBarrier(ctx, onOurs(tx), row.id, "holds", holds, true)
+	return noBarrier(ctx, onOurs(tx), row.ID, "holds", holds, true)
 }
 
 // wait notes the barriers that jobs wait for. If these are open the jobs are due.
 func (q *Queue) wait(ctx context.Context, tx Tx, waits map[int]penstock.NewJob, made []penstock.Enqueued) error {
-	row, err := findQueue(ctx, tx, q.name)
+	row, err := q.store.rowIn(ctx, tx, q.name)
 	if err != nil {
 		return err
 	}
@@ -142,10 +142,10 @@ func (q *Queue) wait(ctx context.Context, tx Tx, waits map[int]penstock.NewJob, 
 		}
 	}
 	on := onOurs(tx)
-	if err := noBarrier(ctx, on, row.id, "waits for", barriers, false); err != nil {
+	if err := noBarrier(ctx, on, row.ID, "waits for", barriers, false); err != nil {
 		return err
 	}
-	args := tables.Args{"queue": row.id, "jobs": onTables{q.store}.JobsTable(q.name), "waiting": notes}
+	args := row.Args(tables.Args{"waiting": notes})
 	b := &tables.Batch{}
 	return on.Run(ctx, b.Do("note_waits", args).Do("let_go", args).Do("cancel_waiting", args))
 }

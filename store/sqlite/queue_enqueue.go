@@ -2,10 +2,9 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -21,7 +20,7 @@ import (
 // because some of the jobs may have been written. Begin with BEGIN IMMEDIATE, as for
 // PublishTx.
 func (q *Queue) EnqueueTx(ctx context.Context, tx Tx, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
-	if _, err := tables.HasDedup(jobs, true); err != nil {
+	if err := tables.ValidateJobs(jobs, true); err != nil {
 		return nil, err
 	}
 	if b, ok := tx.(*BufferedTx); ok {
@@ -34,7 +33,7 @@ func (q *Queue) EnqueueTx(ctx context.Context, tx Tx, jobs ...penstock.NewJob) (
 	jobs, holds, waits := barriersOf(jobs)
 	if holds != nil {
 		if err := q.holding(ctx, tx, holds); err != nil {
-			return nil, explainEnqueue(ctx, tx, q.name, err)
+			return nil, q.explain(ctx, tx, "enqueue to", err)
 		}
 	}
 	made, err := q.enqueue(ctx, tx, jobs)
@@ -42,132 +41,72 @@ func (q *Queue) EnqueueTx(ctx context.Context, tx Tx, jobs ...penstock.NewJob) (
 		err = q.wait(ctx, tx, waits, made)
 	}
 	if err != nil {
-		return nil, explainEnqueue(ctx, tx, q.name, err)
+		return nil, q.explain(ctx, tx, "enqueue to", err)
 	}
 	return made, nil
 }
 
 func (q *Queue) enqueue(ctx context.Context, tx Tx, jobs []penstock.NewJob) ([]penstock.Enqueued, error) {
-	made := make([]penstock.Enqueued, len(jobs))
-	fresh, first, row, err := q.sift(ctx, tx, jobs, made)
-	if err != nil {
-		return nil, err
-	}
-	united := func() {}
-	if tables.HasUnique(jobs) {
-		if jobs, united, err = q.unite(ctx, tx, jobs, made); err != nil {
-			return nil, err
-		}
-		fresh = slices.DeleteFunc(fresh, func(i int) bool { return made[i].Deduplicated })
-	}
-	if err := q.insert(ctx, tx, jobs, fresh, made); err != nil {
-		return nil, err
-	}
-	if united(); first == nil {
-		return made, nil
-	}
-	var notes [][2]any
-	for i := range jobs {
-		key := jobs[i].DedupKey
-		if key == "" {
-			continue
-		}
-		if f, ok := first[key]; ok {
-			if made[i].ID = made[f].ID; f == i {
-				notes = append(notes, [2]any{key, made[i].ID})
-			}
-		}
-	}
-	if len(notes) > 0 {
-		_, err = tx.ExecContext(ctx, statement("note_dedup"), row.id, time.Now().UnixMicro(), array(notes))
-	}
-	return made, err
+	return tables.Enqueue(ctx, &enqueuing{onTx: onOurs(tx), store: q.store, queue: q.name}, jobs)
 }
 
-// unite finds the jobs that are there already by their unique keys. One that is new comes with an index by which it is found.
-func (q *Queue) unite(ctx context.Context, tx Tx, jobs []penstock.NewJob, made []penstock.Enqueued) ([]penstock.NewJob, func(), error) {
-	on := onOurs(tx)
-	row, err := q.store.queues.Queue(q.name).RowIn(ctx, on)
-	if err != nil {
-		return nil, nil, err
-	}
-	if _, err := tx.ExecContext(ctx, definition("create_unique", q.name, row.ID)); err != nil {
-		return nil, nil, err
-	}
-	return tables.Twins{Tx: on, Args: row.Args(nil)}.Unite(ctx, jobs, made)
+// enqueuing is a transaction in which jobs of a queue are written.
+type enqueuing struct {
+	onTx
+	store *Store
+	queue string
+	row   *tables.QueueRow // for dedup keys and unique keys
 }
 
-// sift finds the jobs that must be written, as indexes of jobs, and fills in the results of the
-// others. first is the index of the first job of each dedup key that must be written, nil if no job
-// has one.
-func (q *Queue) sift(ctx context.Context, tx Tx, jobs []penstock.NewJob, made []penstock.Enqueued) (fresh []int, first map[string]int, row queueRow, err error) {
-	known := map[string]int64{}
-	var keys []string
-	for i := range jobs {
-		if k := jobs[i].DedupKey; k != "" {
-			keys = append(keys, k)
-		}
+func (e *enqueuing) look(ctx context.Context) (err error) {
+	if e.row == nil {
+		e.row, err = e.store.rowIn(ctx, e.Tx, e.queue)
 	}
-	if keys != nil {
-		first = map[string]int{}
-		if row, err = findQueue(ctx, tx, q.name); err != nil {
-			return nil, nil, row, err
-		}
-		if known, err = knownJobs(ctx, tx, row, keys); err != nil {
-			return nil, nil, row, err
-		}
-	}
-	for i := range jobs {
-		if k := jobs[i].DedupKey; k != "" && row.dedupWindow > 0 {
-			id, old := known[k]
-			_, again := first[k]
-			switch {
-			case old:
-				made[i] = penstock.Enqueued{ID: id, Deduplicated: true}
-				continue
-			case again:
-				made[i].Deduplicated = true
-				continue
-			}
-			first[k] = i
-		}
-		fresh = append(fresh, i)
-	}
-	return fresh, first, row, nil
+	return err
 }
 
-// knownJobs are the ids of jobs whose dedup keys still count.
-func knownJobs(ctx context.Context, tx Tx, row queueRow, keys []string) (map[string]int64, error) {
-	var found string
-	err := tx.QueryRowContext(ctx, statement("known_dedup"), row.id, array(keys), time.Now().Add(-row.dedupWindow).UnixMicro()).Scan(&found)
-	if err != nil {
+// Twins implements tables.Enqueuing. The first unique job comes with an index by which it is found.
+func (e *enqueuing) Twins(ctx context.Context) (tables.Twins, error) {
+	if err := e.look(ctx); err != nil {
+		return tables.Twins{}, err
+	}
+	_, err := e.ExecContext(ctx, definition("create_unique", e.queue, e.row.ID))
+	return tables.Twins{Tx: e.onTx, Args: e.row.Args(nil)}, err
+}
+
+// Note implements tables.Enqueuing. It only looks: no other transaction writes before this one ends.
+func (e *enqueuing) Note(ctx context.Context, first map[string]int, _ []penstock.Enqueued) (known map[string]int64, err error) {
+	if err := e.look(ctx); err != nil {
 		return nil, err
 	}
-	var pairs [][2]json.RawMessage
-	if err := json.Unmarshal([]byte(found), &pairs); err != nil {
-		return nil, err
-	}
-	known := make(map[string]int64, len(pairs))
-	for _, p := range pairs {
+	known = map[string]int64{}
+	b := new(tables.Batch).Rows(func(scan tables.Scan) error {
 		var key string
 		var id int64
-		if err := errors.Join(json.Unmarshal(p[0], &key), json.Unmarshal(p[1], &id)); err != nil {
-			return nil, err
-		}
+		err := scan(&key, &id)
 		known[key] = id
-	}
-	return known, nil
+		return err
+	}, "known_dedup", e.row.Args(tables.Args{"keys": slices.Collect(maps.Keys(first))}))
+	return known, e.Run(ctx, b)
 }
 
-// insert writes the fresh jobs and fills in their ids. One statement draws its numbers without
-// gaps, because no other connection writes.
-func (q *Queue) insert(ctx context.Context, tx Tx, jobs []penstock.NewJob, fresh []int, made []penstock.Enqueued) error {
-	insert := `insert into ` + QueueTable(q.name) + ` (not_before, priority, group_key, key, headers, payload) values (?, ?, ?, ?, ?, ?)`
+// Noted implements tables.Enqueuing.
+func (e *enqueuing) Noted(ctx context.Context, keys []string, ids []int64) error {
+	notes := make([][2]any, len(keys))
+	for i := range keys {
+		notes[i] = [2]any{keys[i], ids[i]}
+	}
+	return e.Run(ctx, new(tables.Batch).Do("note_dedup", e.row.Args(tables.Args{"notes": notes})))
+}
+
+// Insert implements tables.Enqueuing. One statement draws its numbers without gaps, because no other connection writes.
+func (e *enqueuing) Insert(ctx context.Context, jobs []penstock.NewJob, places []int, made []penstock.Enqueued) error {
+	insert := `insert into ` + QueueTable(e.queue) + ` (not_before, priority, group_key, key, headers, payload) values (?, ?, ?, ?, ?, ?)`
 	var args []any
-	for len(fresh) > 0 {
+	for len(places) > 0 {
 		args = args[:0]
 		n, size := 0, 0
-		for _, i := range fresh {
+		for _, i := range places {
 			j := &jobs[i]
 			if size += len(j.Payload); n == chunkRows || n > 0 && size > chunkBytes {
 				break
@@ -175,7 +114,7 @@ func (q *Queue) insert(ctx context.Context, tx Tx, jobs []penstock.NewJob, fresh
 			args = append(args, notBefore(j.NotBefore), j.Priority, j.Group, orNull(j.Key), tables.HeadersText(j.AllHeaders()), tables.NotNil(j.Payload))
 			n++
 		}
-		done, err := tx.ExecContext(ctx, insert+strings.Repeat(`, (?, ?, ?, ?, ?, ?)`, n-1), args...)
+		done, err := e.ExecContext(ctx, insert+strings.Repeat(`, (?, ?, ?, ?, ?, ?)`, n-1), args...)
 		if err != nil {
 			return err
 		}
@@ -183,10 +122,10 @@ func (q *Queue) insert(ctx context.Context, tx Tx, jobs []penstock.NewJob, fresh
 		if err != nil {
 			return err
 		}
-		for k, i := range fresh[:n] {
+		for k, i := range places[:n] {
 			made[i].ID = last - int64(n-1-k)
 		}
-		fresh = fresh[n:]
+		places = places[n:]
 	}
 	return nil
 }
@@ -199,37 +138,24 @@ func notBefore(t time.Time) any {
 	return t.Add(time.Millisecond - 1).UnixMilli()
 }
 
-// explainEnqueue says why writing jobs failed; see explainPublish.
-func explainEnqueue(ctx context.Context, tx Tx, name string, err error) error {
-	return explainQueue(ctx, tx, "enqueue to", name, err)
-}
-
-func explainQueue(ctx context.Context, tx Tx, what, name string, err error) error {
+// explain says why writing failed; see explainPublish.
+func (q *Queue) explain(ctx context.Context, tx Tx, what string, err error) error {
 	if !noSuchTable(err) {
 		if errors.Is(err, penstock.ErrNoQueue) {
 			return err
 		}
-		return fmt.Errorf("%s %q: %w", what, name, err)
+		return fmt.Errorf("%s %q: %w", what, q.name, err)
 	}
-	switch _, lookup := findQueue(ctx, tx, name); {
+	switch _, lookup := q.store.rowIn(ctx, tx, q.name); {
 	case errors.Is(lookup, penstock.ErrNoQueue):
 		return lookup
 	case noSuchTable(lookup):
-		return penstock.WithHint(fmt.Errorf("%s %q: %w", what, name, penstock.ErrNotMigrated), "call Migrate, or run penstock migrate, on this database file")
+		return penstock.WithHint(fmt.Errorf("%s %q: %w", what, q.name, penstock.ErrNotMigrated), "call Migrate, or run penstock migrate, on this database file")
 	}
-	return fmt.Errorf("%s %q: %w", what, name, err)
+	return fmt.Errorf("%s %q: %w", what, q.name, err)
 }
 
-// queueRow has the columns of a queue that enqueueing needs.
-type queueRow struct {
-	id          int64
-	dedupWindow time.Duration
-}
-
-func findQueue(ctx context.Context, q querier, name string) (row queueRow, err error) {
-	err = q.QueryRowContext(ctx, `select id, dedup_window from penstock_queues where name = ?`, name).Scan(&row.id, &row.dedupWindow)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = tables.NoQueue(name)
-	}
-	return row, err
+// rowIn is the row of a queue as a transaction sees it.
+func (s *Store) rowIn(ctx context.Context, tx Tx, queue string) (*tables.QueueRow, error) {
+	return s.queues.Queue(queue).RowIn(ctx, onOurs(tx))
 }

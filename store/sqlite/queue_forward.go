@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"time"
 
 	"github.com/penstock/penstock/driver"
@@ -26,10 +25,7 @@ func (s *Store) Forward(ctx context.Context, req driver.Subscribe, queue string)
 	if err := forward.CanForward(req); err != nil {
 		return err
 	}
-	if err := s.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		_, err := findQueue(ctx, tx, queue)
-		return err
-	}); err != nil {
+	if _, err := s.queues.Queue(queue).RowIn(ctx, onTables{s}); err != nil {
 		return forward.Ended(ctx, err)
 	}
 	subscribed, err := s.Subscribe(ctx, req)
@@ -70,7 +66,7 @@ func (f *forwarding) Move(ctx context.Context, batch driver.Batch) error {
 	f.also = func(ctx context.Context, tx onTx) error {
 		_, err := f.queue.enqueue(ctx, tx, forward.Jobs(batch.Messages))
 		if err != nil {
-			return explainEnqueue(ctx, tx, f.queue.name, err)
+			return f.queue.explain(ctx, tx, "enqueue to", err)
 		}
 		return nil
 	}

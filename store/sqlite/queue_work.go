@@ -48,7 +48,7 @@ func inTx(db *sql.DB, store *Store, queue string, h TxHandler) work.Handler {
 			return store.explain(err)
 		}
 		defer func() { _ = tx.Rollback() }() // also of a panic; nothing after Commit
-		seq, err := leasedSeq(ctx, tx, queue, job.Lease)
+		seq, err := store.leasedSeq(ctx, tx, queue, job.Lease)
 		if err != nil {
 			return err
 		}
@@ -68,12 +68,12 @@ func inTx(db *sql.DB, store *Store, queue string, h TxHandler) work.Handler {
 
 // leasedSeq finds the job of a lease that is held. It is then held until tx ends, because a call
 // that ends it would have to write.
-func leasedSeq(ctx context.Context, tx *sql.Tx, queue string, lease int64) (seq int64, err error) {
-	row, err := findQueue(ctx, tx, queue)
+func (s *Store) leasedSeq(ctx context.Context, tx *sql.Tx, queue string, lease int64) (seq int64, err error) {
+	row, err := s.rowIn(ctx, tx, queue)
 	if err != nil {
 		return 0, err
 	}
-	err = tx.QueryRowContext(ctx, `select seq from penstock_leases where lease = ? and queue_id = ? and until > ?`, lease, row.id, time.Now().UnixMicro()).Scan(&seq)
+	err = tx.QueryRowContext(ctx, `select seq from penstock_leases where lease = ? and queue_id = ? and until > ?`, lease, row.ID, time.Now().UnixMicro()).Scan(&seq)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = tables.LeaseLost(queue, lease)
 	}
