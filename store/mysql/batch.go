@@ -154,10 +154,10 @@ func (t *tx) finish(ctx context.Context, b *batch) error {
 
 // tx runs fn in a transaction, again where the database asks for that.
 func (s *Store) tx(ctx context.Context, fn func(t *tx) error) error {
-	if err := s.use(ctx); err != nil {
+	if err := s.guard.Ready(ctx); err != nil {
 		return err
 	}
-	return s.explain(s.migrated(ctx, s.retries.Do(ctx, func() error { return s.once(ctx, fn) })))
+	return s.explain(s.guard.Newer(ctx, s.retries.Do(ctx, func() error { return s.once(ctx, fn) })))
 }
 
 func (s *Store) once(ctx context.Context, fn func(t *tx) error) error {
@@ -218,7 +218,7 @@ func (s *Store) explain(err error) error {
 	if err == nil || errors.As(err, &hinted) || errors.Is(err, context.Canceled) {
 		return err
 	}
-	if s.closed.Load() {
+	if s.guard.Closed.Load() {
 		return penstock.ErrClosed
 	}
 	n := number(err)

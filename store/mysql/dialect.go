@@ -154,7 +154,7 @@ var (
 )
 
 func (s onTables) Run(ctx context.Context, all *tables.Batch) error {
-	if err := s.use(ctx); err != nil {
+	if err := s.guard.Ready(ctx); err != nil {
 		return err
 	}
 	b := &batch{}
@@ -176,5 +176,5 @@ func (s onTables) Within(ctx context.Context, fn func(tx tables.Tx) error) error
 	return s.tx(ctx, func(t *tx) error { return fn(onTx{t, s.Store}) })
 }
 
-func (s onTables) Ready(ctx context.Context) error { return s.use(ctx) }
+func (s onTables) Ready(ctx context.Context) error { return s.guard.Ready(ctx) }
 func (s onTables) Missing(err error) bool          { return number(err) == noSuchTable }

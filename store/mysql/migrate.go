@@ -27,7 +27,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 		return err
 	}
 	if have > 0 {
-		return s.check(ctx, have)
+		return s.guard.Check(ctx)
 	}
 	engine, err := s.engine(ctx)
 	if err != nil {
@@ -67,7 +67,7 @@ func (s *Store) define(ctx context.Context, statement string) error {
 
 // SchemaVersion returns the version of the tables in the database, or 0 if there are none.
 func (s *Store) SchemaVersion(ctx context.Context) (have int64, err error) {
-	if s.closed.Load() {
+	if s.guard.Closed.Load() {
 		return 0, penstock.ErrClosed
 	}
 	err = s.db.QueryRowContext(ctx, s.sql("select coalesce(max(version), 0) from {schema}.version", "", nil)).Scan(&have)
@@ -80,31 +80,12 @@ func (s *Store) SchemaVersion(ctx context.Context) (have int64, err error) {
 	return have, s.explain(err)
 }
 
-// migrated returns the error of a statement, or, if it was refused because a newer program has migrated the tables since they were checked, the
-// error that says so.
-func (s *Store) migrated(ctx context.Context, err error) error {
-	if slices.Contains(unlike, number(err)) {
-		if have, failed := s.SchemaVersion(ctx); failed == nil && have > version {
-			s.checked.Store(false)
-			return fmt.Errorf("%w: %w", s.of().Check(have), err)
-		}
-	}
-	return err
+// unlike: the error of a statement for other tables. A table, column or key is not there, a row is there twice, or a column has no value.
+func unlike(err error) bool {
+	return slices.Contains([]uint16{noSuchTable, noSuchColumn, duplicate, 1048, 1136, 1176, 1364, 3819, 4025}, number(err))
 }
-
-// unlike are errors of statements that are for other tables: a table, column or key is not there, a row is there twice, a column has no value.
-var unlike = []uint16{noSuchTable, noSuchColumn, duplicate, 1048, 1136, 1176, 1364, 3819, 4025}
 
 var columns = sync.OnceValue(func() []schema.Column { return schema.Columns(uncommented("schema.sql")) })
-
-func (s *Store) check(ctx context.Context, have int64) error {
-	if have == version {
-		if lacks, err := s.lacks(ctx); err != nil || lacks != "" {
-			return cmp.Or(s.explain(err), s.of().Broken(have, lacks))
-		}
-	}
-	return s.of().Check(have)
-}
 
 // lacks names a missing part of the tables of this version, "" if all are there. information_schema shows a user only objects that it has a privilege on; where this one may not
 // read all, the request fails by itself.
@@ -117,9 +98,9 @@ func (s *Store) lacks(ctx context.Context) (string, error) {
 		return "", nil
 	}
 	if err != nil {
-		return "", err
+		return "", s.explain(err)
 	}
-	return "", rows.Close()
+	return "", s.explain(rows.Close())
 }
 
 func (s *Store) of() schema.Of {
@@ -128,18 +109,14 @@ func (s *Store) of() schema.Of {
 
 // CheckSchema compares the tables with this program's. If they differ, the error is a *penstock.SchemaError.
 func (s *Store) CheckSchema(ctx context.Context) (differences []string, err error) {
-	have, err := s.SchemaVersion(ctx)
-	if err == nil {
-		err = s.check(ctx, have)
-	}
-	return nil, err
+	return nil, s.guard.Check(ctx)
 }
 
 // DropSchema removes the database with all that is in it, also tables that are not Penstock's. It is for databases of a
 // test, a demo or a benchmark.
 func (s *Store) DropSchema(ctx context.Context) error {
 	_, err := s.db.ExecContext(ctx, "drop database if exists "+quoted(s.opts.Schema))
-	s.checked.Store(false)
+	s.guard.Forget()
 	return s.explain(err)
 }
 

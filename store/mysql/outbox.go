@@ -70,10 +70,6 @@ func (s onTables) MessagesBytes(ctx context.Context, outbox string) (n int64, er
 func (s onTables) NewBuckets() int           { return s.opts.Buckets }
 func (s onTables) PerSubscription() []string { return []string{"entries", "progress"} }
 
-func (s *Store) findOutbox(ctx context.Context, on tables.Runner, name, lock string) (tables.Outbox, error) {
-	return tables.FindOutbox(ctx, onTables{s}, on, name, lock)
-}
-
 // Outbox publishes to one outbox. Safe for concurrent use.
 type Outbox struct {
 	store       *Store
@@ -164,10 +160,10 @@ func (s *Store) Publish(ctx context.Context, outbox string, msgs ...penstock.Mes
 func (o *Outbox) Publish(ctx context.Context, msgs ...penstock.Message) error {
 	s := o.store
 	if len(msgs) == 0 { // it says so if there is no such outbox
-		_, err := s.findOutbox(ctx, onTables{s}, o.name, "")
+		_, err := tables.FindOutbox(ctx, onTables{s}, onTables{s}, o.name, "")
 		return err
 	}
-	if err := cmp.Or(s.use(ctx), messageid.Validate(msgs)); err != nil {
+	if err := cmp.Or(s.guard.Ready(ctx), messageid.Validate(msgs)); err != nil {
 		return err
 	}
 	return s.explain(s.attempts.Once(ctx, onTables{s}, &s.retries, tables.Noting{}, func(_ int64, first *tables.Batch) error {

@@ -24,7 +24,7 @@ func (s onTables) Round(ctx context.Context, row *queueRow, c driver.Claim, r *t
 		leases, err = s.round(ctx, t, row, c, r, lost, first)
 		return err
 	})
-	return leases, s.explain(s.migrated(ctx, err))
+	return leases, s.explain(s.guard.Newer(ctx, err))
 }
 
 func (s onTables) LimitedGroups(row *queueRow) tables.Args {

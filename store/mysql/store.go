@@ -4,7 +4,6 @@ package mysql
 
 import (
 	"cmp"
-	"context"
 	"crypto/sha256"
 	"database/sql"
 	"embed"
@@ -14,13 +13,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
-	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/retry"
+	"github.com/penstock/penstock/internal/schema"
 	"github.com/penstock/penstock/internal/tables"
 )
 
@@ -52,11 +50,10 @@ type Store struct {
 	db       *sql.DB
 	ddl      *sql.DB // for functions that are defined while a transaction has one of db's connections: it never waits for another of these
 	opts     Options
-	closed   atomic.Bool
+	guard    schema.Guard
 	retries  retry.Counter
 	attempts tables.Attempts
-	checked  atomic.Bool // the schema was found to be this version's
-	beside   sync.Map    // by the id of a queue: whether its claims can run side by side
+	beside   sync.Map // by the id of a queue: whether its claims can run side by side
 	*outboxes
 	*queues
 	*inboxes
@@ -111,13 +108,14 @@ func Open(url string, opts Options) (*Store, error) {
 	ddl := sql.OpenDB(c)
 	ddl.SetMaxIdleConns(0)
 	s := &Store{db: db, ddl: ddl, opts: opts}
+	s.guard = schema.Guard{Of: s.of, Version: s.SchemaVersion, Lacks: s.lacks, Unlike: unlike}
 	s.outboxes, s.queues, s.inboxes = tables.NewOutboxes(onTables{s}), tables.NewQueues(onTables{s}, &s.retries, &s.attempts), tables.NewInboxes(onTables{s})
 	return s, nil
 }
 
 // Close closes the connections. Close each Source before it.
 func (s *Store) Close() error {
-	if s.closed.Swap(true) {
+	if s.guard.Closed.Swap(true) {
 		return nil
 	}
 	return errors.Join(s.db.Close(), s.ddl.Close())
@@ -225,22 +223,4 @@ func at(t time.Time) string {
 		t = lastTime
 	}
 	return "'" + t.UTC().Format("2006-01-02 15:04:05.000000") + "'"
-}
-
-// use checks once that the tables can be used.
-func (s *Store) use(ctx context.Context) error {
-	if s.closed.Load() {
-		return penstock.ErrClosed
-	}
-	if s.checked.Load() {
-		return ctx.Err()
-	}
-	have, err := s.SchemaVersion(ctx)
-	if err == nil {
-		err = s.check(ctx, have)
-	}
-	if err == nil {
-		s.checked.Store(true)
-	}
-	return err
 }

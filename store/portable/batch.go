@@ -120,10 +120,10 @@ func (s onTables) Run(ctx context.Context, b *tables.Batch) error {
 
 // Send implements tables.DB. Statements that are sent together are one transaction.
 func (s onTables) Send(ctx context.Context, fill func(b *tables.Batch)) error {
-	if err := s.ready(ctx); err != nil {
+	if err := s.guard.Ready(ctx); err != nil {
 		return err
 	}
-	return s.explain(s.migrated(ctx, s.retries.Do(ctx, func() error {
+	return s.explain(s.guard.Newer(ctx, s.retries.Do(ctx, func() error {
 		b := &tables.Batch{}
 		fill(b)
 		return s.send(ctx, s.pgBatch(b))
@@ -134,5 +134,5 @@ func (s onTables) Within(ctx context.Context, fn func(tx tables.Tx) error) error
 	return s.tx(ctx, func(tx pgx.Tx) error { return fn(pgTx{tx, s.Store}) })
 }
 
-func (s onTables) Ready(ctx context.Context) error { return s.ready(ctx) }
+func (s onTables) Ready(ctx context.Context) error { return s.guard.Ready(ctx) }
 func (s onTables) Missing(err error) bool          { return pgerror.State(err) == "42P01" }

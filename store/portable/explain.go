@@ -96,10 +96,10 @@ func (e *explanation) explain(ctx context.Context, tx pgx.Tx, name, sql string, 
 
 // ExplainOutbox implements doctor.Explainer: the statements with which each subscription's relay would fetch next, and settle.
 func (s *Store) ExplainOutbox(ctx context.Context, outbox string) ([]doctor.Statement, error) {
-	if err := s.ready(ctx); err != nil {
+	if err := s.guard.Ready(ctx); err != nil {
 		return nil, err
 	}
-	box, err := s.findOutbox(ctx, onTables{s}, outbox, "")
+	box, err := tables.FindOutbox(ctx, onTables{s}, onTables{s}, outbox, "")
 	if err != nil {
 		return nil, s.explain(err)
 	}

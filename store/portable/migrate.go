@@ -1,10 +1,8 @@
 package portable
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,7 +27,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 		return err
 	}
 	if have > 0 {
-		return s.check(ctx, have)
+		return s.guard.Check(ctx)
 	}
 	for _, statement := range strings.Split(strings.ReplaceAll(s.sql(schemaSQL, ""), "{version}", strconv.Itoa(version)), ";\n\n") {
 		if err := s.define(ctx, statement); err != nil {
@@ -49,7 +47,7 @@ func (s *Store) define(ctx context.Context, statement string) error {
 
 // SchemaVersion returns the version of the tables in the database, or 0 if there are none.
 func (s *Store) SchemaVersion(ctx context.Context) (have int64, err error) {
-	if s.closed.Load() {
+	if s.guard.Closed.Load() {
 		return 0, penstock.ErrClosed
 	}
 	if err := s.detect(ctx); err != nil {
@@ -65,45 +63,17 @@ func (s *Store) SchemaVersion(ctx context.Context) (have int64, err error) {
 	return have, s.explain(err)
 }
 
-// ready checks once that the tables can be used.
-func (s *Store) ready(ctx context.Context) error {
-	if s.closed.Load() {
-		return penstock.ErrClosed
-	}
-	if s.checked.Load() {
-		return ctx.Err()
-	}
-	have, err := s.SchemaVersion(ctx)
-	if err == nil {
-		err = s.check(ctx, have)
-	}
-	if err == nil {
-		s.checked.Store(true)
-	}
-	return err
-}
-
-// migrated returns the error of a statement, or, if it was refused because a newer program has migrated the tables since they were checked, the
-// error that says so.
-func (s *Store) migrated(ctx context.Context, err error) error {
-	if state := pgerror.State(err); state != "" && (strings.HasPrefix(state, "23") || strings.HasPrefix(state, "42")) {
-		if have, failed := s.SchemaVersion(ctx); failed == nil && have > version {
-			s.checked.Store(false)
-			return fmt.Errorf("%w: %w", s.of().Check(have), err)
-		}
-	}
-	return err
-}
-
 var present = sync.OnceValue(func() []schema.Column { return schema.Columns(schemaSQL) })
 
-func (s *Store) check(ctx context.Context, have int64) error {
-	if have == version {
-		if lacks, err := pg.Lacking(ctx, s.pool, s.opts.Schema, present()); err != nil || lacks != "" {
-			return cmp.Or(s.explain(err), s.of().Broken(have, lacks))
-		}
-	}
-	return s.of().Check(have)
+func (s *Store) lacks(ctx context.Context) (string, error) {
+	lacks, err := pg.Lacking(ctx, s.pool, s.opts.Schema, present())
+	return lacks, s.explain(err)
+}
+
+// unlike: the error of a statement for other tables.
+func unlike(err error) bool {
+	state := pgerror.State(err)
+	return strings.HasPrefix(state, "23") || strings.HasPrefix(state, "42")
 }
 
 func (s *Store) of() schema.Of {
@@ -112,18 +82,14 @@ func (s *Store) of() schema.Of {
 
 // CheckSchema compares the tables with this program's. If they differ, the error is a *penstock.SchemaError.
 func (s *Store) CheckSchema(ctx context.Context) (differences []string, err error) {
-	have, err := s.SchemaVersion(ctx)
-	if err == nil {
-		err = s.check(ctx, have)
-	}
-	return nil, err
+	return nil, s.guard.Check(ctx)
 }
 
 // DropSchema removes the schema with all that is in it, also tables that are not Penstock's. It is for schemas of a
 // test, a demo or a benchmark.
 func (s *Store) DropSchema(ctx context.Context) error {
 	err := pg.DropSchema(ctx, s.pool, s.schema)
-	s.checked.Store(false)
+	s.guard.Forget()
 	return s.explain(err)
 }
 

@@ -54,10 +54,6 @@ func (s onTables) MessagesBytes(ctx context.Context, outbox string) (int64, erro
 func (s onTables) NewBuckets() int           { return s.opts.Buckets }
 func (s onTables) PerSubscription() []string { return []string{"entries", "members", "progress"} }
 
-func (s *Store) findOutbox(ctx context.Context, on tables.Runner, name, lock string) (tables.Outbox, error) {
-	return tables.FindOutbox(ctx, onTables{s}, on, name, lock)
-}
-
 // Outbox publishes to one outbox. Safe for concurrent use.
 type Outbox struct {
 	store        *Store
@@ -120,11 +116,11 @@ func (s *Store) Publish(ctx context.Context, outbox string, msgs ...penstock.Mes
 // Publish writes messages in a separate transaction, in one round trip. If the answer is lost, it looks up whether they were written.
 func (o *Outbox) Publish(ctx context.Context, msgs ...penstock.Message) error {
 	s := o.store
-	if err := s.ready(ctx); err != nil {
+	if err := s.guard.Ready(ctx); err != nil {
 		return err
 	}
 	if len(msgs) == 0 { // it says so if there is no such outbox
-		_, err := s.findOutbox(ctx, onTables{s}, o.name, "")
+		_, err := tables.FindOutbox(ctx, onTables{s}, onTables{s}, o.name, "")
 		return err
 	}
 	columns, err := columnsOf(msgs)

@@ -61,7 +61,7 @@ func (s onTables) Round(ctx context.Context, row *queueRow, c driver.Claim, r *t
 		last.Do("forget_start", row.Args(tables.Args{"group": "", "whole": true}))
 	}
 	sent.QueuedQueries = append(sent.QueuedQueries, s.pgBatch(last).QueuedQueries...)
-	err = s.explain(s.migrated(ctx, s.send(ctx, sent)))
+	err = s.explain(s.guard.Newer(ctx, s.send(ctx, sent)))
 	r.Closed = r.Closed || r.Policies && r.RoomInGroup == 0
 	return []int64{claim}, err
 }

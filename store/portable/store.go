@@ -26,6 +26,7 @@ import (
 	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/internal/quietconn"
 	"github.com/penstock/penstock/internal/retry"
+	"github.com/penstock/penstock/internal/schema"
 	"github.com/penstock/penstock/internal/tables"
 )
 
@@ -56,13 +57,12 @@ type Store struct {
 	close  func()
 	schema string // quoted
 	opts   Options
-	closed atomic.Bool
+	guard  schema.Guard
 
 	retries  retry.Counter
 	attempts tables.Attempts
 	speaks   atomic.Pointer[dialect] // the server's kind, as it was found
 	repeats  atomic.Bool             // sessions begin with REPEATABLE READ
-	checked  atomic.Bool             // the schema was found to be this version's
 	direct   atomic.Bool             // there is no pooler between, and the pool prepares nothing itself
 	planned  sync.Map                // the texts of statements to prepare
 	turn     func() int              // which a claim locks of a queue's
@@ -118,13 +118,14 @@ func New(pool *pgxpool.Pool, opts Options) *Store {
 	opts.Sweep = cmp.Or(opts.Sweep, 15*time.Second)
 	opts.LookAgain = cmp.Or(opts.LookAgain, 250*time.Millisecond)
 	s := &Store{pool: pool, close: func() {}, schema: pgx.Identifier{opts.Schema}.Sanitize(), opts: opts, turn: func() int { return rand.IntN(turns) }}
+	s.guard = schema.Guard{Of: s.of, Version: s.SchemaVersion, Lacks: s.lacks, Unlike: unlike}
 	s.outboxes, s.queues, s.inboxes = tables.NewOutboxes(onTables{s}), tables.NewQueues(onTables{s}, &s.retries, &s.attempts), tables.NewInboxes(onTables{s})
 	return s
 }
 
 // Close closes the connections of Open. Close each Source before it.
 func (s *Store) Close() error {
-	if !s.closed.Swap(true) {
+	if !s.guard.Closed.Swap(true) {
 		s.close()
 	}
 	return nil
@@ -153,10 +154,10 @@ func tableOf(outbox string) string { return "outbox_" + outbox }
 
 // tx runs fn in a transaction, again where the database asks for that.
 func (s *Store) tx(ctx context.Context, fn func(tx pgx.Tx) error) error {
-	if err := s.ready(ctx); err != nil {
+	if err := s.guard.Ready(ctx); err != nil {
 		return err
 	}
-	return s.explain(s.migrated(ctx, s.retries.Do(ctx, func() error { return s.begin(ctx, fn) })))
+	return s.explain(s.guard.Newer(ctx, s.retries.Do(ctx, func() error { return s.begin(ctx, fn) })))
 }
 
 // begin runs fn in a transaction. Locks of a process that is paused or cut off in the middle of it end before its leases do.
@@ -196,7 +197,7 @@ func (s *Store) explain(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err
 	}
-	if s.closed.Load() {
+	if s.guard.Closed.Load() {
 		return penstock.ErrClosed
 	}
 	if pgerror.State(err) == "" && !errors.Is(err, pgx.ErrNoRows) {
