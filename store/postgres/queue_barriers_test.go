@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -150,6 +151,29 @@ func TestBarrierOfDiscardedJobs(t *testing.T) {
 	f.wantClaim(5)
 	f.Exec("select penstock.discard_dead_jobs('q', array(select id from penstock.dead_jobs('q', 10)))")
 	f.wantClaim(5, 41)
+}
+
+// Jobs of one claim hold one barrier, or two, or some of them none. Each job counts for its own, also in a row that does not say which all of them hold.
+func TestBarriersOfOneClaim(t *testing.T) {
+	t.Parallel()
+	for _, second := range []string{"holds => $1", "headers => array_fill(jsonb_build_object('h', $1::bigint), array[10])"} {
+		f := newJobs(t, "fifo")
+		b := f.heldBy(slices.Repeat([]string{"x"}, 50)...)
+		other := f.Number("select penstock.barrier('q')")
+		f.Exec("select penstock.enqueue_many('q', array_fill('y'::text, array[10]), "+second+")", other)
+		for _, left := range []string{"30", "10", "0"} {
+			f.Exec("create temporary table mine as select lease from penstock.ack_claim('q', '{}', 20)")
+			f.wantText(strconv.FormatBool(left != "0"), "select (headers is not null)::text from penstock._lease where jobs is not null")
+			if left == "10" { // as an older version wrote it
+				f.Exec("update penstock._lease set headers = null where jobs is not null")
+			}
+			f.wantText("20", "select count(*)::text from penstock.ack_many('q', array(select lease from mine))")
+			f.Exec("drop table mine")
+			f.wantText(left, "select running::text from penstock._barrier_state($1)", b)
+		}
+		f.wantText("0", "select running::text from penstock._barrier_state($1)", other)
+		f.wantClaim(5, 1)
+	}
 }
 
 // A dequeue ends jobs when it commits: of one, of many, by the queue's own function.

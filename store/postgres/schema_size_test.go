@@ -40,9 +40,9 @@ func TestSchemaSize(t *testing.T) {
 		of         string
 		is, atMost int64
 	}{
-		{"a database with an outbox and a queue", whole, 7715},
-		{"a queue", whole - before, 1283},
-		{"the longest function", longest, 116},
+		{"a database with an outbox and a queue", whole, 7727},
+		{"a queue", whole - before, 1285},
+		{"the longest function", longest, 117},
 	} {
 		t.Logf("%s: %d lines", size.of, size.is)
 		if size.is > size.atMost {

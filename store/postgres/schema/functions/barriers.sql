@@ -80,12 +80,20 @@ begin
     return true;
 end $$;
 
+-- _all_hold returns the headers of a row of several jobs: the barrier that each of them holds, or null.
+create or replace function _all_hold(barriers text[]) returns jsonb
+language sql stable return case when array_remove(barriers, barriers[1]) = '{}' and barriers[1] <> '' then jsonb_build_object('penstock-holds', barriers[1]) end;
+
 -- _count_ends is _count_holders for jobs of a claim of several that have ended, all or some of them.
 create or replace function _count_ends(queue int, jobs _claimed[], ended bit default null) returns boolean
 language plpgsql volatile set search_path from current set plan_cache_mode = force_generic_plan as $$
 begin
     return (select _count_holders(queue, array_agg(j.headers), -1, 0) from unnest(jobs) j where ended is null or get_bit(ended, (j.lease >> 1 & 255)::int) = 1);
 end $$;
+
+-- _count_all is _count_ends for all jobs of a row. It is part of the statement that calls it, so that the jobs are only read if their headers must be.
+create or replace function _count_all(queue int, jobs _claimed[], headers jsonb, n int) returns boolean
+language sql volatile return case when headers is null then _count_ends(queue, jobs) else _count_holders(queue, array[headers], - n, 0) end;
 
 -- _put_off writes those of some new jobs to _scheduled that are delayed or wait for barriers, and says which.
 create or replace function _put_off(queue int, at timestamptz, ids bigint[], known boolean[], payloads bytea[], keys text[], group_keys text[], priorities int[], not_befores timestamptz[], headers jsonb[]) returns boolean[]

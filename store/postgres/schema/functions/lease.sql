@@ -93,7 +93,7 @@ begin
             if got = cardinality(acks) then acks := null; end if;
         elsif acks[1] & 1 = 1 and acks[cardinality(acks)] - acks[1] = 2 * cardinality(acks) - 2 then
 {leaf of lease}
-            return query {whole of acks} select {only lease}, unnest(acks), null::timestamptz from l where pg_sequence_last_value({flags}) & {held} = 0 or {schema}._count_ends({id}, l.jobs);
+            return query {whole of acks} select {only lease}, unnest(acks), null::timestamptz from l where pg_sequence_last_value({flags}) & {held} = 0 or {schema}._count_all({id}, l.jobs, l.headers, cardinality(acks));
 {end}
             if found then acks := null; end if;
         end if;
@@ -198,7 +198,7 @@ begin
     elsif odd and in_leases[todo] - in_leases[1] = 2 * todo - 2 then
         foreach leaf in array {listed lease} loop
 {leaf of lease}
-            return query {whole of in_leases} select unnest(in_leases) from l where pg_sequence_last_value({flags}) & {held} = 0 or {schema}._count_ends({id}, l.jobs);
+            return query {whole of in_leases} select unnest(in_leases) from l where pg_sequence_last_value({flags}) & {held} = 0 or {schema}._count_all({id}, l.jobs, l.headers, todo);
 {end}
             if found then return; end if;
         end loop;
@@ -254,16 +254,17 @@ begin
 end $fn$;
 
 $$,
-    $re$\{as one, at ([^}]*)\}$re$, $one$-- A row for the jobs of d, each at its place in it. It is a row each if they
+    $re$\{as one, at ([^}]*)\}$re$, $one$-- A row for the jobs of d, each at its place in it, whose headers say which barrier all of them hold. It is a row each if they
                     -- are few, or one is large, or if another flag was raised since they were read.
                     alike as (
                         select a.*, a.n >= 8 and a.n = cardinality(a.jobs) and pg_sequence_last_value({flags}) & ~{held} = {plain} as yes
                           from (select count(*) as n, array_agg(row(base + 2 * (\1), coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::{schema}._claimed)
                                                           filter (where octet_length(t.payload) <= 65536) as jobs from d t) a),
                     one as (
-                        insert into {schema}._lease (slot, queue, lease, lease_until, claimed_at, worker, priority, group_key, done, jobs)
+                        insert into {schema}._lease (slot, queue, lease, lease_until, claimed_at, worker, priority, group_key, done, headers, jobs)
                         select leaf, {id}, base, until, until - lease, coalesce(worker, ''), 0, in_group,
-                               case when a.n = most then {first a.n} else ~(select bit_or(set_bit({nobody}, (\1)::int, 1)) from d t) end, a.jobs
+                               case when a.n = most then {first a.n} else ~(select bit_or(set_bit({nobody}, (\1)::int, 1)) from d t) end,
+                               case when pg_sequence_last_value({flags}) & {held} <> 0 then (select {schema}._all_hold(array_agg(t.headers ->> 'penstock-holds')) from d t) end, a.jobs
                           from alike a where a.yes),
                     each as (
                         insert into {schema}._lease (slot, lease, {lease_columns})
@@ -271,7 +272,7 @@ $$,
     $re$\{whole of (\w+)\}$re$, $one$with l as ( -- all of a claim, as it came; mostly that row is still as it was written
                 delete from {leaf} l where l.lease = \1[1] - 2 and l.queue + 0 = {id}
                    and l.done = ~((~{nobody}) << 256 - cardinality(\1) >> 1) and \1 = array(select generate_series(\1[1], \1[cardinality(\1)], 2))
-                returning {if kept}l.*{end if}{if not kept}l.jobs{end if}){if kept},
+                returning {if kept}l.*{end if}{if not kept}l.headers, l.jobs{end if}){if kept},
                 kept as ({done} select {done row}, d.* from l cross join lateral ({done jobs} from unnest(l.jobs) j) d){end if}$one$, 'g'),
     '{first a.n}', '~((~{nobody}) << 256 - a.n::int >> 1)');
 

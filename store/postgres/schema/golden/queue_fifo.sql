@@ -591,16 +591,17 @@ begin
                     returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
                 else
                     base := (nextval('penstock._lease_n'::pg_catalog.regclass) % 34359738368 << 28) | (floor(random() * 524288)::bigint << 9) | 1;
-                    return query with d as materialized (select * from penstock."_emails.draw"(drawn % 1024 + free, pos, most)), -- A row for the jobs of d, each at its place in it. It is a row each if they
+                    return query with d as materialized (select * from penstock."_emails.draw"(drawn % 1024 + free, pos, most)), -- A row for the jobs of d, each at its place in it, whose headers say which barrier all of them hold. It is a row each if they
                     -- are few, or one is large, or if another flag was raised since they were read.
                     alike as (
                         select a.*, a.n >= 8 and a.n = cardinality(a.jobs) and pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & ~68719476736 = 65536 as yes
                           from (select count(*) as n, array_agg(row(base + 2 * (t.seq - pos), coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::penstock._claimed)
                                                           filter (where octet_length(t.payload) <= 65536) as jobs from d t) a),
                     one as (
-                        insert into penstock._lease (slot, queue, lease, lease_until, claimed_at, worker, priority, group_key, done, jobs)
+                        insert into penstock._lease (slot, queue, lease, lease_until, claimed_at, worker, priority, group_key, done, headers, jobs)
                         select leaf, 1, base, until, until - lease, coalesce(worker, ''), 0, in_group,
-                               case when a.n = most then ~((~'0'::pg_catalog.bit(256)) << 256 - a.n::int >> 1) else ~(select bit_or(set_bit('0'::pg_catalog.bit(256), (t.seq - pos)::int, 1)) from d t) end, a.jobs
+                               case when a.n = most then ~((~'0'::pg_catalog.bit(256)) << 256 - a.n::int >> 1) else ~(select bit_or(set_bit('0'::pg_catalog.bit(256), (t.seq - pos)::int, 1)) from d t) end,
+                               case when pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & 68719476736 <> 0 then (select penstock._all_hold(array_agg(t.headers ->> 'penstock-holds')) from d t) end, a.jobs
                           from alike a where a.yes),
                     each as (
                         insert into penstock._lease (slot, lease, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures, claimed_at)
@@ -641,12 +642,12 @@ if leaf = 0 then
             return query with l as ( -- all of a claim, as it came; mostly that row is still as it was written
                 delete from penstock._lease_0 l where l.lease = acks[1] - 2 and l.queue + 0 = 1
                    and l.done = ~((~'0'::pg_catalog.bit(256)) << 256 - cardinality(acks) >> 1) and acks = array(select generate_series(acks[1], acks[cardinality(acks)], 2))
-                returning l.jobs) select null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, unnest(acks), null::timestamptz from l where pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & 68719476736 = 0 or penstock._count_ends(1, l.jobs);
+                returning l.headers, l.jobs) select null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, unnest(acks), null::timestamptz from l where pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & 68719476736 = 0 or penstock._count_all(1, l.jobs, l.headers, cardinality(acks));
 else
             return query with l as ( -- all of a claim, as it came; mostly that row is still as it was written
                 delete from penstock._lease_1 l where l.lease = acks[1] - 2 and l.queue + 0 = 1
                    and l.done = ~((~'0'::pg_catalog.bit(256)) << 256 - cardinality(acks) >> 1) and acks = array(select generate_series(acks[1], acks[cardinality(acks)], 2))
-                returning l.jobs) select null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, unnest(acks), null::timestamptz from l where pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & 68719476736 = 0 or penstock._count_ends(1, l.jobs);
+                returning l.headers, l.jobs) select null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, unnest(acks), null::timestamptz from l where pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & 68719476736 = 0 or penstock._count_all(1, l.jobs, l.headers, cardinality(acks));
 end if;
             if found then acks := null; end if;
         end if;
@@ -721,16 +722,17 @@ begin
             select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures, until operator(pg_catalog.-) lease from penstock."_emails.take"(most, in_group, due, false, false) t
             returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
         else
-            return query with d as materialized (select t.*, row_number() over () as i from penstock."_emails.take"(most, in_group, due, false, false) t), -- A row for the jobs of d, each at its place in it. It is a row each if they
+            return query with d as materialized (select t.*, row_number() over () as i from penstock."_emails.take"(most, in_group, due, false, false) t), -- A row for the jobs of d, each at its place in it, whose headers say which barrier all of them hold. It is a row each if they
                     -- are few, or one is large, or if another flag was raised since they were read.
                     alike as (
                         select a.*, a.n >= 8 and a.n = cardinality(a.jobs) and pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & ~68719476736 = 65536 as yes
                           from (select count(*) as n, array_agg(row(base + 2 * (t.i), coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::penstock._claimed)
                                                           filter (where octet_length(t.payload) <= 65536) as jobs from d t) a),
                     one as (
-                        insert into penstock._lease (slot, queue, lease, lease_until, claimed_at, worker, priority, group_key, done, jobs)
+                        insert into penstock._lease (slot, queue, lease, lease_until, claimed_at, worker, priority, group_key, done, headers, jobs)
                         select leaf, 1, base, until, until - lease, coalesce(worker, ''), 0, in_group,
-                               case when a.n = most then ~((~'0'::pg_catalog.bit(256)) << 256 - a.n::int >> 1) else ~(select bit_or(set_bit('0'::pg_catalog.bit(256), (t.i)::int, 1)) from d t) end, a.jobs
+                               case when a.n = most then ~((~'0'::pg_catalog.bit(256)) << 256 - a.n::int >> 1) else ~(select bit_or(set_bit('0'::pg_catalog.bit(256), (t.i)::int, 1)) from d t) end,
+                               case when pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & 68719476736 <> 0 then (select penstock._all_hold(array_agg(t.headers ->> 'penstock-holds')) from d t) end, a.jobs
                           from alike a where a.yes),
                     each as (
                         insert into penstock._lease (slot, lease, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures, claimed_at)
@@ -1033,12 +1035,12 @@ if leaf = 0 then
             return query with l as ( -- all of a claim, as it came; mostly that row is still as it was written
                 delete from penstock._lease_0 l where l.lease = in_leases[1] - 2 and l.queue + 0 = 1
                    and l.done = ~((~'0'::pg_catalog.bit(256)) << 256 - cardinality(in_leases) >> 1) and in_leases = array(select generate_series(in_leases[1], in_leases[cardinality(in_leases)], 2))
-                returning l.jobs) select unnest(in_leases) from l where pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & 68719476736 = 0 or penstock._count_ends(1, l.jobs);
+                returning l.headers, l.jobs) select unnest(in_leases) from l where pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & 68719476736 = 0 or penstock._count_all(1, l.jobs, l.headers, todo);
 else
             return query with l as ( -- all of a claim, as it came; mostly that row is still as it was written
                 delete from penstock._lease_1 l where l.lease = in_leases[1] - 2 and l.queue + 0 = 1
                    and l.done = ~((~'0'::pg_catalog.bit(256)) << 256 - cardinality(in_leases) >> 1) and in_leases = array(select generate_series(in_leases[1], in_leases[cardinality(in_leases)], 2))
-                returning l.jobs) select unnest(in_leases) from l where pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & 68719476736 = 0 or penstock._count_ends(1, l.jobs);
+                returning l.headers, l.jobs) select unnest(in_leases) from l where pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & 68719476736 = 0 or penstock._count_all(1, l.jobs, l.headers, todo);
 end if;
             if found then return; end if;
         end loop;

@@ -348,12 +348,13 @@ CREATE INDEX _lease_queue_key_idx ON ONLY penstock._lease USING btree (queue, ke
 CREATE INDEX _lease_queue_lease_until_idx ON ONLY penstock._lease USING btree (queue, lease_until);
 comment on column penstock._lease.lease is 'the number that ack, extend and the like take: a value of the sequence _lease_n, and random bits behind it. Of a row of several jobs it is odd: the job in place i has this number + 2 * i';
 comment on column penstock._lease.queue is 'id in _queue; below zero the row holds no job: it is a worker''s report of itself, and lease_until is how long the worker counts as alive without another one';
-comment on column penstock._lease.attempt is 'the number of this attempt, from 1; null in a row of several jobs, as are id, created_at, key, headers, payload and failures';
+comment on column penstock._lease.attempt is 'the number of this attempt, from 1; null in a row of several jobs, as are id, created_at, key, payload and failures';
 comment on column penstock._lease.lease_until is 'when the lease ends; the next maintenance puts the job back then';
 comment on column penstock._lease.id is 'the id of the job';
 comment on column penstock._lease.created_at is 'when the job was enqueued';
 comment on column penstock._lease.slot is 'the segment: _lease_0 or _lease_1';
 comment on column penstock._lease.worker is 'the name that the caller of claim gave; empty without one';
+comment on column penstock._lease.headers is 'the headers of the job; of several jobs penstock-holds, if all of them hold the same barrier. Null says nothing of them';
 comment on column penstock._lease.failures is 'the last ten failed attempts: attempt, error, at';
 comment on column penstock._lease.done is 'of a row of several jobs: a bit for each of 256 places, set if the place holds no job any more, or never held one. 256 - bit_count(done) jobs are left';
 comment on column penstock._lease.jobs is 'the jobs of one claim, also those that are done; null: a row of one job';
@@ -361,11 +362,11 @@ comment on column penstock._lease.claimed_at is 'when the jobs were claimed; nul
 comment on column penstock._lease.report is 'the last report of its worker';
 comment on column penstock._lease.listed is 'true: it is one of the leases in _group_state; else the group had no limit when the job was claimed';
 
-create table penstock._lease_0 partition of penstock._lease FOR VALUES IN ('0') with (autovacuum_enabled=false, toast.autovacuum_enabled=false);
+create table penstock._lease_0 partition of penstock._lease FOR VALUES IN ('0') with (autovacuum_enabled=false, toast_tuple_target=4080, toast.autovacuum_enabled=false);
 CREATE UNIQUE INDEX _lease_0_lease ON penstock._lease_0 USING btree (lease);
 alter table penstock._lease_0 replica identity using index penstock._lease_0_lease;
 
-create table penstock._lease_1 partition of penstock._lease FOR VALUES IN ('1') with (autovacuum_enabled=false, toast.autovacuum_enabled=false);
+create table penstock._lease_1 partition of penstock._lease FOR VALUES IN ('1') with (autovacuum_enabled=false, toast_tuple_target=4080, toast.autovacuum_enabled=false);
 CREATE UNIQUE INDEX _lease_1_lease ON penstock._lease_1 USING btree (lease);
 alter table penstock._lease_1 replica identity using index penstock._lease_1_lease;
 
@@ -1130,7 +1131,23 @@ RETURN CASE WHEN ((clock_timestamp() - began) > '00:00:00.01'::interval) THEN (c
 -- function _refuse_barrier(queue integer, barrier bigint, holding boolean): schema/functions/barriers.sql
 -- function _barrier_state(in_barrier bigint, since bigint, OUT queue integer, OUT stage integer, OUT running bigint, OUT dead bigint): schema/functions/barriers.sql
 -- function _count_holders(queue integer, headers jsonb[], running integer, dead integer): schema/functions/barriers.sql
+
+-- _all_hold returns the headers of a row of several jobs: the barrier that each of them holds, or null.
+CREATE OR REPLACE FUNCTION penstock._all_hold(barriers text[])
+ RETURNS jsonb
+ LANGUAGE sql
+ STABLE
+RETURN CASE WHEN ((array_remove(barriers, (barriers)[1]) = '{}'::text[]) AND ((barriers)[1] <> ''::text)) THEN jsonb_build_object('penstock-holds', (barriers)[1]) ELSE NULL::jsonb END;
+
 -- function _count_ends(queue integer, jobs penstock._claimed[], ended bit): schema/functions/barriers.sql
+
+-- _count_all is _count_ends for all jobs of a row. It is part of the statement that calls it, so that the jobs are only read if
+-- their headers must be.
+CREATE OR REPLACE FUNCTION penstock._count_all(queue integer, jobs penstock._claimed[], headers jsonb, n integer)
+ RETURNS boolean
+ LANGUAGE sql
+RETURN CASE WHEN (headers IS NULL) THEN penstock._count_ends(queue, jobs) ELSE penstock._count_holders(queue, ARRAY[headers], (- n), 0) END;
+
 -- function _put_off(queue integer, at timestamp with time zone, ids bigint[], known boolean[], payloads bytea[], keys text[], group_keys text[], priorities integer[], not_befores timestamp with time zone[], headers jsonb[]): schema/functions/barriers.sql
 
 -- _waits_for returns the barriers that a job waits for.
