@@ -70,7 +70,7 @@ func (e *enqueuing) args(ctx context.Context) (tables.Args, error) {
 			return nil, tables.NoQueue(e.queue)
 		}
 	}
-	return tables.Args{"queue": e.id, "window": e.keeps, "jobs": onTables{e.store}.JobsTable(e.queue)}, nil
+	return tables.Args{"queue": e.id, "jobs": onTables{e.store}.JobsTable(e.queue)}, nil
 }
 
 // Twins implements tables.Enqueuing.
