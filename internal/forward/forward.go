@@ -44,6 +44,28 @@ const (
 	longestPause  = 50 * time.Millisecond
 )
 
+// From subscribes and runs what over makes of the source, until ctx ends. It returns nil then. check is an error if the queue cannot be written to.
+func From(ctx context.Context, store driver.Store, req driver.Subscribe, check func() error, log *slog.Logger, over func(driver.Source) (s Subscription, lease time.Duration)) error {
+	if req.Ephemeral {
+		return &penstock.FieldError{Field: "subscription", Problem: "is ephemeral", Hint: "forwarding needs a cursor"}
+	}
+	err := check()
+	if err != nil {
+		return ended(ctx, err)
+	}
+	src, err := store.Subscribe(ctx, req)
+	if err != nil {
+		return ended(ctx, err)
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		_ = src.Close(closing) // the lease also ends by itself
+	}()
+	s, lease := over(src)
+	return Run(ctx, s, lease, log)
+}
+
 // Run moves messages until ctx ends, and then returns nil. It returns an error that waiting cannot
 // fix, and logs others.
 func Run(ctx context.Context, s Subscription, lease time.Duration, log *slog.Logger) error {
@@ -66,8 +88,8 @@ func Run(ctx context.Context, s Subscription, lease time.Duration, log *slog.Log
 	}
 }
 
-// Ended is err, or nil once ctx has ended. Forward also promises this for its first steps.
-func Ended(ctx context.Context, err error) error {
+// ended is err, or nil once ctx has ended. Forward also promises this for its first steps.
+func ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -164,12 +186,4 @@ func refuse(j *penstock.NewJob) {
 		j.Headers[HeaderRefused] = err.Error()
 		return
 	}
-}
-
-// CanForward returns a *penstock.FieldError for a request without a cursor.
-func CanForward(req driver.Subscribe) error {
-	if req.Ephemeral {
-		return &penstock.FieldError{Field: "subscription", Problem: "is ephemeral", Hint: "forwarding needs a cursor"}
-	}
-	return nil
 }

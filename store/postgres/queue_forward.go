@@ -24,23 +24,10 @@ const (
 // It connects again by itself. It returns an error only if that does not help:
 // ErrNoOutbox, ErrNoQueue, ErrNoSubscription, ErrFenced, or a *HeldError at the start.
 func (s *Store) Forward(ctx context.Context, req driver.Subscribe, queue string) error {
-	if err := forward.CanForward(req); err != nil {
-		return err
-	}
-	if err := s.mayCall(ctx, queue, "enqueue_many", "null, null, null, null, null, null, null"); err != nil {
-		return forward.Ended(ctx, err)
-	}
-	source, err := s.Subscribe(ctx, req)
-	if err != nil {
-		return forward.Ended(ctx, err)
-	}
-	src := source.(*Source)
-	defer func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		defer cancel()
-		_ = src.Close(closing) // the lease also ends by itself
-	}()
-	return forward.Run(ctx, forwarding{src, s.Queue(queue)}, src.req.Lease, s.log.With("outbox", req.Outbox, "queue", queue))
+	check := func() error { return s.mayCall(ctx, queue, "enqueue_many", "null, null, null, null, null, null, null") }
+	return forward.From(ctx, s, req, check, s.log.With("outbox", req.Outbox, "queue", queue), func(src driver.Source) (forward.Subscription, time.Duration) {
+		return forwarding{src.(*Source), s.Queue(queue)}, src.(*Source).req.Lease
+	})
 }
 
 // forwarding is one call of Forward.

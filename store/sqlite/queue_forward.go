@@ -22,23 +22,13 @@ const (
 // It returns an error only if waiting does not help: ErrNoOutbox, ErrNoQueue, ErrFenced,
 // or a *HeldError at the start.
 func (s *Store) Forward(ctx context.Context, req driver.Subscribe, queue string) error {
-	if err := forward.CanForward(req); err != nil {
+	check := func() error {
+		_, err := s.queues.Queue(queue).RowIn(ctx, onTables{s})
 		return err
 	}
-	if _, err := s.queues.Queue(queue).RowIn(ctx, onTables{s}); err != nil {
-		return forward.Ended(ctx, err)
-	}
-	subscribed, err := s.Subscribe(ctx, req)
-	if err != nil {
-		return forward.Ended(ctx, err)
-	}
-	src := subscribed.(*source)
-	defer func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		defer cancel()
-		_ = src.Close(closing) // the lease also ends by itself
-	}()
-	return forward.Run(ctx, &forwarding{source: src, queue: s.Queue(queue)}, src.Req.Lease, s.log.With("outbox", req.Outbox, "queue", queue))
+	return forward.From(ctx, s, req, check, s.log.With("outbox", req.Outbox, "queue", queue), func(src driver.Source) (forward.Subscription, time.Duration) {
+		return &forwarding{source: src.(*source), queue: s.Queue(queue)}, src.(*source).Req.Lease
+	})
 }
 
 // forwarding is one call of Forward.
