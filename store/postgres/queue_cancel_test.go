@@ -67,3 +67,32 @@ func TestCancelInManyGroups(t *testing.T) {
 	f.wantText("2994", "select penstock.cancel('q', array(select n from generate_series(1, 5000) n))::text")
 	f.wantText("0", "select count(*)::text from penstock.q")
 }
+
+// A job that comes back to its segment while a cancel waits for another one, which a transaction has, is removed as well.
+func TestCancelOfAJobThatComesBack(t *testing.T) {
+	t.Parallel()
+	for other, table := range map[string]string{"came back": "penstock.q", "is put off": "penstock._scheduled"} {
+		t.Run(other, func(t *testing.T) {
+			t.Parallel()
+			f := newJobs(t, "fifo")
+			f.Exec("select penstock.enqueue('q', 'comes back'), penstock.enqueue('q', 'other')")
+			jobs := f.wantClaim(2, 1, 2)
+			f.Exec("select penstock.release('q', $1, case when $2 then interval '1 day' end)", jobs[1].lease, table != "penstock.q")
+			locked := f.begin(f.Connect())
+			_, err := locked.Exec(f.Ctx, "select from "+table+" where id = 2 for update")
+			f.Must(err)
+			conn := f.Connect()
+			pid := conn.PgConn().PID()
+			cancelled := make(chan error, 1)
+			n := 0
+			go func() { cancelled <- conn.QueryRow(f.Ctx, "select penstock.cancel('q', '{1,2}')").Scan(&n) }()
+			f.Eventually("the cancel waits", func() bool { return f.Number("select cardinality(pg_blocking_pids($1))", pid) > 0 })
+			f.Exec("select penstock.release('q', $1)", jobs[0].lease)
+			f.Must(locked.Rollback(f.Ctx))
+			f.Must(<-cancelled)
+			if left := f.Number("select count(*) from penstock.q"); n != 2 || left > 0 {
+				t.Errorf("%d jobs were cancelled and %d are left, want 2 and none", n, left)
+			}
+		})
+	}
+}

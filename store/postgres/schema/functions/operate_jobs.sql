@@ -81,7 +81,8 @@ language sql volatile set search_path from current as $$
      order by s.slot = (_ring_position(q.name)).slot, g.turn nulls first limit 1 $$;
 
 -- _cancel removes jobs wherever they are; running ones lose their lease. It looks into segments by age, _scheduled and then
--- _lease, so that it finds one that is claimed or carried over meanwhile. It locks their rows, those of leases in the order
+-- _lease, so that it finds one that is claimed or carried over meanwhile. It looks again if it misses one and some were in
+-- _scheduled or _lease: one of these may have come back to a segment behind it. It locks their rows, those of leases in the order
 -- of {ack}, and waits for a transaction that has one. A job that never came back has only its seq: that is
 -- looked up in each group and priority or, where these are more than a thousand, by reading the segment.
 create or replace function _cancel(queue int, ids bigint[]) returns int
@@ -90,39 +91,39 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off s
 as $$ declare
     name       constant text := (select q.name from _queue q where q.id = queue);
     priorities constant smallint[] := (_queue_flags(name)).priorities;
-    group_keys       text[];
     keys       text[] := '{}'; -- one for each job, null without a key
-    more       text[];
-    segment    regclass;
-    done       regclass[] := '{}';
+    group_keys text[]; segment regclass; done regclass[];
+    away       constant boolean := exists (select from _scheduled w where w.queue = _cancel.queue and w.id = any (ids))
+                                or exists (select from _lease l where l.queue = _cancel.queue and (l.id = any (ids) or exists (select from unnest(l.jobs) j where j.id = any (ids))));
 begin
-    loop
-        segment := _used_segment(name, done);
-        exit when segment is null;
-        done := done || segment;
-        group_keys := _groups_in(segment, queue, 1000);
-        if cardinality(group_keys) * cardinality(priorities) * cardinality(ids) <= 1000 then -- so group_keys is the whole list
-            execute format('with d as (delete from %1$s t where t.ctid = any (array(
-                                select x.ctid from unnest($1) g(group_key) cross join unnest($2) p(priority) cross join unnest($3) i(seq) cross join lateral (
-                                    select t.ctid from %1$s t where t.group_key = g.group_key and t.priority = p.priority and t.seq = i.seq and t.id is null for update) x)) returning t.*)
-                            select array_agg(d.key) filter (where _count_holders($4, array[d.headers], -1, 0)) from d', segment) into more using group_keys, priorities, ids, queue;
-            keys := keys || more;
-            execute format('with d as (delete from %s t where t.id = any ($1) returning t.*) select array_agg(d.key) filter (where _count_holders($2, array[d.headers], -1, 0)) from d', segment) into more using ids, queue;
-            keys := keys || more;
-        else
-            keys := keys || _cancel_in(queue, segment, ids);
-        end if;
+    for pass in 1 .. case when away then 2 else 1 end loop
+        exit when cardinality(keys) >= cardinality(ids);
+        done := '{}';
+        loop
+            segment := _used_segment(name, done);
+            exit when segment is null;
+            done := done || segment;
+            group_keys := _groups_in(segment, queue, 1000);
+            if cardinality(group_keys) * cardinality(priorities) * cardinality(ids) <= 1000 then -- so group_keys is the whole list
+                execute format('with d as (delete from %1$s t where t.ctid = any (array(
+                                    select x.ctid from unnest($1) g(group_key) cross join unnest($2) p(priority) cross join unnest($3) i(seq) cross join lateral (
+                                        select t.ctid from %1$s t where t.group_key = g.group_key and t.priority = p.priority and t.seq = i.seq and t.id is null for update) x)) returning t.*)
+                                select $5 || array_agg(d.key) filter (where _count_holders($4, array[d.headers], -1, 0)) from d', segment) into keys using group_keys, priorities, ids, queue, keys;
+                execute format('with d as (delete from %s t where t.id = any ($1) returning t.*) select $3 || array_agg(d.key) filter (where _count_holders($2, array[d.headers], -1, 0)) from d', segment) into keys using ids, queue, keys;
+            else
+                keys := keys || _cancel_in(queue, segment, ids);
+            end if;
+        end loop;
+        with d as (delete from _scheduled l where l.queue = _cancel.queue and l.id = any (ids) returning l.*)
+        select keys || array_agg(d.key) filter (where _count_holders(_cancel.queue, array[d.headers], -1, 0)) into keys from d;
+        perform from _lease l -- in the order of {ack}
+          where l.queue = _cancel.queue and (l.id = any (ids) or exists (select from unnest(l.jobs) j where j.id = any (ids)))
+          order by array_position(_listed('_lease_slot'), l.slot::int), l.jobs is null, l.lease for update;
+        perform _part(queue, array(select j.lease from _lease l cross join lateral unnest(l.jobs) j where l.queue = _cancel.queue and j.id = any (ids)));
+        with d as (delete from _lease l where l.queue = _cancel.queue and l.id = any (ids) returning l.*)
+        select keys || array_agg(d.key) filter (where _count_holders(_cancel.queue, array[d.headers], -1, 0)) into keys from d;
     end loop;
-    with d as (delete from _scheduled l where l.queue = _cancel.queue and l.id = any (ids) returning l.*)
-    select keys || array_agg(d.key) filter (where _count_holders(_cancel.queue, array[d.headers], -1, 0)) into keys from d;
-    perform from _lease l -- in the order of {ack}
-      where l.queue = _cancel.queue and (l.id = any (ids) or exists (select from unnest(l.jobs) j where j.id = any (ids)))
-      order by array_position(_listed('_lease_slot'), l.slot::int), l.jobs is null, l.lease for update;
-    perform _part(queue, array(select j.lease from _lease l cross join lateral unnest(l.jobs) j where l.queue = _cancel.queue and j.id = any (ids)));
-    with d as (delete from _lease l where l.queue = _cancel.queue and l.id = any (ids) returning l.*)
-    select keys || array_agg(d.key) filter (where _count_holders(_cancel.queue, array[d.headers], -1, 0)) into keys from d;
-    more := array(select distinct k from unnest(keys) k where k is not null);
-    if more <> '{}' then perform _promote(queue, more); end if;
+    perform _promote(queue, array_agg(distinct k)) from unnest(keys) k where k is not null having count(*) > 0;
     return cardinality(keys);
 end $$;
 
