@@ -33,3 +33,6 @@ func LoseSession(src driver.Source) { src.(*Source).sess.kill() }
 func MoveReader(src driver.Source) { src.(*Source).sess.reader.pid++ }
 
 func MoveWriter(src driver.Source) { src.(*Source).sess.writer.pid++ }
+
+// ClaimGroups is the statement of AckClaimGroups.
+func ClaimGroups(q *Queue) string { return q.claimGroups }

@@ -17,6 +17,7 @@ import (
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/internal/test/suite"
 	"github.com/penstock/penstock/internal/test/testseed"
+	"github.com/penstock/penstock/store/postgres"
 )
 
 // A group that admits nothing is in no other's way: whatever it holds, a search for groups and a claim of another group read as much.
@@ -81,6 +82,49 @@ func TestAdmissionStaysFlat(t *testing.T) {
 			t.Errorf("an admission to the group %s read %d entries at first, and %d after a thousand others", group, first, last)
 		}
 		f.wantText(fmt.Sprint(stays.lease), "select string_agg(lease::text, ' ') from penstock._lease where group_key = $1", group)
+	}
+}
+
+// So does one claim of several groups, which also ends jobs of each.
+func TestClaimsOfSeveralGroupsStayFlat(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.pin()
+	groups := strings.Split("abcdefgh", "")
+	f.Exec("select penstock.set_group('q', '*', max_running => 1), penstock.set_group('q', 'a', rate => 1000000, per => '1 s', burst => 1000000)")
+	const rounds, each = 11, 25
+	f.Exec("select penstock.enqueue_many('q', array_fill('x'::text, array[$1::int]), group_keys => array(select ($2::text[])[1 + i % cardinality($2)] from generate_series(1, $1::int) i))",
+		(rounds*each+1)*len(groups), groups)
+	q := f.store.Queue("q")
+	claim := driver.Claim{Jobs: 1, Lease: time.Hour}
+	_, jobs, err := q.AckClaimGroups(f.Ctx, nil, groups, claim)
+	f.Must(err)
+	round := func() int64 {
+		f.maintain() // as workers do, twice a second
+		var reads int64
+		for range each {
+			held := make([]int64, len(jobs))
+			for i, j := range jobs {
+				held[i] = j.Lease
+			}
+			tx := f.begin(f.Conn)
+			reads += f.readsIn(tx, postgres.ClaimGroups(q), slices.Repeat([]int{1}, len(groups)), claim.Lease, groups, "", held)
+			f.Must(tx.Rollback(f.Ctx))
+			_, jobs, err = q.AckClaimGroups(f.Ctx, held, groups, claim)
+			if f.Must(err); len(jobs) != len(groups) {
+				t.Fatalf("%d jobs of %d groups", len(jobs), len(groups))
+			}
+		}
+		return reads / each
+	}
+	first := round()
+	var last int64
+	for range rounds - 1 {
+		last = round()
+	}
+	t.Logf("%d, then %d entries", first, last)
+	if last > first+first/5+10 {
+		t.Errorf("a claim of %d groups read %d entries at first, and %d after %d others", len(groups), first, last, (rounds-1)*each)
 	}
 }
 
