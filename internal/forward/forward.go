@@ -170,20 +170,47 @@ func Jobs(messages []penstock.Message) []penstock.NewJob {
 
 // refuse leaves options out if a job cannot have them. Its kind stays, which says who handles it.
 func refuse(j *penstock.NewJob) {
-	option := func(name string) bool { return name != penstock.HeaderKind && penstock.IsJobOption(name) }
 	for name := range j.Headers {
 		if !penstock.IsJobOption(name) {
 			continue
 		}
-		err := j.Validate()
-		if err == nil {
-			return
+		if err := j.Validate(); err != nil {
+			leaveOptions(j, err)
 		}
-		maps.DeleteFunc(j.Headers, func(name, _ string) bool { return option(name) })
-		if j.Validate() != nil {
-			delete(j.Headers, penstock.HeaderKind)
-		}
-		j.Headers[HeaderRefused] = err.Error()
 		return
 	}
+}
+
+func leaveOptions(j *penstock.NewJob, err error) {
+	maps.DeleteFunc(j.Headers, func(name, _ string) bool { return name != penstock.HeaderKind && penstock.IsJobOption(name) })
+	if j.Validate() != nil {
+		delete(j.Headers, penstock.HeaderKind)
+	}
+	j.Headers[HeaderRefused] = err.Error()
+}
+
+// Enqueue writes jobs. Only the database knows whether the queue has the barriers that a job names: of one that it refuses, the
+// options are left out. So jobs with barriers are written in a savepoint, and one by one if one of them is refused.
+func Enqueue(jobs []penstock.NewJob, write func(jobs []penstock.NewJob) error, savepoint func(call func() error) error, refused func(error) bool) error {
+	if !slices.ContainsFunc(jobs, func(j penstock.NewJob) bool {
+		return j.Headers[penstock.HeaderHolds]+j.Headers[penstock.HeaderWaitsFor] != ""
+	}) {
+		return write(jobs)
+	}
+	try := func(jobs []penstock.NewJob) error { return savepoint(func() error { return write(jobs) }) }
+	err := try(jobs)
+	if err == nil || !refused(err) {
+		return err
+	}
+	for i := range jobs {
+		one := jobs[i : i+1]
+		if err = try(one); err != nil && refused(err) {
+			leaveOptions(&jobs[i], err)
+			err = write(one)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/forward"
 )
@@ -49,7 +50,9 @@ func (f forwarding) Move(ctx context.Context, batch driver.Batch) error {
 		return err
 	}
 	err = pgx.BeginFunc(ctx, sess.write, func(tx pgx.Tx) error {
-		if _, err := f.queue.write(ctx, tx, forward.Jobs(batch.Messages)); err != nil {
+		write := func(jobs []penstock.NewJob) error { _, err := f.queue.write(ctx, tx, jobs); return err }
+		savepoint := func(call func() error) error { return pgx.BeginFunc(ctx, tx, func(pgx.Tx) error { return call() }) }
+		if err := forward.Enqueue(forward.Jobs(batch.Messages), write, savepoint, func(err error) bool { return sqlState(err) == "23514" }); err != nil {
 			return err
 		}
 		return f.Settle(ctx, batch.Number, driver.Settled{Batch: batch})

@@ -1,9 +1,12 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"time"
 
+	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/forward"
 )
@@ -54,15 +57,28 @@ func (f *forwarding) Fetch(ctx context.Context, limit driver.Limit) (driver.Batc
 func (f *forwarding) Move(ctx context.Context, batch driver.Batch) error {
 	f.failed = &batch
 	f.also = func(ctx context.Context, tx onTx) error {
-		_, err := f.queue.enqueue(ctx, tx, forward.Jobs(batch.Messages))
-		if err != nil {
-			return f.queue.explain(ctx, tx, "enqueue to", err)
-		}
-		return nil
+		write := func(jobs []penstock.NewJob) error { _, err := f.queue.EnqueueTx(ctx, tx, jobs...); return err }
+		refused := func(err error) bool { _, is := errors.AsType[*penstock.FieldError](err); return is }
+		return forward.Enqueue(forward.Jobs(batch.Messages), write, func(call func() error) error { return savepoint(ctx, tx, call) }, refused)
 	}
 	err := f.Settle(ctx, batch.Number, driver.Settled{Batch: batch})
 	if err == nil {
 		f.failed = nil
 	}
 	return err
+}
+
+// savepoint undoes the writes of call if it fails.
+func savepoint(ctx context.Context, tx Tx, call func() error) error {
+	if _, err := tx.ExecContext(ctx, "savepoint penstock"); err != nil {
+		return err
+	}
+	failed := call()
+	if failed != nil {
+		if _, err := tx.ExecContext(ctx, "rollback to penstock"); err != nil {
+			return err
+		}
+	}
+	_, err := tx.ExecContext(ctx, "release penstock")
+	return cmp.Or(failed, err)
 }

@@ -3,6 +3,7 @@ package queuetest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -11,8 +12,10 @@ import (
 	"github.com/penstock/penstock/internal/test/suite"
 )
 
-var forwardCases = needing(Features{Forward: true}, named("Forward", forwardOneJobOfEachMessage, forwardRefusedOptions, forwardEndsBeforeItBegins,
-	forwardRefuses))
+var forwardCases = slices.Concat(
+	needing(Features{Forward: true}, named("Forward", forwardOneJobOfEachMessage, forwardRefusedOptions, forwardEndsBeforeItBegins, forwardRefuses)),
+	needing(Features{Forward: true, Barriers: true}, named("Forward", forwardBarriers)),
+)
 
 // outboxes is a store that also has them.
 type outboxes interface {
@@ -91,6 +94,40 @@ func forwardRefusedOptions(e *env) {
 	if j := e.want("good")[0]; j.Headers[forward.HeaderRefused] != "" || j.MaxAttempts() != 3 {
 		e.Errorf("a good one has %v", j.Headers)
 	}
+}
+
+// The job of a message holds the barrier that a header names, or waits for it. If that is open, or not one of the queue, the job
+// is without it, and stops none behind it.
+func forwardBarriers(e *env) {
+	s := e.outboxes()
+	b, open := e.barrier(), e.barrier()
+	e.seal(open)
+	messages := []struct {
+		payload, header string
+		barrier         int64
+		refused         bool
+	}{
+		{"holds", penstock.HeaderHolds, b, false}, {"holds an open one", penstock.HeaderHolds, open, true}, {"waits for none", penstock.HeaderWaitsFor, 1 << 40, true},
+		{"holds too", penstock.HeaderHolds, b, false}, {"waits", penstock.HeaderWaitsFor, b, false},
+	}
+	for _, m := range messages {
+		e.Must(s.Publish(e.ctx, outbox, penstock.Message{Topic: "t", Payload: []byte(m.payload), Headers: map[string]string{m.header: fmt.Sprint(m.barrier)}}), "Publish")
+	}
+	ctx, cancel := context.WithCancel(e.ctx)
+	done := make(chan error, 1)
+	go func() { done <- e.Forwarder(e).Forward(ctx, forwarded, queue) }()
+	e.Eventually("every message is a job", func() bool { return e.waiting() == len(messages) })
+	cancel()
+	e.Must(<-done, "Forward")
+	e.seal(b)
+	for i, j := range e.want("holds", "holds an open one", "waits for none", "holds too") {
+		if refused := j.Headers[forward.HeaderRefused] != ""; refused != messages[i].refused {
+			e.Errorf("the job that %s has the headers %v", j.Payload, j.Headers)
+		}
+		e.want()
+		e.ack(j)
+	}
+	e.want("waits")
 }
 
 // waiting is how many jobs there are.
