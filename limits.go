@@ -106,5 +106,8 @@ func (s *Schedule) Validate() error {
 		}
 		return &FieldError{Field: field, Problem: "is given for the job of a schedule", Hint: "schedule a job that makes a barrier and enqueues the others"}
 	}
+	if !s.Job.NotBefore.IsZero() {
+		return &FieldError{Field: "not before", Problem: "is given for the job of a schedule", Hint: "leave it out: cron says when the job runs"}
+	}
 	return s.Job.Validate()
 }

@@ -20,7 +20,7 @@ func (s *Queues) SetSchedule(ctx context.Context, sch penstock.Schedule) error {
 	if err != nil {
 		return err
 	}
-	sch.Job.NotBefore, sch.Job.Headers = time.Time{}, sch.Job.AllHeaders()
+	sch.Job.Headers = sch.Job.AllHeaders()
 	job, err := json.Marshal(sch.Job)
 	if err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 )
 
 // SetSchedule implements driver.QueueStore. A schedule that is set again with the
-// same Cron keeps its next time. The job's NotBefore is ignored.
+// same Cron keeps its next time.
 func (s *Store) SetSchedule(ctx context.Context, set penstock.Schedule) error {
 	if err := set.Validate(); err != nil {
 		return err

@@ -81,7 +81,7 @@ func optionsBad(e *env) {
 	e.want("still good")
 }
 
-// Options come with the job, whatever else it has, and by a schedule. A header says the same as a field.
+// Options come with the job, whatever else it has. A header says the same as a field.
 func optionsCarried(e *env) {
 	deadline := time.Now().Add(time.Hour).UTC().Truncate(time.Microsecond)
 	j := penstock.NewJob{Kind: "k", MaxAttempts: 3, Timeout: 1500 * time.Millisecond, Deadline: deadline, Headers: map[string]string{"h": "1"}}
@@ -104,17 +104,6 @@ func optionsCarried(e *env) {
 			}
 			e.ack(got)
 		}
-	}
-	e.schedule(penstock.Schedule{Name: "s", Cron: "@yearly", Job: j})
-	set := e.schedules()[0]
-	if set.Job.MaxAttempts != 3 || set.Job.Timeout != j.Timeout || !set.Job.Deadline.Equal(deadline) {
-		e.Errorf("the schedule has the job %+v", set.Job)
-	}
-	e.schedule(set) // what was read can be set again
-	e.Backdate(e, queue, "s", time.Minute)
-	e.maintain()
-	if got := e.collect("")[0]; !maps.Equal(got.Headers, want) {
-		e.Errorf("the schedule's job has the headers %v, want %v", got.Headers, want)
 	}
 }
 

@@ -3,6 +3,8 @@ package queuetest
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,9 +13,11 @@ import (
 	"github.com/penstock/penstock/internal/test/suite"
 )
 
-var scheduleCases = named("Schedule", scheduleSetListDrop, scheduleFiresOnce, scheduleGoesOnAfterAClockWasAhead,
+var scheduleCases = slices.Concat(named("Schedule", scheduleSetListDrop, scheduleFiresOnce, scheduleGoesOnAfterAClockWasAhead,
 	scheduleFiresOnceInAllProcesses, scheduleSkipsADuplicate, schedulePausesAndResumes, scheduleRunsNow, scheduleSkipsAnOverlap,
-	scheduleSkipsAnOverlapAmongMany, scheduleCarriesAKind, scheduleCronTimes, scheduleCronNonsense, scheduleBadInput)
+	scheduleSkipsAnOverlapAmongMany, scheduleCarriesAKind, scheduleCronTimes, scheduleCronNonsense, scheduleBadInput),
+	needing(Features{Options: true}, named("Schedule", scheduleCarriesOptions)),
+	needing(Features{Unique: true}, named("Schedule", scheduleOfAUniqueJob)))
 
 func (e *env) schedule(s penstock.Schedule) {
 	s.Queue = queue
@@ -150,6 +154,9 @@ func scheduleBadInput(e *env) {
 	s.Job.Priority = penstock.MaxPriority + 1
 	e.BadField("SetSchedule with a bad priority", e.Store.SetSchedule(e.ctx, s), "priority")
 	s = good
+	s.Job.NotBefore = time.Now().Add(time.Hour)
+	e.BadField("SetSchedule of a job with a time", e.Store.SetSchedule(e.ctx, s), "not before")
+	s = good
 	s.Queue = "missing"
 	e.MustBe(e.Store.SetSchedule(e.ctx, s), penstock.ErrNoQueue, "SetSchedule in a queue that is missing")
 	if all := e.schedules(); len(all) != 0 {
@@ -165,4 +172,34 @@ func scheduleBadInput(e *env) {
 	if !errors.Is(err, penstock.ErrNoQueue) && !errors.Is(err, penstock.ErrNoSchedule) {
 		e.Errorf("DropSchedule in a queue that is missing: got error %v", err)
 	}
+}
+
+func scheduleCarriesOptions(e *env) {
+	deadline := time.Now().Add(time.Hour).UTC().Truncate(time.Microsecond)
+	j := penstock.NewJob{Kind: "k", MaxAttempts: 3, Timeout: 1500 * time.Millisecond, Deadline: deadline, Headers: map[string]string{"h": "1"}}
+	want := j.AllHeaders()
+	e.schedule(penstock.Schedule{Name: "s", Cron: "@yearly", Job: j})
+	set := e.schedules()[0]
+	if set.Job.MaxAttempts != 3 || set.Job.Timeout != j.Timeout || !set.Job.Deadline.Equal(deadline) {
+		e.Errorf("the schedule has the job %+v", set.Job)
+	}
+	e.schedule(set) // what was read can be set again
+	e.Backdate(e, queue, "s", time.Minute)
+	e.maintain()
+	if got := e.collect("")[0]; !maps.Equal(got.Headers, want) {
+		e.Errorf("the schedule's job has the headers %v, want %v", got.Headers, want)
+	}
+}
+
+func scheduleOfAUniqueJob(e *env) {
+	e.schedule(penstock.Schedule{Name: "s", Cron: "@yearly", Job: unique("u", "a")})
+	for range 3 {
+		e.Backdate(e, queue, "s", time.Minute)
+		e.maintain()
+	}
+	claimed := e.collect("a")
+	e.want()
+	e.ack(claimed...)
+	e.maintain()
+	e.want()
 }

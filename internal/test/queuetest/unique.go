@@ -17,7 +17,7 @@ import (
 
 var uniqueCases = slices.Concat(
 	named("Unique", uniqueUntilItEnds, uniqueTold, uniqueReplace, uniqueReplaceItsTime, uniqueDebounce,
-		uniqueRunningIsNotReplaced, uniqueRetriedBeforeTheSecond, uniqueExpired, uniqueDeadTwin, uniqueOtherKeys, uniqueScheduled, uniqueRace,
+		uniqueRunningIsNotReplaced, uniqueRetriedBeforeTheSecond, uniqueExpired, uniqueDeadTwin, uniqueOtherKeys, uniqueRace,
 		uniqueAtOnce, uniqueRunsWithTheLast),
 	needing(Features{ConcurrentWriters: true}, named("Unique", uniqueRollback, uniqueOldSnapshot)),
 	[]testCase{{name: "ReplaceLIFO", run: uniqueReplace, lifo: true}},
@@ -268,19 +268,6 @@ func uniqueOtherKeys(e *env) {
 	e.twin("a job whose key it is, and which is not unique", 0, unique("u", "e"))
 	e.ack(e.collect("c")...)
 	e.ack(e.collect("e")...)
-}
-
-func uniqueScheduled(e *env) {
-	e.schedule(penstock.Schedule{Name: "s", Cron: "@yearly", Job: unique("u", "a")})
-	for range 3 {
-		e.Backdate(e, queue, "s", time.Minute)
-		e.maintain()
-	}
-	claimed := e.collect("a")
-	e.want()
-	e.ack(claimed...)
-	e.maintain()
-	e.want()
 }
 
 func uniqueRace(e *env) {
