@@ -552,23 +552,32 @@ func policiesWorkServesAll(e *env) {
 	}
 }
 
-// policiesRandomWalk changes policies, holds and jobs at random: a claim never brings more than may run, and all that may.
+// policiesRandomWalk changes policies, holds and jobs at random. A claim never brings more than may start, and all that may. A search
+// finds each group as often as it weighs. Two groups have rates, which add no start meanwhile: only a larger burst does.
 func policiesRandomWalk(e *env) {
 	e.policies()
 	random := e.Random(0)
 	groups := []string{"", "a", "b", "c"}
-	limits, waiting, held := map[string]int{}, map[string]int{}, map[string]bool{}
-	running := map[string][]penstock.Job{}
-	limit := func(group string) int {
+	policies, waiting, held := map[string]penstock.GroupPolicy{}, map[string]int{}, map[string]bool{}
+	running, starts := map[string][]penstock.Job{}, map[string]int{} // starts under a rate
+	policy := func(group string) penstock.GroupPolicy {
+		if p, ok := policies[group]; ok {
+			return p
+		}
+		return policies[penstock.DefaultGroup]
+	}
+	room := func(group string) int { // how many may start
+		p, n := policy(group), 1<<30
+		if p.MaxRunning > 0 {
+			n = p.MaxRunning - len(running[group])
+		}
+		if p.Rate.Jobs > 0 {
+			n = min(n, p.Rate.Burst-starts[group])
+		}
 		if held[group] {
 			return 0
 		}
-		for _, of := range []string{group, penstock.DefaultGroup} {
-			if n, ok := limits[of]; ok {
-				return n
-			}
-		}
-		return 1 << 30
+		return max(n, 0)
 	}
 	for step := range testseed.Steps(300) {
 		group := groups[random.IntN(len(groups))]
@@ -581,7 +590,7 @@ func policiesRandomWalk(e *env) {
 			waiting[group] += some
 		case what < 6:
 			ask := 1 + random.IntN(12)
-			want := min(ask, waiting[group], max(0, limit(group)-len(mine)))
+			want := min(ask, waiting[group], room(group))
 			var jobs []penstock.Job
 			if q, ok := e.q.(driver.AckClaimer); ok && random.IntN(2) == 0 {
 				var err error
@@ -591,7 +600,7 @@ func policiesRandomWalk(e *env) {
 				jobs = e.claimOf(group, ask)
 			}
 			if len(jobs) > want {
-				e.Fatalf("step %d: of the group %q %d run, %d may, and a claim brought %d", step, group, len(mine), limit(group), len(jobs))
+				e.Fatalf("step %d: of the group %q %d run, %d may start by %+v, and a claim brought %d", step, group, len(mine), room(group), policy(group), len(jobs))
 			}
 			for len(jobs) < want { // a claim may miss some that another one finds
 				before := len(jobs)
@@ -602,6 +611,9 @@ func policiesRandomWalk(e *env) {
 			}
 			waiting[group] -= len(jobs)
 			running[group] = append(mine, jobs...)
+			if policy(group).Rate.Jobs > 0 {
+				starts[group] += len(jobs)
+			}
 		case what < 8:
 			e.ack(mine[:n]...)
 			running[group] = mine[n:]
@@ -618,19 +630,26 @@ func policiesRandomWalk(e *env) {
 			e.hold(group, d, "")
 		default:
 			of := append(groups, penstock.DefaultGroup)[random.IntN(len(groups)+1)]
-			delete(limits, of)
 			p := penstock.GroupPolicy{Group: of}
 			if random.IntN(3) > 0 {
 				p.MaxRunning = 1 + random.IntN(10)
-				limits[of] = p.MaxRunning
+			}
+			if random.IntN(3) > 0 {
+				p.Weight = 1 + random.IntN(3)
+			}
+			if of == "b" || of == "c" {
+				p.Rate = penstock.Rate{Jobs: 1, Per: 24 * time.Hour, Burst: max(1, starts[of]+random.IntN(12))}
+			}
+			if policies[of] = p; p == (penstock.GroupPolicy{Group: of}) {
+				delete(policies, of)
 			}
 			e.setGroup(p)
 		}
-		if random.IntN(8) == 0 {
+		if random.IntN(3) == 0 {
 			var want []string
 			for _, group := range append(groups[1:], "") {
-				if waiting[group] > 0 && limit(group) > len(running[group]) {
-					want = append(want, group)
+				if waiting[group] > 0 && room(group) > 0 {
+					want = append(want, slices.Repeat([]string{group}, max(policy(group).Weight, 1))...)
 				}
 			}
 			e.eventually(fmt.Sprintf("step %d: the groups %q are ready", step, want), func() bool { return slices.Equal(e.readyGroups(nil, "", 10), want) })
