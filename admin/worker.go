@@ -14,6 +14,8 @@ type Worker struct {
 	Concurrency int       `json:"concurrency,omitempty"`
 	// Groups are those that it claims from: one that is empty stands for jobs without a group. None means every group.
 	Groups []string `json:"groups,omitempty"`
+	// Unhandled are kinds of jobs that it has met and has no handler for, up to MaxUnhandled, the first by name.
+	Unhandled []string `json:"unhandled,omitempty"`
 	// Running counts the jobs that it has claimed and not ended. The others count the attempts since it started.
 	Running int   `json:"running"`
 	Done    int64 `json:"done"`
@@ -25,6 +27,9 @@ type Worker struct {
 	SeenAt     time.Time `json:"seen_at,omitzero"`
 	AliveUntil time.Time `json:"alive_until,omitzero"`
 }
+
+// MaxUnhandled is how many kinds without a handler a worker reports.
+const MaxUnhandled = 10
 
 // State is stopped, silent (its heartbeats have ended), working or idle, at a time of the database.
 func (w Worker) State(at time.Time) string {

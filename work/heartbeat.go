@@ -2,8 +2,10 @@ package work
 
 import (
 	"context"
+	"maps"
 	"path"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -48,7 +50,9 @@ func (w *worker) heartbeat(ctx context.Context, stopped bool, patience time.Dura
 	}
 	w.mu.Lock()
 	state.Running, state.ClaimedAt = len(w.held), w.claimed
+	state.Unhandled = slices.Sorted(maps.Keys(w.strange))
 	w.mu.Unlock()
+	state.Unhandled = state.Unhandled[:min(len(state.Unhandled), admin.MaxUnhandled)]
 	call, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if err := q.Heartbeat(call, state); err != nil && ctx.Err() == nil {

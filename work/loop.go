@@ -51,7 +51,7 @@ type worker struct {
 	resting  int             // slots whose goroutine waits to be used again
 	pace     time.Duration   // how long a handler takes, about; 0 is not known
 	stopping bool            // no handler begins any more
-	strange  map[string]bool // kinds without a handler that the log names
+	strange  map[string]bool // kinds without a handler that the log and heartbeats name
 	failed   error           // an error that another attempt cannot cure
 	outage   outage
 	stop     context.CancelCauseFunc

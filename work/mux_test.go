@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/work"
 )
 
@@ -53,6 +54,19 @@ func (q rounds) Release(ctx context.Context, after time.Duration, leases ...int6
 		})
 	}
 	return released, err
+}
+
+// beating keeps the heartbeats.
+type beating struct {
+	rounds
+	beats *[]admin.Worker
+}
+
+func (q beating) Heartbeat(_ context.Context, w admin.Worker) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	*q.beats = append(*q.beats, w)
+	return nil
 }
 
 // Each job goes to the handler of its kind, through the middleware of all and then its own.
@@ -154,6 +168,38 @@ func TestMuxLeavesOtherKinds(t *testing.T) {
 		}
 		if n := strings.Count(log.String(), "has no handler in this worker"); n != 2 {
 			t.Errorf("the log names kinds %d times, want each of two once:\n%s", n, log.String())
+		}
+	})
+}
+
+// A worker's heartbeats name the kinds that it has met and has no handler for, up to ten.
+func TestMuxReportsOtherKinds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newFakeQueue(0)
+		q.waiting = []penstock.Job{ofKind(1, "b"), ofKind(2, ""), ofKind(3, "a"), ofKind(4, "b")}
+		var beats []admin.Worker
+		mux := work.Mux{}
+		mux.Handle("", nothing)
+		_, stop := begin(t, beating{rounds{releasing{q}}, &beats}, mux.Handler(), work.Options{Worker: "w"})
+		last := func(after time.Duration) []string {
+			time.Sleep(after)
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			return beats[len(beats)-1].Unhandled
+		}
+		if kinds := last(time.Minute); !slices.Equal(kinds, []string{"a", "b"}) {
+			t.Errorf("after a minute it has no handler for %q", kinds)
+		}
+		q.mu.Lock()
+		for i := range 20 {
+			q.waiting = append(q.waiting, ofKind(int64(10+i), fmt.Sprint("c", 10+i)))
+		}
+		q.mu.Unlock()
+		if kinds := last(time.Minute); len(kinds) != admin.MaxUnhandled || kinds[9] != "c17" {
+			t.Errorf("of 22 kinds it names %q", kinds)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
 		}
 	})
 }

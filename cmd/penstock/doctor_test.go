@@ -19,6 +19,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/drivers"
@@ -307,9 +308,7 @@ func TestDoctorFindsWhatWaits(t *testing.T) {
 		})
 		t.Run("jobs that fail", func(t *testing.T) {
 			p := &patient{&desk{t: t, store: p.store, open: p.open}, p.url}
-			if _, ok := p.store.(interface {
-				ListJobs(context.Context, admin.JobQuery) (admin.JobPage, error)
-			}); !ok {
+			if _, ok := p.store.(cli.JobLister); !ok {
 				t.Skip("the store does not list delayed jobs")
 			}
 			p.must("queue", "create", "failing")
@@ -336,6 +335,31 @@ func TestDoctorFindsWhatWaits(t *testing.T) {
 			fail("digest")
 			p.finds(doctor.CheckFailing, doctor.Warning, "failing", "3 jobs"+wait)
 			p.must("queue", "drop", "failing", "--yes")
+		})
+		t.Run("a kind that no worker takes", func(t *testing.T) {
+			p := &patient{&desk{t: t, store: p.store, open: p.open}, p.url}
+			if _, ok := p.store.(driver.WorkerStore); !ok {
+				t.Skip("the store keeps no heartbeats")
+			}
+			p.must("queue", "create", "kinds")
+			for _, kind := range []string{"welcom", "welcom", "digest"} {
+				p.must("enqueue", "kinds", "{}", "--kind", kind, "--delay", "1h") // as one that was given back
+			}
+			says := func(w admin.Worker) {
+				t.Helper()
+				if err := p.queues().DriverQueue("kinds").(driver.Heartbeater).Heartbeat(t.Context(), w); err != nil {
+					t.Fatal(err)
+				}
+			}
+			says(admin.Worker{Name: "old", Stopped: true})
+			says(admin.Worker{Name: "w1", Unhandled: []string{"digest", "gone", "welcom"}})
+			p.finds(doctor.CheckKinds, doctor.Warning, "kinds", `no worker has a handler for "digest" (1) "welcom" (2)`)
+			says(admin.Worker{Name: "w2", Unhandled: []string{"gone", "welcom"}})
+			p.finds(doctor.CheckKinds, doctor.Warning, "kinds", `no worker has a handler for "welcom" (2)`)
+			contains(t, unwrapped(p.must("status")), `kinds: no worker has a handler for "welcom" (2); start a worker that has the handler`)
+			says(admin.Worker{Name: "w3", Unhandled: []string{"gone"}})
+			p.healthy(doctor.CheckKinds)
+			p.must("queue", "drop", "kinds", "--yes")
 		})
 		t.Run("a schedule that no worker fires", func(t *testing.T) {
 			p := &patient{&desk{t: t, store: p.store, open: p.open}, p.url}

@@ -65,6 +65,7 @@ const (
 	CheckQueue          = "queue"
 	CheckWorkers        = "workers"
 	CheckFailing        = "failing-jobs"
+	CheckKinds          = "kinds"
 	CheckSchedules      = "schedules"
 	CheckBarriers       = "barriers"
 	CheckAdopted        = "adopted-table"

@@ -2,16 +2,13 @@ package doctor
 
 import (
 	"context"
-	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/doctor"
 )
 
-// jobs reports jobs that fail and are tried again, schedules that no worker fires, and barriers that no program seals.
+// jobs reports jobs that fail and are tried again, kinds without a worker, schedules that no worker fires, and barriers that no program seals.
 func (e *examination) jobs(ctx context.Context, now *look) error {
 	for i := range now.queues {
 		found, err := cli.Troubles(ctx, e.store, &now.queues[i], e.o.Old, now.at)
@@ -43,13 +40,6 @@ func (e *examination) kinds(ctx context.Context) {
 		for j := range dead {
 			of[dead[j].Job.Kind()]++
 		}
-		f.Found += "; no worker has a handler for"
-		for n, kind := range slices.Sorted(maps.Keys(of)) {
-			if n == 3 {
-				f.Found += fmt.Sprintf(" and %d more kinds", len(of)-n)
-				break
-			}
-			f.Found += fmt.Sprintf(" %q (%d)", kind, of[kind])
-		}
+		f.Found += "; " + cli.NoHandlerFor(of)
 	}
 }
