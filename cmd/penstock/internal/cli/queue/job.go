@@ -19,8 +19,8 @@ import (
 )
 
 func JobCommand(a *cli.App) *cobra.Command {
-	return terminal.Group(&cobra.Command{Use: "job", Short: "Cancel jobs, or run them now"},
-		jobCancelCommand(a), jobRetryCommand(a))
+	return terminal.Group(&cobra.Command{Use: "job", Short: "List and cancel jobs, or run them now"},
+		jobCancelCommand(a), jobListCommand(a), jobRetryCommand(a))
 }
 
 func jobCancelCommand(a *cli.App) *cobra.Command {

@@ -1,0 +1,184 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/cmd/penstock/internal/about"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/shell"
+	"github.com/penstock/penstock/internal/terminal"
+)
+
+// jobStates are those that job list shows, in its order.
+var jobStates = []string{"running", "ready", "waiting", "delayed"}
+
+// jobStore has the methods of a store that job list needs.
+type jobStore interface {
+	cli.JobLister
+	cli.GroupReader
+}
+
+func jobListCommand(a *cli.App) *cobra.Command {
+	var (
+		q     admin.JobQuery
+		limit int
+	)
+	cmd := terminal.Verb("list QUEUE", "List jobs that wait or run, with their last errors", func(cmd *cobra.Command, args []string) error {
+		ctx := cmd.Context()
+		states := jobStates
+		if cmd.Flags().Changed("state") {
+			if !slices.Contains(jobStates, q.State) {
+				return terminal.Usage(fmt.Errorf("--state is %q: use %s", q.State, strings.Join(jobStates, ", ")))
+			}
+			states = []string{q.State}
+		}
+		if err := cli.NotEmpty(cmd.Flags(), "kind", "key"); err != nil {
+			return err
+		}
+		if limit < 1 {
+			return terminal.Usage(fmt.Errorf("--limit is %d: use 1 or more", limit))
+		}
+		open, err := cli.OpenWith[driver.QueueStore](ctx, a, "queues")
+		if err != nil {
+			return err
+		}
+		store, ok := open.(jobStore)
+		if !ok {
+			return terminal.Usage(fmt.Errorf("this database does not list jobs: PostgreSQL does. penstock status %s counts them", shell.Word(args[0])))
+		}
+		q.Queue = args[0]
+		list := newJobTable(a, limit)
+		for _, q.State = range states {
+			if err := list.read(ctx, store, q, cmd.Flags().Changed("group")); err != nil {
+				return about.Queue(err, "reading jobs", args[0])
+			}
+		}
+		return list.end(args[0])
+	})
+	flags := cmd.Flags()
+	flags.StringVar(&q.State, "state", "", "only jobs in this `state`: "+strings.Join(jobStates, ", ")+" (default: all of them)")
+	flags.StringVar(&q.Kind, "kind", "", "only jobs of this `kind`")
+	flags.StringVar(&q.Group, "group", "", "only jobs of this `group`; with --state ready an empty one stands for jobs without a group")
+	flags.StringVar(&q.Key, "key", "", "only jobs of this `key`")
+	flags.BoolVar(&q.Newest, "newest", false, "of each state the newest first, rather than those that are next")
+	flags.IntVar(&limit, "limit", 100, "at most this `number`")
+	return a.WithJSON(cmd, "one JSON object per line")
+}
+
+// jobTable writes jobs up to a limit.
+type jobTable struct {
+	a     *cli.App
+	left  int
+	more  bool
+	shown int
+	table *terminal.Table
+	now   time.Time
+}
+
+func newJobTable(a *cli.App, limit int) *jobTable {
+	return &jobTable{a: a, left: limit, now: time.Now(), table: terminal.NewTable(a.Stdout, terminal.Right("ID"), terminal.Left("STATE"), terminal.Cut("KIND", 24), terminal.Cut("KEY", 24),
+		terminal.Cut("GROUP", 24), terminal.Right("ATTEMPTS"), terminal.Left("AGE"), terminal.Left("UNTIL"), terminal.Cut("WORKER", 24), terminal.Cut("ERROR", 64))}
+}
+
+// read writes the jobs of a state, page by page. The ready jobs of each group have their order: without a chosen one it reads group after group.
+func (l *jobTable) read(ctx context.Context, store jobStore, q admin.JobQuery, grouped bool) error {
+	if q.State != "ready" || grouped {
+		return l.pages(ctx, store, q)
+	}
+	for after := ""; ; {
+		groups, err := store.QueueGroups(ctx, q.Queue, after, cli.GroupsAtOnce)
+		if err != nil {
+			return err
+		}
+		for i := range groups {
+			after = groups[i].Group
+			if groups[i].Ready == 0 || l.more {
+				continue
+			}
+			q.Group = after
+			if err := l.pages(ctx, store, q); err != nil {
+				return err
+			}
+		}
+		if len(groups) < cli.GroupsAtOnce || l.more {
+			return nil
+		}
+	}
+}
+
+func (l *jobTable) pages(ctx context.Context, store jobStore, q admin.JobQuery) error {
+	for {
+		if q.Limit = min(l.left+1, donePage); l.more { // one more says that there are more
+			return nil
+		}
+		page, err := store.ListJobs(ctx, q)
+		if err != nil {
+			return err
+		}
+		for i := range page.Jobs {
+			if l.left == 0 {
+				l.more = true
+				return nil
+			}
+			l.left--
+			l.shown++
+			if err := l.write(&page.Jobs[i], q.State); err != nil {
+				return err
+			}
+		}
+		if q.After = page.Next; q.After == "" {
+			return nil
+		}
+	}
+}
+
+// listedJob is a job in JSON, without its payload.
+type listedJob struct {
+	ID        int64     `json:"id"`
+	Kind      string    `json:"kind,omitempty"`
+	Key       string    `json:"key,omitempty"`
+	Group     string    `json:"group,omitempty"`
+	Priority  int       `json:"priority"`
+	CreatedAt time.Time `json:"created_at"`
+	admin.Whereabouts
+}
+
+func (l *jobTable) write(f *admin.Found, state string) error {
+	m, w := &f.Message, f.Where[0]
+	kind := m.Headers[penstock.HeaderKind]
+	if l.a.JSON {
+		return json.NewEncoder(l.a.Stdout).Encode(listedJob{m.Seq, kind, m.Key, f.Group, f.Priority, m.CreatedAt.UTC(), w})
+	}
+	until := ""
+	if !w.Until.IsZero() {
+		until = cli.Until(w.Until, l.now)
+	}
+	reason, _, _ := strings.Cut(penstock.LastError(w.Failures), "\n")
+	l.table.Row(strconv.FormatInt(m.Seq, 10), state, kind, m.Key, f.Group, strconv.Itoa(w.Attempts), cli.Since(m.CreatedAt, l.now), until, w.Worker, reason)
+	return nil
+}
+
+func (l *jobTable) end(queue string) error {
+	if l.more {
+		defer fmt.Fprintln(l.a.Stderr, "penstock: there are more: raise --limit, or narrow the choice")
+	}
+	switch {
+	case l.a.JSON:
+		return nil
+	case l.shown == 0:
+		_, err := fmt.Fprintf(l.a.Stdout, "0 jobs of %s match.\n", shell.Visible(queue))
+		return err
+	}
+	return l.table.Flush()
+}
