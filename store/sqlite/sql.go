@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"embed"
-	"encoding/json"
 	"strings"
 )
 
@@ -46,14 +45,4 @@ func statement(name string) string {
 // on puts the table of an outbox into a statement.
 func on(table, statement string) string {
 	return strings.ReplaceAll(statement, "{table}", table)
-}
-
-// array makes a parameter of many values: statements take it apart with
-// json_each, so that one statement settles a whole batch.
-func array[T any](values []T) string {
-	if len(values) == 0 {
-		return "[]" // of null, json_each makes a row
-	}
-	b, _ := json.Marshal(values) // of numbers, strings and histories: cannot fail
-	return string(b)
 }
