@@ -199,7 +199,7 @@ func TestQueues(t *testing.T) {
 				},
 				Features: queuetest.Features{ConcurrentWriters: true, Release: true, Options: true, Unique: true, Barriers: true},
 				Only:     queuetest.ByAClient,
-				Groups:   []string{"Claim", "Tx", "Key", "Lease", "Retry", "Delay", "Dedup", "Input", "Content", "Kind", "Report", "Barrier", "Work"},
+				Groups:   []string{"Claim", "Tx", "Key", "Lease", "Retry", "Delay", "Dedup", "Input", "Content", "Kind", "Options", "Unique", "Report", "Barrier", "Work"},
 			})
 		})
 	}

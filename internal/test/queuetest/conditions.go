@@ -35,5 +35,5 @@ var Engine = Cases{"Claim/AcrossProcesses", "Tx", "Order/FIFO", "Order/LIFO", "O
 // database then does alone. That its transaction is the caller's, and keys, are among the tests of clients/conformance.
 var ByAClient = Cases{"Claim/EnqueueClaimAck", "Claim/GroupsAreLinesOfTheirOwn", "Claim/ReleaseForAWhile", "Lease/LostLeaseSettlesNothing", "Lease/ExtendKeepsTheLease",
 	"Retry/AfterAPause", "Retry/LastAttemptIsADeadLetter", "Delay/NotBeforeItsTime", "Dedup/Told", "Input/BadJobs", "Input/NoSuchQueue", "Content/BytesSurvive", "Content/TextSurvives", "Kind/EveryOptionCarriesIt",
-	"Barrier/OpensOnce", "Barrier/DeadCancels", "Barrier/Unique", "Barrier/Several", "Barrier/Refused",
+	"Options/Carried", "Unique/Debounce", "Barrier/OpensOnce", "Barrier/DeadCancels", "Barrier/Unique", "Barrier/Several", "Barrier/Refused",
 	"Report/StepsAddUp", "Report/Refused", "Report/LateOneIsLost", "Work/CancelledJob", "Work/Snooze", "Work/Outcomes"}
