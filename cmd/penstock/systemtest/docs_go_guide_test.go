@@ -43,8 +43,8 @@ func TestGoGuideOnPostgreSQL(t *testing.T) {
 	if n := queueLength(t, broker, "shop-orders"); n != 1 {
 		t.Errorf("the queue has %d messages, want the one of the order", n)
 	}
-	if n := count(t, database, "select count(*) from penstock.orders o join shop_order s on s.customer = o.key"); n != 1 {
-		t.Errorf("%d messages of an order are in the outbox, want 1", n)
+	if n := count(t, database, "select count(*) from shop_order"); n != 1 { // its message may be reclaimed by now
+		t.Errorf("%d orders, want 1", n)
 	}
 	g.follow(g.commands[4])
 }
