@@ -14,9 +14,9 @@ type Guard struct {
 	Of      func() Of
 	Version func(ctx context.Context) (int64, error)  // of the tables, or 0 if there are none
 	Lacks   func(ctx context.Context) (string, error) // the parts that tables of this version lack
-	Unlike  func(err error) bool                      // the error of a statement for other tables
-	Closed  atomic.Bool                               // the store is
-	fits    atomic.Bool
+	Unlike  func(err error) bool                      // whether a statement failed because the tables are of another version
+	Closed  atomic.Bool                               // whether the store is closed
+	fits    atomic.Bool                               // whether the last Check found no difference
 }
 
 // Ready checks once that the tables can be used.

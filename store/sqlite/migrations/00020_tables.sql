@@ -1,5 +1,3 @@
--- +goose Up
-
 -- The tables of a new file, as of the version in this file's name. A later change is a
 -- file with the next number; what is here is never edited.
 
@@ -205,7 +203,6 @@ create table penstock_group_starts (
 
 -- A job becomes the first of a key that is not busy: it takes the place of the
 -- one that was.
--- +goose StatementBegin
 create trigger penstock_keyed_joined after insert on penstock_keyed
   when not exists (select 1 from penstock_busy b where b.queue_id = new.queue_id and b.key = new.key)
    and not exists (select 1 from penstock_keyed k where k.queue_id = new.queue_id and k.key = new.key and k.id < new.id)
@@ -216,10 +213,8 @@ begin
                                    where k.queue_id = new.queue_id and k.key = new.key and k.id > new.id order by k.id limit 1);
   insert into penstock_ready (queue_id, group_key, priority, rank) values (new.queue_id, new.group_key, new.priority, new.rank);
 end;
--- +goose StatementEnd
 
 -- The first of a key was cancelled before it began: the second one is ready.
--- +goose StatementBegin
 create trigger penstock_keyed_left after delete on penstock_keyed
   when not exists (select 1 from penstock_busy b where b.queue_id = old.queue_id and b.key = old.key)
    and not exists (select 1 from penstock_keyed k where k.queue_id = old.queue_id and k.key = old.key and k.id < old.id)
@@ -228,17 +223,14 @@ begin
   select k.queue_id, k.group_key, k.priority, k.rank from penstock_keyed k
    where k.queue_id = old.queue_id and k.key = old.key order by k.id limit 1;
 end;
--- +goose StatementEnd
 
 -- A key's job has ended: the next one is ready.
--- +goose StatementBegin
 create trigger penstock_busy_ended after delete on penstock_busy
 begin
   insert into penstock_ready (queue_id, group_key, priority, rank)
   select k.queue_id, k.group_key, k.priority, k.rank from penstock_keyed k
    where k.queue_id = old.queue_id and k.key = old.key order by k.id limit 1;
 end;
--- +goose StatementEnd
 
 -- Inboxes: what consumers have received. One writer at a time, so plain rows do.
 

@@ -1,4 +1,3 @@
--- +goose Up
 -- Barriers that are not open yet, and how many jobs hold them: those that have not ended, and dead letters. A number that was given and is not here is open.
 create table penstock_barriers (
   barrier  integer primary key autoincrement,
@@ -20,7 +19,6 @@ create index penstock_waits_of on penstock_waits (queue_id, seq);
 
 -- The last job that holds a barrier has ended, or it was sealed: the jobs that wait for nothing else are due. If none of its jobs is dead it is open, and
 -- goes.
--- +goose StatementBegin
 create trigger penstock_barriers_counted after update on penstock_barriers when new.sealed and new.running <= 0
 begin
   update penstock_scheduled set due = 0
@@ -33,18 +31,13 @@ begin
   delete from penstock_waits where barrier = new.barrier and new.dead <= 0;
   delete from penstock_barriers where barrier = new.barrier and new.dead <= 0;
 end;
--- +goose StatementEnd
 
 -- Dead letters. A job becomes one before its row goes, and comes back before its letter goes, so that a barrier does not open in between.
--- +goose StatementBegin
 create trigger penstock_barriers_dead_more after insert on penstock_dead_jobs when new.headers like '%"penstock-holds"%'
 begin
   update penstock_barriers set dead = dead + 1 where barrier = cast(json_extract(new.headers, '$."penstock-holds"') as integer) and queue_id = new.queue_id;
 end;
--- +goose StatementEnd
--- +goose StatementBegin
 create trigger penstock_barriers_dead_less after delete on penstock_dead_jobs when old.headers like '%"penstock-holds"%'
 begin
   update penstock_barriers set dead = dead - 1 where barrier = cast(json_extract(old.headers, '$."penstock-holds"') as integer) and queue_id = old.queue_id;
 end;
--- +goose StatementEnd

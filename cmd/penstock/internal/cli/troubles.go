@@ -28,7 +28,7 @@ type JobLister interface {
 // Troubles finds jobs of a queue that fail and are tried again, kinds that no worker takes, schedules that no worker fires and barriers that no program
 // seals. The last two are so for at least that long at a time of the database. There are none where the store has no such things, and where the role may not read them.
 func Troubles(ctx context.Context, store any, q *admin.QueueStatus, age time.Duration, at time.Time) (all []doctor.Finding, err error) {
-	for _, find := range []func(context.Context, any, *admin.QueueStatus, time.Duration, time.Time) (doctor.Finding, error){failing, strange, overdue, unsealed} {
+	for _, find := range []func(context.Context, any, *admin.QueueStatus, time.Duration, time.Time) (doctor.Finding, error){failing, unhandled, overdue, unsealed} {
 		f, err := find(ctx, store, q, age, at)
 		if err != nil && !errors.Is(err, penstock.ErrNoQueue) && !pgerror.IsForbidden(err) { // dropped meanwhile
 			return nil, err
@@ -86,8 +86,8 @@ func failing(ctx context.Context, store any, q *admin.QueueStatus, _ time.Durati
 		Next:     "repair the handler: they are tried again by themselves. The queue's page of penstock console has them under delayed, with every attempt"}, nil
 }
 
-// strange counts delayed jobs of kinds for which no living worker of the queue has a handler, as all of them say.
-func strange(ctx context.Context, store any, q *admin.QueueStatus, _ time.Duration, at time.Time) (none doctor.Finding, err error) {
+// unhandled counts delayed jobs of kinds for which no living worker of the queue has a handler: each of them reports the kind.
+func unhandled(ctx context.Context, store any, q *admin.QueueStatus, _ time.Duration, at time.Time) (none doctor.Finding, err error) {
 	lister, lists := store.(JobLister)
 	reader, ok := store.(driver.WorkerStore)
 	if !ok || !lists || q.Delayed == 0 {
@@ -99,7 +99,7 @@ func strange(ctx context.Context, store any, q *admin.QueueStatus, _ time.Durati
 		return none, err
 	}
 	kinds := slices.DeleteFunc(workers[0].Unhandled, func(kind string) bool {
-		return slices.ContainsFunc(workers, func(w admin.Worker) bool { return !slices.Contains(w.Unhandled, kind) })
+		return slices.ContainsFunc(workers[1:], func(w admin.Worker) bool { return !slices.Contains(w.Unhandled, kind) })
 	})
 	if len(kinds) == 0 {
 		return none, nil

@@ -91,7 +91,7 @@ begin
     return (select _count_holders(queue, array_agg(j.headers), -1, 0) from unnest(jobs) j where ended is null or get_bit(ended, (j.lease >> 1 & 255)::int) = 1);
 end $$;
 
--- _count_all is _count_ends for all jobs of a row. It is part of the statement that calls it, so that the jobs are only read if their headers must be.
+-- _count_all is _count_ends for all jobs of a row. If the row has headers, all its jobs hold that barrier, and the jobs are not read.
 create or replace function _count_all(queue int, jobs _claimed[], headers jsonb, n int) returns boolean
 language sql volatile return case when headers is null then _count_ends(queue, jobs) else _count_holders(queue, array[headers], - n, 0) end;
 

@@ -85,7 +85,7 @@ comment on column _lease.attempt is 'the number of this attempt, from 1; null in
 comment on column _lease.lease_until is 'when the lease ends; the next maintenance puts the job back then';
 comment on column _lease.id is 'the id of the job';
 comment on column _lease.created_at is 'when the job was enqueued';
-comment on column _lease.headers is 'the headers of the job; of several jobs penstock-holds, if all of them hold the same barrier. Null says nothing of them';
+comment on column _lease.headers is 'the headers of the job; in a row of several jobs penstock-holds, if all of them hold the same barrier, else null';
 comment on column _lease.slot is 'the segment: _lease_0 or _lease_1';
 comment on column _lease.worker is 'the name that the caller of claim gave; empty without one';
 comment on column _lease.failures is 'the last ten failed attempts: attempt, error, at';

@@ -354,7 +354,7 @@ comment on column penstock._lease.id is 'the id of the job';
 comment on column penstock._lease.created_at is 'when the job was enqueued';
 comment on column penstock._lease.slot is 'the segment: _lease_0 or _lease_1';
 comment on column penstock._lease.worker is 'the name that the caller of claim gave; empty without one';
-comment on column penstock._lease.headers is 'the headers of the job; of several jobs penstock-holds, if all of them hold the same barrier. Null says nothing of them';
+comment on column penstock._lease.headers is 'the headers of the job; in a row of several jobs penstock-holds, if all of them hold the same barrier, else null';
 comment on column penstock._lease.failures is 'the last ten failed attempts: attempt, error, at';
 comment on column penstock._lease.done is 'of a row of several jobs: a bit for each of 256 places, set if the place holds no job any more, or never held one. 256 - bit_count(done) jobs are left';
 comment on column penstock._lease.jobs is 'the jobs of one claim, also those that are done; null: a row of one job';
@@ -1141,8 +1141,8 @@ RETURN CASE WHEN ((array_remove(barriers, (barriers)[1]) = '{}'::text[]) AND ((b
 
 -- function _count_ends(queue integer, jobs penstock._claimed[], ended bit): schema/functions/barriers.sql
 
--- _count_all is _count_ends for all jobs of a row. It is part of the statement that calls it, so that the jobs are only read if
--- their headers must be.
+-- _count_all is _count_ends for all jobs of a row. If the row has headers, all its jobs hold that barrier, and the jobs are not
+-- read.
 CREATE OR REPLACE FUNCTION penstock._count_all(queue integer, jobs penstock._claimed[], headers jsonb, n integer)
  RETURNS boolean
  LANGUAGE sql
