@@ -122,7 +122,7 @@ func (w *ways) all() []way {
 	}
 	const same = `on_conflict => nullif($11, ''), debounce_max => nullif($12::interval, '0'), max_attempts => nullif($13, 0), timeout => nullif($14::interval, '0'),
 		deadline => $15, holds => nullif($16::bigint, 0), waits_for => $17::bigint[], on_dead => nullif($18, ''))`
-	noPlace := "A message has no group, priority, delay and deduplication key"
+	noPlace := "A message has no group, priority, delay or deduplication key"
 	ofMessages := map[string]string{}
 	for _, name := range []string{"group", "priority", "not before", "dedup key"} {
 		ofMessages[name] = pageOfRelaying + ": " + noPlace
