@@ -15,7 +15,7 @@ exec bin/withservers -durable -- bash -c '
 	run() { # NAME URL [flags]
 		local name=$1 url=$2
 		shift 2
-		bin/bench fifo-lifo --by-hand=false --database-url "$url" --schema "bench_$name" --order "${name#*_}" "$@" \
+		bin/bench fifo-lifo --alone --database-url "$url" --schema "bench_$name" --order "${name#*_}" "$@" \
 			--preload 6000 --rate 100 --dequeue-rate 100 --workers 10 --pin --duration "$duration" \
 			--json --plot "$folder/$name.svg" >"$folder/$name.json" &
 		pids+=($!)

@@ -28,7 +28,7 @@ type FifoLifoConfig struct {
 	Duration    time.Duration       `help:"how long each queue is measured" range:"100ms.."`
 	Payload     int                 `help:"bytes of each payload; there are none in the published run" range:"0..67108864"`
 	Pin         bool                `help:"hold a REPEATABLE READ snapshot open throughout"`
-	ByHand      bool                `help:"false: only Penstock's queue"`
+	Alone       bool                `help:"only Penstock's queue, not the hand-written one"`
 }
 
 // FifoLifoResult has Penstock's figures at the top and the hand-written queue's
@@ -118,7 +118,6 @@ const intervals = 20
 // DefaultFifoLifo is measured unless flags say otherwise.
 var DefaultFifoLifo = FifoLifoConfig{
 	Order: penstock.FIFO, Mode: ModeCall, Workers: 10, Preload: 1_000_000, Rate: 100, Arrivals: true, Duration: time.Minute,
-	ByHand: true,
 }
 
 // Validate refuses values that cannot be measured.
@@ -150,7 +149,7 @@ func FifoLifo(ctx context.Context, cfg FifoLifoConfig) (result FifoLifoResult, e
 	if result.Curve, err = cfg.measure(ctx, penstockQueue(cfg.Setup, cfg.Order, cfg.Mode)); err != nil {
 		return result, err
 	}
-	if !cfg.ByHand {
+	if cfg.Alone {
 		return result, nil
 	}
 	if result.Baseline, err = cfg.measure(ctx, jobQueue(cfg.Setup, cfg.Order)); err != nil {

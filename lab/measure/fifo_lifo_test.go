@@ -44,13 +44,13 @@ func TestFifoLifo(t *testing.T) {
 	} {
 		t.Run(string(c.Order)+c.Mode, func(t *testing.T) {
 			c.Setup = database(t)
-			c.Pin, c.ByHand = true, c.DequeueRate == 0
+			c.Pin, c.Alone = true, c.DequeueRate > 0
 			r, err := FifoLifo(t.Context(), c)
 			if err != nil {
 				t.Fatal(err)
 			}
 			checkCurve(t, "Penstock", r.Curve)
-			if !c.ByHand {
+			if c.Alone {
 				if r.Baseline.Dequeued != 0 || len(r.Lines()) != 1 || r.Enqueued <= int64(c.Preload) {
 					t.Errorf("got %+v", r)
 				}

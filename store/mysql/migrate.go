@@ -80,7 +80,7 @@ func (s *Store) SchemaVersion(ctx context.Context) (have int64, err error) {
 	return have, s.explain(err)
 }
 
-// unlike says whether a statement failed because the tables are of another version: a table, column or key is missing, a row is there
+// unlike says whether a statement failed because the tables are of another version. A table, column or key is missing, a row is there
 // twice, or a column has no value.
 func unlike(err error) bool {
 	return slices.Contains([]uint16{noSuchTable, noSuchColumn, duplicate, 1048, 1136, 1176, 1364, 3819, 4025}, number(err))
