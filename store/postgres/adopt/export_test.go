@@ -39,14 +39,17 @@ func (t Track) Low(now time.Time) string { return text(t.low(now).place) }
 
 func (t Track) Slack(now time.Time) string { return text(t.slack(now).place) }
 
-func (t Track) Saw(snapshot string, now time.Time) (string, bool) {
-	m, some := t.saw(snapshot, t.slack(now))
+func (t Track) Saw(snapshot string) (string, bool) {
+	m, some := t.saw(snapshot)
 	return text(m.place), some
 }
 
 func (t Track) FoundLate(span time.Duration) { t.foundLate(span) }
 
-func (t Track) Wrote(xid uint64) { t.wrote(xid) }
+// Wrote notes a transaction of the reader that began after the last move.
+func (t Track) Wrote(xid uint64) { t.wrote(xid, t.head()) }
+
+func (t Track) Retreat(to string, now time.Time) { t.retreat(place{to}, now) }
 
 func (t Track) Positions() int { return len(t.positions) }
 

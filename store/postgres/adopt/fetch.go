@@ -89,7 +89,7 @@ func (s *Source) becameVisible(ctx context.Context, snapshot string, before, sla
 		from = before
 	}
 	s.mu.Lock()
-	if back, some := s.track.saw(snapshot, slack); some && (s.owed == nil || back.n < s.owed.n) {
+	if back, some := s.track.saw(snapshot); some && (s.owed == nil || back.n < s.owed.n) {
 		s.owed = &back
 	}
 	low := s.track.low(time.Now())

@@ -8,9 +8,9 @@ import (
 
 // late are rows that were found behind the head by looking back. Safe for concurrent use.
 //
-// How late a row is is how long ago its place was the head. Rows of a transaction that was seen in
-// flight are found by the first read after its commit (track.saw). But a transaction may choose the
-// place, its start time say, long before it writes anything, and then commit between two reads. For
+// How late a row is is how long ago its place was the head. Rows of a transaction that had its number
+// when the head passed their place are found by the first read after its commit (track.saw). But a transaction may choose the
+// place, its start time say, long before it writes anything. For
 // these, levels of looking back: each covers four times as much as the one before, and is four
 // times as seldom. So a row that is late by t is found after about 4t at most, and each place is
 // looked at a few times in all. The last level is the sweep: everything below the margin.

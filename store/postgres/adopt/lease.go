@@ -119,11 +119,14 @@ func (s *Source) Renew(ctx context.Context) error {
 func (s *Source) log(ctx context.Context, length time.Duration) error {
 	l := *s.lease
 	s.mu.Lock()
-	l.low, l.settled, l.sink = s.decided(s.track.low(time.Now())).place, s.settled, s.sink
+	now := time.Now()
+	before := s.track.slack(now)
+	l.low, l.settled, l.sink = s.decided(s.track.low(now)).place, s.settled, s.sink
 	s.mu.Unlock()
+	var xid uint64
 	write := func() error {
 		var b pgx.Batch
-		l.fence(s.t, &b)
+		l.fence(s.t, &b).QueryRow(func(row pgx.Row) error { return row.Scan(nil, &xid) })
 		b.Queue(s.t.own("log"), l.args(s.m, length)...)
 		b.Queue(s.t.own("forget_log"), l.id)
 		return s.t.pool.SendBatch(ctx, &b).Close()
@@ -132,6 +135,11 @@ func (s *Source) log(ctx context.Context, length time.Duration) error {
 	if pgerror.State(err) == pgerror.NoSuchCharacter { // the sink's error is its own
 		l.sink.why = pgerror.ASCII(l.sink.why)
 		err = write()
+	}
+	if err == nil {
+		s.mu.Lock()
+		s.track.wrote(xid, before)
+		s.mu.Unlock()
 	}
 	return s.t.explain(err)
 }

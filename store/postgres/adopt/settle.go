@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype/zeronull"
@@ -178,12 +179,15 @@ func (w *work) spellErrors() {
 // commit makes the work durable, unless the lease is lost, and forgets the batches that it covers. The
 // caller has s.writing.
 func (s *Source) commit(ctx context.Context, w *work, done []*pending) error {
+	s.mu.Lock()
+	before := s.track.slack(time.Now())
+	s.mu.Unlock()
 	xid, err := s.send(ctx, s.t.pool, w)
 	if err != nil {
 		return s.t.explain(err)
 	}
 	s.mu.Lock()
-	s.track.wrote(xid)
+	s.track.wrote(xid, before)
 	s.mu.Unlock()
 	s.settledNow(w, done)
 	return nil

@@ -1,6 +1,7 @@
 package adopt
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,8 +24,16 @@ type track struct {
 	margin    time.Duration
 	rows      int64
 	reach     time.Duration       // how far the slack goes back
-	own       map[uint64]bool     // settling transactions of this reader
 	open      map[uint64]position // transactions in flight, and a place before all they wrote
+	next      uint64              // the last snapshot lists none from this one on, in flight or not
+	own       []ownTransaction    // this reader's, in the order of their numbers
+}
+
+// ownTransaction is a transaction in which the reader settled messages or renewed its lease. A transaction with a higher number got it later, so
+// its rows stand behind before.
+type ownTransaction struct {
+	xid    uint64
+	before position
 }
 
 // The slack is how far a reader that has caught up always looks back, because rows may become
@@ -37,7 +46,7 @@ const (
 )
 
 func newTrack(start place, margin time.Duration, now time.Time) *track {
-	return &track{positions: []position{{at: now, place: start}}, margin: margin, reach: slackTime, own: map[uint64]bool{}, open: map[uint64]position{}}
+	return &track{positions: []position{{at: now, place: start}}, margin: margin, reach: slackTime, open: map[uint64]position{}}
 }
 
 func (t *track) head() position { return t.positions[len(t.positions)-1] }
@@ -96,56 +105,93 @@ func (t *track) retreat(p place, now time.Time) {
 	for xid := range t.open {
 		t.open[xid] = m
 	}
+	for i := range t.own {
+		t.own[i].before = m
+	}
 }
 
-// saw takes the snapshot of a read that began when the head was at before. It returns the
-// earliest place at which a row of a transaction may stand that was in flight at an
-// earlier read and has ended since.
+// saw takes the snapshot of a read. It returns the earliest place at which a row may stand that this read shows and the
+// read before did not, because its transaction was in flight then.
 //
-// A transaction that is met in flight for the first time has got its id since the read before. So
-// its rows got their places after all rows that were visible then, except in the moment between
-// getting the two. Hence before is some way behind the head.
-func (t *track) saw(snapshot string, before position) (back position, some bool) {
-	running := inFlight(snapshot)
+// A snapshot lists the transactions in flight only up to the last one that has ended. Those with higher numbers may be in flight
+// as well. So a transaction may have ended that no read has listed, and one that is listed for the first time may be older than
+// the read before. Both got their numbers after the reader's own transaction with the next lower one.
+func (t *track) saw(snapshot string) (back position, some bool) {
+	running, next := inFlight(snapshot)
+	ended := func(m position) {
+		if !some || m.n < back.n {
+			back, some = m, true
+		}
+	}
 	for xid, m := range t.open {
 		if running[xid] {
 			continue
 		}
 		delete(t.open, xid)
-		if t.own[xid] {
-			delete(t.own, xid)
-			continue
+		if !t.isOwn(xid) {
+			ended(m)
 		}
-		if !some || m.n < back.n {
-			back, some = m, true
+	}
+	for xid := t.next; t.next > 0 && xid < next; xid++ {
+		if !running[xid] && !t.isOwn(xid) { // of all that no read has listed, it may be the oldest
+			ended(t.begin(xid))
+			break
 		}
 	}
 	for xid := range running {
 		if _, known := t.open[xid]; !known {
-			t.open[xid] = before
+			t.open[xid] = t.begin(xid)
 		}
 	}
+	t.next = max(t.next, next)
 	return back, some
 }
 
-// maxOwn bounds the number of remembered settling transactions that no read has met.
-const maxOwn = 1000
-
-// wrote notes a transaction of the reader itself: it wrote no message.
-func (t *track) wrote(xid uint64) {
-	if len(t.own) >= maxOwn {
-		clear(t.own)
+// begin is a place before all that a transaction wrote.
+func (t *track) begin(xid uint64) position {
+	if i, _ := t.find(xid); i > 0 {
+		return t.own[i-1].before
 	}
-	t.own[xid] = true
+	return t.positions[0]
 }
 
-// inFlight lists the transactions of a pg_snapshot: "xmin:xmax:xip,…".
-func inFlight(snapshot string) map[uint64]bool {
-	running := map[uint64]bool{}
-	for id := range strings.SplitSeq(snapshot[strings.LastIndexByte(snapshot, ':')+1:], ",") {
+// maxOwn bounds the number of the reader's transactions that are remembered.
+const maxOwn = 1000
+
+// wrote notes a transaction of the reader, which wrote no message. before is what slack returned before it began.
+func (t *track) wrote(xid uint64, before position) {
+	if len(t.own) >= maxOwn {
+		t.own = slices.Delete(t.own, 0, maxOwn/2)
+	}
+	if first := t.positions[0]; before.n < first.n { // the head has gone back meanwhile
+		before = first
+	}
+	i, _ := t.find(xid)
+	t.own = slices.Insert(t.own, i, ownTransaction{xid, before})
+}
+
+// isOwn reports whether a transaction is the reader's.
+func (t *track) isOwn(xid uint64) bool {
+	_, is := t.find(xid)
+	return is
+}
+
+func (t *track) find(xid uint64) (int, bool) {
+	return slices.BinarySearchFunc(t.own, xid, func(o ownTransaction, xid uint64) int { return cmp.Compare(o.xid, xid) })
+}
+
+// inFlight reads a pg_snapshot, "xmin:xmax:xip,…": the transactions in flight, and xmax, from which on none is listed.
+func inFlight(snapshot string) (running map[uint64]bool, next uint64) {
+	running = map[uint64]bool{}
+	parts := strings.SplitN(snapshot, ":", 3)
+	if len(parts) < 3 {
+		return running, 0
+	}
+	next, _ = strconv.ParseUint(parts[1], 10, 64)
+	for id := range strings.SplitSeq(parts[2], ",") {
 		if xid, err := strconv.ParseUint(id, 10, 64); err == nil {
 			running[xid] = true
 		}
 	}
-	return running
+	return running, next
 }

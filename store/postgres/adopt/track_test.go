@@ -69,32 +69,46 @@ func TestSlackReachesAsFarAsRowsAreLate(t *testing.T) {
 	}
 }
 
-// TestTransactionThatEnds: what it has written stands behind the place that the head had
-// when it was not yet seen.
+// TestTransactionThatEnds: what it has written stands behind the place that the head had when it got its number.
 func TestTransactionThatEnds(t *testing.T) {
 	track := adopt.NewTrack(time.Minute, start)
 	at := start
-	read := func(snapshot, to string) (string, bool) {
+	read := func(snapshot, to, want string) {
+		t.Helper()
+		back, some := track.Saw(snapshot)
+		if some != (want != "") || some && back != want {
+			t.Errorf("%s: look back to %q (%t), want %q", snapshot, back, some, want)
+		}
 		at = at.Add(time.Second)
-		back, some := track.Saw(snapshot, at)
 		track.Moved(to, 1, at)
-		return back, some
 	}
-	read("10:10:", "a")
-	read("10:12:10,11", "b") // 10 and 11 began behind a
-	read("11:15:11,14", "c") // 10 has ended, 14 began behind b
-	if back, some := read("11:20:11", "d"); !some || back != "b" {
-		t.Errorf("14 has ended: %q %v", back, some)
+	read("10:10:", "a", "")
+	track.Wrote(10)
+	read("11:13:11,12", "b", "") // 11 and 12 began behind a
+	track.Wrote(13)
+	read("11:16:11,15", "c", "a") // 12 has ended, and 14, which began behind b; 15 did as well
+	read("11:17:11", "d", "b")    // 15 has ended, and 16
+	track.Wrote(18)
+	read("11:20:11,19", "e", "b") // 17 has ended; 19 began behind d
+	read("20:20:", "f", "a")      // 11 has ended
+	track.Wrote(20)
+	read("21:21:", "g", "") // and hid no message
+	read("21:21:", "h", "")
+}
+
+// TestTransactionBehindAHeadThatGoesBack: its rows cannot stand behind a place that was the head by mistake.
+func TestTransactionBehindAHeadThatGoesBack(t *testing.T) {
+	track := adopt.NewTrack(time.Minute, start)
+	track.Saw("10:10:")
+	track.Moved("far", 1, start.Add(time.Second))
+	track.Wrote(10)
+	track.Saw("11:13:12")
+	track.Retreat("near", start.Add(2*time.Second))
+	track.Moved("next", 1, start.Add(3*time.Second))
+	if back, some := track.Saw("13:14:"); !some || back != "near" {
+		t.Errorf("12 has ended: look back to %q (%t)", back, some)
 	}
-	if back, some := read("20:20:", "e"); !some || back != "a" {
-		t.Errorf("11 has ended: %q %v", back, some)
-	}
-	if back, some := read("20:20:", "f"); some {
-		t.Errorf("nothing has ended: %q", back)
-	}
-	read("20:22:20,21", "g")
-	track.Wrote(20) // by settling
-	if back, some := read("21:22:21", "h"); some {
-		t.Errorf("a settling transaction hid no message: %q", back)
+	if back, some := track.Saw("15:15:"); !some || back != "near" {
+		t.Errorf("14 has ended: look back to %q (%t)", back, some)
 	}
 }
