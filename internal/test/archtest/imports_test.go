@@ -17,6 +17,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/penstock/penstock/internal/test/docblock"
 )
 
 const module = "github.com/penstock/penstock"
@@ -156,7 +158,7 @@ func matched(folder, pattern string) string {
 }
 
 func TestImports(t *testing.T) {
-	wrong, files := forbidden(t, moduleRoot(t))
+	wrong, files := forbidden(t, docblock.Root(t))
 	for _, w := range wrong {
 		t.Error(w)
 	}
@@ -243,22 +245,6 @@ func doesIO(imported string) bool {
 func hasModule(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, "go.mod"))
 	return err == nil
-}
-
-func moduleRoot(t *testing.T) string {
-	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for !hasModule(dir) {
-		up := filepath.Dir(dir)
-		if up == dir {
-			t.Fatal("no go.mod above the test")
-		}
-		dir = up
-	}
-	return dir
 }
 
 func imports(t *testing.T, file string) []string {
@@ -390,7 +376,7 @@ func TestLibrariesInPrograms(t *testing.T) {
 
 // Each function of these packages has an example, except those of families (Is…, Validate…, Last…, …Delay).
 func TestEachFunctionOfUsersHasAnExample(t *testing.T) {
-	root := moduleRoot(t)
+	root := docblock.Root(t)
 	for _, folder := range []string{".", "work", "relay", "writer"} {
 		files, err := filepath.Glob(filepath.Join(root, folder, "*.go"))
 		if err != nil || len(files) < 5 {
@@ -421,7 +407,7 @@ func TestEachFunctionOfUsersHasAnExample(t *testing.T) {
 // A package that a program may import, and that has something to call, has an example, and so has
 // a suite.
 func TestEachPublicPackageHasAnExample(t *testing.T) {
-	root := moduleRoot(t)
+	root := docblock.Root(t)
 	shown := map[string]bool{}
 	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
 		if err != nil {

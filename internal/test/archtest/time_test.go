@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/penstock/penstock/internal/test/docblock"
 )
 
 // No test is decided by how long something takes: it waits for a condition, and a deadline
@@ -51,7 +53,7 @@ func TestTimeDecidesNoTest(t *testing.T) {
 
 // packagesForTests returns the text of tests and of packages that only tests import: by folder, by file.
 func packagesForTests(t *testing.T) map[string]map[string]string {
-	root := moduleRoot(t)
+	root := docblock.Root(t)
 	packages := map[string]map[string]string{}
 	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
 		if err != nil {

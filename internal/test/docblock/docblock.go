@@ -2,6 +2,7 @@
 package docblock
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,10 +18,11 @@ var began, errBegan = os.Getwd()
 // Root is the repository's folder.
 func Root(t testing.TB) string {
 	t.Helper()
-	if errBegan != nil {
-		t.Fatal(errBegan)
+	here, err := filepath.EvalSymlinks(began) // a walk does not follow the link with which it begins
+	if err = cmp.Or(errBegan, err); err != nil {
+		t.Fatal(err)
 	}
-	for dir := began; ; dir = filepath.Dir(dir) {
+	for dir := here; ; dir = filepath.Dir(dir) {
 		if text, err := os.ReadFile(filepath.Join(dir, "go.mod")); err == nil && strings.HasPrefix(string(text), "module github.com/penstock/penstock\n") {
 			return dir
 		}
