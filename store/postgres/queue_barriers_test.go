@@ -378,6 +378,11 @@ func TestBarrierOfManyJobs(t *testing.T) {
 	f.Exec("select penstock.cancel('q', array[$1::bigint])", jobs[0].id)
 	jobs = jobs[1:]
 	want(1, 0)
+	dead := jobs[0]
+	f.Exec("select penstock.dead_letter('q', $1, 'no')", next(1)[0])
+	want(1, 1)
+	f.Exec("select penstock.discard_dead_jobs('q', array[$1::bigint])", dead.id)
+	want(0, 1)
 	for len(jobs) > 1 { // one at a time, until the notes are as many as the count allows
 		f.Exec(ack, next(1))
 	}
@@ -385,6 +390,37 @@ func TestBarrierOfManyJobs(t *testing.T) {
 	f.wantClaim(5)
 	f.Exec(ack, next(1))
 	f.wantClaim(5, 1)
+}
+
+// A transaction that ends one job, and then many, counts at the first end. It does not share the lock while it waits to have it alone: two that do
+// would be a deadlock.
+func TestBarrierEndsOfFewAndMany(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.heldBy(slices.Repeat([]string{"x"}, 600)...)
+	jobs := f.claim(102)
+	shares := f.begin(f.Connect())
+	f.run(shares, "set constraints all immediate")
+	f.run(shares, "select penstock.ack('q', $1)", jobs[0].lease)
+	conn := f.Connect()
+	counts := f.begin(conn)
+	f.run(counts, "select penstock.ack('q', $1)", jobs[1].lease)
+	var many []int64
+	for _, j := range jobs[2:] {
+		many = append(many, j.lease)
+	}
+	f.run(counts, "select penstock.ack_many('q', $1)", many)
+	done := make(chan error, 1)
+	go func() { done <- counts.Commit(f.Ctx) }()
+	locks := func(granted bool) int64 {
+		return f.Number("select count(*) from pg_locks where locktype = 'advisory' and pid = $1 and granted = $2", conn.PgConn().PID(), granted)
+	}
+	f.Eventually("the commit waits for the one that shares", func() bool { return locks(false) == 1 })
+	if locks(true) > 0 {
+		t.Error("the commit shares the lock while it waits to have it alone")
+	}
+	f.Must(shares.Commit(f.Ctx))
+	f.Must(<-done)
 }
 
 // A transaction that enqueues a job fails at its commit, if the barrier that the job holds has opened meanwhile.

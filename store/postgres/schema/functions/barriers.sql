@@ -124,21 +124,26 @@ create or replace function _waits_for(headers jsonb) returns bigint[]
 language sql immutable return string_to_array(headers ->> 'penstock-waits-for', ',')::bigint[];
 
 -- _turn_barriers sees to what this transaction has noted, when it commits. The first of its notes counts all; later ones find a newer count of the
--- transaction. One that makes constraints immediate counts at once, and keeps the locks. In another cluster a restored row may have the same xid, and a
--- lower n. The count that it read before it had the lock may be old by then: a block that fails gives the lock back.
+-- transaction. One that makes constraints immediate counts at once, and keeps the locks. A note is left only if all later ones of the transaction can
+-- be, because a count takes its locks in one order. If no number was drawn after a note's, there are none. In another cluster a restored row may have
+-- the same xid, and a lower n. The count that it read before it had the lock may be old by then: a block that fails gives the lock back.
 create or replace function _turn_barriers() returns trigger
 language plpgsql volatile security definer set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
     c     _barrier; opens bigint[]; late bigint;
-    most  bigint; upto bigint;
+    most  bigint; upto bigint; few boolean;
 begin
     select x.* into c from _barrier x where x.barrier = new.barrier and x.part = 0 order by x.n desc limit 1;
     if c.xid = new.xid and c.n > new.n then
         return null;
     elsif c.running >= 256 and new.n > c.n and new.part = -1 then
         most := c.running / 256;
-        if (select max(t.n) <= c.n + (c.running - 1) / most and min(t.running) >= - most and count(*) < 65 and bool_and(t.barrier = new.barrier and t.part = -1 and t.dead = 0)
-              from (select x.* from _barrier x where x.xid = new.xid and x.n >= new.n order by x.n limit 65) t) then
+        few := new.n <= c.n + (c.running - 1) / most and new.running >= - most and new.dead = 0;
+        if few and pg_sequence_last_value('_barrier_n') is distinct from new.n then -- others may come after it
+            few := (select max(t.n) <= c.n + (c.running - 1) / most and min(t.running) >= - most and count(*) < 65 and bool_and(t.barrier = new.barrier and t.part = -1 and t.dead = 0)
+                      from (select x.* from _barrier x where x.xid = new.xid and x.n >= new.n order by x.n limit 65) t);
+        end if;
+        if few then
             begin
                 perform pg_advisory_xact_lock_shared(1885695586, hashint8(new.barrier) & 511); -- "penb"
                 if exists (select from _barrier x where x.barrier = new.barrier and x.part = 0 and x.n > c.n) then raise serialization_failure; end if;
