@@ -293,6 +293,41 @@ func TestKindsOfJobsAcrossLanguages(t *testing.T) {
 	})
 }
 
+// A worker reports which kinds of jobs it has met and has no handler for, up to ten, the first by name.
+func TestKindsWithoutAHandler(t *testing.T) {
+	each(t, func(g *goal, l *language) {
+		q := g.queue()
+		for _, tx := range []bool{false, true} {
+			jobs := []penstock.NewJob{{Kind: "ours"}, {}}
+			for kind := 'l'; kind >= 'a'; kind-- {
+				jobs = append(jobs, penstock.NewJob{Kind: string(kind)})
+			}
+			_, err := g.native().Enqueue(g.ctx, jobs...)
+			must(g, err)
+			ctx, cancel := context.WithCancel(g.ctx)
+			ended, name := make(chan error, 1), fmt.Sprintf("in a transaction: %t", tx)
+			go func() {
+				ended <- q.work(ctx, func(_ context.Context, _ string, j penstock.Job) error {
+					if j.Kind() != "ours" {
+						g.Errorf("a job of kind %q has met the handler of another kind", j.Kind())
+					}
+					return nil
+				}, work.Options{Worker: name}, args{"kinds": []string{"ours"}, "work_tx": tx})
+			}()
+			g.eventually("the others come back later", func() bool { s := g.status(); return s.Ready+s.Running == 0 && s.Delayed == 13 })
+			cancel()
+			must(g, <-ended)
+			workers, err := g.store.Workers(g.ctx, queue, 10)
+			must(g, err)
+			i := slices.IndexFunc(workers, func(w admin.Worker) bool { return w.Name == name })
+			if want := strings.Split(" a b c d e f g h i", " "); i < 0 || !slices.Equal(workers[i].Unhandled, want) {
+				g.Errorf("the workers are %+v, want %q with %q unhandled", workers, name, want)
+			}
+			execute(g, g.url, "delete from penstock._scheduled")
+		}
+	})
+}
+
 // The caller controls its transaction: each kind commits and rolls back the writes of all calls together.
 func TestKinds(t *testing.T) {
 	each(t, func(g *goal, l *language) {

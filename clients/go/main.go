@@ -63,6 +63,7 @@ type request struct {
 	Batch      int                   `json:"batch"`
 	Parallel   int                   `json:"concurrency"`
 	WorkTx     bool                  `json:"work_tx"`
+	Kinds      []string              `json:"kinds"`
 	Call       string                `json:"call"`
 	Outcome    string                `json:"outcome"`
 	Reason     string                `json:"reason"`

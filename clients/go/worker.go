@@ -56,14 +56,30 @@ func (p *program) work(d *db, r *request) (name string) {
 	go func() {
 		defer close(w.done)
 		if r.WorkTx {
-			w.err = postgres.WorkTx(ctx, d.Store, r.Queue, func(ctx context.Context, tx pgx.Tx, job penstock.Job) error {
+			h := func(ctx context.Context, tx pgx.Tx, job penstock.Job) error {
 				given := p.keep(&p.txs, pgxTx{tx, d.Store})
 				defer p.txs.Delete(given)
 				return p.ask(ctx, name, r.Queue, given, job)
-			}, o)
+			}
+			if len(r.Kinds) > 0 {
+				var mux work.TxMux[pgx.Tx]
+				for _, kind := range r.Kinds {
+					mux.Handle(kind, h)
+				}
+				h = mux.Handler()
+			}
+			w.err = postgres.WorkTx(ctx, d.Store, r.Queue, h, o)
 			return
 		}
-		w.err = work.Run(ctx, d.Queue(r.Queue), func(ctx context.Context, job penstock.Job) error { return p.ask(ctx, name, r.Queue, "", job) }, o)
+		h := func(ctx context.Context, job penstock.Job) error { return p.ask(ctx, name, r.Queue, "", job) }
+		if len(r.Kinds) > 0 {
+			var mux work.Mux
+			for _, kind := range r.Kinds {
+				mux.Handle(kind, h)
+			}
+			h = mux.Handler()
+		}
+		w.err = work.Run(ctx, d.Queue(r.Queue), h, o)
 	}()
 	return name
 }

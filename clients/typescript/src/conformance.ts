@@ -9,7 +9,7 @@ import knex from 'knex'
 import { CompiledQuery, Kysely, PostgresDialect } from 'kysely'
 import pg from 'pg'
 import postgres from 'postgres'
-import { FieldError, Penstock, cancelled, deadLetter, retry, snooze, sqlState, step, type Job, type Message, type NewJob, type Queryable, type Verdict } from './index.js'
+import { FieldError, Penstock, cancelled, deadLetter, retry, snooze, sqlState, step, type Job, type Message, type NewJob, type Handler, type Queryable, type TxHandler, type Verdict } from './index.js'
 
 interface Kind {
   /** Runs fn in a transaction on a separate connection, which is closed afterwards. */
@@ -239,7 +239,8 @@ const ops: Record<string, (r: any) => unknown> = {
       write({ event: 'job', worker, call, job: toJSON(job), ...tx && { tx, kind: 'pg' } })
       if (signal.aborted) aborted()
     })
-    const running = !r.work_tx ? penstock.work(pool, r.queue, ask, options) : penstock.workTx(pool, r.queue, async (tx, job, signal) => {
+    const ofKinds = <H>(handler: H): H | Record<string, H> => r.kinds ? Object.fromEntries(r.kinds.map((kind: string) => [kind, handler])) : handler
+    const running = !r.work_tx ? penstock.work(pool, r.queue, ofKinds<Handler>(ask), options) : penstock.workTx(pool, r.queue, ofKinds<TxHandler<any>>(async (tx, job, signal) => {
       const id = name()
       transactions.set(id, { penstock, kind: 'pg', tx, last: Promise.resolve() })
       try {
@@ -248,7 +249,7 @@ const ops: Record<string, (r: any) => unknown> = {
         await transactions.get(id)!.last.catch(() => {})
         transactions.delete(id)
       }
-    }, options)
+    }), options)
     running.catch(err => console.error(err))
     workers.set(worker, () => {
       stop.abort()

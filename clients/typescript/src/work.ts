@@ -94,6 +94,7 @@ const optionFields = new Set('concurrency batch lease groupKey groups allGroups 
 const callTimeout = 30_000 // ends a call that hangs
 const maintainEvery = 500
 const heartbeatEvery = 30_000
+const maxUnhandled = 10 // kinds without a handler that heartbeats name
 const strangeAfter = 10_000 // a job that has no handler here comes back for another worker
 const maxMet = 10_000 // bounds the memory of a worker that meets many such jobs; others are not given up meanwhile
 const carryAt = 32 // how many ended jobs make it worthwhile for a claim to carry them
@@ -162,7 +163,7 @@ class Worker {
   running = new Set<Promise<void>>()
   pace = 0 // how long a handler takes, about; 0 is not known
   settles = false // handlers end their jobs in their own transactions
-  readonly strange = new Set<string>() // kinds without a handler, of which the log has a line
+  readonly strange = new Set<string>() // kinds without a handler that the log and heartbeats name
   readonly begun = new Date()
   readonly ends = new Map<End, number>() // how many attempts ended so
   claimedAt: Date | undefined
@@ -532,7 +533,8 @@ class Worker {
     try {
       await timely(this.queue.heartbeat({
         worker: this.o.worker, version: `@penstock/client ${clientVersion}`, started_at: this.begun, concurrency: this.o.concurrency, groups: this.turns.groups,
-        running: this.held.size, done: count('done') + count('settled'), failed: count('failed'), dead: count('dead'), claimed_at: this.claimedAt, ...stopped && { stopped },
+        running: this.held.size, done: count('done') + count('settled'), failed: count('failed'), dead: count('dead'), claimed_at: this.claimedAt,
+        ...this.strange.size && { unhandled: [...this.strange].sort().slice(0, maxUnhandled) }, ...stopped && { stopped },
       }), callTimeout)
     } catch {} // the next one is at its usual time
   }

@@ -29,6 +29,8 @@ ACK_EVERY = 0.02
 """Seconds for which the end of a job waits for a claim to carry it, or for others."""
 MAINTAIN_EVERY = 0.5
 HEARTBEAT_EVERY = 30.0
+MAX_UNHANDLED = 10
+"""Kinds without a handler that heartbeats name. The worker remembers ten times as many."""
 POLL_MIN, POLL_MAX = 0.002, 0.05
 MAX_CLAIM = 10_000
 
@@ -103,6 +105,7 @@ class Desk:
         self.settles = False  # handlers end their jobs in their own transactions
         self.started, self.claimed_at, self.outcomes = datetime.now(timezone.utc), "", Counter[str]()
         self.next_heartbeat = 0.0
+        self.unhandled = set[str]()  # kinds of jobs that it has met and has no handler for
 
     def starts(self) -> None:
         log.info("a worker of queue %s has started: %s, concurrency %d", self.queue, self.o.worker, self.o.concurrency)
@@ -120,6 +123,8 @@ class Desk:
             "concurrency": self.o.concurrency, "groups": self.turns.groups, "running": len(self.held),
             "done": self.outcomes["done"] + self.outcomes["settled"], "failed": self.outcomes["failed"], "dead": self.outcomes["dead"],
         }  # fmt: skip
+        if self.unhandled:
+            said["unhandled"] = sorted(self.unhandled)[:MAX_UNHANDLED]
         said |= ({"claimed_at": self.claimed_at} if self.claimed_at else {}) | ({"stopped": True} if stopped else {})
         return self.sql.heartbeat(self.queue, said)
 
@@ -268,6 +273,8 @@ class Desk:
             log.warning("the lease of %s was lost while it ran; it may run elsewhere", self.named(task.job))
             self.finish(task, "lost")
         else:
+            if isinstance(how, Snooze) and how.passed and len(self.unhandled) < 10 * MAX_UNHANDLED:
+                self.unhandled.add(task.job.kind)
             self.failures.append((task, how, reason_of(how)))
 
     def verdict(self, task: Task, how: object, reason: str) -> tuple[str, Op[Any]]:

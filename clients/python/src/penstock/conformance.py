@@ -308,6 +308,10 @@ class Unreadable(Exception):  # noqa: N818
     __repr__ = __str__
 
 
+def of_kinds(kinds: list[str] | None, handler: Any) -> Any:
+    return dict.fromkeys(kinds, handler) if kinds else handler
+
+
 def ends(o: Any) -> None:
     """Ends a handler as the harness asks."""
     if isinstance(o, BaseException):
@@ -460,7 +464,7 @@ class Program:
         }
         options = Options(schema=db.schema, **{k: v for k, v in given.items() if v is not None})
         start = self._work_async if kind in ASYNC else self._work_threads
-        stop, thread = start(db, name, kind, r["queue"], bool(r.get("work_tx")), options)
+        stop, thread = start(db, name, kind, r["queue"], bool(r.get("work_tx")), r.get("kinds"), options)
         self.workers[name] = stop, thread
         return {"worker": name}
 
@@ -492,14 +496,17 @@ class Program:
         if held:
             self.txs.pop(held).requests.put(None)
 
-    def _work_threads(self, db: Database, worker: str, kind: str, queue_name: str, tx: bool, options: Options) -> Any:
+    def _work_threads(self, db: Database, worker: str, kind: str, queue_name: str, tx: bool, kinds: list[str] | None, options: Options) -> Any:
         def handler(job: penstock.Job, conn: Any = None) -> None:
             name, call, held = self._event(worker, job, SyncTx(conn, db.schema) if tx else None)
             said = call.said.get()
             self._done(name, held)
             ends(said)
 
-        chosen, closing = in_transaction(db.source(kind), queue_name, lambda conn, job: handler(job, conn), options) if tx else (handler, lambda: None)
+        chosen: Any = of_kinds(kinds, handler)
+        closing = None
+        if tx:
+            chosen, closing = in_transaction(db.source(kind), queue_name, of_kinds(kinds, lambda conn, job: handler(job, conn)), options)
         w = penstock.Worker(db.url if tx else db.source(kind), queue_name, chosen, options)
 
         def serve() -> None:
@@ -507,13 +514,14 @@ class Program:
                 w.run()
             except Exception:
                 traceback.print_exc()
-            closing()
+            if closing:
+                closing()
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         return w.stop, thread
 
-    def _work_async(self, db: Database, worker: str, kind: str, queue_name: str, tx: bool, options: Options) -> Any:
+    def _work_async(self, db: Database, worker: str, kind: str, queue_name: str, tx: bool, kinds: list[str] | None, options: Options) -> Any:
         async def handler(job: penstock.Job, conn: Any = None) -> None:
             name, call, held = self._event(worker, job, AsyncTx(self.loop, conn, db.schema) if tx else None)
             try:
@@ -524,9 +532,9 @@ class Program:
 
         async def serve() -> None:
             closing = None
-            chosen: Any = handler
+            chosen: Any = of_kinds(kinds, handler)
             if tx:
-                chosen, closing = aio.in_transaction(db.source(kind), queue_name, lambda conn, job: handler(job, conn), options)
+                chosen, closing = aio.in_transaction(db.source(kind), queue_name, of_kinds(kinds, lambda conn, job: handler(job, conn)), options)
             w = aio.Worker(db.source(kind) if not tx else db.url, queue_name, chosen, options)
             stops.append(lambda: self.loop.loop.call_soon_threadsafe(w.stop))
             made.set()

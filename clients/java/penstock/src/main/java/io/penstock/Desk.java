@@ -15,6 +15,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.TreeSet;
 import java.util.concurrent.ThreadLocalRandom;
 
 /** The state of a worker's jobs: claimed, begun, done, written. It does no I/O and starts no threads. Its callers hold the worker's lock. */
@@ -24,6 +25,7 @@ final class Desk {
     private static final long POLL_MIN = 2 * MS;
     private static final long POLL_MAX = 50 * MS;
     private static final int MAX_ACKS = 10_000;
+    private static final int MAX_UNHANDLED = 10; // kinds without a handler that heartbeats name; it remembers ten times as many
 
     static final class Task {
         final Job job;
@@ -129,6 +131,7 @@ final class Desk {
     private final Map<End, Long> ends = new EnumMap<>(End.class); // how many attempts ended so
     private final Instant started = Instant.now();
     private Instant claimedAt;
+    private final Set<String> unhandled = new TreeSet<>(); // kinds of jobs that it has met and has no handler for
 
     Desk(String queue, WorkOptions options) {
         this.queue = queue;
@@ -257,6 +260,9 @@ final class Desk {
             Worker.LOG.log(Level.WARNING, "the lease of {0} of queue {1} was lost while it ran; it may run elsewhere", task.job, queue);
             finish(task, End.LOST);
         } else {
+            if (outcome == How.RELEASED && unhandled.size() < 10 * MAX_UNHANDLED) {
+                unhandled.add(task.job.kind());
+            }
             task.failed(how);
             failures.add(task);
         }
@@ -312,6 +318,7 @@ final class Desk {
         return "{\"worker\": " + Values.json(o.worker) + ", \"version\": \"penstock (Java) " + Penstock.VERSION + "\", \"started_at\": \"" + started + "\", \"concurrency\": " + o.concurrency
             + ", \"groups\": " + turns.groups.stream().map(Values::json).toList() + ", \"running\": " + held.size() + ", \"done\": " + (count(End.DONE) + count(End.SETTLED))
             + ", \"failed\": " + count(End.FAILED) + ", \"dead\": " + count(End.DEAD) + (claimedAt == null ? "" : ", \"claimed_at\": \"" + claimedAt + "\"")
+            + (unhandled.isEmpty() ? "" : ", \"unhandled\": " + unhandled.stream().limit(MAX_UNHANDLED).map(Values::json).toList())
             + (stopped ? ", \"stopped\": true}" : "}");
     }
 

@@ -8,6 +8,7 @@ import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
 import io.penstock.Enqueued;
 import io.penstock.FieldException;
+import io.penstock.Handler;
 import io.penstock.Job;
 import io.penstock.Message;
 import io.penstock.NewJob;
@@ -15,6 +16,7 @@ import io.penstock.Outcome;
 import io.penstock.Penstock;
 import io.penstock.PenstockException;
 import io.penstock.Queue;
+import io.penstock.TxHandler;
 import io.penstock.WorkOptions;
 import io.penstock.Worker;
 import java.io.BufferedReader;
@@ -36,6 +38,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.stream.Collectors;
 import org.postgresql.ds.PGSimpleDataSource;
 
 /** Speaks the protocol of clients/conformance/README.md over standard input and output. */
@@ -239,7 +242,9 @@ public final class Program {
             o.worker(text(r, "worker_name", ""));
         }
         boolean inTx = r.has("work_tx") && r.get("work_tx").getAsBoolean();
-        Worker worker = penstock.worker(queue, !inTx ? job -> ask(name, job, null) : penstock.inTransaction(queue, (connection, job) -> {
+        List<String> kinds = has(r, "kinds") ? r.getAsJsonArray("kinds").asList().stream().map(kind -> kind.getAsString()).toList() : null;
+        Handler plain = job -> ask(name, job, null);
+        TxHandler within = (connection, job) -> {
             String tx = name();
             Transaction given = Transaction.of(connection);
             transactions.put(tx, given);
@@ -250,7 +255,10 @@ public final class Program {
                 given.end(true);
                 given.await();
             }
-        }), o);
+        };
+        Handler handler = kinds == null ? plain : Handler.byKind(kinds.stream().collect(Collectors.toMap(kind -> kind, kind -> plain)));
+        TxHandler txHandler = kinds == null ? within : TxHandler.byKind(kinds.stream().collect(Collectors.toMap(kind -> kind, kind -> within)));
+        Worker worker = penstock.worker(queue, inTx ? penstock.inTransaction(queue, txHandler) : handler, o);
         workers.put(name, worker.start());
         return Map.of("worker", name);
     }
