@@ -49,6 +49,9 @@ func (t Track) FoundLate(span time.Duration) { t.foundLate(span) }
 // Wrote notes a transaction of the reader that began after the last move.
 func (t Track) Wrote(xid uint64) { t.wrote(xid, t.head()) }
 
+// Far notes that the head is at rows that are old.
+func (t Track) Far() { t.far = true }
+
 func (t Track) Retreat(to string, now time.Time) { t.retreat(place{to}, now) }
 
 func (t Track) Positions() int { return len(t.positions) }

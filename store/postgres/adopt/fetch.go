@@ -85,9 +85,6 @@ func (s *Source) places() (head, slack position) {
 // if there are others.
 func (s *Source) becameVisible(ctx context.Context, snapshot string, before, slack position) (ids []string, more bool, err error) {
 	from := slack
-	if s.full { // far from where rows become visible now
-		from = before
-	}
 	s.mu.Lock()
 	if back, some := s.track.saw(snapshot); some && (s.owed == nil || back.n < s.owed.n) {
 		s.owed = &back
@@ -162,14 +159,15 @@ func (s *Source) readOn(ctx context.Context, q querier, after place, limit drive
 func (s *Source) moved(page []row) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.lag = 0; len(page) == 0 {
-		return
+	s.lag = 0
+	if len(page) > 0 {
+		last := &page[len(page)-1]
+		if s.full && !last.message.CreatedAt.IsZero() {
+			s.lag = time.Since(last.message.CreatedAt)
+		}
+		s.track.moved(last.at, len(page), time.Now())
 	}
-	last := &page[len(page)-1]
-	if s.full && !last.message.CreatedAt.IsZero() {
-		s.lag = time.Since(last.message.CreatedAt)
-	}
-	s.track.moved(last.at, len(page), time.Now())
+	s.track.full, s.track.far = s.full, s.lag > maxSlack
 }
 
 // args are the place as parameters.

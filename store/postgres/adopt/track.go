@@ -23,6 +23,8 @@ type track struct {
 	positions []position // by time; the last is the head
 	margin    time.Duration
 	rows      int64
+	full      bool                // the last page: rows become visible further ahead, and there is no slack
+	far       bool                // much further: no transaction of now has a row behind the head
 	reach     time.Duration       // how far the slack goes back
 	open      map[uint64]position // transactions in flight, and a place before all they wrote
 	next      uint64              // the last snapshot lists none from this one on, in flight or not
@@ -85,7 +87,7 @@ func (t *track) low(now time.Time) position { return t.back(t.margin, now) }
 // slack is how far back to look when nothing hints at a late row.
 func (t *track) slack(now time.Time) position {
 	m := t.head()
-	for i := len(t.positions) - 2; i >= 0; i-- {
+	for i := len(t.positions) - 2; i >= 0 && !t.full; i-- {
 		if m.at.Before(now.Add(-t.reach)) || t.rows-t.positions[i].rows > slackRows {
 			break
 		}
@@ -147,8 +149,11 @@ func (t *track) saw(snapshot string) (back position, some bool) {
 	return back, some
 }
 
-// begin is a place before all that a transaction wrote.
+// begin is a place before all that a transaction wrote, which no list before had.
 func (t *track) begin(xid uint64) position {
+	if t.far {
+		return t.head()
+	}
 	if i, _ := t.find(xid); i > 0 {
 		return t.own[i-1].before
 	}

@@ -96,6 +96,21 @@ func TestTransactionThatEnds(t *testing.T) {
 	read("21:21:", "h", "")
 }
 
+// TestTransactionInABacklog: where the head is at rows that are old, transactions of now write far ahead of it.
+func TestTransactionInABacklog(t *testing.T) {
+	track := adopt.NewTrack(time.Minute, start)
+	track.Saw("10:10:")
+	track.Moved("old", 1, start.Add(time.Second))
+	track.Far()
+	if back, some := track.Saw("11:13:12"); some && back != "old" {
+		t.Errorf("10 has ended: look back to %q", back)
+	}
+	track.Moved("less old", 1, start.Add(2*time.Second))
+	if back, some := track.Saw("13:13:"); !some || back != "old" {
+		t.Errorf("12 has ended: look back to %q (%t)", back, some)
+	}
+}
+
 // TestTransactionBehindAHeadThatGoesBack: its rows cannot stand behind a place that was the head by mistake.
 func TestTransactionBehindAHeadThatGoesBack(t *testing.T) {
 	track := adopt.NewTrack(time.Minute, start)

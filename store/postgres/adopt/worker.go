@@ -165,10 +165,7 @@ func (w *Worker) claimRows(ctx context.Context, tx pgx.Tx, limit driver.Limit) (
 }
 
 func (w *Worker) claimNext(ctx context.Context, tx pgx.Tx, limit driver.Limit) ([]row, error) {
-	before, from := w.places()
-	if w.full {
-		from = before
-	}
+	_, from := w.places()
 	page, _, full, err := w.readOn(ctx, tx, from.place, limit)
 	if err != nil {
 		return nil, err
