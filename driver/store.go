@@ -83,6 +83,13 @@ type Operator interface {
 	DropSubscription(ctx context.Context, outbox, subscription string) error
 }
 
+// Distributor is a store that can distribute an outbox over the servers of a cluster.
+type Distributor interface {
+	// CreateDistributedOutbox makes an outbox with one column more. Its messages lie with the table's rows of the same value, in the column by which
+	// the table is distributed. The column may have another name there. Errors as of Store.CreateOutbox.
+	CreateDistributedOutbox(ctx context.Context, name, column, table string) error
+}
+
 // ContentJudge is a store that can say why Publish or Enqueue failed.
 type ContentJudge interface {
 	// RefusesContent reports whether the database refused a message or job itself. Then none of the call was written, and the

@@ -39,6 +39,24 @@ func TestPortableProfile(t *testing.T) {
 	invoke(t, "outbox", "list", "--profile", "postgres").wants(t, terminal.ExitDatabase, "penstock migrate")
 }
 
+func TestOutboxCreateDistributed(t *testing.T) {
+	t.Parallel()
+	create := func(url string, args ...string) outcome {
+		return invoke(t, append([]string{"outbox", "create", "orders", "--database-url", url}, args...)...)
+	}
+	both := []string{"--distribute-by", "tenant", "--colocate-with", "shop_order"}
+	for _, one := range [][]string{both[:2], both[2:]} {
+		create("sqlite:x.db", one...).wants(t, terminal.ExitUsage, "--distribute-by and --colocate-with go together")
+	}
+	create("sqlite:x.db", append(both, "--retain-age", "1h")...).wants(t, terminal.ExitUsage, "leave out --retain-age")
+	create(sqliteFile(t), both...).wants(t, terminal.ExitUsage, "--profile portable on PostgreSQL with Citus")
+	url := testserver.Database(t, testserver.PostgresURL(t))
+	create(url, both...).wants(t, terminal.ExitUsage, "--profile portable on PostgreSQL with Citus")
+	must(t, "migrate", "--database-url", url, "--profile", "portable")
+	create(url, append(both, "--profile", "portable")...).wants(t, terminal.ExitFailure, "the extension citus")
+	same(t, "no outbox", must(t, "outbox", "list", "--database-url", url, "--profile", "portable"), "")
+}
+
 // On a server that claims to be YugabyteDB, the postgres profile names the one to use instead, auto uses it, and the server gets portable's
 // own statements.
 func TestProfileOfTheServer(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -61,6 +62,15 @@ type Outbox struct {
 	Retention admin.Retention
 	Words     map[string]SQL
 	Adopted   *Adoption // of a table that Penstock did not create
+	// DistributedBy is the column by which a cluster distributes the messages, if it does. Flight.RowID has its value. Nothing is kept once it is
+	// settled.
+	DistributedBy string
+}
+
+// Distributing is a dialect that can distribute messages.
+type Distributing interface {
+	// Distribution sets DistributedBy, and adds words, if an outbox is distributed.
+	Distribution(ctx context.Context, on Runner, box *Outbox) error
 }
 
 // Args of a statement about the outbox.
@@ -97,7 +107,18 @@ func FindOutbox(ctx context.Context, db OutboxDB, on Runner, name, lock string) 
 	if err == nil && !there {
 		err = NoOutbox(name)
 	}
+	if may, is := db.(Distributing); is && err == nil {
+		err = may.Distribution(ctx, on, &box)
+	}
 	return box, err
+}
+
+// keepsNothing is an error if an outbox is distributed, for calls that need settled messages.
+func (box *Outbox) keepsNothing(what string) error {
+	if box.DistributedBy == "" {
+		return nil
+	}
+	return penstock.WithHint(fmt.Errorf("outbox %q is distributed by %s: %s", box.Name, box.DistributedBy, what), "use an outbox that is not distributed for this")
 }
 
 // CreateOutbox implements driver.Store. The row is locked while the table is made, by another connection: DDL is in no transaction.
@@ -164,6 +185,9 @@ func (s *Outboxes) SetRetention(ctx context.Context, outbox string, r admin.Rete
 		if err != nil {
 			return err
 		}
+		if err := box.keepsNothing("it keeps no settled messages"); err != nil && r != (admin.Retention{}) {
+			return err
+		}
 		b := new(Batch).Do("update {schema}.outboxes set keep_age = {age}, keep_bytes = {bytes} where id = {outbox}", box.Args(Args{"age": int64(r.Age), "bytes": r.Bytes}))
 		keepSettled(b, &box)
 		return tx.Finish(ctx, b)
@@ -207,6 +231,15 @@ func (s *Outboxes) status(ctx context.Context, most int, name string) (admin.Out
 			return st, err
 		}
 	}
+	args := box.Args(Args{"most": cmp.Or(most, -1)})
+	if box.DistributedBy != "" { // its statement cannot ask for anything else
+		var waiting int64
+		var since *time.Time
+		if err := s.on.Run(ctx, new(Batch).Row(new(bool), "waiting", args, &waiting, &since)); err != nil {
+			return st, err
+		}
+		args["waiting"], args["waiting_since"] = waiting, since
+	}
 	return st, s.on.Run(ctx, new(Batch).Rows(func(scan Scan) error {
 		var (
 			sub                         admin.SubscriptionStatus
@@ -236,5 +269,5 @@ func (s *Outboxes) status(ctx context.Context, most int, name string) (admin.Out
 		sub.Backlog, sub.AtLeast = backlog, slices.DeleteFunc(sub.AtLeast, func(name string) bool { return name == "backlog" })
 		st.Subscriptions = append(st.Subscriptions, sub)
 		return err
-	}, "status", box.Args(Args{"most": cmp.Or(most, -1)})))
+	}, "status", args))
 }

@@ -78,6 +78,9 @@ func (r *Reader) attach(ctx context.Context, tx Tx) (err error) {
 	if err := tx.Run(ctx, b); err != nil {
 		return err
 	}
+	if err := r.Box.keepsNothing("it has one subscription, and no other can be made"); err != nil && others > 0 {
+		return err
+	}
 	b = new(Batch).Do("insert into {schema}.subscriptions (outbox_id, name, keeps_settled) values ({outbox}, {name}, {keeps})", args.With(Args{"keeps": others > 0 || r.Box.Retention != admin.Retention{}}))
 	b.Row(&there, "select id from {schema}.subscriptions where outbox_id = {outbox} and name = {name}", args, &r.ID)
 	if err := tx.Run(ctx, b); err != nil || r.Req.Start != driver.FromNow {

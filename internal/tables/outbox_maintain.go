@@ -52,7 +52,9 @@ func (s *Outboxes) look(ctx context.Context, tx Tx, name string) (l upkeep, err 
 	var subs []int64
 	m := messages{}
 	b := new(Batch).Rows(All(&subs), "select id from {schema}.subscriptions where outbox_id = {outbox}", box.Args(nil))
-	s.reclaimable(b, &box, &m, l.since.Time, reclaimed)
+	if box.DistributedBy == "" {
+		s.reclaimable(b, &box, &m, l.since.Time, reclaimed)
+	}
 	if err := tx.Run(ctx, b); err != nil {
 		return l, err
 	}

@@ -100,6 +100,9 @@ func (s *Outboxes) ParkedKeys(ctx context.Context, outbox, name string, limit in
 // Replay implements driver.Operator: messages that are noted as settled are delivered again.
 func (s *Outboxes) Replay(ctx context.Context, r admin.Replay) (n int64, err error) {
 	err = s.onSubscription(ctx, r.Outbox, r.Subscription, func(tx Tx, sub *subscription) error {
+		if err := sub.box.keepsNothing("it keeps no settled messages, so there are none to replay"); err != nil {
+			return err
+		}
 		b := new(Batch).Counted(&n, "replay", sub.args(Args{"from_seq": r.FromSeq, "to_seq": r.ToSeq, "from": OrNull(r.From), "to": OrNull(r.To)}))
 		if r.CountOnly {
 			return cmp.Or(tx.Run(ctx, b), errEnough) // which rolls it back

@@ -58,6 +58,14 @@ func (r *Row) Dest(more ...any) []any {
 	return append([]any{&r.Bucket, &r.TS, &r.Seq, &r.id, &r.key, &r.topic, &r.headers, &r.payload}, more...)
 }
 
+// More is where further columns are read to, and the one by which rows are distributed.
+func (box *Outbox) More(r *Row, dest ...any) []any {
+	if box.DistributedBy != "" {
+		dest = append(dest, &r.RowID)
+	}
+	return dest
+}
+
 // Key is the message's.
 func (r *Row) Key() string { return r.key }
 
@@ -112,7 +120,7 @@ func (p *Page) Replayed(box *Outbox, scan Scan) error { return p.collect(box, sc
 // collect takes a row of a new or replayed message, and notes that each scan has it. It passes over those that were settled.
 func (p *Page) collect(box *Outbox, scan Scan, settled func(seq int64) bool, each func(r *Row)) error {
 	if p.dest == nil {
-		p.dest = p.row.Dest(&p.behind)
+		p.dest = p.row.Dest(box.More(&p.row, &p.behind)...)
 	}
 	r := &p.row
 	*r = Row{}

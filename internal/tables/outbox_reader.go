@@ -76,7 +76,7 @@ type Flight struct {
 	TS      time.Time
 	From    Origin
 	InOrder bool   // of a parked key
-	RowID   string // in an adopted table
+	RowID   string // in an adopted table, or by which it is distributed
 	Unfit   error  // why the row is not a message
 }
 

@@ -167,7 +167,10 @@ func (r *Reader) end(b *Batch, about Args) {
 		b.Do(r.Box.Adopted.Settles, about)
 		return
 	}
-	b.Do("keep_settled", about).Do("delete", about)
+	if r.Box.DistributedBy == "" {
+		b.Do("keep_settled", about)
+	}
+	b.Do("delete", about)
 }
 
 // RowsOf are where messages are.
@@ -202,7 +205,7 @@ type Entry struct {
 	Since     *time.Time      `json:"since"`
 	Failures  json.RawMessage `json:"failures"`
 	DiedAt    *time.Time      `json:"died_at"`
-	RowID     string          `json:"row_id"` // of an adopted table
+	RowID     string          `json:"row_id"` // of an adopted or distributed table
 	Err       string          `json:"-"`      // of the last attempt
 }
 

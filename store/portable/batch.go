@@ -36,14 +36,16 @@ func (s *Store) rendered(statement string, with tables.Args) (text string, args 
 		}
 		return numbers[name]
 	}
-	text = strings.ReplaceAll(tables.Parts(s.text(statement), s.dialect().statements, with), "{blocked}", "("+s.text("blocked")+")")
+	_, isDistributed := with["tenant"]
+	of := func(name string) string { return distributed(isDistributed, name) }
+	text = strings.NewReplacer("{blocked}", "("+s.text("blocked")+")", "{backlog}", s.text(of("backlog"))).Replace(tables.Parts(s.text(of(statement)), s.dialect().statements, with))
 	var fill func(name string) (string, bool)
 	fill = func(name string) (string, bool) {
 		if column, list, is := tables.In(name); is {
 			return column + " = any (" + number(list) + ")", true
 		}
 		if v, is := with[name].(tables.SQL); is {
-			if name == "rows" || name == "allowed" || name == "lease" { // which have their own arguments
+			if name == "rows" || name == "there" || name == "allowed" || name == "lease" { // which have their own arguments
 				return tables.Render(string(v), fill), true
 			}
 			return string(v), true

@@ -25,7 +25,7 @@ func TestDialects(t *testing.T) {
 		s := &Store{schema: `"s"`, opts: Options{Schema: "s", Buckets: 16}}
 		s.speaks.Store(d)
 		for name := range statements {
-			text := strings.NewReplacer("{lease}", "", "{owned}", "").Replace(s.sql(s.queueSQL(name, lifo("q")), "")) // filled in before by the reader of a subscription
+			text := strings.NewReplacer("{lease}", "", "{owned}", "", "{there}", "", "{tenant}", "", "{backlog}", "", "{waiting}", "", "{waiting_since}", "", "{relation}", "").Replace(s.sql(s.queueSQL(name, lifo("q")), "")) // filled in before by the reader of a subscription
 			text = argument.ReplaceAllString(s.words(text, messageWords), "$$1")
 			for _, left := range word.FindAllString(text, -1) {
 				t.Errorf("%s: %s is left in %s.sql", engine, left, name)

@@ -86,7 +86,7 @@ func (s *source) queueParked(b *pgx.Batch, p *tables.Page, buckets []int16, seqs
 		var head int64
 		var attempts int
 		var since *time.Time
-		if err := scan(r.Dest(&r.InOrder, &head, &attempts, &since)...); err != nil {
+		if err := scan(r.Dest(s.Box.More(&r, &r.InOrder, &head, &attempts, &since)...)...); err != nil {
 			return err
 		}
 		if refused == head || attempts > 0 && r.Seq != head {

@@ -37,7 +37,7 @@ func (s onTables) Words(outbox string) map[string]tables.SQL {
 // messageWords are how an outbox's messages are read, and the facts about them: by number and time.
 var messageWords = map[string]tables.SQL{
 	"beyond": "t.ts > $3", "entry": "e.seq = t.seq", "landed": "(t.seq <> all ($4::bigint[]) or t.ts <> all ($9::timestamptz[]))",
-	"order_t": "t.ts, t.seq", "order_c": "c.ts, c.seq", "order_p": "p.ts, p.seq", "order_m": "m.ts, m.seq", "more_t": "", "more_c": "", "more_p": "",
+	"order_t": "t.ts, t.seq", "order_c": "c.ts, c.seq", "order_p": "p.ts, p.seq", "order_m": "m.ts, m.seq", "more_t": "", "more_c": "", "more_p": "", "more_row": "",
 	"same_p": "t.bucket = any (array[p.bucket]) and t.ts = p.ts and t.seq = p.seq", "same_e": "t.bucket = any (array[e.bucket]) and t.ts = e.ts and t.seq = e.seq", "same_d": "t.bucket = any (array[d.bucket]) and t.ts = d.ts and t.seq = d.seq",
 	"rows": "unnest({buckets}::smallint[], {times}::timestamptz[], {seqs}::bigint[]) d(bucket, ts, seq)", "oldest": "t.ts", "parked_since": "e.ts",
 }
@@ -58,10 +58,13 @@ func (s onTables) PerSubscription() []string { return []string{"entries", "membe
 type Outbox struct {
 	store        *Store
 	name, insert string
+	value        *any // by which the outbox is distributed
 }
 
 // Outbox returns an outbox. It does not check that there is one.
-func (s *Store) Outbox(name string) *Outbox { return &Outbox{s, name, s.sql("publish", name)} }
+func (s *Store) Outbox(name string) *Outbox {
+	return &Outbox{store: s, name: name, insert: s.sql("publish", name)}
+}
 
 // PublishTx writes messages within tx, in one statement. They are delivered if tx
 // commits, and never if it rolls back. Errors: ErrNoOutbox, and *penstock.FieldError for
@@ -74,6 +77,9 @@ func (o *Outbox) PublishTx(ctx context.Context, tx pgx.Tx, msgs ...penstock.Mess
 	columns, err := columnsOf(msgs)
 	if err != nil {
 		return err
+	}
+	if o.value != nil {
+		return o.insertRows(ctx, tx, columns)
 	}
 	_, err = tx.Exec(ctx, o.insert, columns...)
 	return o.explain(err)
@@ -98,7 +104,7 @@ func (o *Outbox) explain(err error) error {
 	if pgerror.State(err) == "42P01" {
 		return tables.NoOutbox(o.name)
 	}
-	return pgerror.Explain(err, nil)
+	return o.lacksValue(pgerror.Explain(err, nil))
 }
 
 func orNull(s string) *string {
@@ -117,6 +123,9 @@ func (s *Store) Publish(ctx context.Context, outbox string, msgs ...penstock.Mes
 func (o *Outbox) Publish(ctx context.Context, msgs ...penstock.Message) error {
 	s := o.store
 	if err := s.guard.Ready(ctx); err != nil {
+		return err
+	}
+	if err := o.noTransaction(); err != nil {
 		return err
 	}
 	if len(msgs) == 0 { // it says so if there is no such outbox

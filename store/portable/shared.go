@@ -29,7 +29,7 @@ func (s *source) sql(name string, buckets []int16) string {
 	if s.shared {
 		lease = sharedLease
 	}
-	text := s.store.words(strings.ReplaceAll(s.store.dialect().statements[name], "{lease}", lease), s.Box.Words)
+	text := s.store.words(strings.ReplaceAll(s.store.dialect().statements[distributed(s.Box.DistributedBy != "", name)], "{lease}", lease), s.Box.Words)
 	return strings.NewReplacer("{holder}", pg.Literal(s.Req.Holder), "{owned}", literal(buckets)).Replace(text)
 }
 
@@ -53,7 +53,7 @@ func (s *source) About(rows tables.Args) tables.Args {
 	}
 	lease = strings.NewReplacer("$1", "{sub}", "$2", "{epoch}").Replace(lease)
 	buckets, _ := rows["buckets"].([]int16)
-	return s.Args(rows).With(tables.Args{"attempt": s.Attempt, "lease": tables.SQL(lease), "owned": tables.SQL(literal(buckets)),
+	return s.Args(rows).With(s.whereFrom(rows)).With(tables.Args{"attempt": s.Attempt, "lease": tables.SQL(lease), "owned": tables.SQL(literal(buckets)),
 		"allowed": tables.SQL("exists (select from {lease}) and exists (select from {schema}.progress p where p.subscription_id = {sub} and p.epoch = {epoch} and p.attempt = {attempt})")})
 }
 

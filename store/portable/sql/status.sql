@@ -16,9 +16,6 @@ select s.id, s.name, s.settled + coalesce((select sum(greatest(p.settled, 0)) fr
     select string_agg(h.holder, ', ' order by h.epoch) as holders, max(h.lease_until) as until
       from {schema}.members h
      where h.subscription_id = s.id and h.lease_until > clock_timestamp()) m
-  cross join lateral (
-    select count(*) as backlog, min({oldest}) as oldest
-      from {table} t
-     where not exists (select from {schema}.entries e where e.subscription_id = s.id and {entry})) b
+  {backlog}
  where s.outbox_id = {outbox}
  order by s.name{collate}

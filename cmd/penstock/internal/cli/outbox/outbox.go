@@ -16,6 +16,7 @@ import (
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
 )
@@ -28,6 +29,7 @@ func Command(a *cli.App) *cobra.Command {
 func createCommand(a *cli.App) *cobra.Command {
 	var (
 		ifMissing bool
+		by, with  string
 		retain    retentionFlags
 	)
 	cmd := terminal.Verb("create NAME", "Create an outbox", func(cmd *cobra.Command, args []string) error {
@@ -36,11 +38,27 @@ func createCommand(a *cli.App) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		switch {
+		case (by == "") != (with == ""):
+			return terminal.Usage(errors.New("--distribute-by and --colocate-with go together: give the column, and the table with whose rows messages lie"))
+		case by != "" && retains:
+			return terminal.Usage(errors.New("a distributed outbox keeps no settled messages: leave out --retain-age and --retain-bytes"))
+		}
 		store, err := a.OpenStore(ctx)
 		if err != nil {
 			return err
 		}
-		if err := store.CreateOutbox(ctx, args[0]); err != nil && !(ifMissing && errors.Is(err, penstock.ErrOutboxExists)) {
+		create := store.CreateOutbox
+		if by != "" {
+			distributor, ok := store.(driver.Distributor)
+			if !ok {
+				return terminal.Usage(errors.New("this database's driver distributes no outboxes: use --profile portable on PostgreSQL with Citus"))
+			}
+			create = func(ctx context.Context, name string) error {
+				return distributor.CreateDistributedOutbox(ctx, name, by, with)
+			}
+		}
+		if err := create(ctx, args[0]); err != nil && !(ifMissing && errors.Is(err, penstock.ErrOutboxExists)) {
 			return fmt.Errorf("creating outbox %q: %w", args[0], cli.NameTaken(err, "an outbox"))
 		}
 		if retains {
@@ -52,6 +70,8 @@ func createCommand(a *cli.App) *cobra.Command {
 	})
 	retain.add(cmd.Flags())
 	cmd.Flags().BoolVar(&ifMissing, "if-missing", false, "succeed if it exists already")
+	cmd.Flags().StringVar(&by, "distribute-by", "", "on Citus, the `column` that tells on which worker a message lies, such as tenant")
+	cmd.Flags().StringVar(&with, "colocate-with", "", "on Citus, the distributed `table` with whose rows messages lie")
 	return a.WithJSON(cmd, "the created object as one JSON line")
 }
 

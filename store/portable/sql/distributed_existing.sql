@@ -1,0 +1,3 @@
+select t.seq
+  from {table} t
+ where {there}
