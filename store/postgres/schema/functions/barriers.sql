@@ -93,7 +93,13 @@ end $$;
 
 -- _count_all is _count_ends for all jobs of a row. If the row has headers, all its jobs hold that barrier, and the jobs are not read.
 create or replace function _count_all(queue int, jobs _claimed[], headers jsonb, n int) returns boolean
-language sql volatile return case when headers is null then _count_ends(queue, jobs) else _count_holders(queue, array[headers], - n, 0) end;
+language plpgsql volatile set search_path from current as $$
+begin
+    if headers is null then return _count_ends(queue, jobs); end if;
+    insert into _barrier (barrier, queue, part, running, dead) select h.holds::bigint, _count_all.queue, -1, - n, 0 from (select headers ->> 'penstock-holds') h(holds) where h.holds ~ '^[1-9][0-9]{0,17}$';
+    if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then perform _refuse_barrier(queue, 0, false); end if;
+    return true;
+end $$;
 
 -- _put_off writes those of some new jobs to _scheduled that are delayed or wait for barriers, and says which.
 create or replace function _put_off(queue int, at timestamptz, ids bigint[], known boolean[], payloads bytea[], keys text[], group_keys text[], priorities int[], not_befores timestamptz[], headers jsonb[]) returns boolean[]

@@ -1140,14 +1140,7 @@ CREATE OR REPLACE FUNCTION penstock._all_hold(barriers text[])
 RETURN CASE WHEN ((array_remove(barriers, (barriers)[1]) = '{}'::text[]) AND ((barriers)[1] <> ''::text)) THEN jsonb_build_object('penstock-holds', (barriers)[1]) ELSE NULL::jsonb END;
 
 -- function _count_ends(queue integer, jobs penstock._claimed[], ended bit): schema/functions/barriers.sql
-
--- _count_all is _count_ends for all jobs of a row. If the row has headers, all its jobs hold that barrier, and the jobs are not
--- read.
-CREATE OR REPLACE FUNCTION penstock._count_all(queue integer, jobs penstock._claimed[], headers jsonb, n integer)
- RETURNS boolean
- LANGUAGE sql
-RETURN CASE WHEN (headers IS NULL) THEN penstock._count_ends(queue, jobs) ELSE penstock._count_holders(queue, ARRAY[headers], (- n), 0) END;
-
+-- function _count_all(queue integer, jobs penstock._claimed[], headers jsonb, n integer): schema/functions/barriers.sql
 -- function _put_off(queue integer, at timestamp with time zone, ids bigint[], known boolean[], payloads bytea[], keys text[], group_keys text[], priorities integer[], not_befores timestamp with time zone[], headers jsonb[]): schema/functions/barriers.sql
 
 -- _waits_for returns the barriers that a job waits for.
