@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/penstock/penstock/store/postgres"
 )
 
@@ -94,5 +96,35 @@ func TestCancelOfAJobThatComesBack(t *testing.T) {
 				t.Errorf("%d jobs were cancelled and %d are left, want 2 and none", n, left)
 			}
 		})
+	}
+}
+
+// Both jobs were in their segment when the cancel began, which waits for a third one. Meanwhile they are claimed, and one is put off. While the cancel waits
+// for that one, the other comes back.
+func TestCancelOfAJobThatGoesAndComesBack(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.Exec("select penstock.enqueue('q', 'goes and comes back'), penstock.enqueue('q', 'is put off'), penstock.enqueue('q', 'other')")
+	first, second, conn := f.begin(f.Connect()), f.begin(f.Connect()), f.Connect()
+	f.run(first, "select from penstock.q where seq = 3 for update")
+	cancelled, n := make(chan error, 1), 0
+	go func() { cancelled <- conn.QueryRow(f.Ctx, "select penstock.cancel('q', '{3,1,2}')").Scan(&n) }()
+	waitsFor := func(tx pgx.Tx) {
+		t.Helper()
+		f.Eventually("the cancel waits", func() bool {
+			return f.Number("select count(*) from unnest(pg_blocking_pids($1)) pid where pid = $2", conn.PgConn().PID(), tx.Conn().PgConn().PID()) > 0
+		})
+	}
+	waitsFor(first)
+	jobs := f.wantClaim(2, 1, 2)
+	f.Exec("select penstock.release('q', $1, '1 day')", jobs[1].lease)
+	f.run(second, "select from penstock._scheduled where id = 2 for update")
+	f.Must(first.Rollback(f.Ctx))
+	waitsFor(second)
+	f.Exec("select penstock.release('q', $1)", jobs[0].lease)
+	f.Must(second.Rollback(f.Ctx))
+	f.Must(<-cancelled)
+	if left := f.Number("select count(*) from penstock.q"); n != 3 || left > 0 {
+		t.Errorf("%d jobs were cancelled and %d are left, want 3 and none", n, left)
 	}
 }

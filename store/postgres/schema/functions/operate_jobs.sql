@@ -81,10 +81,10 @@ language sql volatile set search_path from current as $$
      order by s.slot = (_ring_position(q.name)).slot, g.turn nulls first limit 1 $$;
 
 -- _cancel removes jobs wherever they are; running ones lose their lease. It looks into segments by age, _scheduled and then
--- _lease, so that it finds one that is claimed or carried over meanwhile. It looks again if it misses one and some were in
--- _scheduled or _lease: one of these may have come back to a segment behind it. It locks their rows, those of leases in the order
--- of {ack}, and waits for a transaction that has one. A job that never came back has only its seq: that is
--- looked up in each group and priority or, where these are more than a thousand, by reading the segment.
+-- _lease, so that it finds one that is claimed or carried over meanwhile. Another may have come back to a segment behind it. So if it
+-- misses one, a statement looks everywhere at once, and sees each job in one place. If it finds any, _cancel looks again. It locks their
+-- rows, those of leases in the order of {ack}, and waits for a transaction that has one. A job that never came back has only its seq: that
+-- is looked up in each group and priority or, where these are more than a thousand, by reading the segment.
 create or replace function _cancel(queue int, ids bigint[]) returns int
 language plpgsql volatile set search_path from current
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan
@@ -92,12 +92,9 @@ as $$ declare
     name       constant text := (select q.name from _queue q where q.id = queue);
     priorities constant smallint[] := (_queue_flags(name)).priorities;
     keys       text[] := '{}'; -- one for each job, null without a key
-    group_keys text[]; segment regclass; done regclass[];
-    away       constant boolean := exists (select from _scheduled w where w.queue = _cancel.queue and w.id = any (ids))
-                                or exists (select from _lease l where l.queue = _cancel.queue and (l.id = any (ids) or exists (select from unnest(l.jobs) j where j.id = any (ids))));
+    group_keys text[]; segment regclass; done regclass[]; again boolean := true;
 begin
-    for pass in 1 .. case when away then 2 else 1 end loop
-        exit when cardinality(keys) >= cardinality(ids);
+    while again loop
         done := '{}';
         loop
             segment := _used_segment(name, done);
@@ -122,6 +119,9 @@ begin
         perform _part(queue, array(select j.lease from _lease l cross join lateral unnest(l.jobs) j where l.queue = _cancel.queue and j.id = any (ids)));
         with d as (delete from _lease l where l.queue = _cancel.queue and l.id = any (ids) returning l.*)
         select keys || array_agg(d.key) filter (where _count_holders(_cancel.queue, array[d.headers], -1, 0)) into keys from d;
+        exit when cardinality(keys) >= cardinality(ids);
+        execute format('select exists (select from %s t where t.id = any ($1)) or exists (select from _scheduled w where w.queue = $2 and w.id = any ($1))
+                            or exists (select from _lease l where l.queue = $2 and (l.id = any ($1) or exists (select from unnest(l.jobs) j where j.id = any ($1))))', _q(name)) into again using ids, queue;
     end loop;
     perform _promote(queue, array_agg(distinct k)) from unnest(keys) k where k is not null having count(*) > 0;
     return cardinality(keys);
