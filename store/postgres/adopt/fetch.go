@@ -57,7 +57,7 @@ func (s *Source) fetchNext(ctx context.Context, limit driver.Limit) (*pending, b
 	if err != nil {
 		return nil, false, err
 	}
-	if more || !found { // the head is read again when it is its turn
+	if more || !found || s.late.waiting() { // the head is read again when it is its turn
 		return p, true, nil
 	}
 	cut, err := s.fill(ctx, p, rows, limit)

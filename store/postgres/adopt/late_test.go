@@ -1,6 +1,7 @@
 package adopt_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -42,6 +43,34 @@ func TestTransactionThatNoSnapshotLists(t *testing.T) {
 			f.Exec("insert into shop (key, payload) values ('k', 'second')")
 			f.want(f.fetch(src), "first", "second")
 		})
+	}
+}
+
+// TestHeadWaitsForLateRows: a batch that has room left takes nothing of the head while rows that were found behind it wait. How
+// many it takes of those is guessed from the size of the rows at the head.
+func TestHeadWaitsForLateRows(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.Exec(keyedTable)
+	src := f.subscribe(f.open(keyedConfig()))
+	late := f.Connect()
+	_, err := late.Exec(f.Ctx, "begin; insert into shop (key, payload) select 'k', n from generate_series(1, 5) n")
+	f.Must(err)
+	f.Exec("insert into shop (payload) values ('ahead')")
+	f.want(f.fetch(src), "ahead")
+	_, err = late.Exec(f.Ctx, "commit")
+	f.Must(err)
+	f.Exec("insert into shop (key, payload) values ('k', repeat('6', 1400))")
+	var got []string
+	for len(got) < 6 {
+		b, err := src.Fetch(f.Ctx, driver.Limit{Messages: 1000, Bytes: 2000})
+		f.Must(err)
+		for _, m := range b.Messages {
+			got = append(got, string(m.Payload[:1]))
+		}
+	}
+	if !slices.Equal(got, []string{"1", "2", "3", "4", "5", "6"}) {
+		t.Errorf("got %q", got)
 	}
 }
 
