@@ -47,7 +47,7 @@ func (t Track) Saw(snapshot string) (string, bool) {
 func (t Track) FoundLate(span time.Duration) { t.foundLate(span) }
 
 // Wrote notes a transaction of the reader that began after the last move.
-func (t Track) Wrote(xid uint64) { t.wrote(xid, t.head()) }
+func (t Track) Wrote(xid uint64) { t.wrote(ownTransaction{xid, t.head(), t.far}) }
 
 // Far notes that the head is at rows that are old.
 func (t Track) Far() { t.far = true }

@@ -46,6 +46,43 @@ func TestTransactionThatNoSnapshotLists(t *testing.T) {
 	}
 }
 
+// TestTransactionFromBeforeABacklog: rows that are all of a time long ago are a backlog, but may have been written just now. A transaction that
+// no snapshot lists, and that is older than the backlog, may have a row among them.
+func TestTransactionFromBeforeABacklog(t *testing.T) {
+	f := newFixture(t)
+	f.Exec(keyedTable)
+	f.Exec("alter table shop add column created_at timestamptz not null default now() - interval '1 hour'")
+	c := keyedConfig()
+	c.Columns.CreatedAt = "created_at"
+	src := f.subscribe(f.open(c))
+	f.Must(src.Renew(f.Ctx))
+	exec := func(conn *pgx.Conn, sql string) {
+		t.Helper()
+		_, err := conn.Exec(f.Ctx, sql)
+		f.Must(err)
+	}
+	other, late := f.Connect(), f.Connect()
+	exec(other, "begin; select pg_current_xact_id()")
+	exec(late, "begin; insert into shop (key, payload) values ('k', 'first')")
+	exec(other, "insert into shop (payload) select n from generate_series(1, 5000) n; commit")
+	for n := 0; n < 5000; {
+		b := f.fetch(src)
+		n += len(b.Messages)
+		if n == 5000 {
+			f.settle(src, b)
+		}
+	}
+	if lag := adopt.Lags(src); lag < 59*time.Minute {
+		t.Fatalf("no backlog: the lag is %v", lag)
+	}
+	b, err := src.Fetch(f.Ctx, plenty)
+	f.Must(err)
+	f.want(b)
+	exec(late, "commit")
+	f.Exec("insert into shop (key, payload) values ('k', 'second')")
+	f.want(f.fetch(src), "first", "second")
+}
+
 // TestHeadWaitsForLateRows: a batch that has room left takes nothing of the head while rows that were found behind it wait. How
 // many it takes of those is guessed from the size of the rows at the head.
 func TestHeadWaitsForLateRows(t *testing.T) {

@@ -120,13 +120,12 @@ func (s *Source) log(ctx context.Context, length time.Duration) error {
 	l := *s.lease
 	s.mu.Lock()
 	now := time.Now()
-	before := s.track.slack(now)
+	own := s.track.writes(now)
 	l.low, l.settled, l.sink = s.decided(s.track.low(now)).place, s.settled, s.sink
 	s.mu.Unlock()
-	var xid uint64
 	write := func() error {
 		var b pgx.Batch
-		l.fence(s.t, &b).QueryRow(func(row pgx.Row) error { return row.Scan(nil, &xid) })
+		l.fence(s.t, &b).QueryRow(func(row pgx.Row) error { return row.Scan(nil, &own.xid) })
 		b.Queue(s.t.own("log"), l.args(s.m, length)...)
 		b.Queue(s.t.own("forget_log"), l.id)
 		return s.t.pool.SendBatch(ctx, &b).Close()
@@ -138,7 +137,7 @@ func (s *Source) log(ctx context.Context, length time.Duration) error {
 	}
 	if err == nil {
 		s.mu.Lock()
-		s.track.wrote(xid, before)
+		s.track.wrote(own)
 		s.mu.Unlock()
 	}
 	return s.t.explain(err)

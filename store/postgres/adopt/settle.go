@@ -180,14 +180,14 @@ func (w *work) spellErrors() {
 // caller has s.writing.
 func (s *Source) commit(ctx context.Context, w *work, done []*pending) error {
 	s.mu.Lock()
-	before := s.track.slack(time.Now())
+	own := s.track.writes(time.Now())
 	s.mu.Unlock()
-	xid, err := s.send(ctx, s.t.pool, w)
-	if err != nil {
+	var err error
+	if own.xid, err = s.send(ctx, s.t.pool, w); err != nil {
 		return s.t.explain(err)
 	}
 	s.mu.Lock()
-	s.track.wrote(xid, before)
+	s.track.wrote(own)
 	s.mu.Unlock()
 	s.settledNow(w, done)
 	return nil

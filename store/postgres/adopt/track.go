@@ -24,7 +24,7 @@ type track struct {
 	margin    time.Duration
 	rows      int64
 	full      bool                // the last page: rows become visible further ahead, and there is no slack
-	far       bool                // much further: no transaction of now has a row behind the head
+	far       bool                // much further, by the times of the rows: those of a transaction of now stand ahead of the head
 	reach     time.Duration       // how far the slack goes back
 	open      map[uint64]position // transactions in flight, and a place before all they wrote
 	next      uint64              // the last snapshot lists none from this one on, in flight or not
@@ -36,6 +36,7 @@ type track struct {
 type ownTransaction struct {
 	xid    uint64
 	before position
+	far    bool // as track.far was
 }
 
 // The slack is how far a reader that has caught up always looks back, because rows may become
@@ -108,7 +109,7 @@ func (t *track) retreat(p place, now time.Time) {
 		t.open[xid] = m
 	}
 	for i := range t.own {
-		t.own[i].before = m
+		t.own[i].before, t.own[i].far = m, false
 	}
 }
 
@@ -151,28 +152,35 @@ func (t *track) saw(snapshot string) (back position, some bool) {
 
 // begin is a place before all that a transaction wrote, which no list before had.
 func (t *track) begin(xid uint64) position {
-	if t.far {
+	i, _ := t.find(xid)
+	if i == 0 {
+		return t.positions[0]
+	}
+	o := &t.own[i-1]
+	if o.far && t.far && t.head().at.Sub(o.before.at) < maxSlack { // the rows at the head are older than o
 		return t.head()
 	}
-	if i, _ := t.find(xid); i > 0 {
-		return t.own[i-1].before
-	}
-	return t.positions[0]
+	return o.before
 }
 
 // maxOwn bounds the number of the reader's transactions that are remembered.
 const maxOwn = 1000
 
-// wrote notes a transaction of the reader, which wrote no message. before is what slack returned before it began.
-func (t *track) wrote(xid uint64, before position) {
+// writes is a transaction of the reader that has no number yet.
+func (t *track) writes(now time.Time) ownTransaction {
+	return ownTransaction{before: t.slack(now), far: t.far}
+}
+
+// wrote notes a transaction of the reader, which wrote no message. It is what writes returned, with its number.
+func (t *track) wrote(o ownTransaction) {
 	if len(t.own) >= maxOwn {
 		t.own = slices.Delete(t.own, 0, maxOwn/2)
 	}
-	if first := t.positions[0]; before.n < first.n { // the head has gone back meanwhile
-		before = first
+	if first := t.positions[0]; o.before.n < first.n { // the head has gone back meanwhile
+		o.before, o.far = first, false
 	}
-	i, _ := t.find(xid)
-	t.own = slices.Insert(t.own, i, ownTransaction{xid, before})
+	i, _ := t.find(o.xid)
+	t.own = slices.Insert(t.own, i, o)
 }
 
 // isOwn reports whether a transaction is the reader's.

@@ -96,18 +96,29 @@ func TestTransactionThatEnds(t *testing.T) {
 	read("21:21:", "h", "")
 }
 
-// TestTransactionInABacklog: where the head is at rows that are old, transactions of now write far ahead of it.
+// TestTransactionInABacklog: where the head is at rows that are old, a transaction of now writes far ahead of it. One from before the backlog
+// may have written behind it, and so may one that is not of now.
 func TestTransactionInABacklog(t *testing.T) {
-	track := adopt.NewTrack(time.Minute, start)
+	track := adopt.NewTrack(time.Hour, start)
 	track.Saw("10:10:")
+	track.Wrote(10)
 	track.Moved("old", 1, start.Add(time.Second))
 	track.Far()
-	if back, some := track.Saw("11:13:12"); some && back != "old" {
-		t.Errorf("10 has ended: look back to %q", back)
-	}
+	track.Wrote(12)
 	track.Moved("less old", 1, start.Add(2*time.Second))
-	if back, some := track.Saw("13:13:"); !some || back != "old" {
-		t.Errorf("12 has ended: look back to %q (%t)", back, some)
+	if back, some := track.Saw("11:15:11,13"); !some || back != "less old" {
+		t.Errorf("14 has ended: look back to %q (%t)", back, some)
+	}
+	track.Moved("newer", 1, start.Add(3*time.Second))
+	if back, some := track.Saw("11:15:11"); !some || back != "less old" {
+		t.Errorf("13 has ended: look back to %q (%t)", back, some)
+	}
+	if back, some := track.Saw("15:15:"); !some || back != "" {
+		t.Errorf("11 has ended: look back to %q (%t)", back, some)
+	}
+	track.Moved("later", 1, start.Add(time.Minute))
+	if back, some := track.Saw("16:16:"); !some || back != "old" {
+		t.Errorf("15 has ended: look back to %q (%t)", back, some)
 	}
 }
 
