@@ -121,6 +121,9 @@ func (t *track) retreat(p place, now time.Time) {
 // the read before. Both got their numbers after the reader's own transaction with the next lower one.
 func (t *track) saw(snapshot string) (back position, some bool) {
 	running, next := inFlight(snapshot)
+	if next < t.next { // a server that lacks the last transactions gives their numbers again
+		t.own = nil
+	}
 	ended := func(m position) {
 		if !some || m.n < back.n {
 			back, some = m, true
@@ -146,7 +149,7 @@ func (t *track) saw(snapshot string) (back position, some bool) {
 			t.open[xid] = t.begin(xid)
 		}
 	}
-	t.next = max(t.next, next)
+	t.next = next
 	return back, some
 }
 

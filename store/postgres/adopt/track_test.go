@@ -122,6 +122,24 @@ func TestTransactionInABacklog(t *testing.T) {
 	}
 }
 
+// TestNumbersThatAreGivenAgain: a server that was killed, or a standby that was promoted, lacks the last transactions.
+func TestNumbersThatAreGivenAgain(t *testing.T) {
+	track := adopt.NewTrack(time.Minute, start)
+	track.Saw("20:20:")
+	track.Moved("a", 1, start.Add(time.Second))
+	track.Wrote(17)
+	track.Wrote(19)
+	track.Saw("17:17:")
+	track.Moved("b", 1, start.Add(2*time.Second))
+	if back, some := track.Saw("18:18:"); !some || back != "" {
+		t.Errorf("another 17 has ended: look back to %q (%t)", back, some)
+	}
+	track.Wrote(18)
+	if back, some := track.Saw("20:20:"); !some || back != "b" {
+		t.Errorf("another 19 has ended: look back to %q (%t)", back, some)
+	}
+}
+
 // TestTransactionBehindAHeadThatGoesBack: its rows cannot stand behind a place that was the head by mistake.
 func TestTransactionBehindAHeadThatGoesBack(t *testing.T) {
 	track := adopt.NewTrack(time.Minute, start)
