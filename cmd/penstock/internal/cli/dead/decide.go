@@ -102,7 +102,7 @@ func actionCommand(a *cli.App, action deadAction) *cobra.Command {
 	}
 	flags.BoolVar(&f.all, "all", false, "all of them; asks first")
 	flags.BoolVar(&leave.Yes, "yes", false, "do not ask")
-	flags.BoolVar(&dryRun, "dry-run", false, "say how many are chosen, and change nothing")
+	flags.BoolVar(&dryRun, "dry-run", false, "show how many are chosen, and change nothing")
 	a.WithJSON(cmd, "how many, as one JSON line")
 	flags.BoolVar(&progress, "progress", false, "show progress even if stderr is not a terminal")
 	return cmd

@@ -58,7 +58,7 @@ func Command(a *cli.App) *cobra.Command {
 		return a.Tell(map[string]any{"from": from, "to": to}, "%s\n", a.Suggest(migratedText(from, to)))
 	})
 	a.WithJSON(cmd, "the version of the tables before and after, or what --check found, as one JSON line")
-	cmd.Flags().BoolVar(&check, "check", false, "only say what would be changed, with exit code 3 if anything would")
+	cmd.Flags().BoolVar(&check, "check", false, "only list what would be changed, with exit code 3 if anything would")
 	cmd.Flags().BoolVar(&asSQL, "sql", false, "print SQL for other tools instead")
 	cmd.Flags().Int64Var(&from, "from", 0, "with --sql: the `version` that the database has")
 	return cmd

@@ -70,7 +70,7 @@ func createCommand(a *cli.App) *cobra.Command {
 	})
 	retain.add(cmd.Flags())
 	cmd.Flags().BoolVar(&ifMissing, "if-missing", false, "succeed if it exists already")
-	cmd.Flags().StringVar(&by, "distribute-by", "", "on Citus, the `column` that tells on which worker a message lies, such as tenant")
+	cmd.Flags().StringVar(&by, "distribute-by", "", "on Citus, the `column` that decides on which worker a message lies, such as tenant")
 	cmd.Flags().StringVar(&with, "colocate-with", "", "on Citus, the distributed `table` with whose rows messages lie")
 	return a.WithJSON(cmd, "the created object as one JSON line")
 }

@@ -57,7 +57,7 @@ func ReplayCommand(a *cli.App) *cobra.Command {
 	flags.StringVar(&f.from, "from", "", "`start` of the range: TIME, SEQ, -2h or beginning (required)")
 	flags.StringVar(&f.to, "to", "", "`end` of the range: TIME, SEQ or -2h")
 	flags.BoolVar(&f.leave.Yes, "yes", false, "do not ask")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "say how many messages there are, and replay none")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "show how many messages there are, and replay none")
 	return a.WithJSON(cmd, "how many, as one JSON line")
 }
 

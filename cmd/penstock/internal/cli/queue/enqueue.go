@@ -28,7 +28,7 @@ type jobFlags struct {
 }
 
 func (f *jobFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.job.Kind, "kind", "", "`kind` of the job, which says what handler takes it")
+	flags.StringVar(&f.job.Kind, "kind", "", "`kind` of the job, which selects its handler")
 	flags.StringVarP(&f.job.Key, "key", "k", "", "`key` whose jobs run one after another, in the order of their ids")
 	flags.StringVarP(&f.job.Group, "group", "g", "", "`group`, such as a tenant: ordered by itself")
 	flags.IntVar(&f.job.Priority, "priority", 0, fmt.Sprintf("`number` from %d (first) to %d (last)", penstock.MinPriority, penstock.MaxPriority))
