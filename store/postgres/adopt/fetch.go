@@ -35,6 +35,10 @@ func (s *Source) fitting(limit driver.Limit) int {
 // Rows at the head are read first. So whatever its writers could have seen is found behind the head
 // by the statement that comes after, and goes before it.
 func (s *Source) fetchNext(ctx context.Context, limit driver.Limit) (*pending, bool, error) {
+	if s.owed != nil && s.late.waiting() { // a look continues once its rows are taken
+		p, _, err := s.batchOf(ctx, s.head(), s.late.take(s.fitting(limit)), limit)
+		return p, true, err
+	}
 	before, slack := s.places()
 	defer func() { clear(s.page) }() // rows that the batch has not taken are not kept
 	rows, snapshot, full, err := s.readOn(ctx, s.t.pool, before.place, limit)

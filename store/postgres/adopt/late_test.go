@@ -2,6 +2,7 @@ package adopt_test
 
 import (
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -108,6 +109,29 @@ func TestHeadWaitsForLateRows(t *testing.T) {
 	}
 	if !slices.Equal(got, []string{"1", "2", "3", "4", "5", "6"}) {
 		t.Errorf("got %q", got)
+	}
+}
+
+// TestMoreLateRowsThanALookLists: those that it lists next come behind those that it has listed.
+func TestMoreLateRowsThanALookLists(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.Exec(keyedTable)
+	src := f.subscribe(f.open(keyedConfig()))
+	late := f.Connect()
+	_, err := late.Exec(f.Ctx, "begin; insert into shop (key, payload) select 'k', n from generate_series(1, 11000) n")
+	f.Must(err)
+	f.Exec("insert into shop (payload) values ('ahead')")
+	f.want(f.fetch(src), "ahead")
+	_, err = late.Exec(f.Ctx, "commit")
+	f.Must(err)
+	f.Exec("insert into shop (key, payload) values ('k', 11001)")
+	for n := 0; n < 11001; {
+		for _, p := range payloads(f.fetch(src)) {
+			if n++; p != strconv.Itoa(n) {
+				t.Fatalf("got %s when it was the turn of %d", p, n)
+			}
+		}
 	}
 }
 
