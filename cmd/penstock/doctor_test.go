@@ -19,7 +19,6 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/drivers"
@@ -308,9 +307,6 @@ func TestDoctorFindsWhatWaits(t *testing.T) {
 		})
 		t.Run("jobs that fail", func(t *testing.T) {
 			p := &patient{&desk{t: t, store: p.store, open: p.open}, p.url}
-			if _, ok := p.store.(cli.JobLister); !ok {
-				t.Skip("the store does not list delayed jobs")
-			}
 			p.must("queue", "create", "failing")
 			p.must("enqueue", "failing", "{}", "--delay", "1h")
 			p.healthy(doctor.CheckFailing)

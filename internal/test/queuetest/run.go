@@ -80,6 +80,7 @@ var groups = []group{
 	{"Unique", uniqueCases},
 	{"Queue", queueCases},
 	{"Status", statusCases},
+	{"List", listCases},
 	{"Groups", groupCases},
 	{"Policies", policyCases},
 	{"Reclaim", reclaimCases},

@@ -15,7 +15,6 @@ import (
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
-	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
 )
@@ -49,13 +48,9 @@ func jobListCommand(a *cli.App) *cobra.Command {
 		if limit < 1 {
 			return terminal.Usage(fmt.Errorf("--limit is %d: use 1 or more", limit))
 		}
-		open, err := cli.OpenWith[driver.QueueStore](ctx, a, "queues")
+		store, err := cli.OpenWith[jobStore](ctx, a, "queues")
 		if err != nil {
 			return err
-		}
-		store, ok := open.(jobStore)
-		if !ok {
-			return terminal.Usage(fmt.Errorf("this database does not list jobs: PostgreSQL does. penstock status %s counts them", shell.Word(args[0])))
 		}
 		q.Queue = args[0]
 		list := newJobTable(a, limit)
