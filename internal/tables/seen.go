@@ -172,7 +172,7 @@ func (s *Seen) look(group string, o Options) *look {
 		s.groups[group] = g
 	}
 	at, pause := time.Now(), o.LookAgain
-	if !g.found {
+	if !g.found && g.contended == 0 { // jobs that other claims were taking are not late
 		pause /= 10
 	}
 	l := &look{seen: g, checked: g.checked.UTC(), tried: g.tried.UTC(), margin: o.Margin, age: g.now.Add(at.Sub(g.measured)).Sub(g.checked), blocked: g.blocked, contended: g.contended, alone: !s.free || g.inTurn && !o.Turns, limits: s.limits, inTurn: g.inTurn && o.Turns, cut: farFuture, heads: o.Heads, begun: at}
@@ -256,9 +256,6 @@ func (s *Seen) saw(l *look, page []Claimed, window int, whole, full, expired, cl
 	case l.cut == noTime:
 		g.tried = time.Time{}
 	}
-	for i := range g.taken {
-		g.taken[i] = upTo(g.taken[i], l.cut)
-	}
 	for _, r := range l.ranges {
 		from, upto := r.After.UnixMicro()+1, min(r.UpTo.UnixMicro(), l.now.UnixMicro())
 		n, free := 0, false
@@ -293,6 +290,9 @@ func (s *Seen) saw(l *look, page []Claimed, window int, whole, full, expired, cl
 			}
 		}
 		taken := &g.taken[int(r.Priority)-penstock.MinPriority]
+		if at := max(from, l.cut+1); at <= upto { // the part that was looked at again; the knowledge of the rest stays
+			*taken = slices.Concat(upTo(*taken, at-1), after(*taken, upto))
+		}
 		*taken = longest(taken.Union(without(from, upto, left)))
 	}
 }
@@ -324,6 +324,15 @@ func upTo(s seqset.Set, last int64) (kept seqset.Set) {
 	for _, r := range s {
 		if r[0] <= last {
 			kept = append(kept, seqset.Range{r[0], min(r[1], last)})
+		}
+	}
+	return kept
+}
+
+func after(s seqset.Set, last int64) (kept seqset.Set) {
+	for _, r := range s {
+		if r[1] > last {
+			kept = append(kept, seqset.Range{max(r[0], last+1), r[1]})
 		}
 	}
 	return kept

@@ -14,7 +14,7 @@ import (
 )
 
 func (s onTables) Looks() tables.Options {
-	return tables.Options{Margin: s.opts.Margin, Sweep: s.opts.Sweep, LookAgain: s.opts.LookAgain, Room: s.dialect().resultBytes, Heads: true, Turns: !s.dialect().takesTurns, Returns: true}
+	return tables.Options{Margin: s.opts.Margin, Sweep: s.opts.Sweep, LookAgain: s.opts.LookAgain, Ended: 250 * time.Millisecond, Room: s.dialect().resultBytes, Heads: true, Turns: !s.dialect().takesTurns, Returns: true}
 }
 
 func columns(ranges []tables.Range) (priorities []int16, after, upto []time.Time) {
@@ -37,7 +37,7 @@ func (s onTables) Round(ctx context.Context, row *queueRow, c driver.Claim, r *t
 	if r.Alone {
 		lock = "lock_queue"
 	}
-	b.Row(&r.There, lock, row.Args(tables.Args{"checked": r.Checked, "turn": turn}), &r.Now, &r.Expired, &r.Closed, &r.Limited, &r.HasPolicies)
+	b.Row(&r.There, lock, row.Args(tables.Args{"checks": r.Checks, "checked": r.Checked, "turn": turn}), &r.Now, &r.Expired, &r.Closed, &r.Limited, &r.HasPolicies)
 	if len(lost) > 0 {
 		b.Do("delete from {schema}.leases where queue_id = {queue} and {claim in lost}", row.Args(tables.Args{"lost": lost}))
 	}
