@@ -96,6 +96,7 @@ func foundJob(row pgx.CollectableRow, more ...any) (f admin.Found, err error) {
 		return f, fmt.Errorf("a job: %w", err)
 	}
 	m.ID = strconv.FormatInt(m.Seq, 10)
+	w.Attempts = max(w.Attempts, 0) // a job that was given back for a while in its first attempt has -1
 	w.Since = w.Since.UTC()
 	if w.Until = w.Until.UTC(); w.State == "dead" {
 		w.DiedAt, w.Until = w.Until, time.Time{}

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock/penstock/internal/test/suite"
 )
 
-var listCases = append(named("List", listStates, listWaitsForBarriers, listRefuses),
+var listCases = append(named("List", listStates, listGivenBack, listWaitsForBarriers, listRefuses),
 	testCase{name: "ReadyLIFO", run: listReady, lifo: true}, testCase{name: "Ready", run: listReady})
 
 // lister is a store that lists jobs: each does.
@@ -93,6 +93,19 @@ func listStates(e *env) {
 	e.wantListed(admin.JobQuery{State: "waiting", Newest: true}, third, second)
 	e.wantListed(admin.JobQuery{State: "delayed", Newest: true, Key: "ann"})
 	e.wantListed(admin.JobQuery{State: "ready"})
+}
+
+// A job that was given back for a while has had no attempt.
+func listGivenBack(e *env) {
+	releaser, ok := e.q.(driver.Releaser)
+	if !ok {
+		e.Skip("the queues are no driver.Releaser")
+	}
+	id := e.enqueue(job("a"))[0]
+	suite.Get(releaser.Release(e.ctx, time.Hour, e.claim(1)[0].Lease)).Must(e, "Release")
+	if jobs := e.wantListed(admin.JobQuery{State: "delayed"}, id); len(jobs) == 1 && jobs[0].Where[0].Attempts != 0 {
+		e.Errorf("a job that was given back is listed as %+v, want no attempt", jobs[0])
+	}
 }
 
 // The ready jobs of a group are listed as they run, one whose lease has ended among them.
