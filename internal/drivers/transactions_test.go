@@ -31,7 +31,7 @@ func TestNoPoolForATransaction(t *testing.T) {
 			for m := range of.Methods() {
 				for in := range m.Type.Ins() {
 					passes := func(given reflect.Type) bool { return given.AssignableTo(in) }
-					if !slices.ContainsFunc(transactions, passes) {
+					if !slices.ContainsFunc(transactions, passes) || in == reflect.TypeFor[any]() { // a value of a column
 						continue
 					}
 					takes[m.Name] = true
