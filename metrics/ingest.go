@@ -13,17 +13,11 @@ type IngestObserver struct {
 	duration           *prometheus.HistogramVec
 }
 
-func newIngestMetrics() IngestObserver {
+func newIngestMetrics(f factory) IngestObserver {
 	return IngestObserver{
-		requests: counter("penstock_ingest_requests_total", "Requests with messages by the status of the answer; 200 is accepted, all else rejected. With 403 and 404 the label outbox is empty. Where every outbox is served it is also empty until a message has come.", "outbox", "code"),
-		messages: counter("penstock_ingest_messages_total", "Messages of accepted requests: they are committed, or were before with the same ids.", "outbox"),
-		duration: histogram("penstock_ingest_request_duration_seconds", "From when a request's head had been read to its answer: the wait for its body, for room and for the commit.", ofCalls, "outbox"),
-	}
-}
-
-func (o *IngestObserver) each(f func(prometheus.Collector)) {
-	for _, c := range []prometheus.Collector{o.requests, o.messages, o.duration} {
-		f(c)
+		requests: f.counter("penstock_ingest_requests_total", "Requests with messages by the status of the answer; 200 is accepted, all else rejected. With 403 and 404 the label outbox is empty. Where every outbox is served it is also empty until a message has come.", "outbox", "code"),
+		messages: f.counter("penstock_ingest_messages_total", "Messages of accepted requests: they are committed, or were before with the same ids.", "outbox"),
+		duration: f.histogram("penstock_ingest_request_duration_seconds", "From when a request's head had been read to its answer: the wait for its body, for room and for the commit.", ofCalls, "outbox"),
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/relay"
@@ -46,10 +47,10 @@ type Options struct {
 // Metrics is a prometheus.Collector, to be registered once. Safe for concurrent use.
 type Metrics struct {
 	o       Options
+	own     *prometheus.Registry
 	relays  relayMetrics
 	workers workerMetrics
 	ingest  IngestObserver
-	build   prometheus.Gauge
 
 	mu      sync.Mutex
 	watched map[subscription][]*RelayObserver // in this process; none for a subscription that the database forwards
@@ -75,21 +76,27 @@ func New(o Options) *Metrics {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
+	own := prometheus.NewRegistry()
+	f := factory{promauto.With(own)}
+	f.buildInfo()
 	return &Metrics{
-		o: o, relays: newRelayMetrics(), workers: newWorkerMetrics(), ingest: newIngestMetrics(), build: buildInfo(),
+		o: o, own: own, relays: newRelayMetrics(f), workers: newWorkerMetrics(f), ingest: newIngestMetrics(f),
 		watched: map[subscription][]*RelayObserver{}, queues: map[string]bool{}, tables: map[subscription]StatusOfTable{}, moves: map[string]move{},
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
-	m.each(func(c prometheus.Collector) { c.Describe(to) })
-	describe(to)
+	m.own.Describe(to)
+	for _, d := range described {
+		to <- d
+	}
 }
 
 // Collect implements prometheus.Collector.
 func (m *Metrics) Collect(to chan<- prometheus.Metric) {
-	m.each(func(c prometheus.Collector) { c.Collect(to) })
+	m.own.Collect(to)
+	m.workers.running.collect(to)
 	if m.o.Store != nil {
 		m.status().collect(to, m.o.Groups)
 	}
@@ -113,13 +120,6 @@ func (w waits) Describe(to chan<- *prometheus.Desc) {
 func (w waits) Collect(to chan<- prometheus.Metric) {
 	w.of.relays.confirm.Collect(to)
 	w.of.workers.start.Collect(to)
-}
-
-func (m *Metrics) each(f func(prometheus.Collector)) {
-	f(m.build)
-	m.relays.each(f)
-	m.workers.each(f)
-	m.ingest.each(f)
 }
 
 // Relay returns the observer of a relay in this process: relay.Options.Observer.
@@ -163,7 +163,7 @@ func (m *Metrics) Table(table, name string, status StatusOfTable) {
 }
 
 // buildInfo is about the module, whichever program uses it.
-func buildInfo() prometheus.Gauge {
+func (f factory) buildInfo() {
 	of := prometheus.Labels{"version": "(devel)", "revision": "", "goversion": runtime.Version()}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, module := range append(info.Deps, &info.Main) {
@@ -177,14 +177,15 @@ func buildInfo() prometheus.Gauge {
 			}
 		}
 	}
-	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "penstock_build_info", Help: "The version of Penstock, its source and Go's.", ConstLabels: of})
-	g.Set(1)
-	return g
+	f.NewGauge(prometheus.GaugeOpts{Name: "penstock_build_info", Help: "The version of Penstock, its source and Go's.", ConstLabels: of}).Set(1)
 }
 
+// factory makes the metrics of one Metrics.
+type factory struct{ promauto.Factory }
+
 // histogram has classic buckets, and native ones for servers that scrape those.
-func histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets,
+func (f factory) histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	return f.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets,
 		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour}, labels)
 }
 
@@ -204,12 +205,12 @@ func constant(d *prometheus.Desc, kind prometheus.ValueType, v float64, values .
 	return prometheus.MustNewConstMetric(d, kind, v, labels(values...)...)
 }
 
-func counter(name, help string, labels ...string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+func (f factory) counter(name, help string, labels ...string) *prometheus.CounterVec {
+	return f.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 }
 
-func gauge(name, help string, labels ...string) *prometheus.GaugeVec {
-	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+func (f factory) gauge(name, help string, labels ...string) *prometheus.GaugeVec {
+	return f.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 }
 
 // Buckets of how long a call takes, and of how long a message or job waits.

@@ -16,30 +16,24 @@ type relayMetrics struct {
 	confirm, send, fetch, settle                                      *prometheus.HistogramVec
 }
 
-func newRelayMetrics() relayMetrics {
+func newRelayMetrics(f factory) relayMetrics {
 	of := []string{"outbox", "subscription"}
 	return relayMetrics{
-		sent:      counter("penstock_relay_sent_messages_total", "Messages handed to the sink, each attempt counted.", of...),
-		confirmed: counter("penstock_relay_confirmed_messages_total", "Messages that the sink confirmed.", of...),
-		refused:   counter("penstock_relay_refused_messages_total", "Messages that the sink refused, each attempt counted.", of...),
-		retried:   counter("penstock_relay_retried_messages_total", "Messages sent that had been refused before.", of...),
-		fetched:   counter("penstock_relay_fetched_messages_total", "Messages read from the database.", of...),
-		settled:   counter("penstock_relay_settled_messages_total", "Messages that are settled durably: delivered, parked or dead.", of...),
-		parked:    counter("penstock_relay_parked_messages_total", "Messages that were parked, each time counted.", of...),
-		dead:      counter("penstock_relay_dead_letters_total", "Messages that became dead letters.", of...),
-		inFlight:  gauge("penstock_relay_in_flight_messages", "Messages that are fetched and not settled.", of...),
-		leases:    gauge("penstock_relay_leases_held", "Leases that this process holds: 1, or of an adopted table one per worker; 0 on standby.", of...),
-		sinks:     gauge("penstock_relay_sinks", "Relays of this process by the state of their sink.", append(of, "state")...),
-		confirm:   histogram("penstock_relay_commit_to_confirm_seconds", "From when a message was written, by the database's clock, to the sink's confirm, by this machine's.", ofWaits, of...),
-		send:      histogram("penstock_relay_send_duration_seconds", "How long a call of the sink takes, with up to max_batch messages.", ofCalls, of...),
-		fetch:     histogram("penstock_relay_fetch_duration_seconds", "How long a read from the database takes, also of nothing.", ofCalls, of...),
-		settle:    histogram("penstock_relay_settle_duration_seconds", "How long a durable write of the cursor takes.", ofCalls, of...),
-	}
-}
-
-func (r *relayMetrics) each(f func(prometheus.Collector)) {
-	for _, c := range []prometheus.Collector{r.sent, r.confirmed, r.refused, r.retried, r.fetched, r.settled, r.parked, r.dead, r.inFlight, r.leases, r.sinks, r.confirm, r.send, r.fetch, r.settle} {
-		f(c)
+		sent:      f.counter("penstock_relay_sent_messages_total", "Messages handed to the sink, each attempt counted.", of...),
+		confirmed: f.counter("penstock_relay_confirmed_messages_total", "Messages that the sink confirmed.", of...),
+		refused:   f.counter("penstock_relay_refused_messages_total", "Messages that the sink refused, each attempt counted.", of...),
+		retried:   f.counter("penstock_relay_retried_messages_total", "Messages sent that had been refused before.", of...),
+		fetched:   f.counter("penstock_relay_fetched_messages_total", "Messages read from the database.", of...),
+		settled:   f.counter("penstock_relay_settled_messages_total", "Messages that are settled durably: delivered, parked or dead.", of...),
+		parked:    f.counter("penstock_relay_parked_messages_total", "Messages that were parked, each time counted.", of...),
+		dead:      f.counter("penstock_relay_dead_letters_total", "Messages that became dead letters.", of...),
+		inFlight:  f.gauge("penstock_relay_in_flight_messages", "Messages that are fetched and not settled.", of...),
+		leases:    f.gauge("penstock_relay_leases_held", "Leases that this process holds: 1, or of an adopted table one per worker; 0 on standby.", of...),
+		sinks:     f.gauge("penstock_relay_sinks", "Relays of this process by the state of their sink.", append(of, "state")...),
+		confirm:   f.histogram("penstock_relay_commit_to_confirm_seconds", "From when a message was written, by the database's clock, to the sink's confirm, by this machine's.", ofWaits, of...),
+		send:      f.histogram("penstock_relay_send_duration_seconds", "How long a call of the sink takes, with up to max_batch messages.", ofCalls, of...),
+		fetch:     f.histogram("penstock_relay_fetch_duration_seconds", "How long a read from the database takes, also of nothing.", ofCalls, of...),
+		settle:    f.histogram("penstock_relay_settle_duration_seconds", "How long a durable write of the cursor takes.", ofCalls, of...),
 	}
 }
 

@@ -40,28 +40,14 @@ type (
 	}
 )
 
-// desc is one metric of the status.
+// described are all that are read when a scrape asks.
+var described []*prometheus.Desc
+
+// desc is one of them.
 func desc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc("penstock_"+name, help, labels, nil)
-}
-
-// describe sends the descriptions of all of them.
-func describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{databaseUp, readable, readTook, readAge, retries, segmentBytes, sinkDown, queueJobs, groupJobs, groupMaxRunning, groupTokens, groupHeld, groupsCapped, inboxLate} {
-		to <- d
-	}
-	describeEach(to, ofOutbox)
-	describeEach(to, ofSubscription)
-	describeEach(to, ofQueue)
-	describeEach(to, ofGroup)
-	describeEach(to, ofInbox)
-	describeEach(to, ofPins)
-}
-
-func describeEach[T any](to chan<- *prometheus.Desc, values []value[T]) {
-	for _, v := range values {
-		to <- v.desc
-	}
+	d := prometheus.NewDesc("penstock_"+name, help, labels, nil)
+	described = append(described, d)
+	return d
 }
 
 // value is a metric and how to read it.
@@ -89,6 +75,8 @@ func one(is bool) float64 {
 }
 
 var (
+	longestRunning = desc("worker_longest_running_seconds", "For how long the handler runs that has run longest of those that run now in this process; 0 without one. The lease of one that hangs is extended all the same.", "queue")
+
 	databaseUp = desc("database_up", "Whether the last read of the status succeeded.")
 	readable   = desc("status_readable", "Whether the role may read this part of the status: outboxes, queues, inboxes, vacuum. Figures that its role may not read are left out.", "part")
 	readTook   = desc("status_read_seconds", "How long the last read of the status took.")

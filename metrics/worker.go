@@ -21,12 +21,9 @@ type workerMetrics struct {
 type running struct {
 	mu    sync.Mutex
 	since map[string]map[int64]time.Time // by queue and id
-	desc  *prometheus.Desc
 }
 
-func (r *running) Describe(to chan<- *prometheus.Desc) { to <- r.desc }
-
-func (r *running) Collect(to chan<- prometheus.Metric) {
+func (r *running) collect(to chan<- prometheus.Metric) {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -35,24 +32,17 @@ func (r *running) Collect(to chan<- prometheus.Metric) {
 		for _, at := range jobs {
 			longest = max(longest, waited(now, at))
 		}
-		to <- constant(r.desc, prometheus.GaugeValue, longest, queue)
+		to <- constant(longestRunning, prometheus.GaugeValue, longest, queue)
 	}
 }
 
-func newWorkerMetrics() workerMetrics {
+func newWorkerMetrics(f factory) workerMetrics {
 	return workerMetrics{
-		claimed: counter("penstock_worker_claimed_jobs_total", "Jobs that were claimed, each attempt counted.", "queue"),
-		ended:   counter("penstock_worker_ended_jobs_total", "Attempts at jobs by how they ended: done, failed (to be tried again), dead, lost (its lease), settled (by the handler), released (not begun), snoozed, cancelled.", "queue", "kind", "result"),
-		start:   histogram("penstock_worker_enqueue_to_start_seconds", "From when a job was enqueued, by the database's clock, to the start of its first attempt, by this machine's; a delayed job's delay is part of it.", ofWaits, "queue", "kind"),
-		run:     histogram("penstock_worker_job_duration_seconds", "How long handlers run.", ofWaits, "queue", "kind"),
-		running: &running{since: map[string]map[int64]time.Time{},
-			desc: desc("worker_longest_running_seconds", "For how long the handler runs that has run longest of those that run now in this process; 0 without one. The lease of one that hangs is extended all the same.", "queue")},
-	}
-}
-
-func (w *workerMetrics) each(f func(prometheus.Collector)) {
-	for _, c := range []prometheus.Collector{w.claimed, w.ended, w.start, w.run, w.running} {
-		f(c)
+		claimed: f.counter("penstock_worker_claimed_jobs_total", "Jobs that were claimed, each attempt counted.", "queue"),
+		ended:   f.counter("penstock_worker_ended_jobs_total", "Attempts at jobs by how they ended: done, failed (to be tried again), dead, lost (its lease), settled (by the handler), released (not begun), snoozed, cancelled.", "queue", "kind", "result"),
+		start:   f.histogram("penstock_worker_enqueue_to_start_seconds", "From when a job was enqueued, by the database's clock, to the start of its first attempt, by this machine's; a delayed job's delay is part of it.", ofWaits, "queue", "kind"),
+		run:     f.histogram("penstock_worker_job_duration_seconds", "How long handlers run.", ofWaits, "queue", "kind"),
+		running: &running{since: map[string]map[int64]time.Time{}},
 	}
 }
 
