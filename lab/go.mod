@@ -5,6 +5,7 @@ go 1.26.0
 replace github.com/penstock/penstock => ../
 
 require (
+	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/nats-io/nats.go v1.55.0
 	github.com/penstock/penstock v0.0.0-00010101000000-000000000000

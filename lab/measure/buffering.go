@@ -258,21 +258,19 @@ func (c BufferingConfig) writers(ctx context.Context, r *BufferingResult) error 
 // call has the given number of callers publish, each one message after another.
 func (c BufferingConfig) call(ctx context.Context, callers int, publish func(context.Context, string, ...penstock.Message) error) (rate, p99 float64, err error) {
 	var mu sync.Mutex
-	var all histogram
+	all := newHistogram()
 	began := time.Now()
 	err = together(ctx, callers, func(ctx context.Context, caller int) error {
-		var mine histogram
 		for ctx.Err() == nil && time.Since(began) < c.Duration {
 			at := time.Now()
 			if err := publish(ctx, c.Name, c.message(caller)); err != nil {
 				return err
 			}
-			mine.add(time.Since(at))
+			mu.Lock()
+			all.add(time.Since(at))
+			mu.Unlock()
 		}
-		mu.Lock()
-		defer mu.Unlock()
-		all.merge(&mine)
 		return nil
 	})
-	return over(float64(all.total), time.Since(began).Seconds()), all.quantileMS(0.99), err
+	return over(float64(all.TotalCount()), time.Since(began).Seconds()), all.quantileMS(0.99), err
 }

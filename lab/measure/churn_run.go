@@ -133,7 +133,7 @@ func (r *churnRun) turn(ctx context.Context, c *churner) error {
 		return err
 	}
 	now := time.Now()
-	note(c.consuming, now, now.Sub(inserted))
+	c.consuming.note(now, now.Sub(inserted))
 	at := now.Sub(r.start)
 	if at <= r.cfg.Duration {
 		c.last = at
@@ -166,13 +166,6 @@ func (r *churnRun) commitLate(ctx context.Context, c *churner) error {
 	c.lateCommitted = time.Now()
 	c.curve.Inserted++
 	return nil
-}
-
-// note keeps one duration.
-func note(t *timeline, now time.Time, took time.Duration) {
-	s := scribe{timeline: t}
-	s.note(now, took)
-	s.flush()
 }
 
 // look reads the size: at the start, and at the end of each interval.

@@ -149,7 +149,6 @@ func (d *dequeuing) over() bool {
 
 // work is one dequeuer. The time of a job is that of its whole transaction.
 func (d *dequeuing) work(ctx context.Context, s *session) error {
-	scribe := &scribe{timeline: d.times}
 	got := newIDSet()
 	last := time.Now()
 	for !d.over() {
@@ -166,7 +165,7 @@ func (d *dequeuing) work(ctx context.Context, s *session) error {
 			last = now
 			d.out.Add(1)
 			got.add(id)
-			scribe.note(now, now.Sub(start))
+			d.times.note(now, now.Sub(start))
 			continue
 		}
 		if d.out.Load() >= d.in.Load() {
@@ -181,7 +180,6 @@ func (d *dequeuing) work(ctx context.Context, s *session) error {
 			return err
 		}
 	}
-	scribe.flush()
 	if d.contender.end != nil {
 		if err := d.contender.end(s); err != nil {
 			return err
@@ -301,14 +299,14 @@ func (d *dequeuing) curve() Curve {
 		to := min(from+d.interval, end)
 		// The slice in which the run ended is whole in the last interval.
 		h := d.times.between(from, min(from+d.interval, end+d.times.slice-1))
-		i := Interval{At: to.Seconds(), PerSecond: float64(h.total) / (to - from).Seconds(), P50MS: h.quantileMS(0.5), P99MS: h.quantileMS(0.99)}
+		i := Interval{At: to.Seconds(), PerSecond: float64(h.TotalCount()) / (to - from).Seconds(), P50MS: h.quantileMS(0.5), P99MS: h.quantileMS(0.99)}
 		if at := len(c.Intervals); at < len(d.sizes) {
 			i.SizeBytes, i.RocksDB = d.sizes[at], d.calls[at]
 		}
 		c.Intervals = append(c.Intervals, i)
 	}
 	all := d.times.between(0, end+d.times.slice-1)
-	c.JobsPerSecond = float64(all.total) / end.Seconds()
+	c.JobsPerSecond = float64(all.TotalCount()) / end.Seconds()
 	warm := min(warmUpFor, end/4)
 	tenth := (end - warm) / 10
 	first, last := d.times.between(warm, warm+tenth), d.times.between(end-tenth, end+d.times.slice-1)

@@ -86,7 +86,7 @@ type FirstAndLast struct {
 	LastP99MS  float64 `json:"last_p99_ms"`
 }
 
-func firstAndLast(first, last *histogram) FirstAndLast {
+func firstAndLast(first, last histogram) FirstAndLast {
 	return FirstAndLast{first.quantileMS(0.5), last.quantileMS(0.5), first.quantileMS(0.99), last.quantileMS(0.99)}
 }
 
