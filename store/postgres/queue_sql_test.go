@@ -2,9 +2,12 @@ package postgres_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock/store/postgres"
 )
 
 func TestTheFirstPauseIsTwoSeconds(t *testing.T) {
@@ -99,31 +102,43 @@ func TestClaimMaintains(t *testing.T) {
 	})
 }
 
-// A worker's transaction locks a segment first and the queue's table later; the session that drops the
-// queue needs both.
-func TestDropQueueWaitsForTransactionsOfWorkers(t *testing.T) {
+// An open transaction uses the queue, outbox or inbox that is dropped, and locks its tables in another order. Neither that transaction nor another
+// session waits for the drop.
+func TestDropsWaitForTransactionsAndHoldUpNoOther(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t, "fifo")
-	f.Exec("select penstock.enqueue('q', 'x')")
-	conn := f.Connect()
-	worker, err := conn.Begin(f.Ctx)
-	f.Must(err)
-	_, err = worker.Exec(f.Ctx, "select penstock.dequeue('q')")
-	f.Must(err)
-	dropping := f.Connect()
-	dropped := make(chan error, 1)
-	go func() {
-		_, err := dropping.Exec(f.Ctx, "select penstock.drop_queue('q')")
-		dropped <- err
-	}()
-	f.Eventually("the queue is being dropped", func() bool {
-		return f.Number("select count(*) from pg_stat_activity where pid = $1 and wait_event_type = 'Lock'", dropping.PgConn().PID()) == 1
-	})
-	_, err = worker.Exec(f.Ctx, "select penstock.enqueue('q', 'y')")
-	f.Must(err)
-	f.Must(worker.Commit(f.Ctx))
-	f.Must(<-dropped)
-	f.wantText("0", "select count(*)::text from pg_class where relname = 'q'")
+	for _, c := range []struct{ what, open, other, more string }{
+		{"queue", "select penstock.dequeue('dropped')", "select penstock.enqueue('dropped', 'x')", "select penstock.enqueue('dropped', 'y')"},
+		{"outbox", "select penstock.publish('dropped', 'x')", "select penstock.publish('dropped', 'y')", "select count(*) from penstock.dropped"},
+		{"inbox", "select penstock.inbox('dropped', 'x')", "select penstock.inbox('dropped', 'y')", "select penstock.inbox('dropped', 'z')"},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t, postgres.Options{})
+			f.Exec("select penstock.create_" + c.what + "('dropped')")
+			if c.what == "queue" {
+				f.Exec(c.other)
+			}
+			tx := f.begin(f.Connect())
+			f.run(tx, c.open)
+			dropping := f.Connect()
+			dropped := make(chan error, 1)
+			go func() {
+				_, err := dropping.Exec(f.Ctx, "select penstock.drop_"+c.what+"('dropped')")
+				dropped <- err
+			}()
+			f.Eventually("it is being dropped", func() bool {
+				return f.Number("select count(*) from pg_stat_activity where pid = $1 and wait_event_type = 'Lock'", dropping.PgConn().PID()) == 1
+			})
+			f.Exec("set lock_timeout = '20s'")
+			f.Exec(c.other)
+			f.run(tx, c.more)
+			f.Must(tx.Commit(f.Ctx))
+			f.Must(<-dropped)
+			if _, err := f.Conn.Exec(f.Ctx, c.other); !strings.Contains(fmt.Sprint(err), "(SQLSTATE 42P01)") {
+				t.Errorf("it was dropped, and a call says %v", err)
+			}
+		})
+	}
 }
 
 // Dead letters are listed page by page, with the error of the last attempt.

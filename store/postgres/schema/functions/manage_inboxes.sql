@@ -80,22 +80,25 @@ end $$;
 comment on function set_inbox is 'Changes how long ids are known; a longer time applies to ids that come after it. Errors: 42P01, 22023.';
 
 create or replace function drop_inbox(consumer text) returns void
-language plpgsql set search_path from current as $$ declare
-    i    _inbox := _inbox_of(consumer);
-    made record;
+language plpgsql set search_path from current set lock_timeout = '50ms' as $$ declare i _inbox;
 begin
-    perform pg_advisory_xact_lock('_inbox'::regclass::oid::int, 0);
-    perform _forget_hashes(array(select p.oid from _own_functions('_inbox.' || i.id) p));
-    for made in select p.oid::regprocedure as name from _own_functions('_inbox.' || i.id) p loop
-        execute format('drop function %s', made.name);
+    loop -- as drop_queue
+        begin
+            perform pg_advisory_xact_lock('_inbox'::regclass::oid::int, 0);
+            i := _inbox_of(consumer);
+            perform _forget_hashes(array(select p.oid from _own_functions('_inbox.' || i.id) p));
+            execute (select 'drop function ' || string_agg(p.oid::regprocedure::text, ', ') from _own_functions('_inbox.' || i.id) p);
+            execute (select string_agg(format('drop %s %s', case c.relkind when 'r' then 'table' else 'sequence' end, c.oid::regclass), '; '
+                                       order by c.relkind desc) -- tables first: their defaults use sequences
+                       from pg_class c
+                      where c.relnamespace = quote_ident(current_schema())::regnamespace and c.relname like format($re$\_\_inbox.%s.%%$re$, i.id) and c.relkind in ('r', 'S'));
+            delete from _inbox x where x.id = i.id;
+            perform _dispatch_inboxes();
+            return;
+        exception when lock_not_available then
+            perform pg_sleep(0.05 + 0.1 * random());
+        end;
     end loop;
-    for made in select c.oid::regclass as name, c.relkind from pg_class c
-                 where c.relnamespace = quote_ident(current_schema())::regnamespace and c.relname like format($re$\_\_inbox.%s.%%$re$, i.id) and c.relkind in ('r', 'S')
-                 order by c.relkind desc loop -- tables first: their defaults use sequences
-        execute format('drop %s %s', case made.relkind when 'r' then 'table' else 'sequence' end, made.name);
-    end loop;
-    delete from _inbox x where x.id = i.id;
-    perform _dispatch_inboxes();
 end $$;
 
 comment on function drop_inbox is 'Removes an inbox, with what it holds. Error: 42P01.';

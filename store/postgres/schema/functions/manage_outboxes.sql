@@ -57,10 +57,17 @@ end $$;
 comment on function create_outbox is 'Makes an outbox: a ring of segments behind one table. Errors: 42P07 (duplicate_table) if it exists, 23514 for a name that cannot be used.';
 
 create or replace function drop_outbox(name text) returns void
-language plpgsql set search_path from current as $$ begin
-    delete from _outbox o where o.name = drop_outbox.name;
-    if not found then raise exception 'there is no outbox %', quote_literal(name) using errcode = '42P01'; end if;
-    execute format('drop table %s; drop sequence %s, %s', _q(name), _q('_' || name || '.seq'), _q('_' || name || '.slot'));
+language plpgsql set search_path from current set lock_timeout = '50ms' as $$ begin
+    loop -- as drop_queue
+        begin
+            delete from _outbox o where o.name = drop_outbox.name;
+            if not found then raise exception 'there is no outbox %', quote_literal(name) using errcode = '42P01'; end if;
+            execute format('drop table %s; drop sequence %s, %s', _q(name), _q('_' || name || '.seq'), _q('_' || name || '.slot'));
+            return;
+        exception when lock_not_available then
+            perform pg_sleep(0.05 + 0.1 * random());
+        end;
+    end loop;
 end $$;
 
 comment on function drop_outbox is 'Removes an outbox with its messages, subscriptions and dead letters. Error: 42P01 (undefined_table) if there is none.';

@@ -54,9 +54,7 @@ end $$;
 comment on function set_queue is 'Changes settings of a queue; null leaves one as it is, and max_running 0 lifts the limit. At most rate jobs start in per, and burst of them at once; rate 0 lifts that. keep_done is how long done jobs are kept, within keep_done_bytes; 0 keeps none. Errors: 42P01, 22023.';
 
 create or replace function drop_queue(name text) returns void
-language plpgsql set search_path from current set lock_timeout = '50ms' as $$ declare
-    q    _queue;
-    made text;
+language plpgsql set search_path from current set lock_timeout = '50ms' as $$ declare q _queue;
 begin
     -- Workers lock its segments, its table and its registers in any order. So it has all locks within
     -- moments, or gives them back and tries again. No session waits for it for long while holding a lock that
@@ -66,15 +64,11 @@ begin
             perform pg_advisory_xact_lock('_queue'::regclass::oid::int, 0);
             q := _queue_named(name);
             perform _forget_hashes(_functions_of_queue(q.name));
-            for made in select f::regprocedure::text from unnest(_functions_of_queue(q.name)) f loop
-                execute 'drop function ' || made;
-            end loop;
+            execute (select 'drop function ' || string_agg(f::regprocedure::text, ', ') from unnest(_functions_of_queue(q.name)) f);
             execute 'drop table ' || concat_ws(', ', _q(q.name), to_regclass(_q(format('_%s.done', q.name)))::text);
-            for made in select c.relname from pg_class c
-                         where c.relnamespace = quote_ident(current_schema())::regnamespace and c.relkind = 'S' and starts_with(c.relname::text, '_' || q.name || '.')
-                           and position('.' in substr(c.relname::text, length(q.name) + 3)) = 0 loop
-                execute format('drop sequence %s', _q(made));
-            end loop;
+            execute (select 'drop sequence ' || string_agg(c.oid::regclass::text, ', ') from pg_class c
+                      where c.relnamespace = quote_ident(current_schema())::regnamespace and c.relkind = 'S' and starts_with(c.relname::text, '_' || q.name || '.')
+                        and position('.' in substr(c.relname::text, length(q.name) + 3)) = 0);
             delete from _lease where queue in (q.id, -q.id);
             delete from _scheduled where queue in (q.id, -q.id);
             delete from _dedup where queue = q.id;
