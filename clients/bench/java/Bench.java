@@ -1,8 +1,3 @@
-import com.github.kagkarlsson.scheduler.Scheduler;
-import com.github.kagkarlsson.scheduler.SchedulerClient;
-import com.github.kagkarlsson.scheduler.task.TaskInstance;
-import com.github.kagkarlsson.scheduler.task.helper.OneTimeTask;
-import com.github.kagkarlsson.scheduler.task.helper.Tasks;
 import com.zaxxer.hikari.HikariConfig;
 import com.zaxxer.hikari.HikariDataSource;
 import io.penstock.NewJob;
@@ -21,85 +16,39 @@ import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.UUID;
 import java.util.function.Consumer;
 import java.util.stream.Collectors;
 import javax.sql.DataSource;
 
-/** What each queue does with the same jobs: enqueued in batches, drained by four processes, a steady rate, and rounds with a pinned snapshot. */
+/** What the queue does with jobs: enqueued in batches, drained by four processes, a steady rate, and rounds with a pinned snapshot. */
 class Bench {
     static final int BATCH = 1_000, WORKERS = 4, CONCURRENCY = 10, ROUND = 2_000;
 
-    /** One of the queues. A payload is the time at which it was enqueued, in microseconds. */
-    interface Side {
-        void make(String url) throws Exception;
+    // A payload is the time at which it was enqueued, in microseconds.
 
-        Consumer<List<String>> enqueuer(DataSource pool);
-
-        /** Works until SIGTERM. */
-        void work(DataSource pool, Consumer<String> handler) throws Exception;
-    }
-
-    static class OfPenstock implements Side {
-        public void make(String url) throws Exception {
-            for (String command : List.of("migrate", "queue create bench")) {
-                var penstock = new ProcessBuilder((System.getenv("PENSTOCK_BIN") + " " + command).split(" ")).redirectErrorStream(true);
-                penstock.environment().put("PENSTOCK_DATABASE_URL", url);
-                Process process = penstock.start();
-                String said = new String(process.getInputStream().readAllBytes());
-                if (process.waitFor() != 0) {
-                    throw new IllegalStateException(said);
-                }
+    static void make(String url) throws Exception {
+        for (String command : List.of("migrate", "queue create bench")) {
+            var penstock = new ProcessBuilder((System.getenv("PENSTOCK_BIN") + " " + command).split(" ")).redirectErrorStream(true);
+            penstock.environment().put("PENSTOCK_DATABASE_URL", url);
+            Process process = penstock.start();
+            String said = new String(process.getInputStream().readAllBytes());
+            if (process.waitFor() != 0) {
+                throw new IllegalStateException(said);
             }
         }
-
-        public Consumer<List<String>> enqueuer(DataSource pool) {
-            Penstock penstock = Penstock.on(pool);
-            return payloads -> penstock.enqueueMany("bench", payloads.stream().map(NewJob::of).toList());
-        }
-
-        public void work(DataSource pool, Consumer<String> handler) {
-            Penstock.on(pool).work("bench", job -> {
-                handler.accept(job.text());
-                return Outcome.done();
-            }, new WorkOptions().concurrency(CONCURRENCY));
-        }
     }
 
-    static class OfDbScheduler implements Side {
-        public void make(String url) throws Exception {
-            try (Connection connection = connect(url)) {
-                connection.createStatement().execute("""
-                    create table scheduled_tasks (task_name text not null, task_instance text not null, task_data bytea,
-                        execution_time timestamptz not null, picked boolean not null, picked_by text, last_success timestamptz,
-                        last_failure timestamptz, consecutive_failures int, last_heartbeat timestamptz, version bigint not null,
-                        priority smallint, primary key (task_name, task_instance));
-                    create index on scheduled_tasks (execution_time);
-                    create index on scheduled_tasks (last_heartbeat)""");
-            }
-        }
-
-        public Consumer<List<String>> enqueuer(DataSource pool) {
-            OneTimeTask<String> task = Tasks.oneTime("bench", String.class).execute((instance, context) -> { });
-            SchedulerClient client = SchedulerClient.Builder.create(pool, task).build();
-            return payloads -> {
-                List<TaskInstance<?>> tasks = new ArrayList<>();
-                payloads.forEach(payload -> tasks.add(task.instance(UUID.randomUUID().toString(), payload)));
-                client.scheduleBatch(tasks, Instant.now());
-            };
-        }
-
-        public void work(DataSource pool, Consumer<String> handler) throws Exception {
-            OneTimeTask<String> task = Tasks.oneTime("bench", String.class).execute((instance, context) -> handler.accept(instance.getData()));
-            Scheduler scheduler = Scheduler.create(pool, task).threads(CONCURRENCY).pollUsingLockAndFetch(4, 20) // as its documentation advises for a high rate
-                .pollingInterval(Duration.ofMillis(10)).registerShutdownHook().build();
-            scheduler.start();
-            Thread.currentThread().join();
-        }
+    static Consumer<List<String>> enqueuer(DataSource pool) {
+        Penstock penstock = Penstock.on(pool);
+        return payloads -> penstock.enqueueMany("bench", payloads.stream().map(NewJob::of).toList());
     }
 
-    static Side side(String name) {
-        return name.equals("penstock") ? new OfPenstock() : new OfDbScheduler();
+    /** Works until SIGTERM. */
+    static void work(DataSource pool, Consumer<String> handler) {
+        Penstock.on(pool).work("bench", job -> {
+            handler.accept(job.text());
+            return Outcome.done();
+        }, new WorkOptions().concurrency(CONCURRENCY));
     }
 
     static Connection connect(String url) throws Exception {
@@ -128,7 +77,7 @@ class Bench {
     // A worker's process prints how long jobs waited, by the clock that all processes share, in one line for many jobs
     // every 20 ms.
 
-    static void worker(String name, String url) throws Exception {
+    static void worker(String url) throws Exception {
         List<Long> waits = new ArrayList<>();
         Thread teller = new Thread(() -> {
             while (!System.out.checkError()) {
@@ -152,7 +101,7 @@ class Bench {
         HikariDataSource pool = pool(url);
         System.out.println("ready");
         System.in.read();
-        side(name).work(pool, payload -> {
+        work(pool, payload -> {
             long wait = micros() - Long.parseLong(payload);
             synchronized (waits) {
                 waits.add(wait);
@@ -164,11 +113,11 @@ class Bench {
 
     static final List<Long> waits = new ArrayList<>(); // of all workers
 
-    static List<Process> start(String name, String url) throws Exception {
+    static List<Process> start(String url) throws Exception {
         List<Process> workers = new ArrayList<>();
         for (int i = 0; i < WORKERS; i++) {
             Process process = new ProcessBuilder(ProcessHandle.current().info().command().orElse("java"), "-Xmx512m", "-XX:+UseSerialGC",
-                "-cp", System.getProperty("java.class.path"), "Bench", "worker", name, url).redirectError(ProcessBuilder.Redirect.INHERIT).start();
+                "-cp", System.getProperty("java.class.path"), "Bench", "worker", url).redirectError(ProcessBuilder.Redirect.INHERIT).start();
             workers.add(process);
             BufferedReader said = process.inputReader();
             said.readLine(); // it is ready
@@ -207,15 +156,15 @@ class Bench {
         }
     }
 
-    static Map<String, Double> measure(String name, String part, int jobs, int rate, int seconds, int pinned, long most) throws Exception {
+    static Map<String, Double> measure(String part, int jobs, int rate, int seconds, int pinned, long most) throws Exception {
         URI server = URI.create(System.getenv("PENSTOCK_TEST_POSTGRES"));
-        String database = "bench_" + ProcessHandle.current().pid() + "_" + name.replace('-', '_');
+        String database = "bench_" + ProcessHandle.current().pid();
         String url = new URI(server.getScheme(), server.getUserInfo(), server.getHost(), server.getPort(), "/" + database, server.getQuery(), null).toString();
         try (Connection admin = connect(server.toString())) {
             admin.createStatement().execute("create database " + database);
             List<Process> workers = List.of();
-            try (HikariDataSource pool = makePool(name, url)) {
-                Consumer<List<String>> enqueue = side(name).enqueuer(pool);
+            try (HikariDataSource pool = makePool(url)) {
+                Consumer<List<String>> enqueue = enqueuer(pool);
                 boolean drains = part.equals("all") || part.equals("drain");
                 if (!drains) {
                     jobs = ROUND; // to begin with
@@ -224,7 +173,7 @@ class Bench {
                 put(enqueue, jobs);
                 long enqueueing = System.nanoTime() - begin;
 
-                workers = start(name, url);
+                workers = start(url);
                 begin = System.nanoTime();
                 for (Process worker : workers) {
                     worker.getOutputStream().write('\n');
@@ -260,8 +209,8 @@ class Bench {
         }
     }
 
-    static HikariDataSource makePool(String name, String url) throws Exception {
-        side(name).make(url);
+    static HikariDataSource makePool(String url) throws Exception {
+        make(url);
         return pool(url);
     }
 
@@ -309,38 +258,25 @@ class Bench {
     }
 
     public static void main(String[] args) throws Exception {
-        if (args.length == 3 && args[0].equals("worker")) {
-            worker(args[1], args[2]);
+        if (args.length == 2 && args[0].equals("worker")) {
+            worker(args[1]);
             return;
         }
         List<String> given = new ArrayList<>(List.of(args));
         boolean quick = given.remove("--quick");
         String part = option(given, "--part", "all", "drain", "steady", "pinned");
-        String only = option(given, "--only", "both", "penstock", "db-scheduler");
         long most = Long.MAX_VALUE;
         if (given.size() == 2 && given.get(0).equals("--most")) {
             most = Long.parseLong(given.get(1)) * 1_000_000_000;
             given.clear();
         }
         if (!given.isEmpty()) {
-            throw new IllegalArgumentException("usage: bench.sh [--quick] [--part all|drain|steady|pinned] [--only penstock|db-scheduler] [--most SECONDS]");
+            throw new IllegalArgumentException("usage: bench.sh [--quick] [--part all|drain|steady|pinned] [--most SECONDS]");
         }
         int jobs = quick ? 5_000 : 100_000, rate = 500, seconds = quick ? 5 : 30, pinned = quick ? 5 : 300;
-        Map<String, Map<String, Double>> of = new LinkedHashMap<>();
-        for (String name : List.of("penstock", "db-scheduler")) {
-            if (only.equals("both") || only.equals(name)) {
-                of.put(name, measure(name, part, jobs, rate, seconds, pinned, most));
-            }
-        }
-        Map<String, Double> ratios = new LinkedHashMap<>();
-        for (String what : List.of("enqueue", "drain", "both")) {
-            if (of.size() == 2 && of.get("penstock").get(what + "_per_second") != null) {
-                ratios.put(what + "_ratio", of.get("penstock").get(what + "_per_second") / of.get("db-scheduler").get(what + "_per_second"));
-            }
-        }
-        String told = of.entrySet().stream().map(e -> ",\"%s\":%s".formatted(e.getKey(), json(e.getValue()))).collect(Collectors.joining());
-        System.out.printf("{\"language\":\"java\",\"part\":\"%s\",\"jobs\":%d,\"workers\":%d,\"rate\":%d,\"pinned_seconds\":%d%s%s}%n", part, jobs, WORKERS, rate, pinned, told,
-            ratios.isEmpty() ? "" : "," + json(ratios).replaceAll("[{}]", ""));
+        Map<String, Double> of = measure(part, jobs, rate, seconds, pinned, most);
+        System.out.printf("{\"language\":\"java\",\"part\":\"%s\",\"jobs\":%d,\"workers\":%d,\"rate\":%d,\"pinned_seconds\":%d,\"penstock\":%s}%n", part, jobs, WORKERS, rate,
+            pinned, json(of));
         System.exit(0);
     }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# bench.sh [--quick] [--part all|drain|steady|pinned] [--only QUEUE] [--most SECONDS]: penstock's client for Java and db-scheduler, in one run on one PostgreSQL:
+# bench.sh [--quick] [--part all|drain|steady|pinned] [--most SECONDS]: penstock's client for Java on one PostgreSQL:
 # the one that PENSTOCK_TEST_POSTGRES names, or a private one that waits for the disk at every commit. Prints one JSON line. --most limits the time of --part
 # drain.
 set -euo pipefail

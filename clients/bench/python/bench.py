@@ -1,9 +1,8 @@
-"""Penstock and procrastinate: the same jobs on the same PostgreSQL, drained by four processes of each; see bench.sh. Prints one JSON line."""
+"""Penstock's client: jobs on PostgreSQL, drained by four processes; see bench.sh. Prints one JSON line."""
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import os
 import statistics
@@ -17,7 +16,6 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-import procrastinate
 import psycopg
 
 import penstock
@@ -30,71 +28,30 @@ def since(at: str | bytes) -> int:
     return time.time_ns() // 1000 - int(at)
 
 
-# The two queues
+# The queue
 
 
-class Penstock:
-    name = "penstock"
-
-    def make(self, url: str) -> None:
-        subprocess.run([os.environ.get("PENSTOCK_BIN", "penstock"), "migrate", "--database-url", url], check=True, stdout=subprocess.DEVNULL)
-        with psycopg.connect(url) as tx:
-            tx.execute("select penstock.create_queue('bench')")
-
-    @contextmanager
-    def enqueuer(self, url: str) -> Iterator[Callable[[list[str]], None]]:
-        with psycopg.connect(url) as tx:
-
-            def enqueue(payloads: list[str]) -> None:
-                penstock.enqueue_many(tx, "bench", [penstock.NewJob(p) for p in payloads])
-                tx.commit()
-
-            yield enqueue
-
-    def work(self, url: str, seen: list[int]) -> None:
-        penstock.work(url, "bench", lambda job: seen.append(since(job.payload)), concurrency=CONCURRENCY)
+def make(url: str) -> None:
+    subprocess.run([os.environ.get("PENSTOCK_BIN", "penstock"), "migrate", "--database-url", url], check=True, stdout=subprocess.DEVNULL)
+    with psycopg.connect(url) as tx:
+        tx.execute("select penstock.create_queue('bench')")
 
 
-class Procrastinate:
-    name = "procrastinate"
+@contextmanager
+def enqueuer(url: str) -> Iterator[Callable[[list[str]], None]]:
+    with psycopg.connect(url) as tx:
 
-    def app(self, url: str, connector: Any, seen: list[int]) -> tuple[procrastinate.App, Any]:
-        app = procrastinate.App(connector=connector(conninfo=url))
+        def enqueue(payloads: list[str]) -> None:
+            penstock.enqueue_many(tx, "bench", [penstock.NewJob(p) for p in payloads])
+            tx.commit()
 
-        @app.task(name="bench", queue="bench")
-        async def bench(at: str) -> None:
-            seen.append(since(at))
-
-        return app, bench
-
-    def make(self, url: str) -> None:
-        app, _ = self.app(url, procrastinate.SyncPsycopgConnector, [])
-        with app.open():
-            app.schema_manager.apply_schema()
-
-    @contextmanager
-    def enqueuer(self, url: str) -> Iterator[Callable[[list[str]], None]]:
-        app, task = self.app(url, procrastinate.SyncPsycopgConnector, [])
-        with app.open():
-            yield lambda payloads: task.batch_defer(*({"at": p} for p in payloads)) and None
-
-    def work(self, url: str, seen: list[int]) -> None:
-        app, _ = self.app(url, procrastinate.PsycopgConnector, seen)
-
-        async def main() -> None:
-            async with app.open_async():
-                await app.run_worker_async(queues=["bench"], concurrency=CONCURRENCY, install_signal_handlers=True)
-
-        asyncio.run(main())
-
-
-BOTH: dict[str, Any] = {"penstock": Penstock, "procrastinate": Procrastinate}
+        yield enqueue
 
 
 # A worker's process prints how long jobs waited, in one line for many jobs every 20 ms
 
 
-def worker(of: Any, url: str) -> None:
+def worker(url: str) -> None:
     seen: list[int] = []
 
     def tell() -> None:
@@ -107,12 +64,12 @@ def worker(of: Any, url: str) -> None:
     threading.Thread(target=tell, daemon=True).start()
     print("ready", flush=True)
     sys.stdin.readline()
-    of.work(url, seen)
+    penstock.work(url, "bench", lambda job: seen.append(since(job.payload)), concurrency=CONCURRENCY)
 
 
 class Workers:
-    def __init__(self, of: Any, url: str):
-        args = [sys.executable, __file__, "--work", of.name, url]
+    def __init__(self, url: str):
+        args = [sys.executable, __file__, "--work", url]
         self.processes = [subprocess.Popen(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(WORKERS)]
         self.waits: list[int] = []
         self.more = threading.Condition()
@@ -147,14 +104,14 @@ class Workers:
 
 
 @contextmanager
-def database(of: Any) -> Iterator[str]:
+def database() -> Iterator[str]:
     server = os.environ["PENSTOCK_TEST_POSTGRES"]
     name = f"bench_{uuid.uuid4().hex[:8]}"
     with psycopg.connect(server, autocommit=True) as conn:
         conn.execute(f'create database "{name}"')
         url = urlunsplit(urlsplit(server)._replace(path="/" + name))
         try:
-            of.make(url)
+            make(url)
             yield url
         finally:
             conn.execute(f'drop database "{name}" with (force)')
@@ -189,15 +146,15 @@ def flat(enqueue: Callable[[list[str]], None], workers: Workers, url: str, secon
     return statistics.median(took[-fifth:]) / statistics.median(took[:fifth])
 
 
-def measure(of: Any, part: str, jobs: int, seconds: int, pinned: int, most: float | None) -> dict[str, float]:
+def measure(part: str, jobs: int, seconds: int, pinned: int, most: float | None) -> dict[str, float]:
     told: dict[str, float] = {}
-    with database(of) as url, of.enqueuer(url) as enqueue:
+    with database() as url, enqueuer(url) as enqueue:
         if part != "all" and part != "drain":
             jobs = ROUND  # to begin with
         start = time.monotonic()
         put(enqueue, jobs)
         enqueueing = time.monotonic() - start
-        workers = Workers(of, url)
+        workers = Workers(url)
         try:
             start = time.monotonic()
             workers.begin()
@@ -217,21 +174,16 @@ def measure(of: Any, part: str, jobs: int, seconds: int, pinned: int, most: floa
 
 def main() -> None:
     if sys.argv[1:2] == ["--work"]:
-        worker(BOTH[sys.argv[2]](), sys.argv[3])
+        worker(sys.argv[2])
         return
-    options = argparse.ArgumentParser(prog="bench.sh", description="Penstock's client and procrastinate; prints one JSON line.")
+    options = argparse.ArgumentParser(prog="bench.sh", description="Measures Penstock's client; prints one JSON line.")
     options.add_argument("--quick", action="store_true", help="5,000 jobs and 5 seconds in the place of 100,000, 30 seconds, and 5 minutes with a pinned snapshot")
     options.add_argument("--part", choices=("all", "drain", "steady", "pinned"), default="all")
-    options.add_argument("--only", choices=BOTH, help="one of the two")
     options.add_argument("--most", type=float, help="seconds after which draining has been seen enough of; for --part drain")
     given = options.parse_args()
     jobs, seconds, pinned = (5_000, 5, 5) if given.quick else (100_000, 30, 300)
-    of = {name: measure(make(), given.part, jobs, seconds, pinned, given.most) for name, make in BOTH.items() if given.only in (None, name)}
-    ratios = {}
-    if len(of) == 2 and given.part in ("all", "drain"):
-        own, other = of.values()
-        ratios = {f"{what}_ratio": round(own[f"{what}_per_second"] / other[f"{what}_per_second"], 2) for what in ("enqueue", "drain", "both")}
-    print(json.dumps({"language": "python", "part": given.part, "jobs": jobs, "workers": WORKERS, "rate": RATE, "pinned_seconds": pinned, **of, **ratios}))
+    of = measure(given.part, jobs, seconds, pinned, given.most)
+    print(json.dumps({"language": "python", "part": given.part, "jobs": jobs, "workers": WORKERS, "rate": RATE, "pinned_seconds": pinned, "penstock": of}))
 
 
 if __name__ == "__main__":

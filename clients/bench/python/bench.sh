@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# bench.sh [--quick] [--part all|drain|steady|pinned] [--only QUEUE] [--most SECONDS]: penstock's client for Python and procrastinate, in one run on one PostgreSQL:
+# bench.sh [--quick] [--part all|drain|steady|pinned] [--most SECONDS]: penstock's client for Python on one PostgreSQL:
 # the one that PENSTOCK_TEST_POSTGRES names, or a private one that waits for the disk at every commit. Prints one JSON line. --most limits the time of --part drain.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -9,7 +9,7 @@ if [[ -z ${PENSTOCK_TEST_POSTGRES-} ]]; then
 	exec "$root/bin/withservers" -durable -only postgres "$PWD/bench.sh" "$@"
 fi
 export PENSTOCK_BIN=${PENSTOCK_BIN:-$root/bin/penstock}
-tools=('psycopg[binary]==3.2.*' 'procrastinate==3.*')
+tools=('psycopg[binary]==3.2.*')
 if [[ $(cat .venv/installed 2>/dev/null) != "${tools[*]}" ]]; then
 	rm -rf .venv
 	"${PYTHON:-python3}" -m venv .venv
