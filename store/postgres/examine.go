@@ -271,7 +271,7 @@ func (e *examination) pooler(ctx context.Context, one *pgx.Conn) {
 		return
 	}
 	e.Add(doctor.CheckPooler, severity, "a pooler in between gives a connection another server process for every transaction", "a relay needs two sessions that last, and is refused there",
-		"give relays a URL that leads to PostgreSQL itself or to a pool in session mode; PgBouncer before 1.21 also needs ?default_query_exec_mode=exec in the URLs of the others")
+		"give relays a URL that leads to PostgreSQL itself or to a pool in session mode; a PgBouncer before 1.21, or whose max_prepared_statements is 0, also needs ?default_query_exec_mode=exec in the URLs of the others")
 }
 
 func (e *examination) schema(ctx context.Context) {

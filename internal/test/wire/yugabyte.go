@@ -33,9 +33,9 @@ import (
 //     seek, an entry is a next (https://docs.yugabyte.com/stable/launch-and-manage/monitor-and-alert/metrics/cache-storage/)
 //   - sequences that give each session blocks of 100 (ysql_sequence_cache_minval,
 //     https://docs.yugabyte.com/stable/api/ysql/the-sql-language/statements/ddl_create_sequence/)
-//   - SERIALIZABLE, in which SKIP LOCKED waits (https://github.com/yugabyte/yugabyte-db/issues/11761)
+//   - SERIALIZABLE, which has no SKIP LOCKED (https://github.com/yugabyte/yugabyte-db/issues/11761)
 //   - the words of its DDL: HASH, ASC and DESC in a primary key, and SPLIT INTO (PostgreSQL does without)
-//   - what it refuses: system columns (https://github.com/yugabyte/yugabyte-db/issues/24843), and what shim.sql says
+//   - what the portable profile does without is refused: system columns (https://github.com/yugabyte/yugabyte-db/issues/24843), and what shim.sql says
 //   - nodes: a session belongs to one, and all of a node's can be killed. The transactions of a killed node keep their locks until they
 //     expire (https://docs.yugabyte.com/stable/explore/fault-tolerance/transaction-availability/)
 //
