@@ -19,12 +19,12 @@ var barrierCases = slices.Concat(
 		barrierBulk, barrierDuplicates, barrierNested, barrierSeveral, barrierKeysAndOptions, barrierRollback, barrierRefused, barrierAtOnce),
 	needing(Features{Unique: true}, named("Barrier", barrierUnique)),
 	needing(Features{Reads: true}, named("Barrier", barrierReadsEachOnce)),
-	[]testCase{{name: "EveryEndLIFO", run: barrierEveryEnd, lifo: true}},
+	[]testCase{{Name: "EveryEndLIFO", Run: barrierEveryEnd, Other: true}},
 )
 
 func init() {
 	for i := range barrierCases {
-		barrierCases[i].needs.Barriers = true
+		barrierCases[i].Needs.Barriers = true
 	}
 }
 

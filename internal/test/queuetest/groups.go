@@ -22,7 +22,7 @@ var groupCases = slices.Concat(
 		groupsNoneWhileALimitThatCameLaterIsReached, groupsCounts, groupsCountsOfKeys, groupsPages, groupsLimits, groupsWorkTakesTurns,
 		groupsWorkServesAll),
 	needing(Features{ConcurrentWriters: true}, named("Groups", groupsLateCommit)),
-	[]testCase{{name: "ReadyOnesLIFO", run: groupsReadyOnes, lifo: true}},
+	[]testCase{{Name: "ReadyOnesLIFO", Run: groupsReadyOnes, Other: true}},
 )
 
 func grouped(group, payload string) penstock.NewJob {

@@ -16,8 +16,8 @@ var keyCases = slices.Concat(
 		keyManyRetriedInTheWay, keyRetriedJobStaysTheHead, keyExpiredJobStaysTheHead, keyDeadLetterFreesTheKey, keyCancelFreesTheKey,
 		keyEarlierJobComesBack, keyOrderBeforePriority, keyDelayedJobHoldsUpNoOther, keyAcrossProcesses),
 	[]testCase{
-		{name: "OneAtATimeInOrderLIFO", run: keyOneAtATimeInOrder, lifo: true},
-		{name: "ManyInTheWayLIFO", run: keyManyInTheWay, lifo: true},
+		{Name: "OneAtATimeInOrderLIFO", Run: keyOneAtATimeInOrder, Other: true},
+		{Name: "ManyInTheWayLIFO", Run: keyManyInTheWay, Other: true},
 	},
 )
 

@@ -15,7 +15,7 @@ import (
 )
 
 var listCases = append(named("List", listStates, listGivenBack, listWaitsForBarriers, listRefuses),
-	testCase{name: "ReadyLIFO", run: listReady, lifo: true}, testCase{name: "Ready", run: listReady})
+	testCase{Name: "ReadyLIFO", Run: listReady, Other: true}, testCase{Name: "Ready", Run: listReady})
 
 // lister is a store that lists jobs: each does.
 type lister interface {

@@ -19,7 +19,7 @@ import (
 
 var loadCases = slices.Concat(
 	named("Load", loadManyWorkers, loadWorkersThatDie),
-	[]testCase{{name: "ManyWorkersLIFO", run: loadManyWorkers, lifo: true}},
+	[]testCase{{Name: "ManyWorkersLIFO", Run: loadManyWorkers, Other: true}},
 )
 
 // runLog notes the running jobs, and that nothing runs twice at a time.

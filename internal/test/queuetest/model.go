@@ -17,7 +17,7 @@ import (
 
 var modelCases = slices.Concat(
 	named("Model", modelRandomWalk),
-	[]testCase{{name: "RandomWalkLIFO", run: modelRandomWalk, lifo: true}},
+	[]testCase{{Name: "RandomWalkLIFO", Run: modelRandomWalk, Other: true}},
 )
 
 // fate is where the model believes a job to be.

@@ -15,7 +15,7 @@ var optionCases = slices.Concat(
 	named("Options", optionsUnsupported, optionsBad),
 	needing(Features{Options: true}, named("Options", optionsCarried, optionsMaxAttempts, optionsMaxAttemptsOfALostLease,
 		optionsDeadlinePassed, optionsDeadlineOfAKey, optionsDeadlineOfARetry, optionsManyPassed)),
-	[]testCase{{name: "DeadlinePassedLIFO", run: optionsDeadlinePassed, needs: Features{Options: true}, lifo: true}},
+	[]testCase{{Name: "DeadlinePassedLIFO", Run: optionsDeadlinePassed, Needs: Features{Options: true}, Other: true}},
 )
 
 // A store that cannot keep to an option refuses it, and writes nothing.

@@ -10,9 +10,9 @@ import (
 var orderCases = slices.Concat(
 	named("Order", orderFIFO, orderPrioritiesFirst),
 	[]testCase{
-		{name: "LIFO", run: lifo, lifo: true},
-		{name: "LIFOWithArrivals", run: lifoArrivals, lifo: true},
-		{name: "PrioritiesFirstLIFO", run: prioritiesLIFO, lifo: true},
+		{Name: "LIFO", Run: lifo, Other: true},
+		{Name: "LIFOWithArrivals", Run: lifoArrivals, Other: true},
+		{Name: "PrioritiesFirstLIFO", Run: prioritiesLIFO, Other: true},
 	},
 )
 

@@ -16,7 +16,7 @@ var reclaimCases = slices.Concat(
 	named("Reclaim", reclaimKeepsWhatIsLeft),
 	needing(Features{Reclaim: true}, named("Reclaim", reclaimFallsToTheFloor)),
 	needing(Features{Reclaim: true, Snapshots: true}, named("Reclaim", reclaimFallsToTheFloorWhilePinned)),
-	[]testCase{{name: "FallsToTheFloorLIFO", run: reclaimFallsToTheFloor, needs: Features{Reclaim: true}, lifo: true}},
+	[]testCase{{Name: "FallsToTheFloorLIFO", Run: reclaimFallsToTheFloor, Needs: Features{Reclaim: true}, Other: true}},
 )
 
 // churn runs a few megabytes through the queue, in all the ways in which a job

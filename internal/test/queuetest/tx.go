@@ -8,7 +8,7 @@ import (
 var txCases = slices.Concat(
 	named("Tx", txCommitShows, txRollbackForgets),
 	needing(Features{ConcurrentWriters: true}, named("Tx", txLateCommit, txManyLateCommits, txLateCommitOfAKey, txOpenWriterDelaysNothing)),
-	[]testCase{{name: "LateCommitLIFO", run: txLateCommit, needs: Features{ConcurrentWriters: true}, lifo: true}},
+	[]testCase{{Name: "LateCommitLIFO", Run: txLateCommit, Needs: Features{ConcurrentWriters: true}, Other: true}},
 )
 
 func txCommitShows(e *env) {

@@ -20,12 +20,12 @@ var uniqueCases = slices.Concat(
 		uniqueRunningIsNotReplaced, uniqueRetriedBeforeTheSecond, uniqueExpired, uniqueDeadTwin, uniqueOtherKeys, uniqueRace,
 		uniqueAtOnce, uniqueRunsWithTheLast),
 	needing(Features{ConcurrentWriters: true}, named("Unique", uniqueRollback, uniqueOldSnapshot)),
-	[]testCase{{name: "ReplaceLIFO", run: uniqueReplace, lifo: true}},
+	[]testCase{{Name: "ReplaceLIFO", Run: uniqueReplace, Other: true}},
 )
 
 func init() {
 	for i := range uniqueCases {
-		uniqueCases[i].needs.Unique = true
+		uniqueCases[i].Needs.Unique = true
 	}
 }
 

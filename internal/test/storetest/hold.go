@@ -11,12 +11,12 @@ var holdCases = slices.Concat(
 		holdRetryAndDieAgainKeepsWaiting, holdRetrySurvivesACrash, holdAParkedHead, holdNothingWithoutAKey, holdNothingWhenItIsAlone,
 		holdRemovedWithItsSubscription),
 	[]testCase{
-		{name: "RetryAndDeliverReleases", run: func(e *env) { holdRetry(e, nil) }},
-		{name: "RetryAndParkAgainKeepsWaiting", run: func(e *env) {
+		{Name: "RetryAndDeliverReleases", Run: func(e *env) { holdRetry(e, nil) }},
+		{Name: "RetryAndParkAgainKeepsWaiting", Run: func(e *env) {
 			holdRetry(e, func(m penstock.Message) driver.Verdict { return refused(m, soon) })
 		}},
-		{name: "OfOneThatCommittedLate", run: func(e *env) { holdLate(e, true) }, needs: Features{ConcurrentWriters: true}},
-		{name: "OfOneThatCommittedLateSettledApart", run: func(e *env) { holdLate(e, false) }, needs: Features{ConcurrentWriters: true}},
+		{Name: "OfOneThatCommittedLate", Run: func(e *env) { holdLate(e, true) }, Needs: Features{ConcurrentWriters: true}},
+		{Name: "OfOneThatCommittedLateSettledApart", Run: func(e *env) { holdLate(e, false) }, Needs: Features{ConcurrentWriters: true}},
 	},
 )
 

@@ -12,10 +12,10 @@ import (
 var lostCases = slices.Concat(
 	needing(Features{Lose: true}, named("Lost", lostWhatTheReaderHas)),
 	[]testCase{
-		{name: "WhatTheReaderHasRetained", run: func(e *env) {
+		{Name: "WhatTheReaderHasRetained", Run: func(e *env) {
 			e.Must(e.Store.(driver.Operator).SetRetention(e.ctx, outbox, admin.Retention{Age: time.Hour}), "SetRetention")
 			lostWhatTheReaderHas(e)
-		}, needs: Features{Lose: true}},
+		}, Needs: Features{Lose: true}},
 	},
 )
 

@@ -13,10 +13,10 @@ import (
 )
 
 var modelCases = []testCase{
-	{name: "RandomWalk/1", run: func(e *env) { randomWalk(e, 1) }},
-	{name: "RandomWalk/2", run: func(e *env) { randomWalk(e, 2) }},
-	{name: "RandomWalk/3", run: func(e *env) { randomWalk(e, 3) }, long: true},
-	{name: "RandomWalk/4", run: func(e *env) { randomWalk(e, 4) }, long: true},
+	{Name: "RandomWalk/1", Run: func(e *env) { randomWalk(e, 1) }},
+	{Name: "RandomWalk/2", Run: func(e *env) { randomWalk(e, 2) }},
+	{Name: "RandomWalk/3", Run: func(e *env) { randomWalk(e, 3) }, Long: true},
+	{Name: "RandomWalk/4", Run: func(e *env) { randomWalk(e, 4) }, Long: true},
 }
 
 // fate is the durable state of a message and the one subscription.

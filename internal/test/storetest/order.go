@@ -19,9 +19,9 @@ var orderCases = slices.Concat(
 	named("Order", orderWithinOneTransaction),
 	needing(Features{ConcurrentWriters: true}, named("Order", orderEarlyIdentifierCommitsLast)),
 	[]testCase{
-		{name: "RowLockedWriters/page=1", run: func(e *env) { rowLockedWriters(e, 1) }},
-		{name: "RowLockedWriters/page=5", run: func(e *env) { rowLockedWriters(e, 5) }},
-		{name: "RowLockedWriters/page=50", run: func(e *env) { rowLockedWriters(e, 50) }},
+		{Name: "RowLockedWriters/page=1", Run: func(e *env) { rowLockedWriters(e, 1) }},
+		{Name: "RowLockedWriters/page=5", Run: func(e *env) { rowLockedWriters(e, 5) }},
+		{Name: "RowLockedWriters/page=50", Run: func(e *env) { rowLockedWriters(e, 50) }},
 	},
 )
 

@@ -17,9 +17,9 @@ var outboxCases = slices.Concat(
 		outboxDrop, outboxDropUnderAReader),
 	needing(Features{Versions: true}, named("Outbox", outboxSchemaOfAnotherVersion, outboxSchemaThatIsNotWhole)),
 	[]testCase{
-		{name: "NotMigrated", run: notMigrated, unmigrated: true},
-		{name: "MigrateTwice", run: migrateTwice, unmigrated: true},
-		{name: "MigrateFromSeveralAtOnce", run: migrateAtOnce, unmigrated: true},
+		{Name: "NotMigrated", Run: notMigrated, Other: true},
+		{Name: "MigrateTwice", Run: migrateTwice, Other: true},
+		{Name: "MigrateFromSeveralAtOnce", Run: migrateAtOnce, Other: true},
 	},
 )
 

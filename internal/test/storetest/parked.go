@@ -15,8 +15,8 @@ var parkedCases = slices.Concat(
 		parkedHeadIsRefusedAgain, parkedBehindUntilTheLineIsEmpty, parkedBehindAndNotWanted, parkedHandedOutOnce, parkedFailuresAddUp,
 		parkedWithoutFailuresNoAttempt, parkedWithoutKeyAlone, parkedTwoSubscriptions, parkedDescribedByParkedKeys, parkedRetriedAtOnce),
 	[]testCase{
-		{name: "OthersFollowTheHead", run: func(e *env) { othersFollow(e, driver.Verdict{}) }},
-		{name: "OthersFollowADeadHead", run: func(e *env) { othersFollow(e, dead("for good")) }},
+		{Name: "OthersFollowTheHead", Run: func(e *env) { othersFollow(e, driver.Verdict{}) }},
+		{Name: "OthersFollowADeadHead", Run: func(e *env) { othersFollow(e, dead("for good")) }},
 	},
 )
 

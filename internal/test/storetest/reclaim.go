@@ -16,8 +16,8 @@ var reclaimCases = slices.Concat(
 	needing(Features{Reclaim: true}, named("Reclaim", reclaimWaitsForEverySubscription)),
 	needing(Features{ConcurrentWriters: true}, named("Reclaim", reclaimLosesNoOpenTransaction)),
 	[]testCase{
-		{name: "ReturnsToTheFloor", run: func(e *env) { returnsToFloor(e) }, needs: Features{Reclaim: true}},
-		{name: "ReturnsToTheFloorUnderAPinnedSnapshot", run: func(e *env) { e.Pin(e); returnsToFloor(e) }, needs: Features{Reclaim: true, Snapshots: true}},
+		{Name: "ReturnsToTheFloor", Run: func(e *env) { returnsToFloor(e) }, Needs: Features{Reclaim: true}},
+		{Name: "ReturnsToTheFloorUnderAPinnedSnapshot", Run: func(e *env) { e.Pin(e); returnsToFloor(e) }, Needs: Features{Reclaim: true, Snapshots: true}},
 	},
 )
 

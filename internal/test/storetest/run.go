@@ -11,79 +11,49 @@ func Run(t *testing.T, h Harness) {
 	if h.Open == nil {
 		t.Fatal("storetest: Harness.Open is missing")
 	}
-	var all []suite.Group
-	for _, g := range groups {
-		var cases []suite.Case
-		for _, c := range g.cases {
-			open := h.openCreated
-			if c.unmigrated {
-				open = h.Open
-			}
-			cases = append(cases, suite.Case{Name: c.name, Long: c.long, Needs: c.needs, Run: func(t *testing.T) { c.run(newEnv(t, h, open)) }})
+	suite.Run(t, suite.Choice{Groups: h.Groups, Only: h.Only, Elsewhere: h.Elsewhere, Features: h.Features}, groups, func(t *testing.T, unmigrated bool) *env {
+		if unmigrated {
+			return newEnv(t, h, h.Open)
 		}
-		all = append(all, suite.Group{Name: g.name, Cases: cases})
-	}
-	suite.Run(t, suite.Choice{Groups: h.Groups, Only: h.Only, Elsewhere: h.Elsewhere, Features: h.Features}, all)
+		return newEnv(t, h, h.openCreated)
+	})
 }
 
-// testCase is one promise. It gets a separate database, migrated and with one empty outbox unless
-// it says otherwise.
-type testCase struct {
-	name       string
-	run        func(e *env)
-	needs      Features
-	unmigrated bool
-	long       bool // in the long form of random tests only
-}
+// testCase is one promise. It gets a separate database, migrated and with one empty outbox; of the Other ones it is not migrated.
+type (
+	testCase = suite.Case[*env, Features]
+	group    = suite.Group[*env, Features]
+)
 
-// named are cases that have the names of their functions, without the group's: Window is dedupWindow of the group Dedup.
-func named(group string, runs ...func(e *env)) (cases []testCase) {
-	for _, run := range runs {
-		cases = append(cases, testCase{name: suite.NameOf(group, run), run: run})
-	}
-	return cases
-}
-
-// needing are cases for stores with these features.
-func needing(features Features, cases []testCase) []testCase {
-	for i := range cases {
-		cases[i].needs = features
-	}
-	return cases
-}
-
-type group struct {
-	name  string
-	cases []testCase
-}
+var named, needing = suite.Named[*env, Features], suite.Needing[*env, Features]
 
 // groups lists every test, by subject, one file each.
 var groups = []group{
-	{"Visibility", visibilityCases},
-	{"Order", orderCases},
-	{"Lease", leaseCases},
-	{"Settle", settleCases},
-	{"Part", partCases},
-	{"Parked", parkedCases},
-	{"ParkedSettle", parkedSettleCases},
-	{"ParkedLoad", parkedLoadCases},
-	{"Hold", holdCases},
-	{"Paging", pagingCases},
-	{"Subscription", subscriptionCases},
-	{"DropSubscription", dropSubscriptionCases},
-	{"DeadLetter", deadLetterCases},
-	{"DeadLetterQuery", deadLetterQueryCases},
-	{"Replay", replayCases},
-	{"Reclaim", reclaimCases},
-	{"Retention", retentionCases},
-	{"Restore", restoreCases},
-	{"Content", contentCases},
-	{"Once", onceCases},
-	{"Input", inputCases},
-	{"Outbox", outboxCases},
-	{"Status", statusCases},
-	{"Cancel", cancelCases},
-	{"Outage", outageCases},
-	{"Lost", lostCases},
-	{"Model", modelCases},
+	{Name: "Visibility", Cases: visibilityCases},
+	{Name: "Order", Cases: orderCases},
+	{Name: "Lease", Cases: leaseCases},
+	{Name: "Settle", Cases: settleCases},
+	{Name: "Part", Cases: partCases},
+	{Name: "Parked", Cases: parkedCases},
+	{Name: "ParkedSettle", Cases: parkedSettleCases},
+	{Name: "ParkedLoad", Cases: parkedLoadCases},
+	{Name: "Hold", Cases: holdCases},
+	{Name: "Paging", Cases: pagingCases},
+	{Name: "Subscription", Cases: subscriptionCases},
+	{Name: "DropSubscription", Cases: dropSubscriptionCases},
+	{Name: "DeadLetter", Cases: deadLetterCases},
+	{Name: "DeadLetterQuery", Cases: deadLetterQueryCases},
+	{Name: "Replay", Cases: replayCases},
+	{Name: "Reclaim", Cases: reclaimCases},
+	{Name: "Retention", Cases: retentionCases},
+	{Name: "Restore", Cases: restoreCases},
+	{Name: "Content", Cases: contentCases},
+	{Name: "Once", Cases: onceCases},
+	{Name: "Input", Cases: inputCases},
+	{Name: "Outbox", Cases: outboxCases},
+	{Name: "Status", Cases: statusCases},
+	{Name: "Cancel", Cases: cancelCases},
+	{Name: "Outage", Cases: outageCases},
+	{Name: "Lost", Cases: lostCases},
+	{Name: "Model", Cases: modelCases},
 }

@@ -38,7 +38,7 @@ func place() string {
 	frames := runtime.CallersFrames(callers[:runtime.Callers(3, callers[:])])
 	for last := (runtime.Frame{}); ; {
 		frame, more := frames.Next()
-		if strings.Contains(strings.ToLower(frame.Function), ".run.func") { // of the suite, which has called the case
+		if f := strings.ToLower(frame.Function); strings.Contains(f, ".run.func") || strings.Contains(f, "/suite.run[") { // which has called the case
 			return fmt.Sprintf("%s:%d:", path.Base(last.File), last.Line)
 		}
 		if last = frame; !more {

@@ -73,10 +73,11 @@ type Trip struct {
 
 // Run runs the whole suite.
 func Run(t *testing.T, h Harness) {
-	test := func(name string, run func(f *fixture)) suite.Case {
-		return suite.Case{Name: name, Run: func(t *testing.T) { run(h.open(t)) }}
+	type testCase = suite.Case[*testing.T, struct{}]
+	test := func(name string, run func(f *fixture)) testCase {
+		return testCase{Name: name, Run: func(t *testing.T) { run(h.open(t)) }}
 	}
-	once := []suite.Case{
+	once := []testCase{
 		test("AttemptsOfTheDead", attemptsOfTheDead),
 		test("WritesByChance", writesByChance),
 		test("EndingsByChance", endingsByChance),
@@ -98,15 +99,15 @@ func Run(t *testing.T, h Harness) {
 	for name, c := range calls {
 		each(name, func(f *fixture, trip Trip, cut string) { ending(f, c, trip, cut) }, "before", "after", "late")
 	}
-	suite.Run(t, suite.Choice{Only: h.Only}, []suite.Group{
+	suite.Run(t, suite.Choice{Only: h.Only}, []suite.Group[*testing.T, struct{}]{
 		{Name: "Once", Cases: once},
-		{Name: "Locks", Cases: []suite.Case{
+		{Name: "Locks", Cases: []testCase{
 			test("PausedWithinATransaction", pausedWithinATransaction),
 			test("MaintainLooksFirst", maintainLooksFirst),
 			test("CancelledWithinAClaim", cancelledWithinAClaim),
 		}},
-		{Name: "Clock", Cases: []suite.Case{{Name: "IsSet", Run: h.setClock}}},
-		{Name: "Rows", Cases: []suite.Case{
+		{Name: "Clock", Cases: []testCase{{Name: "IsSet", Run: h.setClock}}},
+		{Name: "Rows", Cases: []testCase{
 			test("PlainInserts", plainInserts),
 			test("EpochThatComesAgain", func(f *fixture) { epochThatComesAgain(f, f.Direct.Subscribe) }),
 			test("SharedEpochThatComesAgain", func(f *fixture) {
@@ -117,7 +118,7 @@ func Run(t *testing.T, h Harness) {
 				epochThatComesAgain(f, s.SubscribeShared)
 			}),
 		}},
-	})
+	}, func(t *testing.T, _ bool) *testing.T { return t })
 }
 
 func firstWord(text string) string {
