@@ -83,6 +83,33 @@ func TestCheckSchemaNamesWhatWasChanged(t *testing.T) {
 	wantDifferences(t, f.differences(), "made by another version")
 }
 
+// So are an index, a trigger and a segment of a queue or an outbox. The next migrate makes the first two again.
+func TestCheckSchemaNamesMissingParts(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	f.Exec(`select penstock.create_queue('emails'), penstock.create_queue('odd.ring "$do$"', 'lifo'), penstock.create_outbox('odd.slot')`)
+	name, asRole := f.role()
+	f.Exec("select penstock.grant_relay($1)", name)
+	wantDifferences(t, f.differences())
+	before := catalogue(f.DB)
+	f.Exec(`drop index penstock."_emails.1_xid_idx", penstock."_odd.ring ""$do$"".0_group_key_priority_seq_idx", penstock."odd.slot_xid_seq_idx"`)
+	f.Exec(`drop trigger zz_validate on penstock.emails; alter table penstock."odd.slot" disable trigger zz_validate`, pgx.QueryExecModeSimpleProtocol)
+	want := []string{"index on _emails.1 (xid) is", `index on _odd.ring "$do$".0 (group_key, priority, seq) is`, "index on odd.slot (xid, seq) is", "trigger zz_validate of emails", "trigger zz_validate of odd.slot"}
+	wantDifferences(t, f.differences(), want...)
+	differences, err := openStore(t, asRole, postgres.Options{}).CheckSchema(f.Ctx)
+	f.Must(err)
+	wantDifferences(t, differences, want...)
+	f.Must(f.store.Migrate(f.Ctx))
+	wantDifferences(t, f.differences())
+	if catalogue(f.DB) != before {
+		t.Error("the parts are not what they were")
+	}
+	f.Exec(`drop table penstock."_odd.slot.3"`)
+	f.Exec(`drop table penstock.emails cascade`) // and functions
+	found := f.differences()
+	wantDifferences(t, found[len(found)-2:], "table _odd.slot.3 is missing", "table emails is missing")
+}
+
 // A schema that was restored from a dump counts as unchanged, and so do definitions that session
 // settings write otherwise.
 func TestCheckSchemaOfARestoredDump(t *testing.T) {

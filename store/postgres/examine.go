@@ -288,7 +288,7 @@ func (e *examination) schema(ctx context.Context) {
 		if more := len(differences) - most; more > 0 {
 			text += fmt.Sprintf("; and %d more", more)
 		}
-		e.Add(doctor.CheckSchema, doctor.Warning, text, "functions that are not this program's are not tested", "penstock migrate makes them anew; penstock migrate --check lists all", doctor.Figure{Name: "differences", Value: float64(len(differences))})
+		e.Add(doctor.CheckSchema, doctor.Warning, text, "what is not this program's is not tested, and without an index calls are slow", "penstock migrate makes it anew; penstock migrate --check lists all", doctor.Figure{Name: "differences", Value: float64(len(differences))})
 	default:
 		e.Add(doctor.CheckSchema, doctor.OK, fmt.Sprintf("version %d, with the functions of this program", newestVersion()), "", "")
 	}

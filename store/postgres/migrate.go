@@ -148,7 +148,27 @@ func (s *Store) migrate(ctx context.Context, tx pgx.Tx) error {
 			return fmt.Errorf("%s: %w", c.what, err)
 		}
 	}
-	return nil
+	parts, err := s.missingParts(ctx, tx)
+	for _, part := range parts {
+		if err == nil && part.remedy != nil {
+			err = run(*part.remedy)
+		}
+	}
+	return err
+}
+
+// missingPart is an index, a trigger or a table that a queue or an outbox lacks.
+type missingPart struct {
+	what   string
+	remedy *string // SQL that makes it anew
+}
+
+func (s *Store) missingParts(ctx context.Context, q querier) ([]missingPart, error) {
+	rows, _ := q.Query(ctx, statement("missing_parts", s.schema, ""), pgx.QueryExecModeExec, s.schema)
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (p missingPart, err error) {
+		err = row.Scan(&p.what, &p.remedy)
+		return p, err
+	})
 }
 
 // change is a part of a migration.
@@ -198,9 +218,17 @@ func (s *Store) migrated(ctx context.Context, tx pgx.Tx) (version int64, hash st
 }
 
 // CheckSchema compares the functions of the schema, of each queue and of each inbox with those that Migrate makes, and returns the
-// differences. If the tables are not of this version, the error is a *penstock.SchemaError.
+// differences. It also looks for the indexes, triggers and segments of queues and outboxes. If the tables are not of this version, the
+// error is a *penstock.SchemaError.
 func (s *Store) CheckSchema(ctx context.Context) (differences []string, err error) {
-	return s.checkFunctions(ctx, nil)
+	if differences, err = s.checkFunctions(ctx, nil); err != nil {
+		return nil, err
+	}
+	parts, err := s.missingParts(ctx, s.pool)
+	for _, part := range parts {
+		differences = append(differences, part.what)
+	}
+	return differences, s.explain(err)
 }
 
 // CheckSchemaOf checks only the functions that a worker on the queue needs, or a relay if the name is
