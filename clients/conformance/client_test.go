@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -259,6 +260,14 @@ func (q remoteQueue) AckClaim(ctx context.Context, acks []int64, c driver.Claim)
 	return q.claim(ctx, args{"acks": conformance.IDs(acks)}, c)
 }
 
+func (q remoteQueue) AckClaimGroups(ctx context.Context, acks []int64, groups []string, c driver.Claim) ([]int64, []penstock.Job, error) {
+	var each []string
+	for _, g := range groups {
+		each = append(each, slices.Repeat([]string{g}, c.Jobs)...)
+	}
+	return q.claim(ctx, args{"acks": conformance.IDs(acks), "groups": each}, c)
+}
+
 func (q remoteQueue) claim(ctx context.Context, with args, c driver.Claim) ([]int64, []penstock.Job, error) {
 	if !carried(nil, []string{c.Group, c.Worker}) {
 		return nil, nil, c.Validate()
@@ -272,7 +281,11 @@ func (q remoteQueue) claim(ctx context.Context, with args, c driver.Claim) ([]in
 	for _, j := range claimed.Jobs {
 		jobs = append(jobs, j.Job())
 	}
-	return conformance.Numbers(claimed.Acked), jobs, nil
+	acked := conformance.Numbers(claimed.Acked)
+	if claimed.Full {
+		acked = append(acked, driver.Full)
+	}
+	return acked, jobs, nil
 }
 
 func (q remoteQueue) held(ctx context.Context, op string, leases []int64, with args) ([]int64, error) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/work"
 )
 
@@ -59,6 +60,78 @@ func TestManyGroupsTakeTurns(t *testing.T) {
 		if len(first) != len(groups) || ran.count() != 60 {
 			g.Errorf("%d jobs ran, the first %d of %d groups, want 60 and each group once", ran.count(), len(groups), len(first))
 		}
+	})
+}
+
+// fullClaim claims jobs of several groups as driver.GroupClaimer says. It fails if no limit is close, or if an acked job was not held.
+func (g *goal) fullClaim(q remoteQueue, acks []penstock.Job, groups ...string) (claimed []penstock.Job, payloads string) {
+	g.Helper()
+	held := make([]int64, len(acks))
+	for i, j := range acks {
+		held[i] = j.Lease
+	}
+	acked, claimed, err := q.AckClaimGroups(g.ctx, held, groups, driver.Claim{Jobs: 1, Lease: time.Hour, Worker: "w"})
+	must(g, err)
+	full := slices.Contains(acked, driver.Full)
+	acked = slices.DeleteFunc(acked, func(lease int64) bool { return lease == driver.Full })
+	slices.Sort(acked)
+	slices.Sort(held)
+	if !full || !slices.Equal(acked, held) {
+		g.Errorf("a claim of %q ended %d and says that a limit is close: %t; want %d, and that it is", groups, acked, full, held)
+	}
+	for _, j := range claimed {
+		payloads += string(j.Payload)
+	}
+	return claimed, payloads
+}
+
+// One claim brings jobs of several groups, of each as many as its limit has room for once the acked jobs have ended.
+func TestClaimOfSeveralGroups(t *testing.T) {
+	each(t, func(g *goal, l *language) {
+		q := g.queue()
+		must(g, g.store.SetGroup(g.ctx, queue, penstock.GroupPolicy{Group: "*", MaxRunning: 1}))
+		must(g, g.store.SetGroup(g.ctx, queue, penstock.GroupPolicy{Group: "c", MaxRunning: 3}))
+		g.fill(4, "a", "b", "c")
+		first, got := g.fullClaim(q, nil, "a", "b", "c", "c")
+		second, also := g.fullClaim(q, nil, "c", "c", "a", "b")
+		_, last := g.fullClaim(q, append(first[1:2], second...), "b", "a", "a", "c", "c")
+		if all := got + " " + also + " " + last; all != "abcc c bc" {
+			g.Errorf("the claims brought jobs of the groups %s, want abcc c bc", all)
+		}
+	})
+}
+
+// Under limits a worker claims jobs of all groups that have room with one call, which also ends the jobs that are done.
+func TestLimitedGroupsAreClaimedTogether(t *testing.T) {
+	each(t, func(g *goal, l *language) {
+		q := g.queue()
+		must(g, g.store.SetGroup(g.ctx, queue, penstock.GroupPolicy{Group: "*", MaxRunning: 1}))
+		groups := strings.Split("abcdefgh", "")
+		g.fill(3, groups...)
+		const arguments = "n int, lease interval, in_group text, worker text, acks bigint[]"
+		execute(g, g.url, `create table calls (tx xid8 default pg_current_xact_id(), in_group text);
+			alter function penstock."_jobs.claim" rename to claim_was;
+			create function penstock."_jobs.claim"(`+arguments+` default null) returns setof penstock.leased_job language plpgsql as $$ begin
+				insert into public.calls (in_group) values (in_group);
+				return query select * from penstock.claim_was(n, lease, in_group, worker, acks);
+			end $$`)
+		begun, release := make(chan struct{}, 3*len(groups)), make(chan struct{})
+		stop := g.working(q, func(context.Context, penstock.Job) error {
+			begun <- struct{}{}
+			<-release
+			return nil
+		}, work.Options{AllGroups: true, Concurrency: len(groups)})
+		for range groups {
+			<-begun
+		}
+		var claims, calls int
+		must(g, g.connect().QueryRow(g.ctx, "select count(distinct tx), count(*) from calls").Scan(&claims, &calls))
+		if claims != 2 || calls != len(groups) {
+			g.Errorf("%d jobs of as many groups were claimed with %d calls for %d groups; want one for the first, which says that a limit is close, and one for the others", len(groups), claims, calls)
+		}
+		close(release)
+		g.eventually("all are done", func() bool { s := g.status(); return s.Ready+s.Running == 0 })
+		must(g, stop())
 	})
 }
 

@@ -124,10 +124,11 @@ func (j Job) Job() penstock.Job {
 	return made
 }
 
-// Claimed is the result of a claim.
+// Claimed is the result of a claim, and whether a limit of running jobs is close.
 type Claimed struct {
 	Jobs  []Job `json:"jobs"`
 	Acked []ID  `json:"acked"`
+	Full  bool  `json:"full"`
 }
 
 // Stepped is the result of a step, and whether it ran.

@@ -263,14 +263,19 @@ func (p *program) onDB(ctx context.Context, d *db, r *request) (any, error) {
 		var acked []int64
 		var jobs []penstock.Job
 		var err error
-		if r.Acks == nil {
+		switch acks := conformance.Numbers(r.Acks); {
+		case len(r.Groups) > 0:
+			c.Jobs = 1
+			acked, jobs, err = q.AckClaimGroups(ctx, acks, r.Groups, c)
+		case r.Acks == nil:
 			jobs, err = q.Claim(ctx, c)
-		} else {
-			acked, jobs, err = q.AckClaim(ctx, conformance.Numbers(r.Acks), c)
+		default:
+			acked, jobs, err = q.AckClaim(ctx, acks, c)
 		}
 		for _, j := range jobs {
 			claimed.Jobs = append(claimed.Jobs, conformance.OfJob(j))
 		}
+		claimed.Full = slices.Contains(acked, driver.Full)
 		acked = slices.DeleteFunc(acked, func(lease int64) bool { return lease == driver.Full })
 		claimed.Acked = append(claimed.Acked, conformance.IDs(acked)...)
 		return claimed, err

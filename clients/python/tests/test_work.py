@@ -391,7 +391,7 @@ def test_workers_that_begin_together_do_not_ask_together() -> None:
     at = [0.0] * len(desks)
     for _ in range(100):  # polls that find nothing
         for i, desk in enumerate(desks):
-            desk.claimed([], 10, 0.0, at[i])
+            desk.claimed([], {"": 10}, 0.0, at[i])
             at[i] = desk.next_claim
     assert max(at) - min(at) > POLL_MAX
 
@@ -476,7 +476,7 @@ def test_a_job_that_is_given_back_may_lose_its_lease() -> None:
     ended: list[str] = []
     now = datetime.now(timezone.utc)
     desk = Desk("q", Options(observe=lambda word, *_: ended.append(word)))
-    desk.claimed([penstock.Job(1, None, "", 0, 1, now, {}, b"", 1, now)], 1, 0.0, 0.0)
+    desk.claimed([penstock.Job(1, None, "", 0, 1, now, {}, b"", 1, now)], {"": 1}, 0.0, 0.0)
     [task] = desk.stop()
     assert desk.expired(1.0) == [] and ended == []
     desk.finish(task, "released")

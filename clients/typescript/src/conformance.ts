@@ -196,8 +196,11 @@ const ops: Record<string, (r: any) => unknown> = {
     return t.penstock.inbox(consumer).first(t.tx as Queryable, message_id)
   },
   async claim(r) {
-    const { jobs, acked } = await queueOf(r).claim({ n: r.n ?? undefined, lease: r.lease_ms ?? undefined, groupKey: r.group_key ?? '', worker: r.worker ?? '', acks: r.acks ? leasesOf(r.acks) : undefined })
-    return { jobs: jobs.map(toJSON), acked: acked.map(String) }
+    const how = { lease: r.lease_ms ?? undefined, worker: r.worker ?? '', acks: r.acks ? leasesOf(r.acks) : undefined }
+    const shares = new Map<string, number>()
+    for (const group of r.groups ?? []) shares.set(group, (shares.get(group) ?? 0) + 1)
+    const { jobs, acked, full } = await (shares.size ? queueOf(r).claimGroups(shares, how) : queueOf(r).claim({ n: r.n ?? undefined, groupKey: r.group_key ?? '', ...how }))
+    return { jobs: jobs.map(toJSON), acked: acked.map(String), full }
   },
   ack: async r => (await queueOf(r).ack(leasesOf(r.leases))).map(String),
   extend: async r => (await queueOf(r).extend(leasesOf(r.leases), r.by_ms)).map(String),

@@ -2,6 +2,7 @@
 import { executor, type Execute, type Queryable, type Value } from './database.js'
 import { explained } from './errors.js'
 import { Enqueued } from './statements.js'
+import type { Shares } from './turns.js'
 import { array, headerKind, headerReport, interval, jobRow, memberSteps, quoted, textOf, FieldError, type NewJob } from './values.js'
 
 /** Job is a claimed job. The worker has it until its lease ends. */
@@ -231,6 +232,9 @@ const textIf = (value: number | undefined) => (value === undefined ? null : Stri
 const jobColumns = `id::text, key, group_key, priority::text, attempt::text, (extract(epoch from created_at) * 1000)::text as created,
   headers::text, encode(payload, 'hex') as payload`
 
+/** Claimed is the result of a claim: jobs, those of its acks that were still held, and whether a limit of running jobs is close. */
+export interface Claimed { readonly jobs: Job[], readonly acked: bigint[], readonly full: boolean }
+
 /** Queue is a queue for workers' loops of your own, and for those who look after it: its schedules, dead letters and groups. Each call is one statement. */
 export class Queue {
   readonly #execute: Execute
@@ -254,15 +258,25 @@ export class Queue {
   }
 
   /**
-   * Claims jobs, and ends those of acks in the same call. Pass [] as acks if all jobs will end many at a time. acked are those of acks
-   * that were still held.
+   * Claims jobs, and ends those of acks in the same call. Pass [] as acks if all jobs will end many at a time.
    */
-  async claim({ n = 1, lease = 30_000, groupKey = '', worker = '', acks }: { n?: number, lease?: number, groupKey?: string, worker?: string, acks?: readonly bigint[] } = {}): Promise<{ jobs: Job[], acked: bigint[] }> {
+  claim({ n = 1, lease = 30_000, groupKey = '', worker = '', acks }: { n?: number, lease?: number, groupKey?: string, worker?: string, acks?: readonly bigint[] } = {}): Promise<Claimed> {
     const values = [String(n), interval(lease), groupKey, worker]
     const call = acks ? 'ack_claim($1::text, $6::text::bigint[]' : 'claim($1::text'
-    const rows = await this.#rows(`${jobColumns}, lease::text, (extract(epoch from lease_until) * 1000)::text as until
-      from penstock.${call}, $2::text::int, $3::text::interval, $4::text, $5::text)`, ...values, ...acks ? [array(acks)] : [])
-    return { jobs: rows.filter(([id]) => id !== null).map(row => new Job(row, this)), acked: rows.filter(row => row[0] === null && row[8] !== '0').map(row => BigInt(row[8]!)) }
+    return this.#claimed(`penstock.${call}, $2::text::int, $3::text::interval, $4::text, $5::text)`, ...values, ...acks ? [array(acks)] : [])
+  }
+
+  /** Claims a number of jobs of each of these groups, and ends those of acks, with one call. */
+  claimGroups(shares: Shares, { lease = 30_000, worker = '', acks = [] }: { lease?: number, worker?: string, acks?: readonly bigint[] } = {}): Promise<Claimed> {
+    const groups = array([...shares.keys()]), ns = array([...shares.values()].map(String)) // the claims of those behind the first see the acked jobs gone
+    return this.#claimed(`unnest($2::text::int[], $3::text::text[]) with ordinality g(n, in_group, i) cross join lateral penstock.ack_claim($1::text,
+      case when g.i = 1 then $4::text::bigint[] else '{}' end, g.n, $5::text::interval, g.in_group, $6::text)`, ns, groups, array(acks), interval(lease), worker)
+  }
+
+  async #claimed(from: string, ...values: Value[]): Promise<Claimed> {
+    const rows = await this.#rows(`${jobColumns}, lease::text, (extract(epoch from lease_until) * 1000)::text as until from ${from}`, ...values)
+    const held = rows.filter(([id]) => id === null).map(row => BigInt(row[8]!))
+    return { jobs: rows.filter(([id]) => id !== null).map(row => new Job(row, this)), acked: held.filter(lease => lease), full: held.includes(0n) }
   }
 
   /** Returns the groups that have jobs to claim, of some or of all: up to most, those behind one first. Each is there as often as it weighs. */

@@ -57,7 +57,7 @@ export async function runJob(db: Queryable, name: string, handlers: Handlers, { 
   const find = handlerOf(name, handlers)
   const { jobs } = await queue.claim({ groupKey, worker: 'test' })
   if (!jobs.length) return undefined
-  queue.claim = async ({ acks = [] } = {}) => ({ jobs: jobs.splice(0), acked: await queue.ack(acks) })
+  queue.claim = async ({ acks = [] } = {}) => ({ jobs: jobs.splice(0), acked: await queue.ack(acks), full: false })
   queue.heartbeat = async () => {}
   const stop = new AbortController()
   let ended: { job: Job, end: End } | undefined

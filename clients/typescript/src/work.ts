@@ -4,7 +4,7 @@ import { hostname } from 'node:os'
 import { sqlState } from './database.js'
 import { clientVersion } from './errors.js'
 import { Job, LeaseLostError, Outcome, Queue, StoppingError, isOutcome, reasonOf } from './job.js'
-import { Turns } from './turns.js'
+import { Turns, type Shares } from './turns.js'
 import { FieldError, headerTimeout, kindOf, known, textOf } from './values.js'
 import { Backoff, Notice, Outage, type Logger, sleep, timely } from './waits.js'
 
@@ -163,6 +163,7 @@ class Worker {
   running = new Set<Promise<void>>()
   pace = 0 // how long a handler takes, about; 0 is not known
   settles = false // handlers end their jobs in their own transactions
+  full = false // a limit of running jobs left hardly room at the last claim
   readonly strange = new Set<string>() // kinds without a handler that the log and heartbeats name
   readonly begun = new Date()
   readonly ends = new Map<End, number>() // how many attempts ended so
@@ -221,17 +222,19 @@ class Worker {
         await this.freed.wait(this.stop.signal)
         continue
       }
-      let acks: Task[] = [], jobs: Job[] = [], start = now(), share: number
+      let acks: Task[] = [], jobs: Job[] = [], start = now(), shares: Shares
       try {
-        share = await timely(this.turns.next(this.queue, n), callTimeout)
+        shares = await timely(this.turns.next(this.queue, n, this.full && !this.settles), callTimeout)
         if (backoff.failures === 0 && this.carries(pause > 0)) acks = this.takeAcks()
         start = now()
         // Jobs that may share a lease are acked faster together, but acks of them in several transactions wait for each other.
         const carried = acks.length || !this.settles ? acks.map(leaseOf) : undefined
-        if (share || acks.length) { // jobs of the last group may wait for the end of those that are acked
-          share ||= n
-          const got = await timely(this.queue.claim({ n: share, lease: this.o.lease, groupKey: this.turns.last, worker: this.o.worker, acks: carried }), callTimeout)
+        if (!shares.size && acks.length) shares = new Map([[this.turns.last, n]]) // its jobs may wait for the end of those that are acked
+        if (shares.size) {
+          const [[groupKey, n]] = shares as unknown as [[string, number]], how = { lease: this.o.lease, worker: this.o.worker, acks: carried }
+          const got = await timely(shares.size > 1 ? this.queue.claimGroups(shares, how) : this.queue.claim({ n, groupKey, ...how }), callTimeout)
           this.acked(acks, got.acked)
+          this.full = got.full
           jobs = got.jobs
         }
       } catch (err) {
@@ -252,7 +255,7 @@ class Worker {
       this.begin()
       if (strange.length) this.runs(this.pass(strange))
       if (jobs.length) this.claimedAt = new Date()
-      const more = this.turns.took(jobs.length, share)
+      const more = this.turns.took(jobs.length, shares)
       pause = jobs.length ? 0 : Math.min(pause * 2 || this.o.pollMin, this.o.pollMax)
       if (!more) await sleep(spread(Math.max(pause || this.o.pollMin, 4 * this.turns.looked)), this.stop.signal)
     }
@@ -265,10 +268,10 @@ class Worker {
     this.o.logger.info?.(`penstock: a worker of queue ${this.queue.name} has started: ${this.o.worker}, concurrency ${this.o.concurrency}`)
   }
 
-  /** How many jobs to claim now: one for each free handler, and some ahead for about a tenth of a second. */
+  /** How many jobs to claim now: one for each free handler, and some ahead for about a tenth of a second. Under a limit these would take places of others. */
   wanted(): number {
     const window = Math.min(100, this.o.lease / 10)
-    const ahead = this.pace ? Math.min(this.o.batch, this.o.concurrency * Math.floor(window / this.pace)) : 0
+    const ahead = this.pace && !this.full ? Math.min(this.o.batch, this.o.concurrency * Math.floor(window / this.pace)) : 0
     // If the acks do not keep up, or jobs are being given back, no more is claimed.
     if (this.passing || this.queued.length > ahead / 2 || this.acks.length + this.writing >= 4 * this.o.batch) return 0
     return Math.min(this.o.batch, this.o.concurrency - this.busy + ahead - this.queued.length)

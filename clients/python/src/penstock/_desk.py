@@ -103,6 +103,7 @@ class Desk:
         self.pause, self.next_claim = POLL_MIN, 0.0
         self.stopping = self.interrupted = False
         self.settles = False  # handlers end their jobs in their own transactions
+        self.full = False  # a limit of running jobs left hardly room at the last claim
         self.started, self.claimed_at, self.outcomes = datetime.now(timezone.utc), "", Counter[str]()
         self.next_heartbeat = 0.0
         self.unhandled = set[str]()  # kinds of jobs that it has met and has no handler for
@@ -134,19 +135,19 @@ class Desk:
         return self.claim(int(n)) if what == "claim" else self.ack() if what == "ack" else self.fail()
 
     def claim(self, n: int) -> Op[None]:
-        group, share = yield from self.turns.next(self.sql, self.queue, n)
-        if not share and not self.acks:
-            return self.claimed([], 0, 0, monotonic())
-        share = share or n  # jobs of this group may wait for the end of those that are acked
+        shares = yield from self.turns.next(self.sql, self.queue, n, self.full and not self.settles)
+        if not shares and not self.acks:
+            return self.claimed([], {}, 0, monotonic())
+        shares = shares or {self.turns.last: n}  # jobs of this group may wait for the end of those that are acked
         tasks, start = self.take_acks(), monotonic()
         try:
             leases = self.acks_of(tasks)
-            acked, jobs = yield from self.sql.claim(self.queue, share, self.o.lease, group, self.o.worker, leases)
+            acked, jobs, self.full = yield from self.sql.claim(self.queue, shares, self.o.lease, self.o.worker, leases)
         except BaseException:
             self.return_acks(tasks)
             raise
         self.acked(tasks, acked)
-        self.claimed(jobs, share, start + self.o.lease, monotonic())
+        self.claimed(jobs, shares, start + self.o.lease, monotonic())
 
     def ack(self) -> Op[None]:
         tasks = self.take_acks()
@@ -184,7 +185,7 @@ class Desk:
         if self.stopping:
             return 0
         ahead = 0
-        if self.pace:
+        if self.pace and not self.full:  # what is claimed ahead would take places of jobs that could run elsewhere
             ahead = int(min(self.o.batch, self.o.concurrency * (min(0.1, self.o.lease / 10) / self.pace)))
         if len(self.queued) > ahead / 2 or len(self.acks) + self.writing >= 4 * self.o.batch:
             return 0
@@ -226,7 +227,7 @@ class Desk:
         for t in tasks:
             self.finish(t, t.outcome if t.job.lease in held else "lost")
 
-    def claimed(self, jobs: list[Job], asked: int, until: float, now: float) -> None:
+    def claimed(self, jobs: list[Job], shares: dict[str, int], until: float, now: float) -> None:
         for job in jobs:
             task = Task(job, until)
             self.held[job.lease] = task
@@ -235,7 +236,7 @@ class Desk:
             self.pause = POLL_MIN
             self.claimed_at = datetime.now(timezone.utc).isoformat()
         # Up to an eighth longer or shorter, to keep workers that started together from polling together.
-        more = self.turns.took(len(jobs), asked)
+        more = self.turns.took(len(jobs), shares)
         self.next_claim = now if more else now + max(self.pause, 4 * self.turns.looked) * random.uniform(0.875, 1.125)
         if not jobs:
             self.pause = min(2 * self.pause, POLL_MAX)
@@ -418,31 +419,38 @@ class Turns:
         self.looked = 0.0  # how long the last search took
         self.brought, self.more = False, False  # since then: whether there were jobs, and whether there may be others
 
-    def next(self, sql: Postgres, queue: str, n: int) -> Op[tuple[str, int]]:
-        """The group whose turn it is, and how many of n jobs to claim from it: 0 if no group has jobs."""
+    def next(self, sql: Postgres, queue: str, n: int, several: bool) -> Op[dict[str, int]]:
+        """The group whose turn it is, and how many of n jobs to claim from it. With `several` those behind it, too, if n is enough for more. None if no
+        group has jobs."""
         if len(self.groups) == 1:
-            return self.last, n
+            return {self.last: n}
         if not self.ready:
             start = monotonic()
             found = yield from sql.ready_groups(queue, self.of, self.last, GROUPS_AT_ONCE)
             weights = Counter(found)
-            self.unit = -(-n // len(weights)) if len(weights) == len(found) > 0 else 1  # small rounds: jobs claimed ahead would be out of proportion
+            self.unit = 1  # small rounds: jobs claimed ahead would be out of proportion
+            if len(weights) == len(found) > 0:
+                self.unit = max(n // len(weights), 1) if several else -(-n // len(weights))
             self.ready = deque((group, weight * self.unit) for group, weight in weights.items())
             self.looked, self.brought, self.more = monotonic() - start, False, len(weights) == GROUPS_AT_ONCE
-        if not self.ready:
-            return self.last, 0
-        self.last, left = self.ready[0]
-        return self.last, min(n, left)
+        shares: dict[str, int] = {}
+        for group, left in self.ready:
+            if n <= 0 or (shares and not several):
+                break
+            self.last, shares[group], n = group, min(n, left), n - left
+        return shares
 
-    def took(self, jobs: int, share: int) -> bool:
-        """Notes how many jobs a claim of a share has brought, and returns whether another claim is worthwhile at once."""
+    def took(self, jobs: int, shares: dict[str, int]) -> bool:
+        """Notes how many jobs a claim has brought, and returns whether another claim is worthwhile at once. Of several groups, each has had its turn."""
+        asked, several = sum(shares.values()), len(shares) > 1
         if len(self.groups) == 1:
-            return jobs == share
-        self.brought, self.more = self.brought or jobs > 0, self.more or jobs == share > 0
-        if self.ready:
-            left = self.ready.popleft()[1] - jobs
-            if left > 0 and jobs > 0 and (jobs == share or self.unit == 1):  # a claim passes over jobs that others are claiming, and leaves more
-                self.ready.appendleft((self.last, left))
+            return jobs == asked
+        self.brought, self.more = self.brought or jobs > 0, self.more or several or jobs == asked > 0
+        for group, share in shares.items() if self.ready else ():
+            left = self.ready.popleft()[1] - (share if several else jobs)
+            # A claim passes over jobs that others are claiming, and leaves more.
+            if left > 0 and (several or (jobs > 0 and (jobs == share or self.unit == 1))):
+                self.ready.appendleft((group, left))
         return bool(self.ready) or (self.more and self.brought)
 
 

@@ -110,21 +110,28 @@ class Postgres:
         rows = yield f"select * from {self.schema}.inbox_many(cast($1 as text), cast($2 as text[]))", [consumer, list(ids)]
         return [row[0] for row in rows]
 
-    def claim(self, queue: str, n: int, lease: float, group_key: str, worker: str, acks: Sequence[int] | None = None) -> Op[tuple[list[int], list[Job]]]:
-        values: list[Any] = [queue]
-        call = "claim(cast($1 as text)"
-        text("group_key", group_key)
+    def claim(self, queue: str, shares: dict[str, int], lease: float, worker: str, acks: Sequence[int] | None = None) -> Op[tuple[list[int], list[Job], bool]]:
+        """Claims a number of jobs of each of these groups. The acks go with the first: the claims of the others see these jobs gone. Returns the leases
+        of `acks` that were held, the jobs, and whether a limit of running jobs is close."""
+        for group_key in shares:
+            text("group_key", group_key)
         text("worker", worker, 256)
-        if acks is not None:
-            call, values = "ack_claim(cast($1 as text), cast($2 as bigint[])", [queue, list(acks)]
-        at = len(values)
-        rows = yield (
-            f"select {JOB_COLUMNS} from {self.schema}.{call}, cast(${at + 1} as int), cast(cast(${at + 2} as text) as interval),"
-            f" cast(${at + 3} as text), cast(${at + 4} as text))",
-            [*values, n, seconds(lease), group_key, worker],
-        )
-        home = self, queue
-        return [int(row[8]) for row in rows if row[0] is None and int(row[8])], [job(row, home) for row in rows if row[0] is not None]
+        groups, counts = list(shares), list(shares.values())
+        share: list[Any] = [counts[0], seconds(lease), groups[0], worker]
+        at = "cast(${} as int), cast(cast(${} as text) as interval), cast(${} as text), cast(${} as text))"
+        if len(shares) > 1:
+            call = (
+                f"unnest(cast($1 as int[]), cast($2 as text[])) with ordinality g(n, in_group, i) cross join lateral {self.schema}.ack_claim(cast($3 as text),"
+                " case when g.i = 1 then cast($4 as bigint[]) else '{}' end, g.n, cast(cast($5 as text) as interval), g.in_group, cast($6 as text))"
+            )
+            values: list[Any] = [counts, groups, queue, list(acks or ()), seconds(lease), worker]
+        elif acks is None:
+            call, values = f"{self.schema}.claim(cast($1 as text), {at.format(2, 3, 4, 5)}", [queue, *share]
+        else:
+            call, values = f"{self.schema}.ack_claim(cast($1 as text), cast($2 as bigint[]), {at.format(3, 4, 5, 6)}", [queue, list(acks), *share]
+        rows = yield f"select {JOB_COLUMNS} from {call}", values
+        home, held = (self, queue), [int(row[8]) for row in rows if row[0] is None]
+        return [lease for lease in held if lease], [job(row, home) for row in rows if row[0] is not None], 0 in held
 
     def ready_groups(self, queue: str, groups: Sequence[str] | None, behind: str, most: int) -> Op[list[str]]:
         """The groups that have jobs to claim, of some or of all, each as often as it weighs. Those behind one come first."""

@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 import traceback
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
@@ -396,8 +397,9 @@ class Program:
     def claim(self, r: Request) -> object:
         acks = None if r.get("acks") is None else [int(n) for n in r["acks"]]
         db, worker, lease = self.dbs[r["db"]], r.get("worker") or "", given(r, "lease_ms", 30000) / 1000
-        acked, jobs = db.call(db.sql.claim(r["queue"], given(r, "n", 1), lease, r.get("group_key") or "", worker, acks))
-        return {"jobs": [job_line(j) for j in jobs], "acked": [str(n) for n in acked]}
+        shares = Counter(r.get("groups") or []) or {r.get("group_key") or "": given(r, "n", 1)}
+        acked, jobs, full = db.call(db.sql.claim(r["queue"], shares, lease, worker, acks))
+        return {"jobs": [job_line(j) for j in jobs], "acked": [str(n) for n in acked], "full": full}
 
     def leases(self, r: Request) -> object:
         db, leases = self.dbs[r["db"]], [int(n) for n in r["leases"]]

@@ -132,7 +132,7 @@ def run_one(tx: Transaction, queue: str, handler: Handlers | App | None = None, 
     desk = Desk(queue, Options(schema=schema))
 
     def claim(group: str) -> list[Job]:
-        return run(tx, desk.sql.claim(queue, 1, desk.o.lease, group, "test"))[1]
+        return run(tx, desk.sql.claim(queue, {group: 1}, desk.o.lease, "test"))[1]
 
     if not (jobs := claim(group_key or "")):
         others = list(dict.fromkeys(run(tx, desk.sql.ready_groups(queue, None, "", 1000))))

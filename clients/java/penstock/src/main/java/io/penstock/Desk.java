@@ -127,6 +127,7 @@ final class Desk {
     private long pause = POLL_MIN;
     private long nextClaim = System.nanoTime();
     private boolean settles; // handlers end their jobs in their own transactions
+    private boolean full; // a limit of running jobs left hardly room at the last claim
     private boolean stopping;
     private final Map<End, Long> ends = new EnumMap<>(End.class); // how many attempts ended so
     private final Instant started = Instant.now();
@@ -159,12 +160,12 @@ final class Desk {
         return new Due(Action.WAIT, 0, acks.isEmpty() ? wait : Math.min(wait, acks.get(0).done + ACK_EVERY - now));
     }
 
-    /** How many jobs to claim now: one for each free handler, and some ahead for the time until the next claim. */
+    /** How many jobs to claim now: one for each free handler, and some ahead for the time until the next claim. Under a limit these would take places of others. */
     private int wanted() {
         if (stopping) {
             return 0;
         }
-        int ahead = pace == 0 ? 0 : (int) Math.min(o.batch, o.concurrency * (Math.min(100 * MS, lease / 10) / pace));
+        int ahead = pace == 0 || full ? 0 : (int) Math.min(o.batch, o.concurrency * (Math.min(100 * MS, lease / 10) / pace));
         if (queued.size() > ahead / 2 || acks.size() + writing >= 4 * o.batch) { // if the acks do not keep up, no more is claimed
             return 0;
         }
@@ -189,6 +190,11 @@ final class Desk {
         return tasks.isEmpty() && settles ? null : leases(tasks);
     }
 
+    /** Whether one claim should be for several groups: under limits each has few jobs to give. */
+    boolean several() {
+        return full && !settles;
+    }
+
     void returnAcks(List<Task> tasks) {
         writing -= tasks.size();
         acks.addAll(0, tasks);
@@ -202,7 +208,9 @@ final class Desk {
         }
     }
 
-    void claimed(List<Job> jobs, int asked, long until) {
+    void claimed(Queue.Claimed got, Map<String, Integer> shares, long until) {
+        List<Job> jobs = got.jobs();
+        full = shares.isEmpty() ? full : got.full();
         for (Job job : jobs) {
             Task task = new Task(job, until);
             held.put(job.lease(), task);
@@ -215,7 +223,7 @@ final class Desk {
         }
         // Up to an eighth longer or shorter, to keep workers that started together from polling together.
         long wait = Math.max(pause, 4 * turns.looked());
-        nextClaim = turns.took(jobs.size(), asked) ? now : now + wait - wait / 8 + ThreadLocalRandom.current().nextLong(wait / 4 + 1);
+        nextClaim = turns.took(jobs.size(), shares) ? now : now + wait - wait / 8 + ThreadLocalRandom.current().nextLong(wait / 4 + 1);
         if (jobs.isEmpty()) {
             pause = Math.min(2 * pause, POLL_MAX);
         }

@@ -21,33 +21,50 @@ public final class Queue {
         this.name = name;
     }
 
-    /** The jobs of a claim, and those of the given leases that were still held and are ended now. */
-    public record Claimed(List<Job> jobs, List<Long> acked) {}
+    /** The jobs of a claim, those of the given leases that were still held and are ended now, and whether a limit of running jobs is close. */
+    public record Claimed(List<Job> jobs, List<Long> acked, boolean full) {}
 
     /**
      * Claims jobs, and ends those of acks in the same call. Pass an empty list as acks if all jobs will end many at a time, or null if
      * each will end alone.
      */
     public Claimed claim(int n, Duration lease, String groupKey, String worker, Collection<Long> acks) {
-        Values.text("groupKey", groupKey, 256);
+        return claimGroups(Map.of(groupKey, n), lease, worker, acks);
+    }
+
+    /** Claims a number of jobs of each of these groups, and ends those of acks, with one call. */
+    public Claimed claimGroups(Map<String, Integer> shares, Duration lease, String worker, Collection<Long> acks) {
+        shares.keySet().forEach(group -> Values.text("groupKey", group, 256));
         Values.text("worker", worker, 256);
-        List<Object> values = new ArrayList<>(List.of(name));
-        if (acks != null) {
-            values.add(acks.toArray(Long[]::new));
+        String schema = penstock.quotedSchema();
+        List<Object> values = new ArrayList<>();
+        String call;
+        if (shares.size() > 1) {
+            call = "unnest(cast(? as int[]), cast(? as text[])) with ordinality g(n, in_group, i) cross join lateral " + schema
+                + ".ack_claim(cast(? as text), case when g.i = 1 then cast(? as bigint[]) else '{}' end, g.n, cast(cast(? as text) as interval), g.in_group, cast(? as text))";
+            values.addAll(List.of(shares.values().toArray(Integer[]::new), shares.keySet().toArray(String[]::new), name,
+                acks == null ? new Long[0] : acks.toArray(Long[]::new), Values.interval(lease), worker));
+        } else {
+            call = schema + (acks == null ? ".claim(cast(? as text)" : ".ack_claim(cast(? as text), cast(? as bigint[])")
+                + ", cast(? as int), cast(cast(? as text) as interval), cast(? as text), cast(? as text))";
+            values.add(name);
+            if (acks != null) {
+                values.add(acks.toArray(Long[]::new));
+            }
+            var share = shares.entrySet().iterator().next();
+            values.addAll(List.of(share.getValue(), Values.interval(lease), share.getKey(), worker));
         }
-        values.addAll(List.of(n, Values.interval(lease), groupKey, worker));
         List<Job> jobs = new ArrayList<>();
         List<Long> acked = new ArrayList<>();
-        for (Object[] row : penstock.rows("select " + Job.COLUMNS + ", lease, cast(extract(epoch from lease_until) * 1000000 as bigint) from " + penstock.quotedSchema()
-            + (acks == null ? ".claim(cast(? as text)" : ".ack_claim(cast(? as text), cast(? as bigint[])")
-            + ", cast(? as int), cast(cast(? as text) as interval), cast(? as text), cast(? as text))", values.toArray())) {
+        for (Object[] row : penstock.rows("select " + Job.COLUMNS + ", lease, cast(extract(epoch from lease_until) * 1000000 as bigint) from " + call, values.toArray())) {
             if (row[0] != null) {
                 jobs.add(new Job(name, row));
-            } else if ((Long) row[8] != 0) { // which says that a limit is close
+            } else {
                 acked.add((Long) row[8]);
             }
         }
-        return new Claimed(jobs, acked);
+        boolean full = acked.removeIf(held -> held == 0);
+        return new Claimed(jobs, acked, full);
     }
 
     /**

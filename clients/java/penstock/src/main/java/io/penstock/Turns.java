@@ -36,10 +36,13 @@ final class Turns {
         return looked;
     }
 
-    /** Chooses the group, and returns how many of n jobs to claim from it: 0 if no group has jobs. */
-    int next(Line line, int n) {
+    /**
+     * The group whose turn it is, and how many of n jobs to claim from it. With several those behind it, too, if n is enough for more. None if no
+     * group has jobs.
+     */
+    Map<String, Integer> next(Line line, int n, boolean several) {
         if (groups.size() == 1) {
-            return n;
+            return Map.of(last, n);
         }
         if (ready.isEmpty()) {
             long start = System.nanoTime();
@@ -47,29 +50,44 @@ final class Turns {
             Map<String, Integer> weights = new LinkedHashMap<>();
             found.forEach(group -> weights.merge(group, 1, Integer::sum));
             int groups = weights.size();
-            unit = groups > 0 && groups == found.size() ? (n + groups - 1) / groups : 1; // small rounds: jobs claimed ahead would be out of proportion
+            unit = 1; // small rounds: jobs claimed ahead would be out of proportion
+            if (groups > 0 && groups == found.size()) {
+                unit = several ? Math.max(n / groups, 1) : (n + groups - 1) / groups;
+            }
             weights.forEach((group, weight) -> ready.add(new Turn(group, weight * unit)));
             looked = System.nanoTime() - start;
             brought = false;
             more = groups == GROUPS_AT_ONCE;
         }
-        if (ready.isEmpty()) {
-            return 0;
+        Map<String, Integer> shares = new LinkedHashMap<>();
+        int room = n;
+        for (Turn turn : ready) {
+            if (room <= 0 || !shares.isEmpty() && !several) {
+                break;
+            }
+            shares.put(turn.group, Math.min(room, turn.left));
+            last = turn.group;
+            room -= turn.left;
         }
-        last = ready.element().group;
-        return Math.min(n, ready.element().left);
+        return shares;
     }
 
-    /** Notes how many jobs a claim of a share has brought, and returns whether another claim is worthwhile at once. */
-    boolean took(int jobs, int share) {
+    /** Notes how many jobs a claim has brought, and returns whether another claim is worthwhile at once. Of several groups, each has had its turn. */
+    boolean took(int jobs, Map<String, Integer> shares) {
+        int asked = shares.values().stream().mapToInt(n -> n).sum();
+        boolean several = shares.size() > 1;
+        boolean all = jobs == asked && asked > 0;
         if (groups.size() == 1) {
-            return jobs == share;
+            return all;
         }
         brought |= jobs > 0;
-        more |= jobs == share;
-        Turn turn = ready.poll();
-        if (turn != null && jobs > 0 && turn.left > jobs && (jobs == share || unit == 1)) { // a claim passes over jobs that others are claiming, and leaves more
-            ready.addFirst(new Turn(turn.group, turn.left - jobs));
+        more |= several || all;
+        for (int n : ready.isEmpty() ? List.<Integer>of() : shares.values()) {
+            Turn turn = ready.remove();
+            int left = turn.left - (several ? n : jobs);
+            if (left > 0 && (several || jobs > 0 && (all || unit == 1))) { // a claim passes over jobs that others are claiming, and leaves more
+                ready.addFirst(new Turn(turn.group, left));
+            }
         }
         return !ready.isEmpty() || more && brought;
     }

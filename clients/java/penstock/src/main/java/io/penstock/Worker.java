@@ -7,6 +7,7 @@ import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -261,22 +262,21 @@ public final class Worker implements AutoCloseable {
     }
 
     private void claim(Line line, int n) {
-        int share = desk.turns.next(line, n);
-        int asked = share == 0 ? n : share; // jobs of the last group may wait for the end of those that are acked
+        Map<String, Integer> turn = desk.turns.next(line, n, locked(desk::several));
         long start = System.nanoTime();
         List<Task> tasks = locked(desk::takeAcks);
+        Map<String, Integer> shares = turn.isEmpty() && !tasks.isEmpty() ? Map.of(desk.turns.group(), n) : turn; // its jobs may wait for the end of those
         Queue.Claimed got;
         try {
             List<Long> carried = locked(() -> desk.carried(tasks));
-            got = share == 0 && tasks.isEmpty() ? new Queue.Claimed(List.of(), List.of())
-                : line.call(q -> q.claim(asked, o.lease, desk.turns.group(), o.worker, carried));
+            got = shares.isEmpty() ? new Queue.Claimed(List.of(), List.of(), false) : line.call(q -> q.claimGroups(shares, o.lease, o.worker, carried));
         } catch (RuntimeException e) {
             lockedRun(() -> desk.returnAcks(tasks));
             throw e;
         }
         giveBack(locked(() -> {
             desk.acked(tasks, got.acked());
-            desk.claimed(got.jobs(), asked, start + lease);
+            desk.claimed(got, shares, start + lease);
             if (desk.stopping()) {
                 return unbegun();
             }

@@ -164,8 +164,15 @@ public final class Program {
         });
         ops.put("inbox_first", r -> tx(r).penstock().inbox(text(r, "consumer", "")).first(text(r, "message_id", "")));
         ops.put("claim", r -> {
-            var claimed = queue(r).claim(number(r, "n", 1), duration(r, "lease_ms", Duration.ofSeconds(30)), text(r, "group_key", ""), text(r, "worker", ""), has(r, "acks") ? leases(r, "acks") : null);
-            return Map.of("jobs", claimed.jobs().stream().map(Program::json).toList(), "acked", strings(claimed.acked()));
+            Map<String, Integer> shares = new LinkedHashMap<>();
+            if (has(r, "groups")) {
+                r.getAsJsonArray("groups").forEach(group -> shares.merge(group.getAsString(), 1, Integer::sum));
+            }
+            Duration lease = duration(r, "lease_ms", Duration.ofSeconds(30));
+            var acks = has(r, "acks") ? leases(r, "acks") : null;
+            var claimed = shares.isEmpty() ? queue(r).claim(number(r, "n", 1), lease, text(r, "group_key", ""), text(r, "worker", ""), acks)
+                : queue(r).claimGroups(shares, lease, text(r, "worker", ""), acks);
+            return Map.of("jobs", claimed.jobs().stream().map(Program::json).toList(), "acked", strings(claimed.acked()), "full", claimed.full());
         });
         ops.put("ack", r -> strings(queue(r).ackMany(leases(r, "leases"))));
         ops.put("extend", r -> strings(queue(r).extend(leases(r, "leases"), duration(r, "by_ms", Duration.ZERO))));
