@@ -47,6 +47,7 @@ type (
 		DiscardDeadJobs(ctx context.Context, q admin.DeadJobQuery) (int, error)
 		SetQueue(ctx context.Context, name string, s penstock.QueueSettings) error
 		CancelJobs(ctx context.Context, queue string, ids ...int64) (int, error)
+		ListJobs(ctx context.Context, q admin.JobQuery) (admin.JobPage, error)
 		Schedules(ctx context.Context, queue string) ([]penstock.Schedule, error)
 		PauseSchedule(ctx context.Context, queue, name string) error
 		ResumeSchedule(ctx context.Context, queue, name string) error
@@ -64,7 +65,6 @@ type (
 	finders interface {
 		FindMessages(ctx context.Context, f admin.Find) ([]admin.Found, error)
 		FindJobs(ctx context.Context, f admin.Find) ([]admin.Found, error)
-		ListJobs(ctx context.Context, q admin.JobQuery) (admin.JobPage, error)
 	}
 	holders interface {
 		HeldSegments(ctx context.Context) ([]doctor.HeldSegment, error)

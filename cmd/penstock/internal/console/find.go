@@ -57,15 +57,11 @@ func (c *Console) jobs(ctx context.Context, r *call) (l Lives, err error) {
 		}
 		return l, err
 	}
-	store, ok := c.o.Store.(finders)
-	if !ok {
-		return l, errNotFound
-	}
 	q, err := r.jobQuery()
 	if err != nil {
 		return l, err
 	}
-	found, err := store.ListJobs(ctx, q)
+	found, err := c.o.Store.ListJobs(ctx, q)
 	l.List = List[Life]{c.lives(found.Jobs), found.Next}
 	if q.Filters() {
 		l.Looked = int64(found.Looked)
@@ -179,6 +175,7 @@ type findData struct {
 	Newest                          bool         // its order
 	Query                           template.URL // all of these, encoded
 	Asked                           bool
+	Finds                           bool // by an id or a key
 	Found                           Lives
 }
 
@@ -199,6 +196,7 @@ func (c *Console) findPage(ctx context.Context, r *call) (string, any, error) {
 		}
 	}
 	d.Query = template.URL(filter.Encode())
+	_, d.Finds = c.o.Store.(finders)
 	var err error
 	if d.Asked = d.ID != "" || d.Key != "" || d.State != ""; d.Asked {
 		d.Found, err = look(ctx, r)

@@ -157,8 +157,18 @@ func TestTriedAgain(t *testing.T) {
 		}
 		_, err = q.Retry(t.Context(), jobs[0].Lease, time.Hour, "mailbox full")
 		must(t, err)
-		if code, page := d.ask("o", "GET", "/queues/mails/jobs?state=delayed", ""); code == http.StatusOK && !strings.Contains(string(page), "/queues/mails/retry") {
-			t.Errorf("the page of delayed jobs offers no retry: %s", page)
+		_, finds := s.(interface {
+			FindJobs(context.Context, admin.Find) ([]admin.Found, error)
+		})
+		code, page := d.ask("o", "GET", "/queues/mails/jobs?state=delayed", "")
+		if code != http.StatusOK || !strings.Contains(string(page), "/queues/mails/retry") || !strings.Contains(string(page), "mailbox full") {
+			t.Errorf("the page of delayed jobs is %d, without the job that failed or without a retry: %s", code, page)
+		}
+		if links := strings.Contains(string(page), "/queues/mails/jobs?id="); links != finds {
+			t.Errorf("the store finds jobs: %t; the page links to one: %t", finds, links)
+		}
+		if code, page := d.ask("r", "GET", "/queues/mails", ""); code != http.StatusOK || !strings.Contains(string(page), "/queues/mails/jobs?state=delayed") {
+			t.Errorf("the page of the queue is %d, without a link to delayed jobs", code)
 		}
 		form := url.Values{"id": {fmt.Sprint(made[0].ID)}}.Encode()
 		if code, _ := d.ask("r", "POST", "/queues/mails/retry?"+form, ""); code != http.StatusForbidden {
