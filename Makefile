@@ -115,7 +115,7 @@ bench: ## build bin/bench and measure on private servers: the relay against both
 	$(GOBUILD) -o bin/bench ./lab/bench
 	script/bench.sh $(BENCH)
 
-bench-hour: ## measure six queues side by side for an hour, with charts in bin/hour (BENCH="20s": for as long)
+bench-hour: ## measure six queues for an hour, with charts in bin/hour (BENCH="20s": for as long; BENCH="1h bin/hour ring_fifo plain_lifo": one after the other)
 	@mkdir -p bin
 	$(GOBUILD) -o bin/bench ./lab/bench
 	script/bench-hour.sh $(BENCH)
