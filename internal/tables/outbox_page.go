@@ -261,8 +261,9 @@ type Look struct {
 	page   *Page
 }
 
-// sweepPart limits sweeps to one part in this many of a reader's time. While a snapshot stays open they walk over all deleted rows.
-const sweepPart = 10
+// sweepPart limits sweeps to one part in this many of the time. While a snapshot stays open they walk over all deleted rows, and what comes meanwhile
+// waits: fewer than one message or job in a hundred.
+const sweepPart = 200
 
 // Look says where to look for new messages, in this many buckets.
 func (r *Reader) Look(p *Page, buckets int, sweep time.Duration) *Look {

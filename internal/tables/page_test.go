@@ -53,7 +53,7 @@ func TestSweeps(t *testing.T) {
 			{0, 0, time.Second, limit + 1, true},
 			{0, 0, time.Second, 2, true},
 			{0, 0, time.Minute, limit, false},
-			{sweep + 1, 3 * time.Second, 0, 0, true}, // so slow that there may be another in half a minute only
+			{sweep + 1, 2 * sweep / sweepPart, 0, 0, true}, // so slow that there may be another in half a minute only
 			{sweep + 1, 0, 0, 0, false},
 			{sweep, 0, 0, 0, true},
 			{sweep + 1, 0, 0, 0, true},

@@ -124,7 +124,8 @@ type groupSeen struct {
 	contended     int             // how many jobs other claims were taking in front of those that this process got, lately
 	keys          map[string]bool // of jobs that wait and are passed over
 	inTurn        bool            // its claims take turns, because it is limited
-	sweeping      time.Duration   // how long it took to look at everything again
+	usual         time.Duration   // how long a claim takes
+	sweeping      time.Duration   // how much longer it took to look at everything again
 	now, measured time.Time       // the database's clock, and this one's
 }
 
@@ -214,8 +215,10 @@ func (s *Seen) saw(l *look, page []Claimed, window int, whole, full, expired, cl
 	if l.checks && !expired {
 		g.checked = l.now.Add(-endedMargin)
 	}
-	if l.cut == noTime {
-		g.sweeping, g.keys = time.Since(l.begun), nil
+	if took := time.Since(l.begun); l.cut == noTime {
+		g.sweeping, g.keys = max(took-g.usual, 0), nil
+	} else {
+		g.usual += (took - g.usual) / 16
 	}
 	found := map[int16][]Claimed{}
 	if !l.heads || l.cut != farFuture {

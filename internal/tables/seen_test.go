@@ -2,6 +2,7 @@ package tables
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -38,5 +39,45 @@ func TestLookThatEndsEarly(t *testing.T) {
 		if r.After.Before(at(100)) {
 			t.Errorf("the next claim looks at %v again", r)
 		}
+	}
+}
+
+// While a snapshot keeps what was deleted, a claim that looks at everything again walks over all of it, and other claims wait. However much that becomes, such claims
+// take a small part of the time. They are as often as the options say where there is nothing to walk over.
+func TestSweepsOfClaims(t *testing.T) {
+	t.Parallel()
+	const sweep, entry, rest, hour = 15 * time.Second, time.Microsecond, 100 * time.Millisecond, time.Hour
+	for name, pinned := range map[string]bool{"pinned": true, "cleaned up": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s, start := NewSeen(false), time.Now()
+				var sweeps int
+				var walked, longest time.Duration
+				for begun := start; time.Since(start) < hour; begun = time.Now() {
+					r := s.Round(driver.Claim{Jobs: 1}, Options{Margin: 10 * time.Second, Sweep: sweep, LookAgain: 250 * time.Millisecond}, 1)
+					r.There, r.Now = true, begun
+					walk := time.Duration(0)
+					for _, p := range r.Ranges { // of one priority 100 jobs a second are deleted
+						if from := max(p.After.Sub(start), 0); pinned && p.Priority == 0 {
+							walk += (min(p.UpTo.Sub(start), begun.Sub(start)) - from).Truncate(10*time.Millisecond) / (10 * time.Millisecond) * entry
+						}
+					}
+					time.Sleep(walk + 5*time.Millisecond)
+					if r.at.cut == noTime {
+						sweeps, walked, longest = sweeps+1, walked+walk, max(longest, walk)
+					}
+					r.Note(true)
+					time.Sleep(rest)
+				}
+				t.Logf("%d sweeps walked for %v, the longest for %v", sweeps, walked, longest)
+				if pinned && walked > hour/sweepPart {
+					t.Errorf("%d sweeps walked for %v in an hour, want %v at most", sweeps, walked, hour/sweepPart)
+				}
+				if want := int(hour/sweep) * 9 / 10; !pinned && sweeps < want {
+					t.Errorf("%d sweeps in an hour, want %d at least", sweeps, want)
+				}
+			})
+		})
 	}
 }
