@@ -261,8 +261,8 @@ type Look struct {
 	page   *Page
 }
 
-// sweepPart limits sweeps to one part in this many of the time. While a snapshot stays open they walk over all deleted rows, and what comes meanwhile
-// waits: fewer than one message or job in a hundred.
+// sweepPart limits sweeps to one part in this many of the time. While a snapshot stays open they walk over all deleted rows, while new
+// messages and jobs wait: fewer than one in a hundred.
 const sweepPart = 200
 
 // Look says where to look for new messages, in this many buckets.
