@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.stream.LongStream;
 import org.junit.jupiter.api.Test;
 
@@ -18,7 +19,7 @@ class DeskTest {
         long[] waits = LongStream.range(0, 200).map(i -> {
             Desk desk = new Desk("jobs", new WorkOptions());
             for (int polls = 0; polls < 10; polls++) {
-                desk.claimed(List.of(), 10, 0);
+                desk.claimed(new Queue.Claimed(List.of(), List.of(), false), Map.of("", 10), 0);
             }
             return desk.due().pause();
         }).toArray();
@@ -27,7 +28,8 @@ class DeskTest {
     }
 
     private static Desk.Task task(Desk desk, long lease, String group) {
-        desk.claimed(List.of(new Job("jobs", new Object[] {lease, null, group, 0, 1, null, null, new byte[0], lease, null})), 1, System.nanoTime() + Worker.nanos(Duration.ofHours(1)));
+        Job job = new Job("jobs", new Object[] {lease, null, group, 0, 1, null, null, new byte[0], lease, null});
+        desk.claimed(new Queue.Claimed(List.of(job), List.of(), false), Map.of(group, 1), System.nanoTime() + Worker.nanos(Duration.ofHours(1)));
         return desk.kept().stream().filter(t -> t.job.lease() == lease).findFirst().orElseThrow();
     }
 
