@@ -190,7 +190,7 @@ func findHolders(f *facts) (found []Finding) {
 			continue
 		}
 		doing := "is in a transaction"
-		advice := "Find out what it does; a report or a dump belongs on a standby."
+		advice := "Find out what it does. A report belongs on a standby; a dump does not, because a standby ends it or it misses rows."
 		if s.state == "idle in transaction" || s.state == "idle in transaction (aborted)" {
 			doing = "is idle in a transaction"
 			advice = "It has begun a transaction and does nothing: idle_in_transaction_session_timeout ends such sessions."
