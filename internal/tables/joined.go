@@ -38,6 +38,7 @@ type call struct {
 
 	done chan struct{} // closed when the answer is there
 	gone bool          // its caller does not wait for the answer any more
+	more bool          // a round trip has ended its leases, and other calls have had the jobs that it found
 	held []int64
 	jobs []penstock.Job
 	err  error
@@ -153,7 +154,8 @@ func (j *joined) await(c *call) {
 	}
 }
 
-// answer gives each call its part of the answer, and returns the jobs whose callers have gone.
+// answer gives each call its part of the answer, and returns the jobs whose callers have gone. A claim may find fewer than all want while there are more,
+// because others were taking them: the calls that get none go with the next round trip. So no call is without a job unless its claim found none.
 func (j *joined) answer(calls []*call, held []int64, jobs []penstock.Job, err error) (left []penstock.Job) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -161,6 +163,9 @@ func (j *joined) answer(calls []*call, held []int64, jobs []penstock.Job, err er
 	for _, lease := range held {
 		ended[lease] = true
 	}
+	found := len(jobs)
+	var again []*call
+	defer func() { j.waiting = append(again, j.waiting...) }()
 	for _, c := range calls {
 		if c.gone {
 			continue
@@ -174,7 +179,14 @@ func (j *joined) answer(calls []*call, held []int64, jobs []penstock.Job, err er
 			}
 		}
 		slices.Sort(c.held)
-		c.err = err
+		if c.claim.Jobs > 0 && n == 0 && found > 0 && err == nil {
+			c.leases, c.more = nil, true
+			again = append(again, c)
+			continue
+		}
+		if c.err = err; c.more { // its leases have ended
+			c.err = nil
+		}
 		close(c.done)
 	}
 	return jobs

@@ -68,6 +68,41 @@ func TestCallsThatWaitGoTogether(t *testing.T) {
 	}
 }
 
+// A claim of several calls may find fewer jobs than they want while there are more. Calls that get none are answered by a later claim, which has their
+// leases no more, and without jobs only by one that found none.
+func TestCallsWithoutAJobAskAgain(t *testing.T) {
+	t.Parallel()
+	var j joined
+	j.enter(calling(t.Context(), 1, ""))
+	one, two, three := calling(t.Context(), 1, "", 7), calling(t.Context(), 1, "", 8), calling(t.Context(), 1, "")
+	for _, c := range []*call{one, two, three} {
+		j.enter(c)
+	}
+	j.answer(j.next(), []int64{7, 8}, claimed(1), nil)
+	if j.await(one); !slices.Equal(idsOf(one.jobs), []int64{1}) {
+		t.Fatalf("the first call got %d", idsOf(one.jobs))
+	}
+	four := calling(t.Context(), 1, "")
+	j.enter(four)
+	calls := j.next()
+	if !slices.Equal(calls, []*call{two, three, four}) || len(two.leases) > 0 {
+		t.Fatalf("%d calls go together, the first with %d leases, want three and none", len(calls), len(two.leases))
+	}
+	j.answer(calls, nil, claimed(2), nil)
+	if j.await(two); !slices.Equal(idsOf(two.jobs), []int64{2}) || !slices.Equal(two.held, []int64{8}) {
+		t.Errorf("the second call got %d, and ended %d", idsOf(two.jobs), two.held)
+	}
+	j.answer(j.next(), nil, nil, nil)
+	for _, c := range []*call{three, four} {
+		if j.await(c); len(c.jobs) > 0 || c.err != nil {
+			t.Errorf("a claim that found nothing gave %d, %v", idsOf(c.jobs), c.err)
+		}
+	}
+	if calls := j.next(); len(calls) > 0 {
+		t.Errorf("%d calls wait, though a claim found nothing", len(calls))
+	}
+}
+
 // Calls that have waited long share a second round trip, and there is no third one.
 func TestASecondRoundTrip(t *testing.T) {
 	t.Parallel()
