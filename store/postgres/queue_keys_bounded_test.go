@@ -12,7 +12,7 @@ import (
 )
 
 // waitingReads is what a call reads at most of jobs whose keys must wait, next to those that it moves and leaves dead.
-const waitingReads = 12_000
+const waitingReads = 13_000
 
 // Jobs of a key that must wait, at the head of a queue, cost each call a fixed number of entries of indexes and no more. The job behind them is
 // found all the same, by callers that roll back what found nothing, and one among them that can run again, by callers that commit. Each call passes
