@@ -2,7 +2,7 @@ package portable
 
 import "github.com/penstock/penstock/internal/pg"
 
-// cockroach is CockroachDB, from 22.1 on: since then all statements before one Sync are one transaction
+// cockroach is CockroachDB, from 23.1 on, which has DELETE … USING. Since 22.1 all statements before one Sync are one transaction
 // (https://github.com/cockroachdb/cockroach/pull/74242). Text is in order of its bytes, and a column may not be said to be
 // (https://github.com/cockroachdb/cockroach/pull/97415). unique_rowid() is made by the node that inserts; a sequence would be one row that
 // all of them write. The size of a table has no function until 2026 (https://github.com/cockroachdb/cockroach/pull/170413).
