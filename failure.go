@@ -2,7 +2,7 @@ package penstock
 
 import "time"
 
-// Failure is one attempt that the sink refused.
+// Failure is one attempt that the sink refused. Attempt is 0 for the reason of an operator who gave the message up: that is not an attempt.
 //
 // The next attempt of a message is the one it came with plus its new failures.
 type Failure struct {

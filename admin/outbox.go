@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -124,6 +125,15 @@ func capped(most int64, figures map[string]*int64) (atLeast []string) {
 	}
 	slices.Sort(atLeast)
 	return atLeast
+}
+
+// maxReasonBytes is how long the reason of a message that is given up may be.
+const maxReasonBytes = 1000
+
+// GiveUpReason is the last error of a message that an operator gives up: the reason, or one that says just that. It is a
+// *penstock.FieldError if not every store can hold it.
+func GiveUpReason(reason string) (string, error) {
+	return cmp.Or(reason, "given up by an operator"), penstock.ValidateText("reason", reason, maxReasonBytes)
 }
 
 // DeadLetter is a message that was given up, with the reason.

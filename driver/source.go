@@ -87,6 +87,9 @@ type Batch struct {
 	// Places has one entry per message, or is nil. Of two messages of a key, the one with the lower place
 	// comes first. If the places are equal or nil, the one with the lower Seq does.
 	Places []int64
+	// GivenUp has the reasons for which an operator gives up parked messages, by their index. Such a message is not sent. Its verdict is Dead,
+	// with the reason as a failure of attempt 0.
+	GivenUp map[int]string
 	// Source is for the Source itself: its data about the batch, until it is settled.
 	Source any
 }

@@ -67,6 +67,10 @@ type Operator interface {
 	// that has the lease tries them within about a second. Held keys still wait for their
 	// dead letters. Nothing else changes.
 	RetryParked(ctx context.Context, outbox, subscription string, keys ...string) (int, error)
+	// GiveUpParked has a relay make a parked message a dead letter, and returns 1. The message must be the first of its key, and
+	// wait for another attempt. Otherwise nothing changes, and it returns 0. A relay that has the lease fetches the message within
+	// about a second, in Batch.GivenUp. The reason is as of admin.GiveUpReason.
+	GiveUpParked(ctx context.Context, outbox, subscription string, seq int64, reason string) (int, error)
 
 	// Replay makes a subscription deliver again messages that it has settled and the outbox
 	// still has, and returns how many. They come with the next Fetches, in order, between new

@@ -193,6 +193,39 @@ func TestHold(t *testing.T) {
 	}
 }
 
+// A parked message that an operator gives up is not sent again. It dies as by itself: its key waits with on_dead: hold only.
+func TestGivenUp(t *testing.T) {
+	for _, onDead := range []OnDead{OnDeadContinue, OnDeadHold} {
+		bad := &refuse{seq: 1}
+		testParking(t, bad, func(t *testing.T, l *outbox, k *sink) {
+			l.publishKeys(10, "a", "b")
+			r, result := start(t, t.Context(), l, k, func(c *Options) { c.OnDead, c.MaxAttempts = onDead, -1 })
+			pass(time.Minute)
+			tries := len(k.tries(1))
+			l.mu.Lock()
+			for _, pk := range l.parked {
+				pk.givenUp, pk.due = "wrong address", time.Now()
+			}
+			l.mu.Unlock()
+			pass(time.Minute)
+			want := 9
+			if onDead == OnDeadHold {
+				want = 5 // those of the other key
+			}
+			if dead := l.deadSeqs(); len(dead) != 1 || dead[0] != 1 || k.delivered() != want || len(k.tries(1)) != tries {
+				t.Errorf("%s: dead %v, delivered %d, want 1 and %d; %d attempts, want %d", onDead, dead, k.delivered(), want, len(k.tries(1)), tries)
+			}
+			k.letGo(bad)
+			l.mu.Lock()
+			l.discardDead(1)
+			l.mu.Unlock()
+			pass(5 * time.Second)
+			finish(t, r, result, l, k)
+			checkOrder(t, l, k)
+		})
+	}
+}
+
 func TestMaxAge(t *testing.T) {
 	bad := &refuse{seq: 1}
 	testParking(t, bad, func(t *testing.T, l *outbox, k *sink) {

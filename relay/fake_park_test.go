@@ -30,6 +30,7 @@ type fakeParkedKey struct {
 	due        time.Time
 	holds      int64 // Seq of the dead letter that the key waits for
 	out        int   // messages in flight
+	givenUp    string
 }
 
 type fakeParked struct {
@@ -102,6 +103,9 @@ func (l *outbox) fetchParked(b *driver.Batch, limit driver.Limit) (fakeBatch, bo
 				m.FailedSince = p.failures[0].At
 			}
 			b.Messages = append(b.Messages, m)
+			if i == 0 && pk.givenUp != "" {
+				b.GivenUp = map[int]string{len(b.Messages) - 1: pk.givenUp}
+			}
 			order := driver.InOrder
 			if pk.outOfOrder {
 				order = driver.OutOfOrder
@@ -166,10 +170,14 @@ func (l *outbox) pass(seq int64) {
 }
 
 func (l *outbox) settleOne(m penstock.Message, order driver.KeyOrder, v driver.Verdict, pk *fakeParkedKey) error {
+	givenUp := pk != nil && pk.givenUp != ""
 	for i, f := range v.Failures {
-		if f.Attempt != m.Attempt+i {
+		if !givenUp && f.Attempt != m.Attempt+i || givenUp && (f.Attempt != 0 || f.Err != pk.givenUp || v.Outcome != driver.Dead) {
 			return fmt.Errorf("message %d of attempt %d has failures %v", m.Seq, m.Attempt, v.Failures)
 		}
+	}
+	if givenUp {
+		pk.givenUp = ""
 	}
 	outOfOrder := order == driver.OutOfOrder || m.Key == ""
 	p := &fakeParked{m: m}

@@ -107,7 +107,7 @@ func (e *entry) parked() driver.Verdict {
 	return driver.Verdict{Outcome: driver.Parked, Failures: e.batch.Noted(e.index).Failures}
 }
 
-// place is lanes.add for entries of which some may not need to be sent.
+// place is lanes.add for entries of which some may not need to be sent. One that an operator gives up dies as if it had been refused permanently.
 func (s *session) place(entries []entry, fetch uint64) {
 	for i := range entries {
 		e := &entries[i]
@@ -118,9 +118,15 @@ func (s *session) place(entries []entry, fetch uint64) {
 		}
 		m := &e.batch.Messages[e.index]
 		l, order := s.lanes.lane(m.Key), e.order()
+		reason, givenUp := e.batch.GivenUp[int(e.index)]
 		switch {
 		case m.Key != "" && (order == driver.BehindParked || order == driver.InOrder && l.parks(e.batch.Place(int(e.index)), fetch)):
 			s.conclude(e, l, driver.Verdict{Outcome: driver.Parked})
+		case givenUp:
+			v := driver.Verdict{Outcome: driver.Dead, Hold: s.policy.holds(m.Key != "" && order == driver.InOrder),
+				Failures: []penstock.Failure{{At: time.Now(), Err: reason}}}
+			s.noteVerdict(e, v)
+			s.conclude(e, l, v)
 		default:
 			l.pushBack(e)
 		}

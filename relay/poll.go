@@ -140,7 +140,7 @@ func (s *session) enqueue(b driver.Batch) bool {
 			s.ledger.Add(t)
 			s.cfg.Observer.InFlight(s.ledger.Messages())
 		}
-		if b.KeyOrder == nil && skipped == 0 && s.lanes.parking == 0 {
+		if b.KeyOrder == nil && b.GivenUp == nil && skipped == 0 && s.lanes.parking == 0 {
 			s.lanes.add(entries[from:to])
 		} else {
 			s.place(entries[from:to], fetch)
@@ -148,7 +148,7 @@ func (s *session) enqueue(b driver.Batch) bool {
 		}
 		s.enqueuing = to < len(entries)
 		s.cond.Signal()
-		s.mu.Unlock()
+		s.unlock()
 	}
 	return true
 }

@@ -63,7 +63,7 @@ type decision struct {
 
 func (p *retryPolicy) decide(r refusal) decision {
 	if penstock.IsPermanent(r.err) || p.maxAttempts > 0 && r.attempt >= p.maxAttempts || p.maxAge > 0 && r.age >= p.maxAge {
-		return decision{action: die, hold: p.onDead == OnDeadHold && r.inOrder}
+		return decision{action: die, hold: p.holds(r.inOrder)}
 	}
 	in, asked := penstock.RetryDelay(r.err)
 	if !asked || in <= 0 {
@@ -74,3 +74,6 @@ func (p *retryPolicy) decide(r refusal) decision {
 	}
 	return decision{action: park, in: in}
 }
+
+// holds reports whether the key of a dead letter waits for an operator.
+func (p *retryPolicy) holds(inOrder bool) bool { return p.onDead == OnDeadHold && inOrder }

@@ -145,6 +145,13 @@ func TestParked(t *testing.T) {
 		same(t, "discarding", d.must("dead", "discard", "orders", "--subscription", "billing", "--id", "h1"), "1 dead letter of orders/billing discarded.\n")
 		same(t, "lets the key go on", ids(d.relay("orders", "billing", deliver)), "h2")
 
+		give := []string{"parked", "orders", "--subscription", "billing", "--give-up"}
+		d.cli(append(give, "9999")...).wants2(t, terminal.ExitFailure, "message 9999 of orders/billing is not the first of a parked key that waits", "penstock parked orders lists those")
+		d.cli(append(give, fmt.Sprint(keys[1].FirstSeq))...).wants(t, terminal.ExitFailure, "is not the first of a parked key that waits") // held
+		d.cli("parked", "orders", "--give-up", "1").wants(t, terminal.ExitUsage, "--give-up needs --subscription")
+		d.cli(append(give, "1", "--retry")...).wants(t, terminal.ExitUsage, "goes without --retry")
+		d.cli("parked", "orders", "--reason", "r").wants(t, terminal.ExitUsage, "--reason is given without --give-up")
+
 		retry := []string{"parked", "orders", "--retry", "--subscription", "billing"}
 		same(t, "another key", d.must(append(retry, "--key", "held", "--json")...), `{"keys":0,"outbox":"orders","subscription":"billing"}`+"\n")
 		same(t, "this key", d.must(append(retry, "--key", "new\nline")...), "1 key of orders/billing waited, and will be tried now.\n")
@@ -162,6 +169,9 @@ func TestParked(t *testing.T) {
 		if err := source.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		d.relay("orders", "billing", parkOrHold)
+		same(t, "given up", d.must(append(give, fmt.Sprint(keys[0].FirstSeq), "--reason", "wrong address", "--json")...),
+			fmt.Sprintf(`{"messages":1,"outbox":"orders","seq":%d,"subscription":"billing"}`+"\n", keys[0].FirstSeq))
 
 		d.cli("parked", "nothing").wants(t, terminal.ExitFailure, `outbox "nothing": no such outbox: penstock outbox list`)
 		d.cli("parked", "orders", "--subscription", "x").wants(t, terminal.ExitFailure, `subscription "x" of outbox "orders": no such subscription`)

@@ -25,10 +25,42 @@ func (h History) And(failures []penstock.Failure) History {
 	if h.Since.IsZero() {
 		h.Since = failures[0].At.UTC()
 	}
-	h.Attempt = max(h.Attempt+len(failures), failures[len(failures)-1].Attempt)
+	h.Attempt = max(h.Attempt+Attempts(failures), failures[len(failures)-1].Attempt)
+	if _, given := h.GivenUp(); given {
+		h.Failures = h.Failures[:len(h.Failures)-1]
+	}
 	all := append(h.Failures[:len(h.Failures):len(h.Failures)], failures...)
 	h.Failures = all[max(0, len(all)-penstock.MaxFailures):]
 	return h
+}
+
+// Attempts counts those that failed: an operator's reason is not one.
+func Attempts(failures []penstock.Failure) (n int) {
+	for _, f := range failures {
+		if f.Attempt > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// givenUp is the Attempt of a last failure that is an order: an operator gives the message up, for this reason. The relay's verdict replaces it.
+const givenUp = -1
+
+// GiveUp orders the relay to give the message up.
+func (h History) GiveUp(reason string) History {
+	attempt, since := h.Attempt, h.Since
+	h = h.And([]penstock.Failure{{Attempt: givenUp, At: time.Now().UTC(), Err: reason}})
+	h.Attempt, h.Since = attempt, since
+	return h
+}
+
+// GivenUp reports whether an operator has given the message up, and why.
+func (h History) GivenUp() (reason string, given bool) {
+	if n := len(h.Failures); n > 0 && h.Failures[n-1].Attempt == givenUp {
+		return h.Failures[n-1].Err, true
+	}
+	return "", false
 }
 
 // JSON is the failures as jsonb.

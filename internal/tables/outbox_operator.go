@@ -76,6 +76,26 @@ func (s *Outboxes) RetryParked(ctx context.Context, outbox, name string, keys ..
 	return int(n), err
 }
 
+// GiveUpParked implements driver.Operator. The message is due at once, with the order as its last failure.
+func (s *Outboxes) GiveUpParked(ctx context.Context, outbox, name string, seq int64, reason string) (int, error) {
+	reason, err := admin.GiveUpReason(reason)
+	if err != nil {
+		return 0, err
+	}
+	var n int64
+	err = s.onSubscription(ctx, outbox, name, func(tx Tx, sub *subscription) error {
+		n = 0
+		of, before := sub.args(Args{"seqs": []int64{seq}}), map[int64]*Entry{}
+		if err := tx.Run(ctx, new(Batch).Rows(EntriesBefore(before), "read_entries", of)); err != nil || before[seq] == nil {
+			return err
+		}
+		h := pg.History{Attempt: before[seq].Attempts}
+		h.Parse(before[seq].Failures)
+		return tx.Finish(ctx, new(Batch).Counted(&n, "give_up_parked", of.With(Args{"failures": h.GiveUp(reason).JSON()})))
+	})
+	return int(n), err
+}
+
 // ParkedKeys implements driver.Operator.
 func (s *Outboxes) ParkedKeys(ctx context.Context, outbox, name string, limit int) (keys []admin.ParkedKey, err error) {
 	sub, err := s.findSubscription(ctx, s.on, outbox, name, "", "")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/pg"
 )
 
 // Origin is where the messages of a batch are from. They take turns, so that
@@ -27,8 +28,9 @@ type Page struct {
 	From     Origin
 	msgs     []penstock.Message
 	keyOrder []driver.KeyOrder // nil: all are InOrder
-	places   []int64           // their times: of numbers a later one may be the smaller
-	bySeq    bool              // here it may not, and there are no places
+	givenUp  map[int]string
+	places   []int64 // their times: of numbers a later one may be the smaller
+	bySeq    bool    // here it may not, and there are no places
 	flights  []*Flight
 	slab     []Flight
 	bytes    int
@@ -144,7 +146,7 @@ func (p *Page) collect(box *Outbox, scan Scan, settled func(seq int64) bool, eac
 }
 
 // Parked takes a parked message that has failed before.
-func (p *Page) Parked(box *Outbox, r *Row, attempts int, since *time.Time) error {
+func (p *Page) Parked(box *Outbox, r *Row, attempts int, since *time.Time, failures []byte) error {
 	m, err := r.Message(box)
 	if err != nil || p.full {
 		return err
@@ -157,7 +159,14 @@ func (p *Page) Parked(box *Outbox, r *Row, attempts int, since *time.Time) error
 	if !r.InOrder {
 		order = driver.OutOfOrder
 	}
-	p.add(m, order, r.Flight)
+	h := pg.History{}
+	h.Parse(failures)
+	if reason, given := h.GivenUp(); p.add(m, order, r.Flight) && given {
+		if p.givenUp == nil {
+			p.givenUp = map[int]string{}
+		}
+		p.givenUp[len(p.msgs)-1] = reason
+	}
 	return nil
 }
 
@@ -208,7 +217,7 @@ func (r *Reader) register(p *Page) driver.Batch {
 			r.parkedKeys[p.msgs[i].Key]++
 		}
 	}
-	return driver.Batch{Messages: p.msgs, KeyOrder: p.keyOrder, Places: p.places, Number: r.number, More: p.full, Source: p.flights}
+	return driver.Batch{Messages: p.msgs, KeyOrder: p.keyOrder, Places: p.places, GivenUp: p.givenUp, Number: r.number, More: p.full, Source: p.flights}
 }
 
 // read fills a page from the origin whose turn it is and that has rows.

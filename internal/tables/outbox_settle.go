@@ -306,7 +306,7 @@ func (w *Writes) judge(p *Part, before *Entry) error {
 		}
 	}
 	inOrder := p.Msg.Key != "" && (p.From != FromPark || p.InOrder)
-	attempts := h.Attempt + len(p.Failures)
+	attempts := h.Attempt + pg.Attempts(p.Failures)
 	h = h.And(p.Failures)
 	switch p.Outcome {
 	case driver.Delivered:
@@ -337,8 +337,11 @@ func (w *Writes) judge(p *Part, before *Entry) error {
 		}
 	}
 	e.Attempts = attempts
-	if attempts > 0 && !h.Since.IsZero() {
-		e.Since, e.Failures, e.Err = &h.Since, json.RawMessage(h.JSON()), h.LastError()
+	if !h.Since.IsZero() {
+		e.Since = &h.Since
+	}
+	if len(h.Failures) > 0 {
+		e.Failures, e.Err = json.RawMessage(h.JSON()), h.LastError()
 	}
 	w.Entries = append(w.Entries, e)
 	return nil

@@ -138,13 +138,14 @@ func (s *source) readParked(ctx context.Context, p *tables.Page, heads []head) e
 		tables.Row
 		attempts int
 		since    *time.Time
+		failures []byte
 	}
 	found := map[int64]*parkedRow{}
 	seqs := slices.Concat(behind...)
 	b = &batch{}
 	b.read(func(rows *sql.Rows) error {
 		r := &parkedRow{}
-		err := rows.Scan(r.Dest(&r.InOrder, &r.attempts, &r.since)...)
+		err := rows.Scan(r.Dest(&r.InOrder, &r.attempts, &r.since, &r.failures)...)
 		found[r.Seq] = r
 		return err
 	}, s.sql("fetch_parked", words{"seqs": list(seqs[:min(len(seqs), p.Most())])}))
@@ -157,7 +158,7 @@ func (s *source) readParked(ctx context.Context, p *tables.Page, heads []head) e
 			if r == nil || i > 0 && r.attempts > 0 {
 				break // it was overtaken by a transaction that committed late, or the page ends here
 			}
-			if err := p.Parked(&s.Box, &r.Row, r.attempts, r.since); err != nil {
+			if err := p.Parked(&s.Box, &r.Row, r.attempts, r.since, r.failures); err != nil {
 				return err
 			}
 		}

@@ -10,7 +10,7 @@ import (
 )
 
 // argument is a word of those statements that are sent with names for their arguments.
-var argument = regexp.MustCompile(`\{([a-z_.]+ in )?(fresh|settled|entries|leases|micros|seqs|ids|verdicts|most|by|all|scan|after|died_before|died_after|groups?|behind|name|cron|next|job|kind|key|error|from|lock|now|checks|checked|consumer|inbox|turn|id|previous|wait|headers|payload|none|keys|discarded|keep|sub|outbox|any_seq|any_id|derived|times|topic|from_seq|to_seq|to|buckets|age|bytes|epochs|attempts|row_ids|epoch|attempt|errors|length|holder|source|row|allowed|forgiven|failed|since|whole|weight|may_start|running_groups|room_of_group|policies|skip|turns|late|due|state|newest|grouped|created_before|created_after)\}`)
+var argument = regexp.MustCompile(`\{([a-z_.]+ in )?(fresh|settled|entries|leases|micros|seqs|ids|verdicts|most|by|all|scan|after|died_before|died_after|groups?|behind|name|cron|next|job|kind|key|error|from|lock|now|checks|checked|consumer|inbox|turn|id|previous|wait|headers|payload|none|keys|discarded|keep|sub|outbox|any_seq|any_id|derived|times|topic|from_seq|to_seq|to|buckets|age|bytes|epochs|attempts|row_ids|epoch|attempt|errors|length|holder|source|row|allowed|forgiven|failed|since|whole|weight|may_start|running_groups|room_of_group|policies|skip|turns|late|due|state|newest|grouped|created_before|created_after|failures)\}`)
 
 // lifo is a queue.
 func lifo(name string) *queueRow {

@@ -86,13 +86,14 @@ func (s *source) queueParked(b *pgx.Batch, p *tables.Page, buckets []int16, seqs
 		var head int64
 		var attempts int
 		var since *time.Time
-		if err := scan(r.Dest(s.Box.More(&r, &r.InOrder, &head, &attempts, &since)...)...); err != nil {
+		var failures []byte
+		if err := scan(r.Dest(s.Box.More(&r, &r.InOrder, &head, &attempts, &since, &failures)...)...); err != nil {
 			return err
 		}
 		if refused == head || attempts > 0 && r.Seq != head {
 			refused = head // it was overtaken by a transaction that committed late
 			return nil
 		}
-		return p.Parked(&s.Box, &r, attempts, since)
+		return p.Parked(&s.Box, &r, attempts, since, failures)
 	}))
 }

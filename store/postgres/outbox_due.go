@@ -156,6 +156,12 @@ func (p *pending) addParked(sess *session, row [][]byte) error {
 			out.history.Since = time.UnixMicro(us).UTC()
 		}
 		m.Attempt, m.FailedSince = out.history.Attempt+1, out.history.Since
+		if reason, given := out.history.GivenUp(); given {
+			if p.givenUp == nil {
+				p.givenUp = map[int]string{}
+			}
+			p.givenUp[at] = reason
+		}
 		p.fetched = append(p.fetched, out)
 	}
 	out := &p.fetched[len(p.fetched)-1]

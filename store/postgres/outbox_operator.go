@@ -79,3 +79,17 @@ func (s *Store) RetryParked(ctx context.Context, outbox, subscription string, ke
 	err = s.pool.QueryRow(ctx, statement("retry_parked", s.schema, outbox), id, names).Scan(&n)
 	return n, s.explain(err)
 }
+
+// GiveUpParked implements driver.Operator. The relay makes the key due with its next write, and notes the order.
+func (s *Store) GiveUpParked(ctx context.Context, outbox, subscription string, seq int64, reason string) (int, error) {
+	reason, err := admin.GiveUpReason(reason)
+	if err != nil {
+		return 0, err
+	}
+	id, err := s.subscription(ctx, outbox, subscription)
+	if err != nil {
+		return 0, err
+	}
+	tag, err := s.pool.Exec(ctx, statement("give_up_parked", s.schema, outbox), id, seq, reason)
+	return int(tag.RowsAffected()), s.explain(err)
+}

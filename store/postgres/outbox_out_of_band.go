@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/pg"
 )
 
 // outOfBand has the other messages to read, next to the stream. A poll reports them. The
@@ -163,8 +164,8 @@ func (p *pending) setKeyOrder(at int, order driver.KeyOrder) {
 // releasedAtOnce is how many keys one write of unhold makes due.
 const releasedAtOnce = 1000
 
-// unhold makes parked keys due, about once a second: held ones whose dead letter is gone, and those that an
-// operator has ordered to be tried at once.
+// unhold makes parked keys due, about once a second: held ones whose dead letter is gone, and those that an operator has
+// ordered to be tried at once. It does the same for keys whose first message an operator has given up.
 func (src *Source) unhold(ctx context.Context, sess *session) error {
 	if time.Since(sess.outOfBand.released) < time.Second {
 		return nil
@@ -175,13 +176,14 @@ func (src *Source) unhold(ctx context.Context, sess *session) error {
 	sess.outOfBand.released = time.Now()
 	var wanted []string // names, "" for all
 	var upTo []int64    // and which of their states
+	givenUp := 0
 	if some {
-		if err := sess.read.QueryRow(ctx, "select coalesce(array_agg(parked_key), '{}'), coalesce(array_agg(n), '{}') from "+src.store.table("_retry")+
-			" where subscription = $1", src.id).Scan(&wanted, &upTo); err != nil {
+		if err := sess.read.QueryRow(ctx, "select coalesce(array_agg(parked_key) filter (where reason is null), '{}'), coalesce(array_agg(n) filter (where reason is null), '{}'), count(reason) from "+
+			src.store.table("_retry")+" where subscription = $1", src.id).Scan(&wanted, &upTo, &givenUp); err != nil {
 			return err
 		}
 	}
-	if !mayHold && len(wanted)+len(sess.outOfBand.gone) == 0 {
+	if !mayHold && len(wanted)+len(sess.outOfBand.gone)+givenUp == 0 {
 		return nil
 	}
 	src.writing.Lock()
@@ -192,7 +194,7 @@ func (src *Source) unhold(ctx context.Context, sess *session) error {
 		var g gone
 		_, err = pgx.ForEachRow(rows, []any{&g.name, &g.head}, func() error {
 			n++
-			w.parking.release(g.name, g.head)
+			w.parking.release(g.name, g.head, pg.History{})
 			return nil
 		})
 		return n, err
@@ -205,19 +207,61 @@ func (src *Source) unhold(ctx context.Context, sess *session) error {
 		return err
 	}
 	for _, g := range sess.outOfBand.gone {
-		w.parking.release(g.name, g.head)
+		w.parking.release(g.name, g.head, pg.History{})
 	}
 	sess.outOfBand.gone = nil
+	var over []gone
+	if givenUp > 0 {
+		if over, err = src.giveUp(ctx, sess, &w.parking); err != nil {
+			return err
+		}
+	}
 	if !w.parking.empty() {
 		if err := src.persist(ctx, sess, w); err != nil {
 			return err
 		}
 	}
-	if retried == releasedAtOnce { // there may be more
+	if retried == releasedAtOnce || len(over) == releasedAtOnce { // there may be more
 		sess.outOfBand.released = time.Time{}
-	} else if len(wanted) > 0 {
+	}
+	if retried == releasedAtOnce {
+		wanted, upTo = nil, nil
+	}
+	for _, g := range over {
+		wanted, upTo = append(wanted, g.name), append(upTo, g.head)
+	}
+	if len(wanted) > 0 {
 		_, err = sess.read.Exec(ctx, "delete from "+src.store.table("_retry")+
 			" where subscription = $1 and (parked_key, n) in (select * from unnest($2::text[], $3::bigint[]))", src.id, wanted, upTo)
 	}
 	return err
+}
+
+// giveUp makes the keys due whose first message an operator has given up, and notes that with the message. It returns the orders that
+// need no other look. An order about a message in flight waits for its verdict.
+func (src *Source) giveUp(ctx context.Context, sess *session, parking *parking) (over []gone, err error) {
+	rows, _ := sess.read.Query(ctx, statement("given_up", src.store.schema, src.req.Outbox), src.id, releasedAtOnce)
+	var g gone
+	var reason string
+	var first, waits bool
+	var attempt int
+	var failures []byte
+	var since *time.Time
+	_, err = pgx.ForEachRow(rows, []any{&g.name, &g.head, &reason, &first, &waits, &attempt, &failures, &since}, func() error {
+		switch {
+		case !first:
+		case waits && !src.isInFlight(g.name):
+			h := pg.History{Attempt: attempt}
+			if since != nil {
+				h.Since = since.UTC()
+			}
+			h.Parse(failures)
+			parking.release(g.name, g.head, h.GiveUp(reason))
+		default:
+			return nil
+		}
+		over = append(over, g)
+		return nil
+	})
+	return over, err
 }

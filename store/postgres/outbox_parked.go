@@ -108,11 +108,11 @@ func (p *parking) hold(name string, seq int64) {
 	}
 }
 
-// release makes a held key due.
-func (p *parking) release(name string, head int64) {
+// release makes a key due that is held or waits. Without a history its head keeps its own.
+func (p *parking) release(name string, head int64, h pg.History) {
 	l, _ := p.state(name)
 	after := head - 1
-	l.after, l.held, l.History = &after, nil, pg.History{}
+	l.after, l.held, l.History = &after, nil, h
 }
 
 // settle follows the verdicts on a key in flight from the first that is new, and calls dead for those that are. It returns how

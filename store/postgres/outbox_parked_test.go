@@ -247,3 +247,47 @@ func TestLateWriteOfALostSession(t *testing.T) {
 		}
 	}
 }
+
+// An order about a message that is being tried waits for the end of that attempt. A delivered message is not given up.
+func TestGivenUpWhileItIsTried(t *testing.T) {
+	t.Parallel()
+	for _, ends := range []driver.Outcome{driver.Delivered, driver.Parked} {
+		f := newFixture(t, postgres.Options{})
+		src := f.subscribe()
+		f.insert(f.Conn, "k", "first")
+		f.insert(f.Conn, "k", "second")
+		f.refuse(src, f.fetchSome(src), time.Hour)
+		keys, err := f.store.ParkedKeys(f.Ctx, "orders", "sub", 1)
+		f.Must(err)
+		if n, err := f.store.GiveUpParked(f.Ctx, "orders", "sub", keys[0].FirstSeq, "wrong address"); err != nil || n != 1 {
+			t.Fatalf("GiveUpParked: %d, %v", n, err)
+		}
+		f.Exec("update penstock._parked_key set due = clock_timestamp()") // it became due in the meantime
+		b := f.fetchSome(src)
+		if len(b.Messages) != 1 || b.GivenUp != nil {
+			t.Fatalf("%d messages came, given up %v, want one that is tried", len(b.Messages), b.GivenUp)
+		}
+		if ends == driver.Parked {
+			f.refuse(src, b, time.Hour)
+			b = f.fetchSome(src)
+			if string(b.Messages[0].Payload) != "first" || b.GivenUp[0] != "wrong address" {
+				t.Fatalf("%s came, given up %v, want the first with its reason", b.Messages[0].Payload, b.GivenUp)
+			}
+			f.settleAll(src, driver.Verdict{Outcome: driver.Dead, Failures: []penstock.Failure{{At: time.Now(), Err: b.GivenUp[0]}}}, b)
+		} else {
+			f.Must(storetest.Settle(f.Ctx, src, driver.Settled{Batch: b}))
+		}
+		b = f.fetchSome(src)
+		if len(b.Messages) != 1 || string(b.Messages[0].Payload) != "second" || b.GivenUp != nil {
+			t.Fatalf("then %d messages came, the first %s, given up %v", len(b.Messages), b.Messages[0].Payload, b.GivenUp)
+		}
+		f.Eventually("the order is forgotten", func() bool {
+			f.wantDrain(src)
+			return f.Number("select count(*) from penstock._retry") == 0
+		})
+		f.Must(storetest.Settle(f.Ctx, src, driver.Settled{Batch: b}))
+		if n := f.Number("select count(*) from penstock._dead_letter"); n != int64(ends)/2 {
+			t.Errorf("%d dead letters after outcome %d", n, ends)
+		}
+	}
+}

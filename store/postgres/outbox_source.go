@@ -63,7 +63,8 @@ type pending struct {
 
 	fetched   []fetchedKey // of parked ones: their keys
 	histories []pg.History // of dead letters: the messages behind each
-	replay    replayed     // of a replay
+	givenUp   map[int]string
+	replay    replayed // of a replay
 }
 
 // origin is where a batch was read.
@@ -343,7 +344,7 @@ func (src *Source) register(sess *session, p *pending) (batch driver.Batch, flus
 		p.setKeyOrder(len(p.messages)-1, p.order(len(p.messages)-1))
 		batch.KeyOrder = p.keyOrder
 	}
-	batch.Places, batch.Source = p.places(), p
+	batch.Places, batch.GivenUp, batch.Source = p.places(), p.givenUp, p
 	p.sess, p.number, p.after = sess, src.batches, sess.at.cursor
 	return batch, false, nil
 }

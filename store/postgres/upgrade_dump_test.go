@@ -92,7 +92,8 @@ func fillForUpgrade(f *fixture) {
 	f.Must(src.Settle(f.Ctx, b.Number, driver.Settled{Batch: b})) // a part of the replay
 	publish("behind", 2, "h")
 	publish("parked", 5, "p")
-	for parked := 0; parked < 7; {
+	publish("given-up", 1, "g")
+	for parked := 0; parked < 8; {
 		b := f.fetchSome(src)
 		verdicts := make([]driver.Verdict, len(b.Messages))
 		for i, m := range b.Messages {
@@ -100,6 +101,9 @@ func fillForUpgrade(f *fixture) {
 			case "parked":
 				parked++
 				verdicts[i] = driver.Verdict{Outcome: driver.Parked, Failures: refusedOnce("not now"), RetryIn: time.Millisecond}
+			case "given-up":
+				parked++
+				verdicts[i] = driver.Verdict{Outcome: driver.Parked, RetryIn: 100 * 365 * 24 * time.Hour}
 			case "behind":
 				parked++
 				verdicts[i] = driver.Verdict{Outcome: driver.Parked}
@@ -108,6 +112,14 @@ func fillForUpgrade(f *fixture) {
 		f.Must(storetest.Settle(f.Ctx, src, driver.Settled{Batch: b, Verdicts: verdicts}))
 	}
 	f.Must(src.Close(f.Ctx))
+	keys, err := f.store.ParkedKeys(f.Ctx, "orders", "sub", 100)
+	f.Must(err)
+	for _, k := range keys {
+		if k.Key == "g" {
+			_, err = f.store.GiveUpParked(f.Ctx, "orders", "sub", k.FirstSeq, "wrong address")
+		}
+	}
+	f.Must(err)
 	_, err = f.store.Replay(f.Ctx, admin.Replay{Outbox: "orders", Subscription: "sub", FromSeq: 1, ToSeq: 10})
 	f.Must(err)
 	publish("unsettled", 20, "k")

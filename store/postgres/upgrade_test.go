@@ -92,7 +92,7 @@ func (f *fixture) wantMessagesAfterUpgrade() {
 	_, err = f.store.RetryDeadLetters(f.Ctx, query)
 	f.Must(err)
 	missing := map[string]bool{}
-	for what, n := range map[string]int{"settled": 10, "dead": 5, "held": 1, "behind": 2, "parked": 5, "unsettled": 20} {
+	for what, n := range map[string]int{"settled": 10, "dead": 5, "held": 1, "behind": 2, "parked": 5, "given-up": 1, "unsettled": 20} {
 		for i := range n {
 			missing[fmt.Sprint(what, " ", i+1)] = true
 		}

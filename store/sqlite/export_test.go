@@ -28,7 +28,7 @@ func HotStatements(outbox string) map[string]string {
 	all := map[string]string{}
 	for _, name := range []string{
 		"state", "fetch", "fetch_heads", "fetch_behind", "fetch_replay", "settle", "read_entries", "write_entries", "heads", "release", "discard_dead", "end_discarded",
-		"reclaimable", "reclaim", "retry_parked", "revive_dead", "dead",
+		"reclaimable", "reclaim", "retry_parked", "give_up_parked", "revive_dead", "dead",
 	} {
 		all[name] = unbound(Table(outbox), statement(name))
 	}

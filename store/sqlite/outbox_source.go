@@ -157,16 +157,17 @@ func (s *source) readParked(ctx context.Context, on onTx, p *tables.Page, args t
 	var r tables.Row
 	var attempts int
 	var since *time.Time
-	dest := r.Dest(&r.InOrder, &attempts, &since)
+	var failures []byte
+	dest := r.Dest(&r.InOrder, &attempts, &since, &failures)
 	read := func(scan tables.Scan) error {
-		since = nil
+		since, failures = nil, nil
 		if err := scan(dest...); err != nil {
 			return err
 		}
 		if behind && attempts > 0 {
 			return errFull // it was the head before one that a replay has brought
 		}
-		if err := p.Parked(&s.Box, &r, attempts, since); err != nil {
+		if err := p.Parked(&s.Box, &r, attempts, since, failures); err != nil {
 			return err
 		}
 		if !behind && r.InOrder && attempts == 0 {

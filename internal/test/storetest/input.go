@@ -160,9 +160,10 @@ func (e *env) operate(name, subscription string) map[string]error {
 	_, discard := e.Store.DiscardDeadLetters(e.ctx, q)
 	_, parked := e.Store.ParkedKeys(e.ctx, name, subscription, 10)
 	_, retryParked := e.Store.RetryParked(e.ctx, name, subscription)
+	_, giveUp := e.Store.GiveUpParked(e.ctx, name, subscription, 1, "")
 	_, replay := e.Store.Replay(e.ctx, admin.Replay{Outbox: name, Subscription: subscription})
 	return map[string]error{
-		"DeadLetters": list, "RetryDeadLetters": retry, "DiscardDeadLetters": discard, "ParkedKeys": parked, "RetryParked": retryParked, "Replay": replay,
+		"DeadLetters": list, "RetryDeadLetters": retry, "DiscardDeadLetters": discard, "ParkedKeys": parked, "RetryParked": retryParked, "GiveUpParked": giveUp, "Replay": replay,
 		"DropSubscription": e.Store.DropSubscription(e.ctx, name, subscription),
 	}
 }

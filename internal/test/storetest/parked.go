@@ -1,8 +1,11 @@
 package storetest
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
@@ -13,7 +16,7 @@ import (
 var parkedCases = slices.Concat(
 	named("Parked", parkedNotBeforeItIsDue, parkedComesBackAsItWas, parkedInFlightLetsFetchesPause,
 		parkedHeadIsRefusedAgain, parkedBehindUntilTheLineIsEmpty, parkedBehindAndNotWanted, parkedHandedOutOnce, parkedFailuresAddUp,
-		parkedWithoutFailuresNoAttempt, parkedWithoutKeyAlone, parkedTwoSubscriptions, parkedDescribedByParkedKeys, parkedRetriedAtOnce),
+		parkedWithoutFailuresNoAttempt, parkedWithoutKeyAlone, parkedTwoSubscriptions, parkedDescribedByParkedKeys, parkedRetriedAtOnce, parkedGivenUp),
 	[]testCase{
 		{Name: "OthersFollowTheHead", Run: func(e *env) { othersFollow(e, driver.Verdict{}) }},
 		{Name: "OthersFollowADeadHead", Run: func(e *env) { othersFollow(e, dead("for good")) }},
@@ -392,4 +395,83 @@ func parkedRetriedAtOnce(e *env) {
 	r.judge(verdicts{"k2": refused(b.Messages[0], notInThisTest)}, b)
 	r.want()
 	e.wantParked(r, 2, 2, 1)
+}
+
+// giveUp asks for it as another process would.
+func (e *env) giveUp(r *reader, seq int64, reason string, n int) {
+	got := suite.Get(e.Another(e).GiveUpParked(e.ctx, outbox, r.req.Subscription, seq, reason)).Must(e, "GiveUpParked")
+	if got != n {
+		e.Fatalf("GiveUpParked of %d: %d, want %d", seq, got, n)
+	}
+}
+
+// A message that is given up comes with the reason, until it has its verdict. The reason does not count as an attempt.
+func parkedGivenUp(e *env) {
+	r := e.read()
+	e.publish(slices.Concat(keyed("k", 0, 2), keyed("held", 0, 2), keyed("untried", 0, 2), messages("u", 1))...)
+	b := r.fetch(plenty)
+	v := verdicts{
+		"k0": refused(b.Messages[0], notInThisTest), "k1": behind, "held0": holding(b.Messages[2]), "held1": behind,
+		"untried0": {Outcome: driver.Parked, RetryIn: notInThisTest}, "untried1": behind, "u0": refused(b.Messages[6], notInThisTest),
+	}
+	r.judge(v, b)
+	for _, i := range []int{1, 2, 3, 5} { // not the first of a key that waits
+		e.giveUp(r, b.Messages[i].Seq, "", 0)
+	}
+	e.giveUp(r, 1<<40, "", 0)
+	_, err := e.Store.GiveUpParked(e.ctx, outbox, r.req.Subscription, b.Messages[0].Seq, strings.Repeat("x", 1001))
+	e.BadField("a reason that is too long", err, "reason")
+	r.want()
+
+	reasons := map[int]string{0: "wrong \"address\"", 4: "never wanted"}
+	for _, i := range []int{0, 4, 6} {
+		r = e.givenUp(r, b.Messages[i], v[string(b.Messages[i].Payload)].Failures, reasons[i])
+	}
+	e.wantParked(r, 1, 1, 1)
+	r.want()
+}
+
+// givenUp gives up a message that failed like this, has it die, and sends it back: it is an attempt again, and is not given up again.
+func (e *env) givenUp(r *reader, m penstock.Message, failures []penstock.Failure, reason string) *reader {
+	e.giveUp(r, m.Seq, reason, 1)
+	_ = suite.Get(e.Store.RetryParked(e.ctx, outbox, r.req.Subscription, m.Key)).Must(e, "RetryParked") // that changes nothing
+	name, since := string(m.Payload), time.Time{}
+	if len(failures) > 0 {
+		since = failures[0].At
+	}
+	reason = cmp.Or(reason, "given up by an operator")
+	for range 2 { // the second time to another reader, because the first settled nothing
+		b := r.await(plenty)
+		e.wantNext(b.Messages[0], m, len(failures)+1, since)
+		if fmt.Sprint(b.GivenUp) != fmt.Sprint(map[int]string{0: reason}) {
+			e.Errorf("%s came with %v given up, want it with %q", name, b.GivenUp, reason)
+		}
+		r = r.again()
+	}
+	b := r.await(plenty)
+	all := append(slices.Clip(failures), penstock.Failure{At: time.Now().UTC().Truncate(time.Microsecond), Err: reason})
+	verdicts := verdicts{name: {Outcome: driver.Dead, Failures: all[len(failures):]}}
+	for _, follows := range b.Messages[1:] {
+		verdicts[string(follows.Payload)] = behind
+	}
+	r.judge(verdicts, b)
+	letters := slices.DeleteFunc(e.deadLetters(r), func(l admin.DeadLetter) bool { return l.Message.Seq != m.Seq })
+	if len(letters) != 1 || letters[0].Message.Attempt != len(failures) {
+		e.Fatalf("dead letters: %+v, want one with %d attempts", letters, len(failures))
+	}
+	e.wantHistory(letters[0], all)
+	if m.Key != "" {
+		r.settle(r.awaitOnly(driver.InOrder, m.Key+"1"))
+	}
+	e.retry(r, letters[0])
+	for range 2 {
+		b = r.await(plenty)
+		if e.wantInOrder(b.Messages, name); b.GivenUp != nil {
+			e.Errorf("%s was sent back, and came with %v given up", name, b.GivenUp)
+		}
+		verdicts[name] = driver.Verdict{Outcome: driver.Parked, RetryIn: soon}
+		r.judge(verdicts, b)
+	}
+	r.settle(r.await(plenty))
+	return r
 }

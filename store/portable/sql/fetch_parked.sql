@@ -22,7 +22,7 @@ with due as (
    order by h.due, h.seq, e.ts, e.seq
    limit $4
 )
-select p.bucket, p.ts, p.seq, coalesce(t.id, ''), p.key, t.topic, t.headers, t.payload, p.parked_key is not null, p.head_seq, p.attempts, p.since{more_row}
+select p.bucket, p.ts, p.seq, coalesce(t.id, ''), p.key, t.topic, t.headers, t.payload, p.parked_key is not null, p.head_seq, p.attempts, p.since, p.failures{more_row}
   from page p
   join {table} t on {same_p}
  order by p.head_due, p.head_seq, p.ts, p.seq

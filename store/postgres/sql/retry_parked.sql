@@ -8,6 +8,6 @@ with waiting as materialized (
 ), asked as (
     insert into {schema}._retry as r (subscription, parked_key, n)
     select distinct on (a.parked_key) $1::bigint, a.parked_key, (select max(w.n) from waiting w) from unnest($2::text[]) a(parked_key) where exists (select from waiting)
-        on conflict (subscription, parked_key) do update set n = greatest(r.n, excluded.n)
+        on conflict (subscription, parked_key) do update set n = greatest(r.n, excluded.n) where r.reason is null
 )
 select count(*) from waiting

@@ -63,9 +63,9 @@ with moved as materialized (
                                   base.p + c.ord, case when c.held is not null then c.after + 1 end) end as head) at
      -- A parked key that is held or released keeps its head, and with it what the head has behind it.
      cross join lateral (
-        select live.attempt, live.failures, live.failed_since where at.head = live.head and (c.after is null or c.attempt = 0)
+        select live.attempt, live.failures, live.failed_since where at.head = live.head and (c.after is null or c.failures = '[]')
         union all
-        select c.attempt, c.failures, c.failed_since where (at.head = live.head and (c.after is null or c.attempt = 0)) is not true) was
+        select c.attempt, c.failures, c.failed_since where (at.head = live.head and (c.after is null or c.failures = '[]')) is not true) was
      where c.after is not null or c.held is not null or live.head is null
     returning parked_key, head, held, due
 ), replayed as (

@@ -1,5 +1,5 @@
 -- The heads that are due, but for those of keys that are held or in flight.
-select {message}, e.parked_key is not null, e.attempts, e.since
+select {message}, e.parked_key is not null, e.attempts, e.since, e.failures
   from penstock_entries e
  cross join {table} t on t.seq = e.seq
  where e.subscription_id = {sub} and e.head and e.due > {since} and e.due <= {clock}

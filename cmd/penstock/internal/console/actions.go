@@ -134,6 +134,17 @@ func (c *Console) parkedAction(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
+func (c *Console) giveUpAction(w http.ResponseWriter, r *http.Request) {
+	number, _ := strconv.ParseInt(r.FormValue("number"), 10, 64)
+	c.act(w, r, ofSubscription+"/parked/give-up", GiveUp{number, r.FormValue("reason")}, func(answer any) (string, string) {
+		said := "given up: message " + r.FormValue("number")
+		if answer.(Count).Done == 0 {
+			said = "not given up: it does not wait for another attempt any more"
+		}
+		return outboxURL(r.PathValue("outbox")), said
+	})
+}
+
 func (c *Console) publishAction(w http.ResponseWriter, r *http.Request) {
 	message := ByHand{Topic: r.FormValue("topic"), Key: r.FormValue("key"), Payload: r.FormValue("payload")}
 	c.act(w, r, "/outboxes/{outbox}/publish", message, func(any) (string, string) {

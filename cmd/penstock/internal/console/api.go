@@ -135,6 +135,12 @@ type Count struct {
 	Done int64 `json:"done"`
 }
 
+// GiveUp names a parked message, and says why it is given up.
+type GiveUp struct {
+	Number int64  `json:"number"`
+	Reason string `json:"reason"`
+}
+
 // List is a page, which may be short. after is the cursor of the next page, and missing on the last.
 type List[T any] struct {
 	Items []T    `json:"items"`
@@ -173,6 +179,7 @@ var routes = slices.Concat([]route{
 		(*Console).samplesOf)),
 	reads(ofSubscription+"/parked", "Parked keys, those due soonest first", []string{"limit"}, (*Console).parked),
 	acts(ofSubscription+"/parked/retry", "Have parked keys tried at once", (*Console).retryParked),
+	acts(ofSubscription+"/parked/give-up", "Make a parked message a dead letter: the first of a key that waits for another attempt. Otherwise done is 0", (*Console).giveUpParked),
 	acts(ofSubscription+"/replay", "Deliver again what was settled and is still there", func(c *Console, ctx context.Context, call *call, b Range) (Count, error) {
 		if b == (Range{}) {
 			return Count{}, &penstock.FieldError{Field: "from_seq", Problem: "is missing", Hint: "say where to begin: 1 is the first message that is still there"}

@@ -206,6 +206,8 @@ func TestAnswersAreAsTheDocumentSays(t *testing.T) {
 						body = `{"name": "report"}`
 					case "cancel":
 						body = `{"ids": [1]}`
+					case "give-up":
+						body = `{"number": 1000, "reason": "wrong address"}` // there is none
 					}
 				}
 				query := ""

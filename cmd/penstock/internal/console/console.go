@@ -36,6 +36,7 @@ type (
 		DiscardDeadLetters(ctx context.Context, q admin.DeadLetterQuery) (int, error)
 		ParkedKeys(ctx context.Context, outbox, subscription string, limit int) ([]admin.ParkedKey, error)
 		RetryParked(ctx context.Context, outbox, subscription string, keys ...string) (int, error)
+		GiveUpParked(ctx context.Context, outbox, subscription string, seq int64, reason string) (int, error)
 		Replay(ctx context.Context, r admin.Replay) (int64, error)
 	}
 	queues interface {

@@ -74,6 +74,11 @@ func (c *Console) retryParked(ctx context.Context, r *call, b Keys) (Count, erro
 	return Count{int64(n)}, err
 }
 
+func (c *Console) giveUpParked(ctx context.Context, r *call, b GiveUp) (Count, error) {
+	n, err := c.o.Store.GiveUpParked(ctx, r.PathValue("outbox"), r.PathValue("subscription"), b.Number, b.Reason)
+	return Count{int64(n)}, err
+}
+
 // parker has the parked keys of one subscription.
 type parker interface {
 	ParkedKeys(ctx context.Context, limit int) ([]admin.ParkedKey, error)

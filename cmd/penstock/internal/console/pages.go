@@ -105,6 +105,7 @@ func (c *Console) pages() {
 	}
 	c.mux.HandleFunc("POST /queues/{queue}/{verb}", c.queueAction)
 	c.mux.HandleFunc("POST "+ofSubscription+"/parked/retry", c.parkedAction)
+	c.mux.HandleFunc("POST "+ofSubscription+"/parked/give-up", c.giveUpAction)
 	c.mux.HandleFunc("POST /outboxes/{outbox}/publish", c.publishAction)
 	c.page("/", "missing", false, func(context.Context, *call) (string, any, error) { return "", nil, errNotFound })
 }

@@ -522,6 +522,7 @@ create table penstock._retry (
     subscription bigint not null,
     parked_key text collate "C" not null,
     n bigint not null,
+    reason text,
     PRIMARY KEY (subscription, parked_key),
     FOREIGN KEY (subscription) REFERENCES penstock._subscription(id) ON DELETE CASCADE
 );

@@ -152,6 +152,11 @@ func (s *Table) RetryParked(ctx context.Context, _, _ string, keys ...string) (i
 	return s.Adopted.RetryParked(ctx, keys...)
 }
 
+// GiveUpParked refuses: the row is the application's.
+func (s *Table) GiveUpParked(context.Context, string, string, int64, string) (int, error) {
+	return 0, penstock.WithHint(errors.New("a row of an adopted table cannot be given up"), "delete the row, or lower max_attempts in the configuration of %s and start its relay again", s.Name)
+}
+
 // Argument names the subscription on a command line.
 func (s *Table) Argument() string { return shell.Word(s.Name) + s.flags }
 

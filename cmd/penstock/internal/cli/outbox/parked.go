@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
@@ -24,6 +25,7 @@ type parkedReader interface {
 	cli.StatusReader
 	ParkedKeys(ctx context.Context, outbox, subscription string, limit int) ([]admin.ParkedKey, error)
 	RetryParked(ctx context.Context, outbox, subscription string, keys ...string) (int, error)
+	GiveUpParked(ctx context.Context, outbox, subscription string, seq int64, reason string) (int, error)
 }
 
 func ParkedCommand(a *cli.App) *cobra.Command {
@@ -32,9 +34,11 @@ func ParkedCommand(a *cli.App) *cobra.Command {
 		limit        int
 		keys         []string
 		retry        bool
+		giveUp       int64
+		reason       string
 		adopting     adopt.Flags
 	)
-	cmd := terminal.Verb("parked OUTBOX|SUBSCRIPTION", "List keys that are waiting for a retry, or retry them now",
+	cmd := terminal.Verb("parked OUTBOX|SUBSCRIPTION", "List keys that are waiting for a retry, retry them now, or give up a message",
 		func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if limit < 1 {
@@ -49,7 +53,17 @@ func ParkedCommand(a *cli.App) *cobra.Command {
 			if len(keys) > 0 && !retry {
 				return terminal.Usage(errors.New("--key is given without --retry: it says which keys are tried now"))
 			}
+			gives := cmd.Flags().Changed("give-up")
+			if gives && (subscription == "" || retry) {
+				return terminal.Usage(errors.New("--give-up needs --subscription, and goes without --retry"))
+			}
+			if reason != "" && !gives {
+				return terminal.Usage(errors.New("--reason is given without --give-up: it says why a message is given up"))
+			}
 			do := func(store parkedReader, outbox, subscription string) error {
+				if gives {
+					return giveUpParked(ctx, a, store, outbox, subscription, giveUp, reason)
+				}
 				if retry {
 					return retryParked(ctx, a, store, outbox, subscription, keys)
 				}
@@ -64,6 +78,8 @@ func ParkedCommand(a *cli.App) *cobra.Command {
 	flags.IntVar(&limit, "limit", 100, "at most this `number` of keys of each subscription")
 	flags.BoolVar(&retry, "retry", false, "retry the keys now, instead of listing them; not those that are held")
 	flags.StringArrayVar(&keys, "key", nil, "with --retry: those of this `key`; may be repeated")
+	flags.Int64Var(&giveUp, "give-up", 0, "make the message of this `seq` a dead letter now, without another attempt; needs --subscription")
+	flags.StringVar(&reason, "reason", "", "with --give-up: the `text` that the dead letter has as its error")
 	a.WithJSON(cmd, "one JSON line per key; with --retry how many, per subscription")
 	adopting.Add(flags)
 	return cmd
@@ -150,6 +166,20 @@ func retryParked(ctx context.Context, a *cli.App, store parkedReader, outbox, on
 		}
 	}
 	return nil
+}
+
+func giveUpParked(ctx context.Context, a *cli.App, store parkedReader, outbox, subscription string, seq int64, reason string) error {
+	n, err := store.GiveUpParked(ctx, outbox, subscription, seq, reason)
+	if err != nil {
+		return about.Outbox(err, "giving up a message", outbox, subscription)
+	}
+	of := cli.OfSubscription(outbox, subscription)
+	if n == 0 {
+		return penstock.WithHint(fmt.Errorf("message %d of %s is not the first of a parked key that waits", seq, of),
+			"penstock parked %s lists those that do. One whose next retry is now is being tried: look again. The message of a held key is a dead letter already: penstock dead list", shell.Word(outbox))
+	}
+	return a.Tell(map[string]any{"outbox": outbox, "subscription": subscription, "seq": seq, "messages": n},
+		"Message %d of %s is given up. Its relay makes it a dead letter within about a second, without another attempt.\n", seq, of)
 }
 
 // retryText says how soon the first message of a key is sent again.
