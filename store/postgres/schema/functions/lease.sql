@@ -259,12 +259,12 @@ $$,
                     alike as (
                         select a.*, a.n >= 8 and a.n = cardinality(a.jobs) and pg_sequence_last_value({flags}) & ~{held} = {plain} as yes
                           from (select count(*) as n, array_agg(row(base + 2 * (\1), coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::{schema}._claimed)
-                                                          filter (where octet_length(t.payload) <= 65536) as jobs from d t) a),
+                                                          filter (where octet_length(t.payload) <= 65536) as jobs,
+                                       array_agg(t.headers ->> 'penstock-holds') filter (where (select pg_sequence_last_value({flags}) & {held} <> 0)) as holds from d t) a),
                     one as (
                         insert into {schema}._lease (slot, queue, lease, lease_until, claimed_at, worker, priority, group_key, done, headers, jobs)
                         select leaf, {id}, base, until, until - lease, coalesce(worker, ''), 0, in_group,
-                               case when a.n = most then {first a.n} else ~(select bit_or(set_bit({nobody}, (\1)::int, 1)) from d t) end,
-                               case when pg_sequence_last_value({flags}) & {held} <> 0 then (select {schema}._all_hold(array_agg(t.headers ->> 'penstock-holds')) from d t) end, a.jobs
+                               case when a.n = most then {first a.n} else ~(select bit_or(set_bit({nobody}, (\1)::int, 1)) from d t) end, {schema}._all_hold(a.holds), a.jobs
                           from alike a where a.yes),
                     each as (
                         insert into {schema}._lease (slot, lease, {lease_columns})

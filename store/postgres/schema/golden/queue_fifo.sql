@@ -596,12 +596,12 @@ begin
                     alike as (
                         select a.*, a.n >= 8 and a.n = cardinality(a.jobs) and pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & ~68719476736 = 65536 as yes
                           from (select count(*) as n, array_agg(row(base + 2 * (t.seq - pos), coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::penstock._claimed)
-                                                          filter (where octet_length(t.payload) <= 65536) as jobs from d t) a),
+                                                          filter (where octet_length(t.payload) <= 65536) as jobs,
+                                       array_agg(t.headers ->> 'penstock-holds') filter (where (select pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & 68719476736 <> 0)) as holds from d t) a),
                     one as (
                         insert into penstock._lease (slot, queue, lease, lease_until, claimed_at, worker, priority, group_key, done, headers, jobs)
                         select leaf, 1, base, until, until - lease, coalesce(worker, ''), 0, in_group,
-                               case when a.n = most then ~((~'0'::pg_catalog.bit(256)) << 256 - a.n::int >> 1) else ~(select bit_or(set_bit('0'::pg_catalog.bit(256), (t.seq - pos)::int, 1)) from d t) end,
-                               case when pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & 68719476736 <> 0 then (select penstock._all_hold(array_agg(t.headers ->> 'penstock-holds')) from d t) end, a.jobs
+                               case when a.n = most then ~((~'0'::pg_catalog.bit(256)) << 256 - a.n::int >> 1) else ~(select bit_or(set_bit('0'::pg_catalog.bit(256), (t.seq - pos)::int, 1)) from d t) end, penstock._all_hold(a.holds), a.jobs
                           from alike a where a.yes),
                     each as (
                         insert into penstock._lease (slot, lease, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures, claimed_at)
@@ -727,12 +727,12 @@ begin
                     alike as (
                         select a.*, a.n >= 8 and a.n = cardinality(a.jobs) and pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & ~68719476736 = 65536 as yes
                           from (select count(*) as n, array_agg(row(base + 2 * (t.i), coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::penstock._claimed)
-                                                          filter (where octet_length(t.payload) <= 65536) as jobs from d t) a),
+                                                          filter (where octet_length(t.payload) <= 65536) as jobs,
+                                       array_agg(t.headers ->> 'penstock-holds') filter (where (select pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & 68719476736 <> 0)) as holds from d t) a),
                     one as (
                         insert into penstock._lease (slot, queue, lease, lease_until, claimed_at, worker, priority, group_key, done, headers, jobs)
                         select leaf, 1, base, until, until - lease, coalesce(worker, ''), 0, in_group,
-                               case when a.n = most then ~((~'0'::pg_catalog.bit(256)) << 256 - a.n::int >> 1) else ~(select bit_or(set_bit('0'::pg_catalog.bit(256), (t.i)::int, 1)) from d t) end,
-                               case when pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & 68719476736 <> 0 then (select penstock._all_hold(array_agg(t.headers ->> 'penstock-holds')) from d t) end, a.jobs
+                               case when a.n = most then ~((~'0'::pg_catalog.bit(256)) << 256 - a.n::int >> 1) else ~(select bit_or(set_bit('0'::pg_catalog.bit(256), (t.i)::int, 1)) from d t) end, penstock._all_hold(a.holds), a.jobs
                           from alike a where a.yes),
                     each as (
                         insert into penstock._lease (slot, lease, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures, claimed_at)
