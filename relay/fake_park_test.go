@@ -115,6 +115,9 @@ func (l *outbox) fetchParked(b *driver.Batch, limit driver.Limit) (fakeBatch, bo
 			pk.out++
 		}
 	}
+	if b.GivenUp != nil && !slices.ContainsFunc(b.KeyOrder, func(o driver.KeyOrder) bool { return o != driver.InOrder }) {
+		b.KeyOrder = nil
+	}
 	return from, len(due) > 0
 }
 

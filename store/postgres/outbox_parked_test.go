@@ -263,6 +263,8 @@ func TestGivenUpWhileItIsTried(t *testing.T) {
 			t.Fatalf("GiveUpParked: %d, %v", n, err)
 		}
 		f.Exec("update penstock._parked_key set due = clock_timestamp()") // it became due in the meantime
+		f.Must(src.Close(f.Ctx))
+		src = f.subscribe() // its first Fetch reads the order
 		b := f.fetchSome(src)
 		if len(b.Messages) != 1 || b.GivenUp != nil {
 			t.Fatalf("%d messages came, given up %v, want one that is tried", len(b.Messages), b.GivenUp)

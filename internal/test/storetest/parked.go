@@ -411,7 +411,7 @@ func parkedGivenUp(e *env) {
 	e.publish(slices.Concat(keyed("k", 0, 2), keyed("held", 0, 2), keyed("untried", 0, 2), messages("u", 1))...)
 	b := r.fetch(plenty)
 	v := verdicts{
-		"k0": refused(b.Messages[0], notInThisTest), "k1": behind, "held0": holding(b.Messages[2]), "held1": behind,
+		"k0": refused(b.Messages[0], notInThisTest), "k1": behind, "held0": holding(b.Messages[2]), "held1": {Outcome: driver.Parked, RetryIn: notInThisTest},
 		"untried0": {Outcome: driver.Parked, RetryIn: notInThisTest}, "untried1": behind, "u0": refused(b.Messages[6], notInThisTest),
 	}
 	r.judge(v, b)
