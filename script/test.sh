@@ -21,7 +21,7 @@ export PENSTOCK_SEED=${PENSTOCK_SEED:-$(od -An -N4 -tu4 /dev/urandom | tr -d ' '
 
 # -count=1: a result from the cache says nothing about the servers of today. -vet=off: `make
 # lint` runs all of it. The deadline only ends what hangs.
-test=(-count=1 -vet=off -timeout "${TEST_TIMEOUT:-40m}")
+test=(-count=1 -vet=off -timeout "${TEST_TIMEOUT:-75m}")
 if (($#)); then
 	exec bin/withservers -- go test "${test[@]}" "$@"
 fi

@@ -78,7 +78,7 @@ func (l *language) ready(t testing.TB) {
 			l.LeftOut = "there is no clients/" + l.Name + "/conformance.sh"
 			return
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Minute)
 		defer cancel()
 		out, err := exec.CommandContext(ctx, script, "--build").CombinedOutput()
 		var exit *exec.ExitError
@@ -173,7 +173,7 @@ func newGoal(t testing.TB, p *program) *goal {
 
 func goalOn(t testing.TB, p *program, url string) *goal {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	t.Cleanup(cancel)
 	g := &goal{TB: t, ctx: ctx, url: url}
 	g.store = &remoteStore{Store: openStore(t, g.url), c: p.open(t, g.url)}

@@ -168,7 +168,7 @@ func TestKeysAndBarriersAcrossLanguages(t *testing.T) {
 	if len(all) < 2 {
 		t.Skip("there are not two languages")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // not before all are built
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute) // not before all are built
 	t.Cleanup(cancel)
 	for _, g := range all {
 		g.ctx = ctx

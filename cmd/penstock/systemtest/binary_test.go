@@ -68,7 +68,7 @@ func buildAndRun(m *testing.M) int {
 }
 
 // patience bounds waiting for things that must happen; it decides nothing else.
-const patience = 5 * time.Minute
+const patience = 15 * time.Minute
 
 // outcome is the result of a process.
 type outcome struct {

@@ -4,6 +4,7 @@ import "testing"
 
 // timeAllowed has the places, file and function, in which time may pass, and why that decides nothing.
 var timeAllowed = map[string]string{
+	"cmd/penstock/complete_test.go completed":                        "a completion that took longer than the shell waits is asked for again",
 	"store/portable/distributed_test.go cluster.relay":               "the pause between looks of a relay that finds nothing",
 	"store/portable/distributed_test.go TestDistributedWorkerKilled": "the load before a kill; the result is the same whenever it comes",
 	// It runs in bubbles, which cannot be seen from where it is.

@@ -10,7 +10,7 @@ import (
 
 // Deadline ends a test whose condition never came. It is far longer than any condition takes, so a
 // slow machine fails nothing.
-const Deadline = 2 * time.Minute
+const Deadline = 5 * time.Minute
 
 // DB is a database of one test with a session in it. Its methods end the test on an error.
 type DB struct {

@@ -121,7 +121,7 @@ type Received struct {
 
 // Patience is how long the suite waits for what must happen. It only ever ends
 // a test that fails.
-const Patience = 2 * time.Minute
+const Patience = 5 * time.Minute
 
 // Transport lists what another way to the broker can change (TLS, a proxy, another version of the
 // protocol). It can change that bytes arrive, what a lost or silent connection looks like, that

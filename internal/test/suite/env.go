@@ -19,7 +19,7 @@ import (
 const (
 	// Deadline ends a test whose condition never came. It is far longer than any condition takes, so a
 	// slow machine fails nothing.
-	Deadline = 5 * time.Minute
+	Deadline = 15 * time.Minute
 	// LongLease outlives every test; ShortLease is one that a test lets expire.
 	LongLease  = time.Hour
 	ShortLease = 100 * time.Millisecond

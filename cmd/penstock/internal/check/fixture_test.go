@@ -15,7 +15,7 @@ import (
 	"github.com/penstock/penstock/internal/test/testserver"
 )
 
-const deadline = 2 * time.Minute
+const deadline = 10 * time.Minute
 
 // fixture is a database of one test.
 type fixture struct {
