@@ -34,7 +34,7 @@ def test_guide(server: str, tmp_path: Path) -> None:
     # make test-release installs [server]: here it is the program of PENSTOCK_BIN
     text = text.replace("penstock-client[server,django]", "penstock-client[django]")
     blocks: list[tuple[str, str]] = re.findall(r"```(sh|python)\n(.*?)```", text, re.DOTALL)
-    assert [language for language, _ in blocks].count("sh") == 7 and len(blocks) == 12
+    assert [language for language, _ in blocks].count("sh") == 7 and len(blocks) == 15
     env = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "DJANGO_SETTINGS_MODULE", "VIRTUAL_ENV")}
     env |= {
         "PATH": f"{folder}/.venv/bin{os.pathsep}{Path(PENSTOCK).parent}{os.pathsep}{env['PATH']}",
