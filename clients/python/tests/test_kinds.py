@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -53,7 +54,7 @@ def test_a_kind_without_a_handler_is_left_to_others(start: Run, db: psycopg.Conn
     assert {word for word, _ in running.ended} == {"released"}
     assert status(db, queue) == (0, 0, 3, 0, 0)
     assert all(0 < seconds <= 11.25 for seconds in seconds_until_due(db, queue))
-    assert sorted(re.findall(r"no handler for kind '(\w*)'", caplog.text)) == ["", "new"], "each is told once"
+    assert sorted(re.findall(r'no handler for kind "(\w*)" in this worker, which has "old"\. .* after 60 min', caplog.text)) == ["", "new"], "each is told once"
     testing.advance(db, queue, 12)
     attempts: list[int] = []
     running = start(queue, {"new": lambda job: attempts.append(job.attempt), "": lambda job: attempts.append(job.attempt)})
@@ -149,7 +150,17 @@ def test_the_helpers_remember_a_kind_without_a_handler(url: str, queue: str) -> 
         assert testing.run_one(tx, queue, handlers).outcome == "dead_letter"
         penstock.enqueue(tx, queue, "y", kind="typo")
         assert testing.run_one(tx, queue, handlers).outcome == "snooze", "another job has its own time"
-        ran = testing.run_all(tx, queue, handlers)
-        assert ran[-1].outcome == "dead_letter" and ran[-1].job.text == "y"
-        assert status(tx, queue) == (0, 0, 0, 0, 2)
+        tx.rollback()
+
+
+def test_a_kind_without_a_handler_fails_run_all(url: str, queue: str) -> None:
+    """At its first meeting, delayed or not: no other worker runs in a test."""
+    handlers = {"welcome": lambda job: None, "": lambda job: None}
+    with psycopg.connect(url) as tx:
+        for delay in (None, timedelta(hours=2)):
+            penstock.enqueue_many(tx, queue, [penstock.NewJob("x", kind="welcome"), penstock.NewJob("y", kind="typo", not_before=delay)])
+            with pytest.raises(AssertionError, match=f'^no handler for kind "typo" in \'{queue}\': there is one for "", "welcome"$'):
+                testing.run_all(tx, queue, handlers)
+            assert status(tx, queue) == (0, 0, 1, 0, 0)
+            testing.clear(tx, queue)
         tx.rollback()

@@ -15,6 +15,7 @@ from ._model import DeadLetter, FieldError, Job, Outcome, Snooze, kind_text
 PASS_FOR = 10.0
 """Seconds after which a job that has no handler here comes back, for another worker. Up to an eighth longer or shorter."""
 WARN_OF = 100
+SHOWN = 20
 MAX_MET = 10_000
 """Bounds the memory of a worker that meets many such jobs. Others are not given up meanwhile."""
 
@@ -29,7 +30,7 @@ class Strangers:
     """The jobs of a queue that have no handler in this worker."""
 
     def __init__(self, queue: str, options: Options):
-        self.queue, self.o, self.lock = queue, options, threading.Lock()
+        self.queue, self.o, self.known, self.lock = queue, options, "", threading.Lock()
         self.told = set[str]()
         self.met: dict[tuple[int, datetime], datetime] = {}  # the old ones, with the time at which the worker first met each
 
@@ -44,9 +45,12 @@ class Strangers:
             self.told.add(job.kind) if new else None
             over = self._is_over(job, self.now(job))
         if new:
-            log.warning("the worker of queue %s has no handler for kind %r: it leaves such jobs to others, until they are dead letters", self.queue, job.kind)
+            log.warning(
+                "queue %s: no handler for kind %s in this worker, which has %s. Such jobs are left to other workers, and are dead letters after %g min:"
+                " add a handler, or enqueue with one of these kinds", self.queue, shown(job.kind), self.known, self.o.give_up / 60,
+            )  # fmt: skip
         if over:
-            return DeadLetter(f"no handler for kind {json.dumps(job.kind, ensure_ascii=False)}")
+            return DeadLetter(f"no handler for kind {shown(job.kind)}")
         return Passed(PASS_FOR * random.uniform(0.875, 1.125))
 
     def _is_over(self, job: Job, now: datetime) -> bool:
@@ -69,6 +73,17 @@ class Strangers:
         return False
 
 
+def shown(kind: str) -> str:
+    return json.dumps(kind, ensure_ascii=False)
+
+
+def known_of(handlers: Mapping[str, Any]) -> str:
+    """The kinds that have a handler, for people."""
+    kinds = sorted(kind for kind in handlers if handlers.get(kind) is not None)
+    more = "others" if len(kinds) > SHOWN else ""
+    return ", ".join(filter(None, [*map(shown, kinds[:SHOWN]), more, getattr(handlers, "also", "")])) or "none"
+
+
 def by_kind(handler: Any, queue: str, options: Options, strangers: Strangers | None = None) -> Callable[..., Any]:
     """The handler, or a function that calls the one of its job's kind. That of the kind '' takes jobs without one. The job is the last argument."""
     if not isinstance(handler, Mapping):
@@ -78,6 +93,7 @@ def by_kind(handler: Any, queue: str, options: Options, strangers: Strangers | N
     for kind in handler:
         kind_text(kind)
     passing = strangers or Strangers(queue, options)
+    passing.known = known_of(handler)
 
     def handle(*args: Any) -> Any:
         job: Job = args[-1]

@@ -10,7 +10,7 @@ from typing import Any
 
 from ._app import App
 from ._desk import Desk, Options, Task, log, reason_of
-from ._kinds import Strangers, by_kind
+from ._kinds import Passed, Strangers, by_kind, shown
 from ._model import HEADER_KIND, Cancelled, DeadLetter, Encoder, HoldGroup, Job, Message, NewJob, Payload, Retry, Snooze, encode
 from ._seam import Transaction, run
 from ._sql import Op, Rows, at_epoch, quoted
@@ -38,7 +38,7 @@ def require_published(
     for m in found:
         if (topic is None or m.topic == topic) and (key is None or m.key == key) and has(m.payload, payload, encoder):
             return m
-    raise missing(f"nothing with topic {topic!r}, key {key!r}, payload {payload!r} was published to {outbox!r}", found)
+    raise missing(f"nothing{wanted(topic=topic, key=key, payload=payload)} was published to {outbox!r}", found)
 
 
 def require_enqueued(
@@ -69,7 +69,7 @@ def require_enqueued(
     for j in found:
         if (kind is None or j.kind == kind) and (key is None or j.key == key) and has(j.payload, payload, encoder):
             return j
-    raise missing(f"nothing with kind {kind!r}, key {key!r}, payload {payload!r} was enqueued in {queue!r}", found)
+    raise missing(f"nothing{wanted(kind=kind, key=key, payload=payload)} was enqueued in {queue!r}", found)
 
 
 def read(tx: Transaction, statement: str, values: Sequence[Any]) -> Rows:
@@ -88,6 +88,11 @@ def has(there: Any, payload: Payload, encoder: Encoder = None) -> bool:
         return not isinstance(payload, (bytes, bytearray, memoryview, str)) and bool(json.loads(there) == json.loads(wanted))
     except ValueError:
         return False
+
+
+def wanted(**fields: Payload) -> str:
+    """What was asked for, in words."""
+    return " with " * any(value is not None for value in fields.values()) + ", ".join(f"{n} {value!r}" for n, value in fields.items() if value is not None)
 
 
 def missing(what: str, found: Sequence[object]) -> AssertionError:
@@ -175,8 +180,8 @@ def run_all(
     tx: Transaction, queue: str, handler: Handlers | App | None = None, *, group_key: str | None = None, most: int = 1000, schema: str = "penstock"
 ) -> list[Ran]:
     """Runs the queue's jobs, of every group or of one, until each is done or a dead letter, and returns the attempts. Time passes at once: for retries,
-    snoozes and delayed jobs. Raises an AssertionError after that many attempts, if a handler snoozes for ever, for example. Without a handler it is as in
-    run_one."""
+    snoozes and delayed jobs. Raises an AssertionError after that many attempts, if a handler snoozes for ever, for example, and at once at a job whose kind
+    has no handler. Without a handler it is as in run_one."""
     handler = handler or of_django(queue)
     ran: list[Ran] = []
     name = f"(select id from {quoted(schema)}._queue where name = $1)"
@@ -189,6 +194,9 @@ def run_all(
             if seconds is None:
                 return ran
             advance(tx, queue, max(seconds, 0) + 0.001, schema=schema)
+            continue
+        if isinstance(ran[-1].how, Passed):
+            raise AssertionError(f"no handler for kind {shown(ran[-1].job.kind)} in {queue!r}: there is one for {MET[schema, queue].known}")
         if len(ran) > most:
             raise AssertionError(f"after {most} attempts {queue!r} still has jobs to run. The last was: {ran[-1]!r}")
 

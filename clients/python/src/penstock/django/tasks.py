@@ -234,6 +234,8 @@ def failures_of(text: str | None) -> list[dict[str, Any]]:
 class Handlers(Mapping[str, Handler]):
     """The tasks by their names, which are kinds, and what else handles a queue's jobs."""
 
+    also = "Django's tasks"
+
     def __init__(self, queue: str, worker: str, otherwise: Handler | Mapping[str, Handler] | None):
         self.queue, self.worker, self.otherwise = queue, worker, otherwise
         with connections[setting("DATABASE")].cursor() as cursor:
