@@ -51,7 +51,7 @@ func TestAdoptToEachSink(t *testing.T) {
 	conn, err := pgx.Connect(t.Context(), database)
 	check(t, err)
 	defer conn.Close(t.Context())
-	brokers, config := map[string]readback.Broker{}, fmt.Sprintf("database_url: %q\nrelay: {lease: %s}\nsubscriptions:\n", database, shortLease)
+	brokers, config := map[string]readback.Broker{}, fmt.Sprintf("database_url: %q\nrelay: {lease: %s}\nsubscriptions:\n", database, longLease)
 	for _, name := range slices.Sorted(maps.Keys(sinks)) {
 		broker, err := drivers.ReadBack(sinks[name], t.TempDir(), "penstock_adopt_"+name)
 		check(t, err)
