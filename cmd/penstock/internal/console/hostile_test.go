@@ -229,6 +229,9 @@ func TestLargeDeadLettersInPages(t *testing.T) {
 				code, text := d.ask("r", "GET", "/api/v1/queues/mails/dead?limit=100"+filter+after, "")
 				var page console.List[console.DeadLetter]
 				must(t, json.Unmarshal(text, &page))
+				if code == 503 { // a busy machine did not read the page in time: ask again
+					continue
+				}
 				if code != 200 || len(page.Items) > 3 {
 					t.Fatalf("%d, with %d of 3 MiB each", code, len(page.Items))
 				}
