@@ -30,7 +30,7 @@ func myRocks(t *testing.T, opts mysql.Options) Setup {
 func TestMySQLChurn(t *testing.T) {
 	t.Parallel()
 	db := myRocks(t, mysql.Options{Schema: "bench_mysql", Engine: "RocksDB"})
-	c, err := Churn(t.Context(), ChurnConfig{Setup: db, Pin: true, Duration: time.Second, Batch: 100, Margin: time.Second, Late: 300 * time.Millisecond})
+	c, err := Churn(t.Context(), ChurnConfig{Setup: db, Pin: true, Duration: 3 * time.Second, Batch: 100, Margin: time.Second, Late: 300 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ func portableDatabase(t *testing.T) Setup {
 func TestPortableFifoLifo(t *testing.T) {
 	t.Parallel()
 	for order, mode := range map[penstock.QueueOrder]string{penstock.FIFO: ModeCarried, penstock.LIFO: ModeCall} {
-		c := FifoLifoConfig{Setup: portableDatabase(t), Order: order, Mode: mode, Workers: 5, Preload: 500, Rate: 100, Arrivals: true, Duration: 500 * time.Millisecond}
+		c := FifoLifoConfig{Setup: portableDatabase(t), Order: order, Mode: mode, Workers: 5, Preload: 500, Rate: 100, Arrivals: true, Duration: 2 * time.Second}
 		c.Pin = true
 		r, err := FifoLifo(t.Context(), c)
 		if err != nil {

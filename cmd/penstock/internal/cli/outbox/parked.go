@@ -176,7 +176,7 @@ func giveUpParked(ctx context.Context, a *cli.App, store parkedReader, outbox, s
 	of := cli.OfSubscription(outbox, subscription)
 	if n == 0 {
 		return penstock.WithHint(fmt.Errorf("message %d of %s is not the first of a parked key that waits", seq, of),
-			"penstock parked %s lists those that do. One whose next retry is now is being tried: look again. The message of a held key is a dead letter already: penstock dead list", shell.Word(outbox))
+			"penstock parked %[1]s lists those that do. One whose next retry is now is being tried: look again. The message of a held key is a dead letter already: penstock dead list %[1]s", shell.Word(outbox))
 	}
 	return a.Tell(map[string]any{"outbox": outbox, "subscription": subscription, "seq": seq, "messages": n},
 		"Message %d of %s is given up. Its relay makes it a dead letter within about a second, without another attempt.\n", seq, of)
