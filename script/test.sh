@@ -26,12 +26,14 @@ if (($#)); then
 	exec bin/withservers -- go test "${test[@]}" "$@"
 fi
 
-# Much of a test's time is waiting, for a lease that ends, say: more packages and tests run at
-# a time than there are processors, and those that take longest begin first.
+# Much of a test's time is waiting, for a lease that ends, say: more tests run at a time than
+# there are processors, and the packages that take longest begin first. With twice as many
+# packages as well, a slow machine reached the limits of the program (a second to complete a
+# name, two to reach a broker).
 processors=$(getconf _NPROCESSORS_ONLN)
 status=0
 bin/withservers -- go run gotest.tools/gotestsum@v1.13.0 --format pkgname-and-test-fails --format-icons text --format-hide-empty-pkg --hide-summary skipped,output -- \
-	"${test[@]}" -p $((2 * processors)) -parallel $((2 * processors)) \
+	"${test[@]}" -p "$processors" -parallel $((2 * processors)) \
 	./store/postgres ./store/portable ./cmd/penstock/systemtest ./clients/conformance ./store/mysql ./cmd/penstock/internal/console ./cmd/penstock ./sink/rabbitmq ./lab/measure ./sink/kafka ./store/sqlite ./lab/bench ./sink/webhook ./... ./lab/... || status=$?
 printf 'make test took %d min %d s with PENSTOCK_SEED=%s and ended with %d\n' $((SECONDS / 60)) $((SECONDS % 60)) "$PENSTOCK_SEED" $status
 printf 'one test again: PENSTOCK_SEED=%s make test TEST="-run '"'^TestName\$/^case\$'"' ./its/package"\n' "$PENSTOCK_SEED"

@@ -40,7 +40,11 @@ func (s *Sink) ensureStream(ctx context.Context) error {
 	if err != nil {
 		return penstock.Unavailable(err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	patience := lookupTimeout
+	if s.cfg.InProcess != nil { // Open asks once, and only a busy machine is in the way
+		patience = 30 * time.Second
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	storage := jetstream.FileStorage
 	if c.Storage == "memory" {
@@ -67,6 +71,9 @@ func streamStep(err error) string {
 	}
 	if errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, nats.ErrNoResponders) {
 		return "turn JetStream on in the server, for the user's account too"
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "JetStream does not answer: look at the load of its servers, and whether they have a leader"
 	}
 	return "create the stream by hand and remove create_stream, or correct it"
 }
