@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -469,5 +470,31 @@ func TestCounts(t *testing.T) {
 	got := fmt.Sprintf("%d %d %d %d %d %d", v.Committed, v.Delivered, v.Duplicates, v.RolledBack, v.Takeovers, len(v.Violations))
 	if got != "5 5 1 1 2 0" {
 		t.Errorf("got %s", got)
+	}
+}
+
+// Warnings of a worker about the machine explain lost leases; its warnings about jobs explain nothing.
+func TestWarningsOfAWorker(t *testing.T) {
+	log := `time=2026-11-29T14:10:02.500Z level=WARN msg="a job failed" queue=tasks job=868 attempt=2 dead=false err="the endpoint answered 500"
+time=2026-11-29T14:10:03.612Z level=WARN msg="cannot extend the leases of jobs; trying until it works" queue=tasks err="context deadline exceeded"
+time=2026-11-29T14:10:03.699Z level=WARN msg="the endpoint cannot be reached; the job rests, and no attempt is spent" queue=tasks job=869 in=5s
+time=2026-11-29T14:10:03.702Z level=INFO msg="the database answers again" queue=tasks after=89.811093ms
+time=2026-11-29T14:10:03.727Z level=WARN msg="the lease of a job was lost while it ran; it may run elsewhere" queue=tasks job=869 attempt=3 after=1.301646488s
+`
+	c := newChronicle(io.Discard)
+	losses, err := c.readWarnings("worker-a", strings.NewReader(log))
+	if err != nil || len(losses) != 1 || losses[0].Job != "869" {
+		t.Fatalf("lost leases %+v, error %v", losses, err)
+	}
+	var details []string
+	for _, e := range c.all() {
+		details = append(details, e.Detail)
+	}
+	if want := []string{`worker-a: "cannot extend the leases of jobs; trying until it works"`}; !slices.Equal(details, want) {
+		t.Errorf("events %q, want %q", details, want)
+	}
+	e := evidence{events: c.all()}
+	if at := losses[0].At; !e.excused("worker-a", at.Add(-2*lease), at) || e.excused("worker-b", at.Add(-2*lease), at) {
+		t.Error("the warning does not explain the lost lease, or explains one of another worker")
 	}
 }

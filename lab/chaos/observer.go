@@ -4,8 +4,8 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"maps"
-	"os"
 	"regexp"
 	"strings"
 	"sync"
@@ -115,23 +115,18 @@ func (o *observer) all() (map[string][]sample, map[string]int64) {
 
 // The warnings of relays and workers concern the machine as it is: a lease that ran out because two processors
 // were busy, a broker that answered late. That explains duplicates like a fault does. Their
-// warnings about single messages and jobs do not.
+// warnings about single messages and jobs do not; that leases of jobs could not be extended is about the machine.
 var (
 	logTime         = regexp.MustCompile(`^time=(\S+) level=(?:WARN|ERROR) msg=("[^"]*"|\S+)`)
 	logSubscription = regexp.MustCompile(` subscription=(\S+)`)
 	logLoss         = regexp.MustCompile(`lease was gone|lease of a job was lost|job was removed`)
 	logJob          = regexp.MustCompile(` job=(\d+)`)
-	aboutMessages   = regexp.MustCompile(`refused|parked|dead letter|a job|jobs|the endpoint|unencrypted`)
+	aboutMessages   = regexp.MustCompile(`refused|parked|dead letter|a job|the endpoint|unencrypted`)
 )
 
 // readWarnings notes the warnings in a relay's or worker's log, and returns the leases of jobs that it had lost.
-func (r *rig) readWarnings(p *process) (losses []loss, err error) {
-	file, err := os.Open(logOf(p))
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	lines := bufio.NewScanner(file)
+func (c *chronicle) readWarnings(name string, log io.Reader) (losses []loss, err error) {
+	lines := bufio.NewScanner(log)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		m := logTime.FindStringSubmatch(lines.Text())
@@ -140,10 +135,10 @@ func (r *rig) readWarnings(p *process) (losses []loss, err error) {
 		}
 		at, err := time.Parse(time.RFC3339Nano, m[1])
 		if err != nil {
-			return nil, fmt.Errorf("the log of %s: %w", p.name, err)
+			return nil, fmt.Errorf("the log of %s: %w", name, err)
 		}
 		if job := logJob.FindStringSubmatch(lines.Text()); job != nil && logLoss.MatchString(m[2]) {
-			losses = append(losses, loss{p.name, job[1], at})
+			losses = append(losses, loss{name, job[1], at})
 		}
 		if aboutMessages.MatchString(m[2]) {
 			continue
@@ -152,7 +147,7 @@ func (r *rig) readWarnings(p *process) (losses []loss, err error) {
 		if s := logSubscription.FindStringSubmatch(lines.Text()); s != nil {
 			concerned = []string{strings.Trim(s[1], `"`)}
 		}
-		r.chronicle.note("warning", p.name+": "+m[2], blast{Routes: concerned, Holder: p.name}, at, at)
+		c.note("warning", name+": "+m[2], blast{Routes: concerned, Holder: name}, at, at)
 	}
 	return losses, lines.Err()
 }

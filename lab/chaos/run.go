@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"time"
 )
@@ -174,8 +175,12 @@ func (c *chaos) aftermath(ctx context.Context, consumed <-chan error) (*evidence
 		if err := errors.Join(p.alive(), p.Stop()); err != nil {
 			return nil, err
 		}
-		losses, err := c.rig.readWarnings(p)
+		log, err := os.Open(logOf(p))
 		if err != nil {
+			return nil, err
+		}
+		losses, err := c.chronicle.readWarnings(p.name, log)
+		if err = errors.Join(err, log.Close()); err != nil {
 			return nil, err
 		}
 		e.losses = append(e.losses, losses...)
