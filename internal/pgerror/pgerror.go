@@ -54,11 +54,16 @@ func IsDown(err error) bool {
 // (1047), stopping (1053), and a session or its statement that was ended from outside (1317, 1927).
 var downMySQL = []uint16{1040, 1047, 1053, 1317, 1927}
 
+// unprepared is for connections that share the sessions of a pooler, which does not know prepared statements.
+const unprepared = "a pooler in transaction mode that does not support prepared statements: add default_query_exec_mode=exec to the URL of the database"
+
 // hints by SQLSTATE, for errors with the same meaning for every caller.
 var hints = map[string]string{
 	"28000": "check user, password and pg_hba.conf",
 	"28P01": "check user, password and pg_hba.conf",
 	"3D000": "create the database or correct the URL",
+	"26000": unprepared,
+	"42P05": unprepared,
 	"25006": "the server is read-only: connect to the primary (target_session_attrs=read-write picks it from several hosts)",
 	"53100": "the server's disk is full: free space and it continues; nothing is lost",
 	"53300": "raise max_connections or close other connections",

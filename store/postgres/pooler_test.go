@@ -144,6 +144,23 @@ func TestCommandsThroughAPooler(t *testing.T) {
 	}
 }
 
+// Behind a pooler in transaction mode the statements that a session has prepared are another's. The error names the setting of the URL.
+func TestPreparedStatementsAreGone(t *testing.T) {
+	t.Parallel()
+	f := newJobsFixture(t, penstock.FIFO)
+	pool, err := pgxpool.New(f.Ctx, f.URL+"&pool_max_conns=1")
+	f.Must(err)
+	defer pool.Close()
+	store := postgres.New(pool, postgres.Options{})
+	_, err = store.QueueStatus(f.Ctx)
+	f.Must(err)
+	_, err = pool.Exec(f.Ctx, "deallocate all")
+	f.Must(err)
+	if _, err = store.QueueStatus(f.Ctx); err == nil || !strings.Contains(err.Error(), "default_query_exec_mode=exec") {
+		t.Errorf("got %v, want an error that says what to add to the URL", err)
+	}
+}
+
 // In a database whose default is another isolation level a pooler's connections keep it, and
 // the error says whose default to change.
 func TestPoolerInASerializableDatabase(t *testing.T) {
