@@ -155,8 +155,11 @@ func TestMigrateCheckNamesFunctions(t *testing.T) {
 			t.Errorf("%s: what it does not need is looked at: %s", name, log)
 		}
 	}
-	must(t, "migrate", "--database-url", db.URL)
+	contains(t, must(t, "migrate", "--database-url", db.URL), "up to date already (version ", "), and 3 differences were repaired.\n")
 	contains(t, must(t, "migrate", "--check", "--database-url", db.URL), "are those of this program")
+	contains(t, must(t, "migrate", "--json", "--database-url", db.URL), `"repaired":[]`)
+	db.Exec("drop function penstock.dequeue_other()")
+	contains(t, must(t, "migrate", "--json", "--database-url", db.URL), `"repaired":["the function dequeue_other() is missing"]`)
 }
 
 // A worker on tables of another version calls the existing functions and warns. A relay is refused.

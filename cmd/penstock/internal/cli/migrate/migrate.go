@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -48,6 +49,7 @@ func Command(a *cli.App) *cobra.Command {
 		}
 		// If the version cannot be read, Migrate reports the reason best.
 		from, unread := store.SchemaVersion(ctx)
+		differences, _ := store.CheckSchema(ctx)
 		if err := store.Migrate(ctx); err != nil {
 			return fmt.Errorf("migrating: %w", err)
 		}
@@ -55,7 +57,15 @@ func Command(a *cli.App) *cobra.Command {
 		if err := errors.Join(unread, err); err != nil {
 			return fmt.Errorf("migrated, but the version cannot be told: %w", err)
 		}
-		return a.Tell(map[string]any{"from": from, "to": to}, "%s\n", a.Suggest(migratedText(from, to)))
+		repaired := []string{}
+		if len(differences) > 0 && from == to {
+			left, err := store.CheckSchema(ctx)
+			if err != nil {
+				return fmt.Errorf("migrated, but the tables cannot be checked: %w", err)
+			}
+			repaired = slices.DeleteFunc(differences, func(d string) bool { return slices.Contains(left, d) })
+		}
+		return a.Tell(map[string]any{"from": from, "to": to, "repaired": repaired}, "%s\n", a.Suggest(migratedText(from, to, len(repaired))))
 	})
 	a.WithJSON(cmd, "the version of the tables before and after, or what --check found, as one JSON line")
 	cmd.Flags().BoolVar(&check, "check", false, "only list what would be changed, with exit code 3 if anything would")
@@ -114,12 +124,14 @@ func printMigration(a *cli.App, from int64) error {
 	return err
 }
 
-// migratedText describes a migration that ran.
-func migratedText(from, to int64) string {
-	switch from {
-	case 0:
+// migratedText describes a migration that ran, and how many differences of functions, indexes and triggers it repaired.
+func migratedText(from, to int64, repaired int) string {
+	switch {
+	case from == 0:
 		return fmt.Sprintf("Penstock's tables were created (version %d). Next: penstock outbox create NAME, or penstock queue create NAME", to)
-	case to:
+	case from == to && repaired > 0:
+		return fmt.Sprintf("Penstock's tables were up to date already (version %d), and %s.", to, terminal.PluralVerb(int64(repaired), "difference", "was repaired", "were repaired"))
+	case from == to:
 		return fmt.Sprintf("Penstock's tables were up to date already (version %d).", to)
 	}
 	return fmt.Sprintf("Penstock's tables were brought from version %d to %d.", from, to)
