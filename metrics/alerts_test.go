@@ -142,10 +142,10 @@ func TestDashboard(t *testing.T) {
 }
 
 // Each alert fires on series with its problem, and not on healthy ones: alerts_test.yaml has both for every
-// alert.
+// alert, or alerts_day_test.yaml for those that look back over a day.
 func TestAlertsFire(t *testing.T) {
 	promtool := testserver.Promtool(t)
-	for _, args := range [][]string{{"check", "rules", "alerts.yaml"}, {"test", "rules", "alerts_test.yaml"}} {
+	for _, args := range [][]string{{"check", "rules", "alerts.yaml"}, {"test", "rules", "alerts_test.yaml", "alerts_day_test.yaml"}} {
 		cmd := exec.Command(promtool, args...)
 		cmd.Dir = "../deploy/prometheus"
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -154,6 +154,9 @@ func TestAlertsFire(t *testing.T) {
 	}
 	tests, err := os.ReadFile("../deploy/prometheus/alerts_test.yaml")
 	must(t, err)
+	overDays, err := os.ReadFile("../deploy/prometheus/alerts_day_test.yaml")
+	must(t, err)
+	tests = append(tests, overDays...)
 	rules, err := os.ReadFile("../deploy/prometheus/alerts.yaml")
 	must(t, err)
 	for _, alert := range regexp.MustCompile(`alert: (\w+)`).FindAllStringSubmatch(string(rules), -1) {

@@ -61,7 +61,7 @@ var runs = map[string]struct {
 	"docs/start/getting-started.md sh":     {3, "cmd/penstock/systemtest TestGettingStarted TestGettingStartedWithQueues TestReadmeAdoptsATable"},
 	"docs/start/getting-started.md sql":    {3, "cmd/penstock/systemtest TestGettingStartedStatements"},
 	"docs/start/getting-started.md go":     {2, "cmd/penstock/systemtest TestGettingStartedInGo TestGettingStartedWorksInGo"},
-	"docs/start/install.md sh":             {7, "cmd/penstock/systemtest TestInstall"},
+	"docs/start/install.md sh":             {8, "cmd/penstock/systemtest TestInstall"},
 	"docs/start/install.md psql":           {2, "cmd/penstock/systemtest TestInstall"},
 	"docs/guides/buffering.md go":          {2, "cmd/penstock/systemtest TestBufferingInGo TestWriterInGo"},
 	"docs/guides/go.md sh":                 {5, "cmd/penstock/systemtest TestGoGuide TestGoGuideOnPostgreSQL"},
