@@ -53,6 +53,9 @@ func (m *Metrics) nothingToRead(r *reading) (why error) {
 	if len(m.watched)+len(m.queues)+len(m.tables) > 0 || m.ingests {
 		return nil
 	}
+	if len(r.queues) > 0 { // some of them
+		return nil
+	}
 	for _, part := range []string{"inboxes", "queues", "outboxes"} {
 		if err, asked := r.refused[part]; asked && err == nil {
 			return nil

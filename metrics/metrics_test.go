@@ -284,6 +284,7 @@ type database struct {
 	inboxes  []admin.InboxStatus
 	group    string
 	refused  error // of queues, inboxes and vacuum
+	unread   []string
 }
 
 func (d *database) Status(ctx context.Context) ([]admin.OutboxStatus, error) {
@@ -299,6 +300,8 @@ func (d *database) QueueStatus(ctx context.Context, names ...string) ([]admin.Qu
 func (d *database) QueueGroups(ctx context.Context, queue, after string, most int) ([]admin.GroupStatus, error) {
 	return []admin.GroupStatus{{Group: d.group, Limits: &admin.GroupLimits{MaxRunning: 1, Rate: penstock.Rate{Jobs: 1, Per: time.Second}}}}, nil
 }
+
+func (d *database) UnreadQueues(ctx context.Context) ([]string, error) { return d.unread, d.refused }
 
 func (d *database) Inboxes(ctx context.Context) ([]admin.InboxStatus, error) {
 	return d.inboxes, d.refused
@@ -394,6 +397,15 @@ func TestStatusThatCannotBeRead(t *testing.T) {
 		if code, text := ready(m, ""); code != http.StatusOK {
 			t.Errorf("of a role that may read a part: %d %q", code, text)
 		}
+		d.unread = []string{"later", "others"}
+		time.Sleep(time.Minute)
+		wants(t, ask(t, m.Handler()), map[string]float64{`penstock_queue_paused{queue="mails"}`: 0, `penstock_status_readable{part="queues"}`: 0, `penstock_status_readable{part="inboxes"}`: 1})
+		if !strings.Contains(log.String(), "penstock queue grant later ROLE --operate") {
+			t.Errorf("the log does not name the grant:\n%s", log.String())
+		}
+		d.unread = nil
+		time.Sleep(time.Minute)
+		wants(t, ask(t, m.Handler()), map[string]float64{`penstock_status_readable{part="queues"}`: 1})
 		d.refused = d.err
 		time.Sleep(time.Minute)
 		wants(t, ask(t, m.Handler()), map[string]float64{"penstock_database_up": 1, `penstock_queue_paused{queue="mails"}`: -1,

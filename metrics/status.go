@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -24,6 +25,9 @@ type (
 	// StatusOfTable is the status of a subscription over an adopted table.
 	StatusOfTable func(ctx context.Context) (admin.SubscriptionStatus, error)
 
+	unreadQueues interface {
+		UnreadQueues(ctx context.Context) ([]string, error)
+	}
 	queueReader interface {
 		QueueStatus(ctx context.Context, names ...string) ([]admin.QueueStatus, error)
 		QueueGroups(ctx context.Context, queue, after string, most int) ([]admin.GroupStatus, error)
@@ -78,7 +82,7 @@ var (
 	longestRunning = desc("worker_longest_running_seconds", "For how long the handler runs that has run longest of those that run now in this process; 0 without one. The lease of one that hangs is extended all the same.", "queue")
 
 	databaseUp = desc("database_up", "Whether the last read of the status succeeded.")
-	readable   = desc("status_readable", "Whether the role may read this part of the status: outboxes, queues, inboxes, vacuum. Figures that its role may not read are left out.", "part")
+	readable   = desc("status_readable", "Whether the role may read all of this part of the status: outboxes, queues, inboxes, vacuum. Figures that its role may not read are left out.", "part")
 	readTook   = desc("status_read_seconds", "How long the last read of the status took.")
 	readAge    = desc("status_age_seconds", "How long ago the status was read: scrapes share a read for a while.")
 	retries    = desc("transaction_retries_total", "Transactions that this process ran again because the database asked for it, by reason: serialization, deadlock, expired; unknown: looked up whether it had happened, after a lost answer. Not with PostgreSQL's own profile and SQLite.", "reason")
@@ -210,6 +214,10 @@ func (m *Metrics) read(ctx context.Context, r *reading) error {
 	if store, ok := m.o.Store.(queueReader); ok {
 		begin("queues", func() (err error) { r.queues, err = m.readQueues(ctx, store); return err })
 	}
+	var unread []string
+	if store, ok := m.o.Store.(unreadQueues); ok && m.o.Queue == "" {
+		begin("", func() (err error) { unread, err = store.UnreadQueues(ctx); return err })
+	}
 	if store, ok := m.o.Store.(pinReader); ok {
 		begin("vacuum", func() (err error) { r.pins, err = store.VacuumPins(ctx); return err })
 	}
@@ -220,6 +228,10 @@ func (m *Metrics) read(ctx context.Context, r *reading) error {
 		begin("outboxes", func() (err error) { r.outboxes, err = store.Status(ctx); return err })
 	}
 	all.Wait()
+	delete(r.refused, "") // "queues" has the same
+	if err := pgerror.UnreadQueues(unread); err != nil {
+		r.refused["queues"] = cmp.Or(r.refused["queues"], err)
+	}
 	select {
 	case err := <-errs:
 		return err

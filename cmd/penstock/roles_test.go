@@ -105,6 +105,8 @@ func TestEachRoleSeesItsPart(t *testing.T) {
 	relay := as("relay", "outbox grant ROLE --relay")
 
 	contains(t, operator(terminal.ExitOK, "penstock: outboxes and inboxes are not shown: this role may not read them\n", "status").stdout, "mails")
+	operator(terminal.ExitOK, `penstock: queue "others": this role may not read it (the owner of the schema can grant it: penstock queue grant others ROLE --operate)`, "status")
+	contains(t, operator(terminal.ExitCheck, "", "doctor", "--measure", "1ms").stdout, `queue "others": this role may not read it`)
 	o := operator(terminal.ExitOK, "", "status", "mails")
 	if contains(t, o.stdout, "mails"); o.stderr != "" || strings.Contains(o.stdout, "others") {
 		t.Errorf("%+v", o)

@@ -5,6 +5,7 @@ package pgerror
 import (
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/jackc/puddle/v2"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/shell"
 )
 
 // State is the error's five-letter SQLSTATE, or "" if it is not from the server.
@@ -68,6 +70,18 @@ var hints = map[string]string{
 	"53100": "the server's disk is full: free space and it continues; nothing is lost",
 	"53300": "raise max_connections or close other connections",
 	"57P03": "the server is starting up or shutting down: try again",
+}
+
+// UnreadQueues is the error for queues of these names, which the role may not read; nil without one.
+func UnreadQueues(names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	more := ""
+	if n := len(names) - 1; n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
+	}
+	return penstock.WithHint(fmt.Errorf("queue %q%s: this role may not read it", names[0], more), "the owner of the schema can grant it: penstock queue grant %s ROLE --operate", shell.Word(names[0]))
 }
 
 // Explain adds the next step to an error of the server or the network: the caller's hint for its

@@ -62,6 +62,16 @@ func (s *Store) QueueStatusUpTo(ctx context.Context, most int, names ...string) 
 	return there, s.explain(s.queueTokens(ctx, there))
 }
 
+// UnreadQueues names the queues that the role may not look at, which QueueStatus leaves out. A later queue needs a grant too.
+func (s *Store) UnreadQueues(ctx context.Context) ([]string, error) {
+	if err := s.ready(ctx); err != nil {
+		return nil, err
+	}
+	rows, _ := s.pool.Query(ctx, "select q.name from "+s.table("_queue")+" q where not has_function_privilege(to_regproc("+s.table("_q")+`(format('_%s.cancel', q.name))), 'execute') order by q.name collate "C"`)
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	return names, s.explain(err)
+}
+
 // queueTokens adds how many jobs the rates of queues let start now. An operator's role may not read that.
 func (s *Store) queueTokens(ctx context.Context, queues []admin.QueueStatus) error {
 	if !slices.ContainsFunc(queues, func(q admin.QueueStatus) bool { return q.Rate != nil }) {

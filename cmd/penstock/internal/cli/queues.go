@@ -25,6 +25,11 @@ type QueueStatusReader interface {
 	QueueStatus(ctx context.Context, names ...string) ([]admin.QueueStatus, error)
 }
 
+// UnreadQueuesReader is a store that names the queues that QueueStatus leaves out.
+type UnreadQueuesReader interface {
+	UnreadQueues(ctx context.Context) ([]string, error)
+}
+
 // DeadJobStore has the methods of a store for dead letters of a queue.
 type DeadJobStore interface {
 	DeadJobs(ctx context.Context, q admin.DeadJobQuery) ([]admin.DeadJob, error)

@@ -149,6 +149,12 @@ func (e *examination) look(ctx context.Context, ahead time.Duration, tell bool) 
 			}
 		}
 	}
+	if queues, ok := e.store.(cli.UnreadQueuesReader); ok && tell && l.queues != nil {
+		names, err := queues.UnreadQueues(ctx)
+		if err = cmp.Or(err, pgerror.UnreadQueues(names)); err != nil {
+			e.notSeen("queues", err)
+		}
+	}
 	examiner, ok := e.store.(doctor.Examiner)
 	switch {
 	case len(l.queues) == 0:

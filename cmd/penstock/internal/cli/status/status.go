@@ -81,6 +81,7 @@ type statusOf struct {
 	Inboxes  []admin.InboxStatus  `json:"inboxes,omitempty"`
 
 	unseen []string // kinds of things that the role may not read
+	hidden error    // names single queues that the role may not read, and the grant
 	left   left
 }
 
@@ -128,6 +129,13 @@ func readAll(ctx context.Context, a *cli.App, store cli.StatusReader, f *adopt.F
 		if s.Queues, err = readKind(readQueues, "queues", &s, &refused); err != nil {
 			return s, err
 		}
+	}
+	if queues, ok := store.(cli.UnreadQueuesReader); ok && len(only) == 0 && s.Queues != nil {
+		names, err := queues.UnreadQueues(ctx)
+		if err != nil {
+			return s, fmt.Errorf("reading the names of queues: %w", err)
+		}
+		s.hidden = pgerror.UnreadQueues(names)
 	}
 	if inboxes, ok := store.(cli.InboxReader); ok && len(only) == 0 {
 		kinds++
@@ -250,7 +258,7 @@ func showStatus(a *cli.App, s statusOf, watch, wide bool) error {
 	if watch && terminal.IsTerminal(a.Stdout) {
 		fmt.Fprint(a.Stdout, "\x1b[H\x1b[2J") // home, clear
 	}
-	if len(s.Outboxes)+len(s.Queues)+len(s.Adopted)+len(s.Inboxes) == 0 && len(s.unseen) == 0 {
+	if len(s.Outboxes)+len(s.Queues)+len(s.Adopted)+len(s.Inboxes) == 0 && len(s.unseen) == 0 && s.hidden == nil {
 		fmt.Fprintln(a.Stdout, a.Suggest("There is nothing yet: penstock outbox create NAME makes an outbox, penstock queue create NAME a queue."))
 		return nil
 	}
@@ -260,6 +268,9 @@ func showStatus(a *cli.App, s statusOf, watch, wide bool) error {
 	w.adopted(s.Adopted)
 	if len(s.unseen) > 0 {
 		fmt.Fprintf(a.Stderr, "penstock: %s are not shown: this role may not read them\n", strings.Join(s.unseen, " and "))
+	}
+	if s.hidden != nil {
+		fmt.Fprintln(a.Stderr, a.Suggest("penstock: "+terminal.OneLine(s.hidden.Error())))
 	}
 	w.queues(s.Queues)
 	return w.Inboxes(s.Inboxes)
