@@ -36,16 +36,22 @@ func (s *Store) SetInbox(ctx context.Context, consumer string, keep time.Duratio
 
 // DropInbox removes an inbox with its ids and its held messages. Error: ErrNoInbox.
 func (s *Store) DropInbox(ctx context.Context, consumer string) error {
-	return s.inboxCall(ctx, consumer, "drop_inbox", "($1)", consumer)
+	return s.aboutInbox(ctx, consumer, func() error { return s.drop(ctx, "drop_inbox", consumer) })
 }
 
 func (s *Store) inboxCall(ctx context.Context, consumer, function, params string, args ...any) error {
+	return s.aboutInbox(ctx, consumer, func() error {
+		_, err := s.pool.Exec(ctx, "select "+s.table(function)+params, args...)
+		return err
+	})
+}
+
+func (s *Store) aboutInbox(ctx context.Context, consumer string, call func() error) error {
 	if err := penstock.ValidateConsumer(consumer); err != nil {
 		return err
 	}
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
-	_, err := s.pool.Exec(ctx, "select "+s.table(function)+params, args...)
-	return s.Inbox(consumer).explain(err)
+	return s.Inbox(consumer).explain(call())
 }

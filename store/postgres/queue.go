@@ -53,7 +53,10 @@ func (s *Store) queueExists(ctx context.Context, name string, refused error) err
 
 // DropQueue implements driver.QueueStore.
 func (s *Store) DropQueue(ctx context.Context, name string) error {
-	return s.onQueue(ctx, name, "select "+s.table("drop_queue")+"($1)", name)
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	return s.queueError(ctx, name, s.drop(ctx, "drop_queue", name))
 }
 
 // SetQueue implements driver.QueueStore. It changes all settings in one transaction.

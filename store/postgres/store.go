@@ -131,7 +131,7 @@ func (s *Store) DropOutbox(ctx context.Context, name string) error {
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
-	_, err := s.pool.Exec(ctx, "select "+s.table("drop_outbox")+"($1)", name)
+	err := s.drop(ctx, "drop_outbox", name)
 	if sqlState(err) == "42P01" {
 		return noOutbox(name)
 	}
