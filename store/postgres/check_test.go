@@ -110,6 +110,29 @@ func TestCheckSchemaNamesMissingParts(t *testing.T) {
 	wantDifferences(t, found[len(found)-2:], "table _odd.slot.3 is missing", "table emails is missing")
 }
 
+// An index of a table that all queues or outboxes share, or of an inbox, is named too, each of them, and the next migrate makes it again.
+func TestCheckSchemaNamesEachIndex(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	f.Exec("select penstock.create_queue('emails'), penstock.create_inbox('billing')")
+	before := catalogue(f.DB)
+	rows, err := f.Conn.Query(f.Ctx, `select i.indexrelid::regclass::text from pg_index i join pg_class c on c.oid = i.indexrelid
+		where c.relnamespace = 'penstock'::regnamespace and not exists (select from pg_constraint k where k.conindid = c.oid) and not exists (select from pg_inherits h where h.inhrelid = c.oid)`)
+	f.Must(err)
+	indexes, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	f.Must(err)
+	second := slices.IndexFunc(indexes, func(index string) bool { return strings.HasSuffix(index, "idx1") }) // of the same columns of a table: its name says that it came later
+	for _, dropped := range [][]string{slices.Delete(slices.Clone(indexes), second, second+1), {indexes[second]}} {
+		f.Exec("drop index " + strings.Join(dropped, ", "))
+		wantDifferences(t, f.differences(), slices.Repeat([]string{"index on "}, len(dropped))...)
+		f.Must(f.store.Migrate(f.Ctx))
+		wantDifferences(t, f.differences())
+	}
+	if len(indexes) < 40 || catalogue(f.DB) != before {
+		t.Errorf("the %d indexes are not what they were", len(indexes))
+	}
+}
+
 // A schema that was restored from a dump counts as unchanged, and so do definitions that session
 // settings write otherwise.
 func TestCheckSchemaOfARestoredDump(t *testing.T) {

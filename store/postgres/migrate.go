@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -157,19 +158,29 @@ func (s *Store) migrate(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// missingPart is an index, a trigger or a table that a queue or an outbox lacks.
+// missingPart is an index, a trigger or a table that is not there.
 type missingPart struct {
 	what   string
 	remedy *string // SQL that makes it anew
 }
 
 func (s *Store) missingParts(ctx context.Context, q querier) ([]missingPart, error) {
-	rows, _ := q.Query(ctx, statement("missing_parts", s.schema, ""), pgx.QueryExecModeExec, s.schema)
+	rows, _ := q.Query(ctx, statement("missing_parts", s.schema, ""), pgx.QueryExecModeExec, s.schema, sharedIndexes())
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (p missingPart, err error) {
 		err = row.Scan(&p.what, &p.remedy)
 		return p, err
 	})
 }
+
+// sharedIndexes are the statements that make the indexes of the tables that each schema has.
+var sharedIndexes = sync.OnceValue(func() (all []string) {
+	for _, m := range migrations {
+		for _, found := range regexp.MustCompile(`(?m)^ *(create (?:unique )?index .+);`).FindAllStringSubmatch(m.text, -1) {
+			all = append(all, found[1])
+		}
+	}
+	return all
+})
 
 // change is a part of a migration.
 type change struct{ what, text string }
@@ -218,7 +229,7 @@ func (s *Store) migrated(ctx context.Context, tx pgx.Tx) (version int64, hash st
 }
 
 // CheckSchema compares the functions of the schema, of each queue and of each inbox with those that Migrate makes, and returns the
-// differences. It also looks for the indexes, triggers and segments of queues and outboxes. If the tables are not of this version, the
+// differences. It also looks for indexes, triggers and segments. If the tables are not of this version, the
 // error is a *penstock.SchemaError.
 func (s *Store) CheckSchema(ctx context.Context) (differences []string, err error) {
 	if differences, err = s.checkFunctions(ctx, nil); err != nil {
