@@ -18,6 +18,15 @@
 --
 -- A transaction with notes of several barriers counts all of them, and takes the locks in one order. They are few, so that a transaction can have all.
 --
+-- While one of 10,000 jobs or more is watched, ends need no notes. A count that finds 10,000 chooses one that will run late, and writes a zero
+-- before the number in its header. It counts as 2^40 more, wherever it goes. Until it has ended, no barrier opens, and a claim that ends all jobs of a
+-- row need not note it. It shares the lock until it has committed, so who counts the end of the watched job waits for it. By then running is too high, and
+-- the count looks for the jobs that have not ended. If these are many, it chooses another.
+--
+-- Which barrier's ends need no notes is in the register _barrier_watched: its number, with the register's oid in the upper bits, so that a dump's value
+-- means nothing elsewhere. Who leaves a note sets it, with the lock shared, after a count of 2^40 or more that has committed. Who counts less
+-- resets it before, with the lock alone. So if it is set, and the lock is had, there is such a count, whatever rolls back or is lost by a crash.
+--
 insert into _template (kind, name, body) select 'queue', 'barrier', $$
 
 -- {barrier} makes a barrier, seals one, or notes that a new job holds it, see _barrier_call.
@@ -55,34 +64,45 @@ begin
     end if;
 end $$;
 
--- _barrier_state returns a barrier's stage and counts. One that is not there any more is open. The notes of this transaction count if their n is at
+-- _barrier_state returns a barrier's stage and counts; counted is running as it was counted last. One that is not there any more is open. The notes of this transaction count if their n is at
 -- least since.
-create or replace function _barrier_state(in_barrier bigint, since bigint default null, out queue int, out stage int, out running bigint, out dead bigint)
+create or replace function _barrier_state(in_barrier bigint, since bigint default null, out queue int, out stage int, out running bigint, out dead bigint, out counted bigint)
 language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 begin
-    select s.queue, coalesce(s.running, 2), coalesce(c.running, 0) + coalesce(x.running, 0), coalesce(c.dead, 0) + coalesce(x.dead, 0) into queue, stage, running, dead
+    select s.queue, coalesce(s.running, 2), coalesce(c.running, 0) + coalesce(x.running, 0), coalesce(c.dead, 0) + coalesce(x.dead, 0), c.running into queue, stage, running, dead, counted
       from (select) one left join lateral (select b.* from _barrier b where b.barrier = in_barrier and b.part = 16 order by b.n desc limit 1) s on true
       left join lateral (select b.* from _barrier b where b.barrier = in_barrier and b.part = 0 order by b.n desc limit 1) c on true
      cross join lateral (select sum(b.running) as running, sum(b.dead) as dead from _barrier b
                           where b.barrier = in_barrier and b.part = -1 and b.n > least(coalesce(c.n, 0), since - 1) and (b.n > c.n or c.n is null or b.xid = pg_current_xact_id_if_assigned())) x;
 end $$;
 
--- _count_holders notes how jobs that hold barriers change these counts; jobs that hold none are left out. It returns true, to stand in a WHERE.
+-- _count_holders notes how jobs that hold barriers change these counts; jobs that hold none are left out. It returns true, to stand in a WHERE. The
+-- caller may not have deleted all of them yet, or more: so one that is watched is counted later, even where constraints are immediate.
 create or replace function _count_holders(queue int, headers jsonb[], running int, dead int) returns boolean
 language plpgsql volatile set search_path from current set plan_cache_mode = force_generic_plan as $$
+declare many int; watched text[];
 begin
-    insert into _barrier (barrier, queue, part, running, dead)
-    select min(j.holds)::bigint, _count_holders.queue, -1, count(*) * _count_holders.running, count(*) * _count_holders.dead
-      from (select h ->> 'penstock-holds' from unnest(headers) h) j(holds) where j.holds is not null group by j.holds having min(j.holds) ~ '^[1-9][0-9]{0,17}$'; -- min, because each job would be matched otherwise
-    if found and current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
+    with j as materialized (
+        select min(j.holds) as holds, count(*) as n -- min, because each job would be matched otherwise
+          from (select h ->> 'penstock-holds' from unnest(headers) h) j(holds) where j.holds is not null group by j.holds having min(j.holds) ~ '^0?[1-9][0-9]{0,17}$'),
+    i as (
+        insert into _barrier (barrier, queue, part, running, dead)
+        select j.holds::bigint, _count_holders.queue, -1, j.n * _count_holders.running, j.n * _count_holders.dead from j where j.holds >= '1')
+    select count(*), array_agg(j.holds) filter (where j.holds < '1') into many, watched from j;
+    if watched is not null then
+        set constraints turn deferred;
+        insert into _barrier (barrier, queue, part, running, dead)
+        select w::bigint, _count_holders.queue, -1, count(*) * _count_holders.running * 1099511627777, count(*) * _count_holders.dead from unnest(watched) w join unnest(headers) h on h ->> 'penstock-holds' = w group by w;
+    end if;
+    if many > 0 and current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
         perform _refuse_barrier(queue, 0, false);
     end if;
     return true;
 end $$;
 
--- _all_hold returns the headers of a row of several jobs: the barrier that each of them holds, or null.
+-- _all_hold returns the headers of a row of several jobs: the barrier that each of them holds, or null. One that is watched is not like the others.
 create or replace function _all_hold(barriers text[]) returns jsonb
-language sql stable return case when array_remove(barriers, barriers[1]) = '{}' and barriers[1] <> '' then jsonb_build_object('penstock-holds', barriers[1]) end;
+language sql stable return case when array_remove(barriers, barriers[1]) = '{}' and barriers[1] >= '1' then jsonb_build_object('penstock-holds', barriers[1]) end;
 
 -- _count_ends is _count_holders for jobs of a claim of several that have ended, all or some of them.
 create or replace function _count_ends(queue int, jobs _claimed[], ended bit default null) returns boolean
@@ -99,6 +119,58 @@ begin
     insert into _barrier (barrier, queue, part, running, dead) select h.holds::bigint, _count_all.queue, -1, - n, 0 from (select headers ->> 'penstock-holds') h(holds) where h.holds ~ '^[1-9][0-9]{0,17}$';
     if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then perform _refuse_barrier(queue, 0, false); end if;
     return true;
+end $$;
+
+-- _watched returns the value that the register _barrier_watched has while ends of a barrier's jobs need no notes. Of such a value it returns the barrier.
+create or replace function _watched(n bigint) returns bigint
+language sql stable return n # ('_barrier_watched'::regclass::oid::bigint << 31);
+
+do $$ begin execute replace($ddl$
+-- _not_last says whether jobs that hold a barrier end without a note, because one is watched that has not ended. If not, it gives the lock back.
+-- It has its caller's settings, and no search_path: to set some costs as much as all else.
+create or replace function _not_last(headers jsonb) returns boolean
+language plpgsql volatile as $fn$
+declare held constant bigint := headers operator(pg_catalog.->>) 'penstock-holds';
+begin
+    if {schema}._watched(held) = pg_sequence_last_value('{schema}._barrier_watched') and current_setting('transaction_isolation') in ('read committed', 'read uncommitted') then
+        begin
+            perform pg_advisory_xact_lock_shared(1885695586, hashint8(held) & 511);
+            if {schema}._watched(held) = pg_sequence_last_value('{schema}._barrier_watched') then return true; end if;
+            raise serialization_failure;
+        exception when serialization_failure then null; -- it has ended
+        end;
+    end if;
+    return false;
+end $fn$ $ddl$, '{schema}', quote_ident(current_schema())); end $$;
+
+-- _recount returns how many jobs hold a barrier. watched: one that was watched has ended, running is too high, and it looks for them. If they are many, and the
+-- queue has not much more to read the next time, it chooses one of the last that claims come to. It waits for no row.
+create or replace function _recount(in_queue int, in_barrier bigint, watched boolean, running bigint) returns bigint
+language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare q constant _queue := (select q from _queue q where q.id = in_queue); got int;
+begin
+    if watched then
+        perform setval('_barrier_watched', 0) where pg_sequence_last_value('_barrier_watched') = _watched(in_barrier);
+        execute format($sql$
+            select coalesce(sum(case when x.headers ->> 'penstock-holds' like '0%%' then 1099511627777 else 1 end), 0)
+              from (select t.headers from %s t union all select s.headers from _scheduled s where s.queue = $1
+                    union all select l.headers from _lease l where l.queue = $1 and l.jobs is null
+                    union all select j.headers from _lease l cross join lateral unnest(l.jobs) j where l.queue = $1 and get_bit(l.done, (j.lease >> 1 & 255)::int) = 0) x
+             where x.headers ->> 'penstock-holds' in ($2, '0' || $2)$sql$, _q(q.name)) into running using in_queue, in_barrier::text;
+    end if;
+    if running between 10000 and 1099511627775 and not q.lifo and _register(q.name, 'flags') & ~68719476736 = 65536 -- {plain}
+       and (select sum(pg_relation_size(s.oid)) from _segments(q.name) s) + pg_relation_size('_scheduled_0') + pg_relation_size('_scheduled_1') <= running * 4096 then
+        execute format($sql$
+            with w as (
+                select x.tableoid as leaf, x.seq from %1$s x
+                 where x.group_key = '' and x.priority = 0 and x.key is null and x.seq > $1 - 1000 and x.headers ->> 'penstock-holds' = $2
+                 order by x.seq desc limit 1 for update skip locked)
+            update %1$s t set headers = t.headers || jsonb_build_object('penstock-holds', '0' || $2) from w
+             where t.group_key = '' and t.priority = 0 and t.seq = w.seq and t.tableoid = w.leaf$sql$, _q(q.name)) using _register(q.name, 'seq'), in_barrier::text;
+        get diagnostics got = row_count;
+        running := running + got * 1099511627776;
+    end if;
+    return running;
 end $$;
 
 -- _put_off writes those of some new jobs to _scheduled that are delayed or wait for barriers, and says which.
@@ -137,13 +209,13 @@ create or replace function _turn_barriers() returns trigger
 language plpgsql volatile security definer set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
     c     _barrier; opens bigint[]; late bigint;
-    most  bigint; upto bigint; few boolean;
+    most  bigint; upto bigint; few boolean; other bigint;
 begin
     select x.* into c from _barrier x where x.barrier = new.barrier and x.part = 0 order by x.n desc limit 1;
     if c.xid = new.xid and c.n > new.n then
         return null;
     elsif c.running >= 256 and new.n > c.n and new.part = -1 then
-        most := c.running / 256;
+        most := least(c.running / 256, 4294967296); -- not the end of one that is watched
         few := new.n <= c.n + (c.running - 1) / most and new.running >= - most and new.dead = 0;
         if few and pg_sequence_last_value('_barrier_n') is distinct from new.n then -- others may come after it
             few := (select max(t.n) <= c.n + (c.running - 1) / most and min(t.running) >= - most and count(*) < 65 and bool_and(t.barrier = new.barrier and t.part = -1 and t.dead = 0)
@@ -153,6 +225,11 @@ begin
             begin
                 perform pg_advisory_xact_lock_shared(1885695586, hashint8(new.barrier) & 511); -- "penb"
                 if exists (select from _barrier x where x.barrier = new.barrier and x.part = 0 and x.n > c.n) then raise serialization_failure; end if;
+                if c.running >= 1099511627776 and c.xid <> new.xid then -- the first one takes the register
+                    other := _watched(pg_sequence_last_value('_barrier_watched'));
+                    perform setval('_barrier_watched', _watched(new.barrier))
+                      where other <> new.barrier and coalesce((select x.running from _barrier x where x.barrier = other and x.part = 0 order by x.n desc limit 1), 0) < 1099511627776;
+                end if;
                 return null;
             exception when serialization_failure then null; -- another has counted
             end;
@@ -165,8 +242,9 @@ begin
         select x.barrier, x.queue, bool_or(x.part = -17) as seals, bool_or(x.dead > 0 or x.part = 17) as looks
           from _barrier x where x.xid = new.xid and x.n between new.n and upto and (x.part < 0 or x.part = 17) group by 1, 2),
     counted as materialized (
-        select o.barrier, o.queue, o.looks, s.stage as was, s.running, s.dead, case when s.stage < 2 and (o.seals or s.stage = 1) then case when s.running <= 0 and s.dead <= 0 then 2 else 1 end else s.stage end as stage
-          from noted o cross join lateral _barrier_state(o.barrier, new.n) s),
+        select o.barrier, o.queue, o.looks, s.stage as was, r.running, s.dead, case when s.stage < 2 and (o.seals or s.stage = 1) then case when r.running <= 0 and s.dead <= 0 then 2 else 1 end else s.stage end as stage
+          from noted o cross join lateral _barrier_state(o.barrier, new.n) s
+         cross join lateral (select case when s.running < 1099511627776 and (s.counted >= 1099511627776 or s.running >= 10000) then _recount(o.queue, o.barrier, s.counted >= 1099511627776, s.running) else s.running end) r(running)),
     written as (
         insert into _barrier (barrier, queue, part, running, dead)
         select t.barrier, t.queue, 0, t.running, t.dead from counted t union all select t.barrier, t.queue, 16, t.stage, 0 from counted t where t.stage <> t.was)

@@ -152,6 +152,7 @@ comment on sequence _lease_n is 'counts leases: the upper bits of their numbers'
 comment on sequence _skip_map_n is 'orders the rows of _skip_map';
 comment on sequence _group_state_n is 'orders the rows of _group_state';
 comment on sequence _barrier_n is 'orders the rows of _barrier';
+comment on sequence _barrier_watched is 'register: the barrier of which ends need no notes, and the oid of the register from bit 31 on';
 comment on sequence _cursor_n is 'orders the rows of _cursor';
 comment on sequence _parked_p is 'orders the rows of _parked, in steps of 2^20';
 comment on sequence _parked_key_n is 'orders the rows of _parked_key';

@@ -93,7 +93,7 @@ begin
             if got = cardinality(acks) then acks := null; end if;
         elsif acks[1] & 1 = 1 and acks[cardinality(acks)] - acks[1] = 2 * cardinality(acks) - 2 then
 {leaf of lease}
-            return query {whole of acks} select {only lease}, unnest(acks), null::timestamptz from l where pg_sequence_last_value({flags}) & {held} = 0 or {schema}._count_all({id}, l.jobs, l.headers, cardinality(acks));
+            return query {whole of acks} select {only lease}, unnest(acks), null::timestamptz from l where pg_sequence_last_value({flags}) & {held} = 0 or {schema}._not_last(l.headers) or {schema}._count_all({id}, l.jobs, l.headers, cardinality(acks));
 {end}
             if found then acks := null; end if;
         end if;

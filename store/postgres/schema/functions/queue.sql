@@ -39,6 +39,9 @@ begin
     if new.id is null and new.headers operator(pg_catalog.?) 'penstock-waits-for' then
         raise exception 'an INSERT cannot write a job that waits for barriers' using errcode = '23514', hint = 'use penstock.enqueue';
     elsif new.id is null and tg_op operator(pg_catalog.=) 'INSERT' and (new.headers operator(pg_catalog.->>) 'penstock-holds') is not null then
+        if pg_catalog.left(new.headers operator(pg_catalog.->>) 'penstock-holds', 1) operator(pg_catalog.=) '0' then -- copied from one that is watched
+            new.headers := new.headers operator(pg_catalog.||) pg_catalog.jsonb_build_object('penstock-holds', pg_catalog.ltrim(new.headers operator(pg_catalog.->>) 'penstock-holds', '0'));
+        end if;
         execute pg_catalog.format('select %s($1, $2)', pg_catalog.regexp_replace(tg_argv[0], 'flags("?)$', 'barrier\1')) using (new.headers operator(pg_catalog.->>) 'penstock-holds')::bigint, new.seq;
     end if;
     if (pg_catalog.pg_sequence_last_value(tg_argv[0]::pg_catalog.regclass) operator(pg_catalog.&) wanted) operator(pg_catalog.<>) wanted then

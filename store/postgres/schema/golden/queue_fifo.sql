@@ -642,12 +642,12 @@ if leaf = 0 then
             return query with l as ( -- all of a claim, as it came; mostly that row is still as it was written
                 delete from penstock._lease_0 l where l.lease = acks[1] - 2 and l.queue + 0 = 1
                    and l.done = ~((~'0'::pg_catalog.bit(256)) << 256 - cardinality(acks) >> 1) and acks = array(select generate_series(acks[1], acks[cardinality(acks)], 2))
-                returning l.headers, l.jobs) select null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, unnest(acks), null::timestamptz from l where pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & 68719476736 = 0 or penstock._count_all(1, l.jobs, l.headers, cardinality(acks));
+                returning l.headers, l.jobs) select null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, unnest(acks), null::timestamptz from l where pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & 68719476736 = 0 or penstock._not_last(l.headers) or penstock._count_all(1, l.jobs, l.headers, cardinality(acks));
 else
             return query with l as ( -- all of a claim, as it came; mostly that row is still as it was written
                 delete from penstock._lease_1 l where l.lease = acks[1] - 2 and l.queue + 0 = 1
                    and l.done = ~((~'0'::pg_catalog.bit(256)) << 256 - cardinality(acks) >> 1) and acks = array(select generate_series(acks[1], acks[cardinality(acks)], 2))
-                returning l.headers, l.jobs) select null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, unnest(acks), null::timestamptz from l where pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & 68719476736 = 0 or penstock._count_all(1, l.jobs, l.headers, cardinality(acks));
+                returning l.headers, l.jobs) select null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, unnest(acks), null::timestamptz from l where pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & 68719476736 = 0 or penstock._not_last(l.headers) or penstock._count_all(1, l.jobs, l.headers, cardinality(acks));
 end if;
             if found then acks := null; end if;
         end if;

@@ -718,6 +718,7 @@ create table penstock._template (
 create sequence penstock._adopt_n;
 create sequence penstock._barrier_n; -- orders the rows of _barrier
 create sequence penstock._barrier_slot minvalue 0 maxvalue 3; -- holds 0. register: the segment of _barrier that is written to; + 2: the other one is still read
+create sequence penstock._barrier_watched minvalue 0; -- holds 0. register: the barrier of which ends need no notes, and the oid of the register from bit 31 on
 create sequence penstock._cursor_n; -- orders the rows of _cursor
 create sequence penstock._cursor_slot minvalue 0 maxvalue 1; -- holds 0. register: the segment of _cursor that is written to
 create sequence penstock._dedup_slot minvalue 0 maxvalue 3; -- holds 0. register: the segment of _dedup that is written to; + 2: the other one is still read
@@ -1039,6 +1040,9 @@ begin
     if new.id is null and new.headers operator(pg_catalog.?) 'penstock-waits-for' then
         raise exception 'an INSERT cannot write a job that waits for barriers' using errcode = '23514', hint = 'use penstock.enqueue';
     elsif new.id is null and tg_op operator(pg_catalog.=) 'INSERT' and (new.headers operator(pg_catalog.->>) 'penstock-holds') is not null then
+        if pg_catalog.left(new.headers operator(pg_catalog.->>) 'penstock-holds', 1) operator(pg_catalog.=) '0' then -- copied from one that is watched
+            new.headers := new.headers operator(pg_catalog.||) pg_catalog.jsonb_build_object('penstock-holds', pg_catalog.ltrim(new.headers operator(pg_catalog.->>) 'penstock-holds', '0'));
+        end if;
         execute pg_catalog.format('select %s($1, $2)', pg_catalog.regexp_replace(tg_argv[0], 'flags("?)$', 'barrier\1')) using (new.headers operator(pg_catalog.->>) 'penstock-holds')::bigint, new.seq;
     end if;
     if (pg_catalog.pg_sequence_last_value(tg_argv[0]::pg_catalog.regclass) operator(pg_catalog.&) wanted) operator(pg_catalog.<>) wanted then
@@ -1130,18 +1134,30 @@ RETURN CASE WHEN ((clock_timestamp() - began) > '00:00:00.01'::interval) THEN (c
 -- function _reclaim_skip_maps(): schema/functions/queue_ring.sql
 -- function _barrier_call(queue integer, barrier bigint, job bigint): schema/functions/barriers.sql
 -- function _refuse_barrier(queue integer, barrier bigint, holding boolean): schema/functions/barriers.sql
--- function _barrier_state(in_barrier bigint, since bigint, OUT queue integer, OUT stage integer, OUT running bigint, OUT dead bigint): schema/functions/barriers.sql
+-- function _barrier_state(in_barrier bigint, since bigint, OUT queue integer, OUT stage integer, OUT running bigint, OUT dead bigint, OUT counted bigint): schema/functions/barriers.sql
 -- function _count_holders(queue integer, headers jsonb[], running integer, dead integer): schema/functions/barriers.sql
 
--- _all_hold returns the headers of a row of several jobs: the barrier that each of them holds, or null.
+-- _all_hold returns the headers of a row of several jobs: the barrier that each of them holds, or null. One that is watched is
+-- not like the others.
 CREATE OR REPLACE FUNCTION penstock._all_hold(barriers text[])
  RETURNS jsonb
  LANGUAGE sql
  STABLE
-RETURN CASE WHEN ((array_remove(barriers, (barriers)[1]) = '{}'::text[]) AND ((barriers)[1] <> ''::text)) THEN jsonb_build_object('penstock-holds', (barriers)[1]) ELSE NULL::jsonb END;
+RETURN CASE WHEN ((array_remove(barriers, (barriers)[1]) = '{}'::text[]) AND ((barriers)[1] >= '1'::text)) THEN jsonb_build_object('penstock-holds', (barriers)[1]) ELSE NULL::jsonb END;
 
 -- function _count_ends(queue integer, jobs penstock._claimed[], ended bit): schema/functions/barriers.sql
 -- function _count_all(queue integer, jobs penstock._claimed[], headers jsonb, n integer): schema/functions/barriers.sql
+
+-- _watched returns the value that the register _barrier_watched has while ends of a barrier's jobs need no notes. Of such a value
+-- it returns the barrier.
+CREATE OR REPLACE FUNCTION penstock._watched(n bigint)
+ RETURNS bigint
+ LANGUAGE sql
+ STABLE
+RETURN (n # ((('penstock._barrier_watched'::regclass)::oid)::bigint << 31));
+
+-- function _not_last(headers jsonb): schema/functions/barriers.sql
+-- function _recount(in_queue integer, in_barrier bigint, watched boolean, running bigint): schema/functions/barriers.sql
 -- function _put_off(queue integer, at timestamp with time zone, ids bigint[], known boolean[], payloads bytea[], keys text[], group_keys text[], priorities integer[], not_befores timestamp with time zone[], headers jsonb[]): schema/functions/barriers.sql
 
 -- _waits_for returns the barriers that a job waits for.
