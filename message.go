@@ -90,7 +90,7 @@ func (m *Message) Validate() error {
 		total += len(k) + len(v)
 	}
 	if total > MaxHeaderBytes {
-		return &FieldError{Field: "headers", Problem: fmt.Sprintf("are %d bytes together, more than the limit of %d", total, MaxHeaderBytes), Hint: "move what is large into the payload"}
+		return &FieldError{Field: "headers", Problem: fmt.Sprintf("are %d bytes together, more than the limit of %d", total, MaxHeaderBytes), Hint: "move large values into the payload"}
 	}
 	return nil
 }

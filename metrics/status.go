@@ -114,7 +114,7 @@ var (
 		gaugeOf(desc("queue_dead_letters", "Dead letters that are kept.", "queue"), func(q *admin.QueueStatus) float64 { return float64(q.DeadLetters) }),
 		{desc("queue_expired_total", "Jobs that ended because their deadline had passed, since the queue was created.", "queue"), prometheus.CounterValue, func(q *admin.QueueStatus) float64 { return float64(q.Expired) }},
 		gaugeOf(desc("queue_paused", "Whether the queue is paused.", "queue"), func(q *admin.QueueStatus) float64 { return one(q.Paused != nil && *q.Paused) }),
-		gaugeOf(desc("queue_done_bytes", "What kept jobs that are done take on disk.", "queue"), func(q *admin.QueueStatus) float64 { return float64(q.DoneBytes) }),
+		gaugeOf(desc("queue_done_bytes", "Size of kept jobs that are done on disk.", "queue"), func(q *admin.QueueStatus) float64 { return float64(q.DoneBytes) }),
 		gaugeOf(desc("queue_bytes", "Size of the queue's own tables on disk, with indexes.", "queue"), func(q *admin.QueueStatus) float64 { return float64(q.Bytes) }),
 		gaugeOf(desc("queue_segments", "Segments of the queue's ring; 0 where there is none.", "queue"), func(q *admin.QueueStatus) float64 { return float64(len(q.Segments)) }),
 		gaugeOf(desc("queue_troubles", "Reasons why the queue's space is not given back; penstock status shows them.", "queue"), func(q *admin.QueueStatus) float64 { return float64(len(q.Trouble)) }),

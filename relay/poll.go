@@ -98,7 +98,7 @@ const enqueueChunk = 512
 // fetching continues. During a drain, the batch that was fetched last is left for the next relay.
 func (s *session) enqueue(b driver.Batch) bool {
 	if b.Rewound {
-		s.log.Warn("the source went back to the settled position; what was not settled is read again, and may be sent twice")
+		s.log.Warn("the source went back to the settled position; unsettled messages are read again, and may be sent twice")
 	}
 	s.mu.Lock()
 	fetch := s.fetches // only this goroutine fetches

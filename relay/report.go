@@ -34,7 +34,7 @@ func (s *session) reportLoop(ctx context.Context, to driver.SinkReporter) {
 			return
 		default:
 			said = time.Now() // it may have taken effect
-			s.sourceLog.Log(slog.LevelWarn, "cannot tell status how the sink is; trying again", "err", err)
+			s.sourceLog.Log(slog.LevelWarn, "cannot report the state of the sink to penstock status; trying again", "err", err)
 			if !sleep(ctx, nil, time.Second) {
 				return
 			}

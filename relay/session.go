@@ -203,7 +203,7 @@ func (s *session) watchDrain(ctx context.Context) {
 		s.lease.end()
 	}
 	s.mu.Unlock()
-	s.log.Warn("calls of the sink did not end in time and are given up; what they hold is sent again by the next relay", "calls", running, "drain_timeout", s.cfg.DrainTimeout)
+	s.log.Warn("calls of the sink did not end in time and are given up; their messages are sent again by the next relay", "calls", running, "drain_timeout", s.cfg.DrainTimeout)
 }
 
 // maintainLoop does the outbox's housekeeping about once a second.

@@ -30,7 +30,7 @@ func Report(ctx context.Context, report any) error {
 func reporter(ctx context.Context) (*jobContext, driver.Reporter, error) {
 	job, ok := ctx.Value(jobKey{}).(*jobContext)
 	if !ok {
-		return nil, nil, penstock.WithHint(errors.New("there is no job to report of"), "pass the context that Run gave the handler, or one made from it")
+		return nil, nil, penstock.WithHint(errors.New("this context belongs to no job"), "pass the context that Run gave the handler, or one made from it")
 	}
 	q, ok := job.queue.(driver.Reporter)
 	if !ok {

@@ -196,7 +196,7 @@ func Run(ctx context.Context, q Queue, h Handler, opts Options) error {
 	}
 	w := newWorker(q, h, opts)
 	if _, ok := q.(driver.GroupFinder); !ok && (opts.AllGroups || len(w.turns.of) > 0) {
-		return &penstock.FieldError{Field: "Groups", Problem: "are several, and the queue cannot tell which of them have jobs", Hint: "use a queue that is a GroupFinder, or one Group"}
+		return &penstock.FieldError{Field: "Groups", Problem: "are several, and the queue does not know which of them have jobs", Hint: "use a queue that is a GroupFinder, or one Group"}
 	}
 	return w.run(ctx)
 }

@@ -42,7 +42,7 @@ func TestAdoptCheck(t *testing.T) {
 
 	o := d.cli(checks()...)
 	contains(t, o.stdout, "public.outbox_messages on PostgreSQL", "[missing-index]", "create index concurrently")
-	o.wants(t, terminal.ExitCheck, "public.outbox_messages has 1 finding to act on: the report says what to run; --fix creates")
+	o.wants(t, terminal.ExitCheck, "public.outbox_messages has 1 finding to act on: the report has the statements to run; --fix creates")
 	d.cli(checks("--fix")...).wants(t, terminal.ExitUsage, "nothing was changed: there is no terminal to ask on, pass --yes")
 	d.cli(checks("--yes")...).wants(t, terminal.ExitUsage, "--yes goes with --fix")
 

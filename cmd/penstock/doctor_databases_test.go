@@ -162,7 +162,7 @@ func TestDoctorFindsWhatIsDoneToPostgres(t *testing.T) {
 		fill()
 		sealed(1)
 		f := p.finds(doctor.CheckSegments, doctor.Warning, "orders", "1 of 3 segments are sealed and cannot be given back, because of subscription billing")
-		same(t, "the first step loses no work", f.Next, "start the relay of the subscription; see who relays, and what is left to deliver: penstock status orders")
+		same(t, "the first step loses no work", f.Next, "start the relay of the subscription; see the relays and the backlog: penstock status orders")
 		fill()
 		sealed(2)
 		p.finds(doctor.CheckSegments, doctor.Critical, "orders", "2 of 3 segments")
@@ -270,7 +270,7 @@ func TestDoctorOfThePortableProfile(t *testing.T) {
 		seen[f.Check] += f.Found
 	}
 	for check, text := range map[string]string{doctor.CheckConnection: "PostgreSQL answers", doctor.CheckServer: "in the dialect of PostgreSQL", doctor.CheckIsolation: "read committed", doctor.CheckListen: "LISTEN and NOTIFY work",
-		doctor.CheckLocks: "SKIP LOCKED passes them over", doctor.CheckSchema: "the tables have version", doctor.CheckClock: "of a margin of 10s", doctor.CheckPlans: "fetch reads what it returns"} {
+		doctor.CheckLocks: "SKIP LOCKED passes them over", doctor.CheckSchema: "the tables have version", doctor.CheckClock: "of a margin of 10s", doctor.CheckPlans: "fetch reads the rows that it returns and few others"} {
 		if !strings.Contains(seen[check], text) {
 			t.Errorf("%s is %q, without %q", check, seen[check], text)
 		}

@@ -41,7 +41,7 @@ func TestInboxLifecycle(t *testing.T) {
 		d.must("inbox", "set", "billing", "--keep", "7d")
 		c.receives("k", "2", "1", "")
 		d.cli("inbox", "drop", "billing").wants(t, terminal.ExitUsage, "nothing was dropped: there is no terminal to ask on")
-		d.asked("y\n", "inbox", "drop", "billing").wants2(t, terminal.ExitFailure, "This deletes the inbox of billing with every id it knows, and 1 held message.", "that is not its name")
+		d.asked("y\n", "inbox", "drop", "billing").wants2(t, terminal.ExitFailure, "This deletes the inbox of billing with every id it knows, and 1 held message.", "the name does not match")
 		if o := d.asked("billing\n", "inbox", "drop", "billing"); o.code != terminal.ExitOK || o.stdout != "Inbox billing is gone (1 held message).\n" {
 			t.Errorf("%+v", o)
 		}
@@ -99,7 +99,7 @@ func TestInboxHeldAndGaps(t *testing.T) {
 		d.cli("inbox", "held", "billing", "--full").wants(t, terminal.ExitUsage, "--full goes with ID")
 
 		c.isDue("")
-		same(t, "release", d.must("inbox", "release", "billing", "--id", "4"), "1 message of billing due now: the consumer's next inbox_due hands over what is due.\n")
+		same(t, "release", d.must("inbox", "release", "billing", "--id", "4"), "1 message of billing due now: the consumer's next inbox_due hands them over.\n")
 		c.isDue("3 after 2, 4")
 		same(t, "gaps", gapsTable(d), "MISSING KEY FOLLOWED WHY CAME\n2 k 3 waited no")
 		c.receives("k", "2", "1", "2 late")
@@ -145,7 +145,7 @@ func TestInboxRelease(t *testing.T) {
 			}
 		}
 		hold()
-		d.cli("inbox", "release", "billing").wants(t, terminal.ExitUsage, "nothing was released: say what with --key, --previous or --id, or --all")
+		d.cli("inbox", "release", "billing").wants(t, terminal.ExitUsage, "nothing was released: select messages with --key, --previous or --id, or give --all")
 		d.cli("inbox", "release", "billing", "--all", "--key", "k").wants(t, terminal.ExitUsage, "--all is given with flags that narrow the choice")
 		d.cli("inbox", "release", "billing", "--key", "").wants(t, terminal.ExitUsage, "--key is empty")
 		d.cli("inbox", "release", "billing", "--all").wants(t, terminal.ExitUsage, "nothing was released: there is no terminal to ask on")
@@ -153,11 +153,11 @@ func TestInboxRelease(t *testing.T) {
 		same(t, "none", d.must("inbox", "release", "billing", "--key", "x"), "Nothing of billing with the key x is held.\n")
 		c.isDue("")
 
-		same(t, "of k", d.must("inbox", "release", "billing", "--key", "k"), "2 messages of billing due now: the consumer's next inbox_due hands over what is due.\n")
+		same(t, "of k", d.must("inbox", "release", "billing", "--key", "k"), "2 messages of billing due now: the consumer's next inbox_due hands them over.\n")
 		c.isDue("k3 after k2, k4")
 		same(t, "for l2", d.must("inbox", "release", "billing", "--previous", "l2", "--json"), `{"consumer":"billing","released":1}`+"\n")
 		c.isDue("l3 after l2, l4")
-		d.asked("n\n", "inbox", "release", "billing", "--all").wants2(t, terminal.ExitFailure, "Release 2 messages of billing, past the gaps before them?", "nothing was released: the answer was not yes")
+		d.asked("n\n", "inbox", "release", "billing", "--all").wants2(t, terminal.ExitFailure, "Release 2 messages of billing, past the gaps before them?", "nothing was released: it was not confirmed")
 		c.isDue("")
 		if o := d.asked("y\n", "inbox", "release", "billing", "--all"); o.code != terminal.ExitOK {
 			t.Errorf("%+v", o)

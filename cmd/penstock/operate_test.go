@@ -38,7 +38,7 @@ func TestReplay(t *testing.T) {
 
 		d.cli(append(replay, "--from", "beginning")...).wants(t, terminal.ExitUsage, "nothing is replayed: there is no terminal to ask on, pass --yes")
 		o := d.asked("no\n", append(replay, "--from", "-2h")...)
-		if o.code != terminal.ExitFailure || !strings.Contains(o.stderr, "Consumers see the same ids again.\nGo on? [y/N] ") {
+		if o.code != terminal.ExitFailure || !strings.Contains(o.stderr, "Consumers see the same ids again.\nContinue? [y/N] ") {
 			t.Errorf("exit code %d, %q", o.code, o.stderr)
 		}
 		contains(t, o.stderr, "orders/billing delivers 5 messages again that it has settled")

@@ -84,5 +84,5 @@ func TestProfileOfTheServer(t *testing.T) {
 	write(t, "penstock.yaml", "database_url: \""+url+"\"\nprofile: auto\nsubscriptions:\n  - {name: a, outbox: orders, sink: discard}\n")
 	same(t, "auto in the file", must(t, "outbox", "list"), "made\n")
 	must(t, "status")
-	contains(t, must(t, "explain", "jobs"), "jobs claim: reads what it returns") // EXPLAIN has no DIST and no DEBUG here
+	contains(t, must(t, "explain", "jobs"), "jobs claim: reads the rows that it returns") // EXPLAIN has no DIST and no DEBUG here
 }

@@ -90,7 +90,7 @@ func TestQueueLifecycle(t *testing.T) {
 
 		d.jobs("mails", "a", "b")
 		d.cli("queue", "drop", "mails").wants(t, terminal.ExitUsage, "nothing was dropped: there is no terminal to ask on")
-		d.asked("y\n", "queue", "drop", "mails").wants2(t, terminal.ExitFailure, "This deletes queue mails with everything in it: 2 jobs, 0 dead letters.", "that is not its name")
+		d.asked("y\n", "queue", "drop", "mails").wants2(t, terminal.ExitFailure, "This deletes queue mails with everything in it: 2 jobs, 0 dead letters.", "the name does not match")
 		same(t, "still there", fmt.Sprint(d.queue("mails").Ready), "2")
 		if o := d.asked("mails\n", "queue", "drop", "mails"); o.code != terminal.ExitOK || o.stdout != "Queue mails is gone (2 jobs, 0 dead letters).\n" {
 			t.Errorf("%+v", o)

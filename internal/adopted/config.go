@@ -266,7 +266,7 @@ func (c *Config) validateDelivered() error {
 	}
 	switch c.Delivered {
 	case "":
-		return Field("delivered", "is not set", "say what becomes of a delivered row: %s, %s (columns.processed_at), %s (columns.status) or %s", Delete, Mark, SetStatus, Archive)
+		return Field("delivered", "is not set", "choose the fate of a delivered row: %s, %s (columns.processed_at), %s (columns.status) or %s", Delete, Mark, SetStatus, Archive)
 	case Delete:
 	case Mark:
 		if c.Columns.ProcessedAt == "" {

@@ -136,7 +136,7 @@ func (s *Sender) verdict(f Failure) error {
 }
 
 func (s *Sender) content(said error) error {
-	return penstock.Permanent(penstock.WithHint(said, "if it is about size, set claim_check, which sends a reference, and set max_message_bytes (%d) to what the queue or topic takes", s.o.MaxMessageBytes))
+	return penstock.Permanent(penstock.WithHint(said, "if it is about size, set claim_check, which sends a reference, and set max_message_bytes (%d) to the limit of the queue or topic", s.o.MaxMessageBytes))
 }
 
 // text is the service's message, without its quotations of the request: a signature's text has the

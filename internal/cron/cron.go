@@ -43,8 +43,8 @@ func Next(spec string, after time.Time) (time.Time, error) {
 	if zone := inZone.FindStringSubmatch(text); zone != nil {
 		var err error
 		if location, err = time.LoadLocation(zone[1]); err != nil || zone[1] != "UTC" && !zoneName.MatchString(zone[1]) {
-			return time.Time{}, &penstock.FieldError{Field: fmt.Sprintf("cron %q", spec), Problem: fmt.Sprintf("makes no sense: there is no time zone %q", zone[1]),
-				Hint: "name one as in TZ=Europe/Berlin 30 4 * * 1-5, or leave it out for UTC"}
+			return time.Time{}, &penstock.FieldError{Field: fmt.Sprintf("cron %q", spec), Problem: fmt.Sprintf("has an unknown time zone %q", zone[1]),
+				Hint: "use a name such as Europe/Berlin, as in TZ=Europe/Berlin 30 4 * * 1-5, or leave it out for UTC"}
 		}
 		text = strings.TrimSpace(text[len(zone[0]):])
 	}
@@ -67,7 +67,7 @@ func Next(spec string, after time.Time) (time.Time, error) {
 	} {
 		var ok bool
 		if *f.bits, ok = parse(fields[i], f.lo, f.hi, f.names); !ok {
-			return time.Time{}, bad(spec, fmt.Sprintf("makes no sense: %q is no %s", fields[i], f.name))
+			return time.Time{}, bad(spec, fmt.Sprintf("makes no sense: %q is not a valid %s", fields[i], f.name))
 		}
 	}
 	s.Dow |= s.Dow >> 7 & 1

@@ -65,7 +65,7 @@ func (s *Statement) Judge() {
 	case s.Pages > 20*s.Rows+sparePages:
 		s.Slow, s.Verdict = true, "reads many pages: "+per(s.Pages)+", most of them of "+s.Busiest
 	default:
-		s.Verdict = "reads what it returns and little else"
+		s.Verdict = "reads the rows that it returns and few others"
 	}
 }
 

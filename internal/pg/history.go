@@ -84,7 +84,7 @@ func (h *History) Parse(text []byte) {
 		return
 	}
 	if err := json.Unmarshal(text, &h.Failures); err != nil {
-		h.Failures = []penstock.Failure{{Attempt: h.Attempt, Err: "what failed before cannot be read: " + err.Error()}}
+		h.Failures = []penstock.Failure{{Attempt: h.Attempt, Err: "earlier failures cannot be read: " + err.Error()}}
 	}
 }
 

@@ -57,7 +57,7 @@ func (c *Counter) Once(ctx context.Context, fn func(number int64) error, happene
 		}
 		done, unknown := c.look(ctx, until, number, happened)
 		if unknown != nil {
-			return fmt.Errorf("%w; it may have happened or not, which could not be looked up: %w", err, unknown)
+			return fmt.Errorf("%w; it is unknown whether it was committed, because looking that up failed: %w", err, unknown)
 		}
 		if done {
 			return nil

@@ -154,7 +154,7 @@ func (t *Adopted) Check(ctx context.Context) error {
 // Subscribe compares the description with the table, as Check does, and takes the lease: a *penstock.HeldError if another holder has it.
 func (t *Adopted) Subscribe(ctx context.Context, req driver.Subscribe) (driver.Source, error) {
 	if req.Start != driver.FromBeginning || req.Ephemeral {
-		return nil, adopted.Field("start", "is not the beginning", "an adopted table has no other: what is not to be delivered, mark or delete yourself")
+		return nil, adopted.Field("start", "is not the beginning", "an adopted table has no other: mark or delete the rows that must not be delivered")
 	}
 	req.Outbox, req.Subscription, req.Lease = t.config.Table, t.name, cmp.Or(req.Lease, driver.DefaultLease)
 	box, err := t.look(ctx)

@@ -189,7 +189,7 @@ func (i *Inbox) InOrder(ctx context.Context, tx Runner, m penstock.Message, wait
 }
 
 func waitError(wait time.Duration) error {
-	return &penstock.FieldError{Field: "wait", Problem: fmt.Sprintf("is %s", wait), Hint: "give up to half of what the inbox keeps"}
+	return &penstock.FieldError{Field: "wait", Problem: fmt.Sprintf("is %s", wait), Hint: "give at most half of the time that the inbox keeps ids"}
 }
 
 // Due returns messages whose predecessor did not arrive in time. For up to n keys it returns the message after the gap, with

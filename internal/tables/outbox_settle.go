@@ -76,7 +76,7 @@ func (r *Reader) parts(news []driver.Settled) (parts []*Part, err error) {
 	for _, st := range news {
 		flights, _ := st.Batch.Source.([]*Flight)
 		if n := len(st.Batch.Messages); len(flights) != n || st.Verdicts != nil && len(st.Verdicts) != n {
-			return nil, fmt.Errorf("batch %d of subscription %q has %d messages and %d verdicts: settle what Fetch returned, with one for each, or nil", st.Batch.Number, r.Req.Subscription, n, len(st.Verdicts))
+			return nil, fmt.Errorf("batch %d of subscription %q has %d messages and %d verdicts: settle the batches that Fetch returned, with one verdict for each message, or nil", st.Batch.Number, r.Req.Subscription, n, len(st.Verdicts))
 		}
 		slab := make([]Part, len(flights)) // one allocation
 		parts = slices.Grow(parts, len(flights))

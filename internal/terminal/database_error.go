@@ -33,11 +33,11 @@ func DatabaseHint(err error) string {
 		case "25006":
 			return "connect to the primary: of several hosts in --database-url, target_session_attrs=read-write finds it"
 		case "55P03", "57014":
-			return "try again: another session holds what this one waited for, and lock_timeout or statement_timeout ended it"
+			return "try again: another session holds a lock that this one waited for, and lock_timeout or statement_timeout ended it"
 		}
 	}
 	if pgerror.IsForbidden(err) {
-		return "use a role that may do this, or have its owner grant it; the page \"The command line\" of the documentation lists what each verb needs"
+		return "use a role that may do this, or have its owner grant it; the page \"The command line\" of the documentation lists the rights of each verb"
 	}
 	if pgerror.IsDown(err) {
 		return "check that the server is up and that --database-url names its host and port"

@@ -146,7 +146,7 @@ func localOnly(next http.Handler) http.Handler {
 		}
 		host = strings.Trim(host, "[]")
 		if ip := net.ParseIP(host); !strings.EqualFold(host, "localhost") && (ip == nil || !ip.IsLoopback()) {
-			http.Error(w, "ask for localhost or 127.0.0.1, or have a token set: without one only this machine is served", http.StatusForbidden)
+			http.Error(w, "without a token only requests to localhost or 127.0.0.1 are accepted: set a token to serve other hosts", http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)

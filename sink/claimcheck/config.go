@@ -68,7 +68,7 @@ func (c *Config) Validate() error {
 	case c.Bucket != "" && c.Directory != "":
 		return field("directory", "is given together with bucket", "keep one of them")
 	case c.MaxInlineBytes < 1 || c.MaxInlineBytes > penstock.MaxPayloadBytes:
-		return field("max_inline_bytes", fmt.Sprintf("is %d", c.MaxInlineBytes), "choose 1 to %d, below what the sink takes", penstock.MaxPayloadBytes)
+		return field("max_inline_bytes", fmt.Sprintf("is %d", c.MaxInlineBytes), "choose 1 to %d, below the limit of the sink", penstock.MaxPayloadBytes)
 	case c.Directory != "" && !filepath.IsAbs(c.Directory):
 		return field("directory", "is not an absolute path", "write a path such as /srv/payloads")
 	case c.Directory != "" && (c.Prefix+c.Region+c.Profile+c.Endpoint != "" || c.AllowPrivate):

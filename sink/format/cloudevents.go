@@ -268,7 +268,7 @@ func (c *cloudEvents) ownHeaders(m *penstock.Message, headers map[string]string,
 			// Consumers could take it for an attribute, and some refuse the event if it is not
 			// a legal one.
 			return penstock.WithHint(fmt.Errorf("the header %q would pass for an attribute of the event", name),
-				"publish it under another name; what shall be an attribute goes under format.extensions")
+				"publish it under another name; attributes go under format.extensions")
 		}
 	}
 	if declared == "" {

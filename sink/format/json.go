@@ -49,7 +49,7 @@ func withData(attributes, payload []byte, t mediaType) ([]byte, error) {
 	case t.json:
 		if err := checkJSON(payload); err != nil {
 			return nil, penstock.WithHint(fmt.Errorf("the payload is not the JSON that its content type %s says: %w", t.text, err),
-				"publish with a header content-type that says what it is, set format.datacontenttype, or write mode: binary")
+				"publish with a header content-type, set format.datacontenttype, or write mode: binary")
 		}
 		out := make([]byte, 0, len(attributes)+len(inJSON)+len(payload)+1)
 		out = append(append(out, attributes...), inJSON...)

@@ -70,7 +70,7 @@ func (s *Sink) verdict(ctx context.Context, p *producer, r *kgo.Record, err erro
 		return penstock.Permanent(penstock.WithHint(said, "change the topic of the message or the topic template"))
 	case e == kerr.MessageTooLarge, e == kerr.RecordListTooLarge:
 		return penstock.Permanent(penstock.WithHint(said,
-			"the message must fit max_message_bytes (%d) and the topic's max.message.bytes: raise what is lower, or set claim_check, which sends a reference", s.cfg.MaxMessageBytes))
+			"the message must fit max_message_bytes (%d) and the topic's max.message.bytes: raise the lower one, or set claim_check, which sends a reference", s.cfg.MaxMessageBytes))
 	case e == kerr.InvalidRecord:
 		return penstock.Permanent(penstock.WithHint(said, "a compacted topic takes no message without a key"))
 	case e == kerr.InvalidTimestamp && s.cfg.Timestamp == timestampCreated:
@@ -86,7 +86,7 @@ func (s *Sink) verdict(ctx context.Context, p *producer, r *kgo.Record, err erro
 	return said
 }
 
-// unanswered: the time of the Send is over.
+// unanswered: the send timed out.
 func (s *Sink) unanswered(ctx context.Context, topic string) error {
 	cause := context.Cause(ctx)
 	if cause != errTime {

@@ -44,7 +44,7 @@ func (c *Config) validateLogin(a *address) error {
 	case a.user != "" && a.password == "":
 		return field("user", "is set without password", "set password too")
 	case a.user != "" && c.SASL == "":
-		return field("sasl", "is not set, but there is a user", "say how the brokers want the user to log in: %s", strings.Join(mechanisms, ", "))
+		return field("sasl", "is not set, but there is a user", "choose how the user logs in to the brokers: %s", strings.Join(mechanisms, ", "))
 	case c.SASL != "" && !slices.Contains(mechanisms, c.SASL):
 		return field("sasl", fmt.Sprintf("is %q", c.SASL), "choose one of %s", strings.Join(mechanisms, ", "))
 	case withUser && a.user == "":

@@ -231,7 +231,7 @@ func (l logger) Log(_ kgo.LogLevel, msg string, args ...any) {
 
 // Reasons to end a producer that do not come from the brokers.
 var (
-	errAbandoned = errors.New("the time of the Send is over")
+	errAbandoned = errors.New("the send timed out")
 	errChanged   = errors.New("partitions of the topic changed while records were put into them")
 )
 

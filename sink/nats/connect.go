@@ -225,7 +225,7 @@ func nextStep(err error) string {
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked):
 		return "check user, password, token, credentials_file or nkey_file; reconnecting"
 	case errors.Is(err, nats.ErrPermissionViolation):
-		return "allow the user to subscribe to _INBOX.>, or set inbox_prefix to what it may subscribe to"
+		return "allow the user to subscribe to _INBOX.>, or set inbox_prefix to a subject that it may subscribe to"
 	case certificate != "":
 		return certificate + "; reconnecting"
 	case errors.Is(err, nats.ErrSecureConnWanted):

@@ -160,7 +160,7 @@ func classify(e *RefusedError, several bool) error {
 	case codeMessageTooLarge:
 		return penstock.Permanent(penstock.WithHint(e, "raise max_msg_size of the stream, or set claim_check, which sends a reference"))
 	case codeHeaderTooLarge:
-		return penstock.Permanent(penstock.WithHint(e, "move what is large from headers and key into the payload"))
+		return penstock.Permanent(penstock.WithHint(e, "move large headers and keys into the payload"))
 	case codeTooManyRequests:
 		return penstock.RetryAfter(penstock.WithHint(e, "lower max_pending if this lasts"), pauseBusy)
 	case codeDuplicateInProgress:

@@ -35,7 +35,7 @@ func (s *Sink) verdict(ctx context.Context, topic string, err error) error {
 	said := fmt.Errorf("pubsub refuses: %s: %s", answer.Code(), text(answer.Message()))
 	switch answer.Code() {
 	case codes.InvalidArgument, codes.OutOfRange:
-		return penstock.Permanent(penstock.WithHint(said, "if it is about size, set claim_check, which sends a reference; a topic with a schema takes only what it describes"))
+		return penstock.Permanent(penstock.WithHint(said, "if it is about size, set claim_check, which sends a reference; a topic with a schema takes only matching messages"))
 	case codes.ResourceExhausted:
 		return penstock.Unavailable(penstock.WithHint(said, "the relay slows down by itself; ask Google for a higher quota if it happens all the time"))
 	case codes.Unauthenticated:

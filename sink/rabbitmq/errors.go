@@ -37,7 +37,7 @@ func (v *verdicts) setAll(which []int, err error) {
 func unroutable(r *returned) error {
 	if r.exchange == "" {
 		return penstock.WithHint(fmt.Errorf("there is no queue named %q", r.key),
-			"RabbitMQ threw the message away: create the queue, or name one with declare_queue, or set exchange and routing_key to what your queues are bound to")
+			"RabbitMQ threw the message away: create the queue, or name one with declare_queue, or set exchange and routing_key to those of your queues' bindings")
 	}
 	return penstock.WithHint(fmt.Errorf("no queue is bound to exchange %q with routing key %q", r.exchange, r.key),
 		"RabbitMQ threw the message away: bind a queue, or change routing_key")
@@ -102,7 +102,7 @@ func explainGuilty(e *amqp.Error) error {
 	err := fmt.Errorf("RabbitMQ does not take this message: %s", said(e))
 	switch e.Code {
 	case amqp.PreconditionFailed, amqp.ContentTooLarge:
-		return penstock.Permanent(penstock.WithHint(err, "raise max_message_size on the broker if it is about size, else change what is published"))
+		return penstock.Permanent(penstock.WithHint(err, "raise max_message_size on the broker if it is about size, else change the message"))
 	case amqp.AccessRefused:
 		return penstock.WithHint(err, "give the user permission to write to this routing key")
 	}

@@ -54,7 +54,7 @@ func (s *Sink) routingKey(m *penstock.Message, frame int) (string, error) {
 		}
 	}
 	if size > frame {
-		return "", tooLong("the headers together", size, "move what is large into the payload; AMQP carries all headers in one frame")
+		return "", tooLong("the headers together", size, "move large values into the payload; AMQP carries all headers in one frame")
 	}
 	return key, nil
 }

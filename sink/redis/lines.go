@@ -63,7 +63,7 @@ func (s *Sink) limit(ctx context.Context, l *line) (int, error) {
 // warnOf warns of settings of the server that lose messages.
 func (s *Sink) warnOf(info string) {
 	if strings.Contains(info, "aof_enabled:0") && !s.cfg.Fsync {
-		s.log.Warn("Redis keeps what it confirms in memory only until its next snapshot: a crash of the server loses messages; set appendonly yes there", "server", s.options.Addr)
+		s.log.Warn("Redis keeps confirmed messages in memory only until its next snapshot: a crash of the server loses messages; set appendonly yes there", "server", s.options.Addr)
 	}
 	if strings.Contains(info, "maxmemory_policy:allkeys") && !strings.Contains(info, "maxmemory:0\r") {
 		s.log.Warn("Redis may remove whole streams when its memory is full; set maxmemory-policy noeviction there", "server", s.options.Addr)

@@ -196,7 +196,7 @@ func (c *Config) validHeaders(e *endpoint) error {
 		case strings.HasPrefix(canonical, cloudEventsPrefix):
 			return field(at, "is an attribute of CloudEvents", "remove it, and let the subscription's format set such headers: each message has its own")
 		case seen[canonical]:
-			return field(at, "is given twice", "keep one; HTTP does not tell upper from lower case in names")
+			return field(at, "is given twice", "keep one; HTTP does not distinguish upper and lower case in names")
 		}
 		seen[canonical] = true
 	}

@@ -40,7 +40,7 @@ func parseEndpoint(raw string) (*endpoint, error) {
 		return nil, field("url", "has a placeholder in the host", "use placeholders in path and query only: a message must not decide which host the relay talks to")
 	}
 	if strings.Contains(rest, "#") {
-		return nil, field("url", "has a #", "remove it and what follows: a fragment is not sent over HTTP")
+		return nil, field("url", "has a #", "remove the # and the text after it: a fragment is not sent over HTTP")
 	}
 	server, err := url.Parse(scheme + "://" + authority)
 	if err != nil || server.Hostname() == "" || server.Opaque != "" {
@@ -130,7 +130,7 @@ func (e *endpoint) url(m *penstock.Message) (*url.URL, error) {
 		return nil, err
 	}
 	if n := len(path) + len(query); n > maxURLBytes {
-		return nil, unsendable("shorten what the URL is made of", "the message makes a URL of %d bytes, more than %d", n, maxURLBytes)
+		return nil, unsendable("shorten the values in the URL", "the message makes a URL of %d bytes, more than %d", n, maxURLBytes)
 	}
 	u := e.base
 	u.RawQuery = query

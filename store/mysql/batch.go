@@ -193,13 +193,13 @@ const (
 	changed        = 1020 // since the transaction's snapshot
 )
 
-const grantMore = "grant the user what penstock needs: create, alter, drop, index, select, insert, update and delete on the database penstock; on an adopted table select, and update or delete"
+const grantMore = "grant the user the rights that penstock needs: create, alter, drop, index, select, insert, update and delete on the database penstock; on an adopted table select, and update or delete"
 
 // hints by number, for errors that mean the same to every caller.
 var hints = map[uint16]string{
 	changed:        "run the transaction again, and begin it with READ COMMITTED",
 	1040:           "raise max_connections or close other connections",
-	1044:           "grant the user what penstock needs: create, alter, drop, index, select, insert, update and delete on the database penstock",
+	1044:           "grant the user the rights that penstock needs: create, alter, drop, index, select, insert, update and delete on the database penstock",
 	1045:           "check user and password",
 	noSuchDatabase: "run: penstock migrate, or in Go call Migrate, or correct the URL",
 	1142:           grantMore,

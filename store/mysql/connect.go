@@ -52,7 +52,7 @@ func connectorOf(text string) (*connector, error) {
 		case "tls":
 			c.TLSConfig = values[0]
 		default:
-			return nil, &penstock.FieldError{Field: "database_url", Problem: "has an unknown parameter", Hint: "there are engine and tls (true, skip-verify, preferred); a ? in the password is written %3F"}
+			return nil, &penstock.FieldError{Field: "database_url", Problem: "has an unknown parameter", Hint: "the parameters are engine and tls (true, skip-verify, preferred); write a ? in the password as %3F"}
 		}
 	}
 	if found.Connector, err = mysql.NewConnector(c); err != nil {

@@ -59,7 +59,7 @@ type examination struct {
 func (e *examination) notSeen(what string, err error) {
 	f := doctor.Finding{Check: doctor.CheckNotLookedAt, Severity: doctor.Warning, About: what, Found: err.Error()}
 	if pgerror.State(err) == "42501" {
-		f.Severity, f.Next = doctor.Unknown, "the owner of the tables can grant what is missing"
+		f.Severity, f.Next = doctor.Unknown, "the owner of the tables can grant the missing rights"
 	}
 	e.Findings = append(e.Findings, f)
 }
@@ -85,7 +85,7 @@ func (e *examination) server(ctx context.Context, conn *pgx.Conn) error {
 	figures := []doctor.Figure{{Name: "the server is ahead by", Value: e.Ahead.Seconds(), Unit: "s"}, {Name: "margin", Value: margin.Seconds(), Unit: "s"}}
 	if off > margin/2+trip {
 		e.Add(doctor.CheckClock, doctor.Warning, fmt.Sprintf("the clock of this server and the one here differ by %v, and the margin for late commits is %v", off.Round(time.Millisecond), margin),
-			"places of messages are times: of servers whose clocks differ by more than the margin, a key's messages may be told in another order", "have all machines follow NTP", figures...)
+			"places of messages are times: of servers whose clocks differ by more than the margin, a key's messages may be shown in another order", "have all machines follow NTP", figures...)
 	} else {
 		e.Add(doctor.CheckClock, doctor.OK, fmt.Sprintf("the clock of this server and the one here differ by no more than %v, of a margin of %v; others of a cluster were not asked", (off+trip).Round(time.Millisecond), margin), "", "", figures...)
 	}

@@ -31,7 +31,7 @@ func (s *Store) Examine(ctx context.Context, o doctor.Options) (doctor.Examined,
 	}
 	defer closeConn(one)
 	if err := e.server(ctx, one); sqlState(err) == "42501" {
-		e.Add(doctor.CheckPermissions, doctor.Critical, err.Error(), "this role may do nothing here", "as the owner of the schema, what it is to do: penstock outbox grant OUTBOX ROLE --publish, penstock outbox grant ROLE --relay, penstock queue grant QUEUE ROLE --work")
+		e.Add(doctor.CheckPermissions, doctor.Critical, err.Error(), "this role may do nothing here", "as the owner of the schema, grant what the role needs: penstock outbox grant OUTBOX ROLE --publish, penstock outbox grant ROLE --relay, penstock queue grant QUEUE ROLE --work")
 		return e.Examined, nil
 	} else if err != nil {
 		return e.Examined, s.explain(err)
@@ -113,7 +113,7 @@ func (e *examination) server(ctx context.Context, conn *pgx.Conn) error {
 	case standby:
 		e.Add(doctor.CheckServer, doctor.Critical, "PostgreSQL "+version+" is a standby", "nothing can be published, enqueued or settled there", "connect to the primary: with several hosts in the URL, or target_session_attrs=read-write, it is picked")
 	case set["default_transaction_read_only"] == "on":
-		e.Add(doctor.CheckServer, doctor.Critical, "transactions are read-only by default (default_transaction_read_only)", "nothing can be published, enqueued or settled", "alter role "+pgx.Identifier{e.role}.Sanitize()+" set default_transaction_read_only = off, or end what has set it")
+		e.Add(doctor.CheckServer, doctor.Critical, "transactions are read-only by default (default_transaction_read_only)", "nothing can be published, enqueued or settled", "alter role "+pgx.Identifier{e.role}.Sanitize()+" set default_transaction_read_only = off, or remove the setting where it is made")
 	default:
 		e.Add(doctor.CheckServer, doctor.OK, "PostgreSQL "+version+", a primary", "", "")
 	}
@@ -198,7 +198,7 @@ func (e *examination) permissions(ctx context.Context, conn *pgx.Conn) {
 	case len(may) > 0:
 		e.Add(doctor.CheckPermissions, doctor.OK, "role "+e.role+" may "+strings.Join(may, " and "), "", "")
 	default:
-		e.Add(doctor.CheckPermissions, doctor.OK, "role "+e.role+" neither owns the schema nor may run the relay: what it may not see is not looked at", "", "")
+		e.Add(doctor.CheckPermissions, doctor.OK, "role "+e.role+" neither owns the schema nor may run the relay: checks that it may not see are left out", "", "")
 	}
 }
 
@@ -210,9 +210,9 @@ func (e *examination) settings(set map[string]string, sessions int64) {
 		severity doctor.Severity
 		why      string
 	}{
-		{"fsync", doctor.Critical, "a crash of the server may lose or damage what was committed, delivered messages among it"},
+		{"fsync", doctor.Critical, "a crash of the server may lose or damage committed data, delivered messages among it"},
 		{"full_page_writes", doctor.Warning, "a crash of the machine may damage tables"},
-		{"synchronous_commit", doctor.Warning, "what was published may be delivered, and after a crash of the server be gone; relays turn it on for their own cursors"},
+		{"synchronous_commit", doctor.Warning, "a published message may be delivered and then be lost in a crash of the server; relays turn it on for their own cursors"},
 		{"autovacuum", doctor.Warning, "rings need none, but the catalogue, dead letters and the tables of the application do, and transaction ids run out"},
 		{"track_counts", doctor.Warning, "autovacuum does not run without it"},
 	} {
@@ -288,7 +288,7 @@ func (e *examination) schema(ctx context.Context) {
 		if more := len(differences) - most; more > 0 {
 			text += fmt.Sprintf("; and %d more", more)
 		}
-		e.Add(doctor.CheckSchema, doctor.Warning, text, "what is not this program's is not tested, and without an index calls are slow", "penstock migrate makes it anew; penstock migrate --check lists all", doctor.Figure{Name: "differences", Value: float64(len(differences))})
+		e.Add(doctor.CheckSchema, doctor.Warning, text, "a schema that differs from this program is not tested, and without an index calls are slow", "penstock migrate makes it anew; penstock migrate --check lists all", doctor.Figure{Name: "differences", Value: float64(len(differences))})
 	default:
 		e.Add(doctor.CheckSchema, doctor.OK, fmt.Sprintf("version %d, with the functions of this program", newestVersion()), "", "")
 	}
@@ -312,7 +312,7 @@ func (e *examination) segments(ctx context.Context) {
 	defer cancel()
 	all, err := e.store.HeldSegments(ctx)
 	if err != nil {
-		e.notSeen("what holds segments", err)
+		e.notSeen("the holders of segments", err)
 		return
 	}
 	before := len(e.Findings)
@@ -363,7 +363,7 @@ func (e *examination) segments(ctx context.Context) {
 			because = "the outbox has no subscription yet"
 			next = append(next, "start a relay, which makes one, or drop the outbox as the owner of the tables if it is not needed: penstock outbox drop "+shell.Word(f.About))
 		case len(subscriptions) > 0:
-			next = append(next, "start the relay of the subscription; see who relays, and what is left to deliver: penstock status "+shell.Word(f.About))
+			next = append(next, "start the relay of the subscription; see the relays and the backlog: penstock status "+shell.Word(f.About))
 		}
 		f.Found = fmt.Sprintf("%d of %d segments are sealed and cannot be given back, because %s", n, of[0].Of, because)
 		f.Next = strings.Join(next, "; ")
@@ -396,7 +396,7 @@ func (e *examination) disk(ctx context.Context, conn *pgx.Conn) {
 	config := conn.Config()
 	ip := net.ParseIP(config.Host)
 	if network, _ := pgconn.NetworkAddress(config.Host, config.Port); network != "unix" && config.Host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		e.Add(doctor.CheckDisk, doctor.Unknown, "the server is on another machine, and SQL does not tell how much room its disk has", "", "alert on it there")
+		e.Add(doctor.CheckDisk, doctor.Unknown, "the server is on another machine, and SQL does not show the free space of its disk", "", "alert on it there")
 		return
 	}
 	var folder string

@@ -50,7 +50,7 @@ func grantHint(err error) string {
 	case strings.HasPrefix(name, "_") && !strings.Contains(name, "."):
 		return onlyOwner
 	}
-	return "the owner of the schema can grant it: the page \"The command line\" of the documentation lists what each verb needs"
+	return "the owner of the schema can grant it: the page \"The command line\" of the documentation lists the rights of each verb"
 }
 
 const onlyOwner = "only the owner of the schema may do this: connect as that role"

@@ -104,7 +104,7 @@ func (src *Source) goOn(ctx context.Context, tx pgx.Tx, sess *session, h head) e
 		return err
 	}
 	if h.timeline != 0 && sess.timeline != 0 && h.timeline != sess.timeline && h.cursor.system == sess.system {
-		src.store.log.Warn("the server's timeline is another one, as after a failover or a recovery to a point in time: transactions that had not reached it are gone, of which messages may have been delivered; positions come again, ids do not",
+		src.store.log.Warn("the server's timeline has changed, as after a failover or a recovery to a point in time: transactions that had not reached it are gone, although their messages may have been delivered; seqs may be used again, ids are not",
 			"outbox", src.req.Outbox, "subscription", src.req.Subscription, "was", h.timeline, "is", sess.timeline)
 	}
 	return nil

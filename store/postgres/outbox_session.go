@@ -112,7 +112,7 @@ func (sess *session) prepare(ctx context.Context, schema, outbox string) error {
 	if err := sess.write.QueryRow(ctx, "select system_identifier, coalesce(to_regclass($1)::oid::text, '') from pg_control_system()",
 		pgx.Identifier{schema, outbox}.Sanitize()).Scan(&sess.system, &sess.oid); err != nil {
 		if sqlState(err) == "42501" && strings.Contains(err.Error(), "pg_control_system") {
-			return penstock.WithHint(err, "the relay tells by it when a database was restored into another cluster: grant execute on function pg_control_system() to its role")
+			return penstock.WithHint(err, "grant execute on function pg_control_system() to the relay's role; by it the relay detects that a database was restored into another cluster")
 		}
 		return explain(err)
 	}

@@ -159,7 +159,7 @@ func (src *Source) begin(ctx context.Context, sess *session, start cursor) error
 	sess.outOfBand = newOutOfBand()
 	if start.system != sess.system {
 		if start.system != noSystem {
-			src.store.log.Warn("the cursor is another cluster's, as after a restore: what it had not settled is read again by seq, and some of it may come twice",
+			src.store.log.Warn("the cursor is another cluster's, as after a restore: unsettled messages are read again by seq, and some may be delivered twice",
 				"outbox", src.req.Outbox, "subscription", src.req.Subscription)
 		}
 		to, high, err := sess.freshBound(ctx)

@@ -34,5 +34,5 @@ func (s *Store) seesSessions(ctx context.Context) error {
 	if err := s.pool.QueryRow(ctx, "select pg_has_role('pg_read_all_stats', 'usage'), quote_ident(current_user)").Scan(&may, &role); err != nil || may {
 		return s.explain(err)
 	}
-	return penstock.WithHint(&pgconn.PgError{Severity: "ERROR", Code: "42501", Message: "this role is not shown what sessions of other roles do"}, "a superuser can grant it: grant pg_read_all_stats to %s", role)
+	return penstock.WithHint(&pgconn.PgError{Severity: "ERROR", Code: "42501", Message: "this role does not see the sessions of other roles"}, "a superuser can grant it: grant pg_read_all_stats to %s", role)
 }

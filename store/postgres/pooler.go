@@ -70,8 +70,8 @@ func ownBackends(ctx context.Context, one, two *pgx.Conn) (first, second backend
 }
 
 // errPooled is the error of a relay whose connections do not keep their server processes.
-var errPooled = penstock.WithHint(errors.New("the database URL leads to a pooler that gives a connection another server process for every transaction"),
-	"a relay needs two sessions that last: connect it to PostgreSQL itself, or to a pool in session mode; producers, workers and other commands may use this pooler")
+var errPooled = penstock.WithHint(errors.New("the database URL points to a connection pooler in transaction mode, which a relay cannot use"),
+	"connect the relay to PostgreSQL directly or to a pool in session mode; producers, workers and other commands may use this pooler")
 
 // stays compares the process that ran a statement with the connection's own.
 func (b backend) stays(pid int64) error {
@@ -98,7 +98,7 @@ func setDefaults(ctx context.Context, conn *pgx.Conn) error {
 		return nil
 	}
 	if pooled {
-		return penstock.WithHint(fmt.Errorf("the default isolation level is %s, and the URL leads to a pooler, where it is not Penstock's to change", isolation),
+		return penstock.WithHint(fmt.Errorf("the default isolation level is %s, and the URL points to a pooler, where Penstock does not change it", isolation),
 			"give Penstock a separate role: alter role %s set default_transaction_isolation = 'read committed', and let the pooler connect anew; or connect to PostgreSQL itself", pgx.Identifier{role}.Sanitize())
 	}
 	_, err := conn.Exec(ctx, "set default_transaction_isolation = 'read committed'; set idle_session_timeout = 0", pgx.QueryExecModeSimpleProtocol)

@@ -203,7 +203,7 @@ func validReport(report []byte) error {
 		return &penstock.FieldError{Field: "report", Problem: fmt.Sprintf("has %d bytes, the limit is %d", len(report), penstock.MaxReportBytes), Hint: "store it elsewhere and report a reference"}
 	}
 	if !json.Valid(report) { // none at all would take back the report before
-		return &penstock.FieldError{Field: "report", Problem: "is no JSON", Hint: "write a number, a text in quotes, or an object"}
+		return &penstock.FieldError{Field: "report", Problem: "is not valid JSON", Hint: "write a number, a text in quotes, or an object"}
 	}
 	return nil
 }

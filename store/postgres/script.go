@@ -19,7 +19,7 @@ func MigrationSQL(schema string, from int64) (string, error) {
 	}
 	if !leadsOnFrom(from) {
 		return "", &penstock.FieldError{Field: "from", Problem: fmt.Sprintf("%d is not a version that this program can update", from),
-			Hint: fmt.Sprintf("use the one that penstock migrate --check tells: 0 for none, or one from %d to %d", firstVersion, newestVersion())}
+			Hint: fmt.Sprintf("use the one that penstock migrate --check prints: 0 for none, or one from %d to %d", firstVersion, newestVersion())}
 	}
 	what := fmt.Sprintf("version %d", newestVersion())
 	if from > 0 {

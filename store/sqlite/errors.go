@@ -58,7 +58,7 @@ func (s *Store) explain(err error) error {
 			"try again; find the program that keeps a write transaction open, or raise the busy timeout")
 	case code.SQLITE_FULL:
 		return penstock.WithHint(fmt.Errorf("%s: %w: %w", file, ErrFull, err),
-			"free space on its disk; nothing is lost, and what failed succeeds when tried again")
+			"free space on its disk; nothing is lost, and the call succeeds when it is tried again")
 	case code.SQLITE_IOERR:
 		return penstock.WithHint(fmt.Errorf("%s: %w: %w", file, ErrUnusable, err),
 			"look at the disk and the system's log; if the disk is full, free space and try again")

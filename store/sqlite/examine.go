@@ -110,7 +110,7 @@ func (s *Store) integrity(ctx context.Context) doctor.Finding {
 		f.Severity, f.Found = doctor.Critical, "the file is damaged: "+said
 	}
 	if f.Severity == doctor.Critical {
-		f.Next = "stop what uses the file, copy it, and restore it from a backup or with sqlite3's .recover"
+		f.Next = "stop all programs that use the file, copy it, and restore it from a backup or with sqlite3's .recover"
 	}
 	return f
 }

@@ -21,7 +21,7 @@ func readHistory(column string) (h history) {
 		return h
 	}
 	if err := json.Unmarshal([]byte(column), &h); err != nil {
-		h = history{Attempt: 1, Failures: []penstock.Failure{{Err: "what failed before cannot be read: " + err.Error()}}}
+		h = history{Attempt: 1, Failures: []penstock.Failure{{Err: "earlier failures cannot be read: " + err.Error()}}}
 	}
 	h.Attempt = min(max(h.Attempt, 0), mostAttempts)
 	return h

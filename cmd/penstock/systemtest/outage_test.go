@@ -156,7 +156,7 @@ func TestHurrying(t *testing.T) {
 	relay.says("draining")
 	time.Sleep(600 * time.Millisecond) // an earlier signal counts as the first one again
 	relay.signal(syscall.SIGTERM)
-	if o := relay.wait(); o.code != 130 || !strings.Contains(o.stderr, "hurrying") {
+	if o := relay.wait(); o.code != 130 || !strings.Contains(o.stderr, "stopping at once") {
 		t.Errorf("exit code %d", o.code)
 	}
 	if s, ok := subscriptionOf(t, l.database, l.outbox, ""); !ok || s.Backlog != 1 {

@@ -252,7 +252,7 @@ func (m *mapping) wrongStatus(ctx context.Context, q querier, of string, v Value
 	hint := "write a whole number"
 	switch status.Kind {
 	case adopted.Bool:
-		hint = "write true or false: status.pending has what rows are before they are delivered, status.delivered what they are then"
+		hint = "write true or false: status.pending has the value of rows before they are delivered, status.delivered the value after that"
 	case adopted.Enum:
 		var labels []string
 		if err := q.QueryRow(ctx, "select enum_range(null::"+status.Type+")::text[]").Scan(&labels); err != nil {

@@ -26,9 +26,9 @@ func (s *Source) chooseWay(usable bool) {
 	s.mu.Unlock()
 	switch {
 	case !usable:
-		s.t.log.Warn("no index has the order in which rows are read: every look for new rows is at the whole table", "hint", "penstock adopt check tells which index to make")
+		s.t.log.Warn("no index has the order in which rows are read: every search for new rows reads the whole table", "hint", "penstock adopt check shows which index to create")
 	case s.m.random:
-		s.t.log.Warn("the ids come in no order and no column gives one: every look for new rows is at the whole table, and rows are sent in the order of their transactions only as far as PostgreSQL remembers it",
+		s.t.log.Warn("no column has the order of the rows: every search for new rows reads the whole table, and rows are sent only roughly in the order of their commits",
 			"hint", "name a column such as created_at in columns.order, or columns.order: ["+s.m.config.Columns.ID+"] if the ids do grow")
 	}
 }

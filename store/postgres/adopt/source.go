@@ -117,7 +117,7 @@ func (t *Table) Subscribe(ctx context.Context, req driver.Subscribe) (driver.Sou
 		req.Lease = driver.DefaultLease
 	}
 	if req.Start != driver.FromBeginning || req.Ephemeral {
-		return nil, adopted.Field("start", "is not the beginning", "an adopted table has no other: what is not to be delivered, mark or delete yourself")
+		return nil, adopted.Field("start", "is not the beginning", "an adopted table has no other: mark or delete the rows that must not be delivered")
 	}
 	m, err := t.compare(ctx)
 	if err != nil {

@@ -107,8 +107,8 @@ const fenced = "PS001"
 
 // hints by SQLSTATE, where they are about the adopted table.
 var hints = map[string]string{
-	"42501": "grant the role what it lacks on the adopted table; on Penstock's own tables its owner can: select penstock.grant_adopt('role')",
-	"55P03": "another transaction holds locks on rows of the adopted table, or on the table: pg_locks and pg_blocking_pids tell which; it is tried again",
+	"42501": "grant the role the missing rights on the adopted table; on Penstock's own tables its owner can: select penstock.grant_adopt('role')",
+	"55P03": "another transaction holds locks on rows of the adopted table, or on the table: pg_locks and pg_blocking_pids show which; it is tried again",
 	"42P01": gone, "3F000": gone, "42883": gone,
 	"42703": "a column of the adopted table was dropped or renamed: correct the mapping and start again",
 }

@@ -330,7 +330,7 @@ def headers_text(headers: Mapping[str, str] | None) -> str | None:
         text("headers", value, MAX_HEADERS)
         total += len(name.encode()) + len(value.encode())
     if total > MAX_HEADERS:
-        raise FieldError("headers", f"are {total} bytes together, more than the limit of {MAX_HEADERS}", "move what is large into the payload")
+        raise FieldError("headers", f"are {total} bytes together, more than the limit of {MAX_HEADERS}", "move large values into the payload")
     return json.dumps(dict(headers), ensure_ascii=False)
 
 

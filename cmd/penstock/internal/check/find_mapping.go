@@ -120,7 +120,7 @@ func findPermissions(f *facts) (found []Finding) {
 	if len(grants) > 0 {
 		found = append(found, Finding{Severity: Critical, Code: CodePermission,
 			Title:  fmt.Sprintf("the role %s lacks rights that the relay needs", role),
-			Detail: "Penstock reads the mapped columns and removes, marks or moves delivered rows. The owner of the table can grant what is missing; if the relay runs as another role, run the check as that one.",
+			Detail: "Penstock reads the mapped columns and removes, marks or moves delivered rows. The owner of the table can grant the missing rights; if the relay runs as another role, run the check as that one.",
 			Fix:    grants})
 	}
 	if f.table.hidesRows {
@@ -185,7 +185,7 @@ func findKey(f *facts) []Finding {
 
 // The effect of a delete on rows that reference the deleted one: pg_constraint.confdeltype.
 var onDelete = map[string]string{
-	"c": "are deleted, too",
+	"c": "are also deleted",
 	"n": "lose their reference",
 	"d": "get their default",
 }

@@ -94,7 +94,7 @@ func (f *facts) commitOrder(c *column) Finding {
 		find.Detail = "The application writes it, by its own clocks and before the commit: add how far these clocks are apart to the margin."
 	}
 	find.Detail += fmt.Sprintf(" A loop that continues after the last row it has seen never delivers rows that commit behind it. Penstock looks back over the margin (%v) again and again, and "+
-		"sweeps what lies below it every %v: a later row is delivered late and behind later ones of its key, but never lost.", margin, f.cfg.Sweep)
+		"sweeps the rows below it every %v: a later row is delivered late and behind later ones of its key, but never lost.", margin, f.cfg.Sweep)
 	late := f.late
 	if late == nil {
 		if f.settings["track_commit_timestamp"] != "on" {

@@ -165,7 +165,7 @@ const prefixDetail = "Rows that were deleted or marked stay in the index until v
 	"Each read without a low-water mark walks over them again. Penstock keeps one, so it walks there at its start and in its sweep only."
 
 func (f *facts) vacuum() Statement {
-	return Statement{SQL: "vacuum " + f.tableName(), Risk: "reads the whole table; removes only what no open snapshot can see"}
+	return Statement{SQL: "vacuum " + f.tableName(), Risk: "reads the whole table; removes only rows that no open snapshot can see"}
 }
 
 // findScan: dead rows that the read meets. A plan's rows do not include them, only the pages that
@@ -303,7 +303,7 @@ func findContents(f *facts) (found []Finding) {
 			continue
 		}
 		found = append(found, Finding{Severity: Warning, Code: CodeContentTooBig,
-			Title: fmt.Sprintf("contents are near what fits into index %s", quote(x.name())),
+			Title: fmt.Sprintf("contents are near the limit of index %s", quote(x.name())),
 			Detail: fmt.Sprintf("A row of a B-tree has at most %s bytes. An insert with larger contents fails, and the business transaction with it. "+
 				"Reads of a batch need the columns of the order in the index, not the contents: create one without them, then drop this one.", number(float64(f.maxIndexRow()))),
 			Evidence: Evidence{Figures: []Figure{{"largest contents seen", float64(size), Bytes}, {"the limit", float64(f.maxIndexRow()), Bytes}, {"rows looked at", float64(f.sample.rows), Rows}}},

@@ -52,7 +52,7 @@ func (f *facts) tableBloat() []Finding {
 	find := Finding{Severity: Warning, Code: CodeBloat,
 		Title: fmt.Sprintf("the table takes %s for rows of %s", bytes(float64(f.sizes.rows)), bytes(used)),
 		Detail: "The rest is dead rows and free space. Reads through the right index do not notice; reads of the whole table, backups and caches do. " +
-			"Vacuum makes the space free for new rows, and gives back only what is empty at the end of the file.",
+			"Vacuum makes the space free for new rows, and gives back only empty pages at the end of the file.",
 		Evidence: Evidence{Figures: []Figure{{"size", float64(f.sizes.rows), Bytes}, {"rows, " + how, used, Bytes}}},
 		Fix: []Statement{
 			f.vacuum(),
@@ -219,7 +219,7 @@ func findHolders(f *facts) (found []Finding) {
 			Detail:   "It stays until its transaction manager commits it or rolls it back, even if the server restarts." + heldBack,
 			Evidence: Evidence{Figures: []Figure{{"age", p.seconds, Seconds}, {"transactions begun since", float64(p.ageXacts), ""}}},
 			Fix: []Statement{{SQL: "rollback prepared " + literal(p.gid),
-				Risk: "its work is lost: ask the transaction manager first what it has decided", By: doctor.MayEndPrepared}}})
+				Risk: "its work is lost: first ask the transaction manager for its decision", By: doctor.MayEndPrepared}}})
 	}
 	return append(append(found, f.slotFindings()...), f.standbyFindings()...)
 }

@@ -152,7 +152,7 @@ func (f *fixer) create(ctx context.Context, s Statement) (Fixed, error) {
 	}
 	if state == invalid {
 		if err := f.drop(ctx, *s.Creates); err != nil {
-			return failed(penstock.WithHint(fmt.Errorf("dropping what a failed attempt has left: %w", err), "drop index concurrently %s", s.Creates.quoted()))
+			return failed(penstock.WithHint(fmt.Errorf("dropping the index of a failed attempt: %w", err), "drop index concurrently %s", s.Creates.quoted()))
 		}
 		fixed.Replaced = true
 	}

@@ -228,11 +228,11 @@ func (l *looker) lookAtReads(ctx context.Context, f *facts) error {
 			Hint: "create the index and run the check again"})
 		return nil
 	}
-	if f.reads.first, err = l.explain(ctx, "what the read meets before its first row", f.read(1, ""), true, settings); err != nil {
+	if f.reads.first, err = l.explain(ctx, "rows before the first one of a read", f.read(1, ""), true, settings); err != nil {
 		f.reads.endless = err == errUnseen && l.refusal == tookTooLong
 		return err
 	}
-	if f.reads.batch, err = l.explain(ctx, "what the read meets in a batch", f.reads.sql, true, settings); err != nil {
+	if f.reads.batch, err = l.explain(ctx, "rows that a read meets in a batch", f.reads.sql, true, settings); err != nil {
 		return err
 	}
 	return l.lookFromFirst(ctx, f, settings)

@@ -35,7 +35,7 @@ func (a *App) Possible(c Consent) error {
 func (a *App) Confirm(ctx context.Context, c Consent, question string) error {
 	agreed, err := a.Agrees(ctx, c, question)
 	if err == nil && !agreed {
-		return fmt.Errorf("%s: the answer was not yes", c.Undone)
+		return fmt.Errorf("%s: it was not confirmed", c.Undone)
 	}
 	return err
 }
@@ -62,7 +62,7 @@ func (a *App) ConfirmName(ctx context.Context, c Consent, warning, name string) 
 	if answer == name {
 		return nil
 	}
-	return fmt.Errorf("%s: that is not its name", c.Undone)
+	return fmt.Errorf("%s: the name does not match", c.Undone)
 }
 
 func (a *App) ask(ctx context.Context, c Consent, prompt string) (string, error) {

@@ -40,11 +40,11 @@ func nextStep(err error) string {
 	case errors.Is(err, penstock.ErrNotMigrated):
 		return "run penstock migrate"
 	case errors.Is(err, penstock.ErrNoOutbox):
-		return "penstock outbox list shows what there is, penstock outbox create NAME makes one"
+		return "penstock outbox list shows all, penstock outbox create NAME makes one"
 	case errors.Is(err, penstock.ErrNoSubscription):
 		return "penstock status shows those there are, its relay makes one"
 	case errors.Is(err, penstock.ErrNoQueue):
-		return "penstock queue list shows what there is, penstock queue create NAME makes one"
+		return "penstock queue list shows all, penstock queue create NAME makes one"
 	case errors.Is(err, penstock.ErrNoSchedule):
 		return "penstock schedule list QUEUE shows those there are"
 	case errors.Is(err, penstock.ErrNoInbox):

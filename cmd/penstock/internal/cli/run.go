@@ -35,10 +35,10 @@ func (a *App) Run(ctx context.Context, cfg *config.Config, o run.Options) error 
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	stopListening := a.OnSignals(func() {
-		log.Info("draining: what is being sent or runs may end, and is noted; a second signal hurries")
+		log.Info("draining: waiting for messages and jobs in progress; a second signal stops at once")
 		relays.Drain()
 	}, func() {
-		log.Warn("hurrying: what has no confirmation yet is left to the next relay, and commands are killed")
+		log.Warn("stopping at once: unconfirmed messages are left to the next relay, and commands are killed")
 		cancel(errHurried)
 	})
 	defer stopListening()

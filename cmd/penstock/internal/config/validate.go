@@ -125,7 +125,7 @@ func (s *Subscription) Misfits(database URL) (all []*penstock.FieldError) {
 	case adopted && other != "":
 		misfit("adopt", "is for tables in PostgreSQL and MariaDB, and the database is "+other, "name an outbox to read instead")
 	case adopted && s.Start == FromNow:
-		misfit("start", "is now for an adopted table, whose rows say themselves which of them wait for delivery", "remove it, and mark as delivered what is not")
+		misfit("start", "is now for an adopted table, whose rows say themselves which of them wait for delivery", "remove it, and mark the other rows as delivered")
 	case adopted && queue:
 		misfit("sink", "is a queue, which only an outbox is forwarded to", "name a broker, or write to the queue in the business transaction: penstock.enqueue")
 	}

@@ -48,7 +48,7 @@ func (c *call) int(name string, otherwise, most int) (int, error) {
 func (c *call) after() (int64, error) {
 	n, err := strconv.ParseInt(cmp.Or(c.FormValue("after"), "0"), 10, 64)
 	if err != nil {
-		err = &penstock.FieldError{Field: "after", Problem: "is not a number", Hint: "give what the page before had as after"}
+		err = &penstock.FieldError{Field: "after", Problem: "is not a number", Hint: "give the value that the page before had as after"}
 	}
 	return n, err
 }
@@ -168,19 +168,19 @@ var routes = slices.Concat([]route{
 		func(c *Console, ctx context.Context, _ *call) (*Status, error) { return c.readStatus(ctx) })),
 	sharing(reads("/findings", "What is wrong, or soon will be, and what to do about it", nil,
 		func(c *Console, ctx context.Context, _ *call) ([]doctor.Finding, error) { return c.readFindings(ctx) })),
-	reads("/outboxes/{outbox}/messages", "The message of an id, or the newest of a key, and what became of it for each subscription", findParams[:3], (*Console).messages),
+	reads("/outboxes/{outbox}/messages", "The message of an id, or the newest of a key, and its state for each subscription", findParams[:3], (*Console).messages),
 	reads(ofQueue+"/jobs", "The job of an id, or those of a key, and where it is; a ready one of a group needs that, too. Or, without payloads, the jobs of a state: ready (of a group, in their order), running, delayed or waiting", findParams, (*Console).jobs),
 	sharing(reads(ofSubscription+"/latency", "How long messages took from commit to confirm in the last hour, where this process relays them", nil,
 		(*Console).latency)),
 	sharing(reads(ofQueue+"/latency", "How long jobs took from enqueue to start in the last hour, where this process runs them", nil, (*Console).latency)),
-	sharing(reads(ofSubscription+"/samples", "What came in and was settled in the last three hours, about once a minute, where the database keeps it", nil,
+	sharing(reads(ofSubscription+"/samples", "Samples of arrivals and settled messages in the last three hours, about once a minute, where the database keeps them", nil,
 		(*Console).samplesOf)),
-	sharing(reads(ofQueue+"/samples", "What came in, was done and failed in the last three hours, about once a minute, where the database keeps it", nil,
+	sharing(reads(ofQueue+"/samples", "Samples of new, done and failed jobs in the last three hours, about once a minute, where the database keeps them", nil,
 		(*Console).samplesOf)),
 	reads(ofSubscription+"/parked", "Parked keys, those due soonest first", []string{"limit"}, (*Console).parked),
 	acts(ofSubscription+"/parked/retry", "Have parked keys tried at once", (*Console).retryParked),
 	acts(ofSubscription+"/parked/give-up", "Make a parked message a dead letter: the first of a key that waits for another attempt. Otherwise done is 0", (*Console).giveUpParked),
-	acts(ofSubscription+"/replay", "Deliver again what was settled and is still there", func(c *Console, ctx context.Context, call *call, b Range) (Count, error) {
+	acts(ofSubscription+"/replay", "Deliver settled messages again that are still there", func(c *Console, ctx context.Context, call *call, b Range) (Count, error) {
 		if b == (Range{}) {
 			return Count{}, &penstock.FieldError{Field: "from_seq", Problem: "is missing", Hint: "say where to begin: 1 is the first message that is still there"}
 		}
@@ -192,7 +192,7 @@ var routes = slices.Concat([]route{
 	reads("/workers", "Workers of a queue, or of all: those that have sent a heartbeat in the last ten minutes, and those that have jobs", []string{"queue"}, (*Console).workers),
 	reads(ofQueue+"/done", "Jobs that are done, where they are kept: the latest first, those of a kind, or the one of an id", []string{"after", "limit", "id", "kind"}, (*Console).done),
 	reads(ofQueue+"/schedules", "Periodic jobs, by name", nil, (*Console).schedules),
-	acts(ofQueue+"/settings", "Change settings: what is left out stays", func(c *Console, ctx context.Context, call *call, b Settings) (Count, error) {
+	acts(ofQueue+"/settings", "Change settings: those that are left out stay", func(c *Console, ctx context.Context, call *call, b Settings) (Count, error) {
 		return Count{1}, c.o.Store.SetQueue(ctx, call.PathValue("queue"), b)
 	}),
 	acts(ofQueue+"/enqueue", "Enqueue a job: kind, key, group, delay_seconds, headers, payload. Or a copy of a job that has not ended, on PostgreSQL: copy_of, and the group of a ready one", (*Console).enqueue),
@@ -280,7 +280,7 @@ func (c *Console) api(r route) http.Handler {
 				}
 			}
 			if !errors.Is(err, io.EOF) {
-				return &penstock.FieldError{Field: "body", Problem: err.Error(), Hint: "GET /api/v1/openapi.json says what it may have"}
+				return &penstock.FieldError{Field: "body", Problem: err.Error(), Hint: "GET /api/v1/openapi.json describes it"}
 			}
 			return nil
 		})

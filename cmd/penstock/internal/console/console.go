@@ -154,7 +154,7 @@ func New(o Options) *Console {
 		_, _ = w.Write(document)
 	})
 	c.mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
-		answerJSON(w, http.StatusNotFound, problem{"there is nothing at " + r.URL.Path, "GET /api/v1/openapi.json lists what there is"})
+		answerJSON(w, http.StatusNotFound, problem{"there is nothing at " + r.URL.Path, "GET /api/v1/openapi.json lists all"})
 	})
 	c.pages()
 	if c.at = c.mux; c.o.BasePath != "" { // a mux around it: it redirects /ops//x to /ops/x, and not to /x
@@ -351,7 +351,7 @@ func wrong(err error) (int, problem) {
 	case errors.Is(err, penstock.ErrNoOutbox), errors.Is(err, penstock.ErrNoQueue), errors.Is(err, penstock.ErrNoSubscription), errors.Is(err, penstock.ErrNoSchedule), errors.Is(err, penstock.ErrNoInbox), errors.Is(err, errNotFound), errors.Is(err, resend.ErrGone):
 		return http.StatusNotFound, p
 	case errors.Is(err, context.DeadlineExceeded), pgerror.State(err) == "57014":
-		return http.StatusServiceUnavailable, problem{"the database took too long", "narrow the filter, or see what keeps it busy"}
+		return http.StatusServiceUnavailable, problem{"the database took too long", "narrow the filter, or find out why it is busy"}
 	case pgerror.IsDown(err):
 		return http.StatusServiceUnavailable, p
 	}

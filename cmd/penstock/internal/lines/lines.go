@@ -165,7 +165,7 @@ func (w *Words) problem(err error) error {
 		if wrong.Field == "" {
 			return fmt.Errorf("is a JSON %s: write an object such as %s", wrong.Value, w.Sample)
 		}
-		return fmt.Errorf("%s cannot be a %s: see penstock %s --help for what it takes", wrong.Field, wrong.Value, w.Verb)
+		return fmt.Errorf("%s cannot be a %s: see penstock %s --help for the allowed values", wrong.Field, wrong.Value, w.Verb)
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return errors.New("ends within the JSON object: one object per line")
@@ -199,7 +199,7 @@ func Plain(line []byte) error {
 		}
 		isHeaders := strings.EqualFold(field, "headers") && value[0] == '{'
 		if (isHeaders || value[0] == '"') && halfCharacter(value) {
-			return fmt.Errorf("%s has half a surrogate pair, which is not text: give bytes as payload_base64", strings.ToLower(field))
+			return fmt.Errorf("%s has an unpaired surrogate, which is not valid Unicode: give bytes as payload_base64", strings.ToLower(field))
 		}
 		if !isHeaders {
 			continue

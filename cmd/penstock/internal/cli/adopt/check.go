@@ -70,9 +70,9 @@ func tablesToCheck(a *cli.App, f *checkFlags) ([]adopted.Config, error) {
 	if f.preset != "" || f.table != "" {
 		switch {
 		case f.subscription != "":
-			return nil, terminal.Usage(errors.New("--subscription is given with --preset or --table: it is for a configuration file, which says what the table is like"))
+			return nil, terminal.Usage(errors.New("--subscription is given with --preset or --table: it is for a configuration file, which describes the table"))
 		case f.preset == "":
-			return nil, terminal.Usage(fmt.Errorf("--table is given without --preset: say what its columns are like, with one of %s, or map them in a configuration file", strings.Join(adopted.PresetNames(), ", ")))
+			return nil, terminal.Usage(fmt.Errorf("--table is given without --preset: name its columns with one of %s, or map them in a configuration file", strings.Join(adopted.PresetNames(), ", ")))
 		}
 		c := adopted.Config{Preset: f.preset, Table: f.table}
 		c.SetDefaults()
@@ -174,7 +174,7 @@ func checkTables(ctx context.Context, a *cli.App, conn *pgx.Conn, tables []adopt
 		}
 	}
 	if len(unclean) > 0 {
-		return &terminal.ExitError{Code: terminal.ExitCheck, Err: penstock.WithHint(errors.New(strings.Join(unclean, ", ")), "the report says what to run; --fix creates indexes that are missing")}
+		return &terminal.ExitError{Code: terminal.ExitCheck, Err: penstock.WithHint(errors.New(strings.Join(unclean, ", ")), "the report has the statements to run; --fix creates missing indexes")}
 	}
 	return nil
 }
@@ -217,7 +217,7 @@ func fixTable(ctx context.Context, a *cli.App, conn *pgx.Conn, table adopted.Con
 	case refused != nil:
 		return refused
 	case len(fixed) == 0 && !a.JSON:
-		fmt.Fprintln(a.Stdout, "\nNo index is missing: what there is to do is for people.")
+		fmt.Fprintln(a.Stdout, "\nNo index is missing: the other steps are yours.")
 	}
 	if created == 0 {
 		return nil

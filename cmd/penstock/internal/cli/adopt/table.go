@@ -40,7 +40,7 @@ type Subscription struct {
 func (f *Flags) Named(name string) (*Subscription, error) {
 	if f.Preset == "" {
 		if f.Table != "" {
-			return nil, terminal.Usage(errors.New("--table goes with --adopt: say what kind of table it is"))
+			return nil, terminal.Usage(errors.New("--table goes with --adopt: name the kind of table"))
 		}
 		return nil, nil
 	}

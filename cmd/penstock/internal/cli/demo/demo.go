@@ -251,7 +251,7 @@ func writeDemoSummary(w io.Writer, r *demo.Result, f demoFlags) {
 		case r.OK():
 			fmt.Fprintln(w, "\nEvery committed flight arrived, in order per aircraft, and nothing that was rolled back did.")
 		case r.GaveUp:
-			fmt.Fprintf(w, "\nNothing was delivered any more for %s, so the rest counts as lost. It is still in the outbox;\nthe log above says what the relay was waiting for, --patience makes it wait longer.\n", f.Patience)
+			fmt.Fprintf(w, "\nNothing was delivered any more for %s, so the rest counts as lost. It is still in the outbox;\nthe log above shows why the relay was waiting, --patience makes it wait longer.\n", f.Patience)
 		default:
 			fmt.Fprintln(w, "\nThat must not happen: please report it with this output and the flags.")
 		}

@@ -90,7 +90,7 @@ func run(ctx context.Context, a *cli.App, f *flags) error {
 	case unusable != nil:
 		return &terminal.ExitError{Code: terminal.ExitDatabase, Err: fmt.Errorf("the database could not be looked at: %w", unusable)}
 	case critical > 0:
-		return &terminal.ExitError{Code: terminal.ExitCheck, Err: penstock.WithHint(errors.New(terminal.PluralVerb(int64(critical), "critical finding", "needs an operator", "need an operator")), "the report says what to do next")}
+		return &terminal.ExitError{Code: terminal.ExitCheck, Err: penstock.WithHint(errors.New(terminal.PluralVerb(int64(critical), "critical finding", "needs an operator", "need an operator")), "the report has the next steps")}
 	}
 	return nil
 }

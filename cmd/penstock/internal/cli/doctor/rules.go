@@ -124,14 +124,14 @@ func (r *rules) subscription(of, argument string, s, before *admin.SubscriptionS
 		if s.Holder != "" {
 			f.Found += fmt.Sprintf("; the lease of %s ended %s ago", s.Holder, cli.Since(s.LeaseUntil, r.now.at))
 		}
-		f.Why = "nothing of it is delivered, and what it has not settled keeps its space"
+		f.Why = "its messages are not delivered, and unsettled ones keep their space"
 		f.Next = startRelay + ", or drop it as the owner of the tables if it is not needed: penstock subscription drop " + strings.Replace(argument, " --subscription ", " ", 1)
 		r.add(f)
 	case held && !s.SinkDown.IsZero():
 		f.Check = doctor.CheckRelay
 		f.Found = fmt.Sprintf("its sink has taken nothing for %s: %s; %s", cli.Since(s.SinkDown, r.now.at), s.SinkError, waiting)
 		f.Why = "the backlog grows until the sink is back; no attempt is spent meanwhile"
-		f.Next = "do away with the cause that the error names; if the broker is down, bring it back: the relay then continues by itself"
+		f.Next = "fix the cause that the error names; if the broker is down, start it: the relay then continues automatically"
 		r.add(f)
 	case held && before != nil && s.Backlog > 0 && s.Settled == before.Settled && s.Epoch == before.Epoch && s.OldestAge >= r.o.Old:
 		f.Check = doctor.CheckRelay
@@ -139,17 +139,17 @@ func (r *rules) subscription(of, argument string, s, before *admin.SubscriptionS
 		if f.Why = "the relay renews its lease, so no other one takes over"; s.Rate > 0 { // it did within the last minute: a sink may be slow
 			f.Severity = doctor.Warning
 		}
-		f.Next = "read the log of " + s.Holder + ", and restart it: what it has not settled is sent again"
+		f.Next = "read the log of " + s.Holder + ", and restart it: unsettled messages are sent again"
 		r.add(f)
 	}
 	if s.ParkedKeys > 0 {
 		parked := fmt.Sprintf("%s with %s", terminal.PluralVerb(s.ParkedKeys, "key", "is parked", "are parked"), terminal.Plural(s.Parked, "message"))
 		if s.HeldKeys > 0 {
-			parked += ", " + cli.CountOf(s.HeldKeys, "held_keys", s.AtLeast) + " of them until a dead letter is decided about"
+			parked += ", " + cli.CountOf(s.HeldKeys, "held_keys", s.AtLeast) + " of them on hold because of a dead letter"
 		}
 		r.add(doctor.Finding{Check: doctor.CheckParked, Severity: doctor.Warning, About: f.About,
 			Found: parked,
-			Why:   "the sink refuses the first message of each, and what follows of its key waits; other keys go on",
+			Why:   "the sink refuses the first message of each, and later messages of the key wait; other keys continue",
 			Next:  "see which keys, and why: penstock parked " + argument,
 			Measured: []doctor.Figure{{Name: "keys", Value: float64(s.ParkedKeys)}, {Name: "messages", Value: float64(s.Parked)},
 				{Name: "held", Value: float64(s.HeldKeys)}}})
@@ -240,8 +240,8 @@ func (r *rules) growth(about string, grown, waits int64, oldest time.Duration, b
 	}
 	f := doctor.Finding{Check: doctor.CheckBacklog, Severity: doctor.Warning, About: about,
 		Found: fmt.Sprintf("its backlog of %s grows by %s", terminal.Count(waits), terminal.Rate(float64(grown)/r.over.Seconds())),
-		Why:   "what takes from it is slower than what comes, or does not run; the rate is that of " + cli.Age(r.over),
-		Next:  "see who takes from it, and how fast: penstock status --watch",
+		Why:   "messages or jobs arrive faster than they are taken, or nothing takes them; the rate is that of " + cli.Age(r.over),
+		Next:  "see the relays and workers, and their rates: penstock status --watch",
 		Measured: []doctor.Figure{{Name: "waiting", Value: float64(waits)}, {Name: "growth", Value: float64(grown) / r.over.Seconds(), Unit: "per second"},
 			{Name: "growth of its size", Value: float64(bytes) / r.over.Seconds(), Unit: "bytes per second"}}}
 	if r.free >= 0 && bytes > 0 {
@@ -278,7 +278,7 @@ func (r *rules) workers(q *admin.QueueStatus) {
 			}
 		}
 	}
-	f := doctor.Finding{Check: doctor.CheckWorkers, Severity: doctor.Critical, About: q.Queue, Why: "a worker that hangs may go on extending its leases"}
+	f := doctor.Finding{Check: doctor.CheckWorkers, Severity: doctor.Critical, About: q.Queue, Why: "a worker that hangs may continue to extend its leases"}
 	add := func(jobs []doctor.Running) {
 		f.Measured = []doctor.Figure{{Name: "jobs", Value: float64(len(jobs))}, {Name: "job", Value: float64(jobs[0].ID)}, {Name: "enqueued", Value: jobs[0].Age.Seconds(), Unit: "s"}, {Name: "held", Value: jobs[0].Held.Seconds(), Unit: "s"}}
 		if f.Next == "" {

@@ -32,7 +32,7 @@ func releaseCommand(a *cli.App) *cobra.Command {
 			q := admin.HeldQuery{Consumer: args[0], Key: f.key, Previous: f.previous, ID: id}
 			switch narrowed := chosenHeld(q) != ""; {
 			case !narrowed && !all:
-				return terminal.Misuse(errors.New("nothing was released: say what with --key, --previous or --id, or --all"))
+				return terminal.Misuse(errors.New("nothing was released: select messages with --key, --previous or --id, or give --all"))
 			case narrowed && all:
 				return terminal.Usage(errors.New("--all is given with flags that narrow the choice: leave it out, the rest takes every one that matches"))
 			}
@@ -69,7 +69,7 @@ func confirmRelease(ctx context.Context, a *cli.App, store driver.InboxStore, co
 
 func release(ctx context.Context, a *cli.App, store driver.InboxStore, q admin.HeldQuery) error {
 	n, err := store.ReleaseHeld(ctx, q)
-	text := fmt.Sprintf("%s of %s due now: the consumer's next inbox_due hands over what is due.", terminal.Plural(n, "message"), shell.Visible(q.Consumer))
+	text := fmt.Sprintf("%s of %s due now: the consumer's next inbox_due hands them over.", terminal.Plural(n, "message"), shell.Visible(q.Consumer))
 	switch {
 	case err != nil:
 		return about.Inbox(err, "releasing", q.Consumer)
@@ -123,7 +123,7 @@ func areHeld(ctx context.Context, store driver.InboxStore, consumer string, ids 
 		}
 		held, err := store.HeldMessages(ctx, admin.HeldQuery{Consumer: consumer, ID: id})
 		if err != nil {
-			return about.Inbox(err, "reading what is held", consumer)
+			return about.Inbox(err, "reading held messages", consumer)
 		}
 		if len(held) == 0 {
 			missing = append(missing, id)

@@ -34,7 +34,7 @@ func heldCommand(a *cli.App) *cobra.Command {
 		limit int
 		full  bool
 	)
-	cmd := terminal.Verb("held CONSUMER [ID]", "Show the messages that an inbox holds back, and what they wait for",
+	cmd := terminal.Verb("held CONSUMER [ID]", "Show the messages that an inbox holds back, and those that they wait for",
 		func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			q := admin.HeldQuery{Consumer: args[0], Key: f.key, Previous: f.previous, Limit: limit}
@@ -98,7 +98,7 @@ func listHeld(ctx context.Context, a *cli.App, store driver.InboxStore, q admin.
 	q.Limit++
 	held, err := store.HeldMessages(ctx, q)
 	if err != nil {
-		return about.Inbox(err, "reading what is held", q.Consumer)
+		return about.Inbox(err, "reading held messages", q.Consumer)
 	}
 	if len(held) > limit {
 		held = held[:limit]
@@ -136,7 +136,7 @@ func showHeld(ctx context.Context, a *cli.App, store driver.InboxStore, q admin.
 	held, err := store.HeldMessages(ctx, q)
 	switch {
 	case err != nil:
-		return about.Inbox(err, "reading what is held", q.Consumer)
+		return about.Inbox(err, "reading held messages", q.Consumer)
 	case len(held) == 0:
 		return notHeld(q.Consumer, q.ID)
 	case a.JSON:

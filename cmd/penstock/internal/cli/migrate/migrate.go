@@ -37,7 +37,7 @@ func Command(a *cli.App) *cobra.Command {
 		case asSQL:
 			return printMigration(a, from)
 		case cmd.Flags().Changed("from"):
-			return terminal.Usage(errors.New("--from goes with --sql: without it the database says what version it has"))
+			return terminal.Usage(errors.New("--from goes with --sql: without it the database itself has the version"))
 		}
 		ctx := cmd.Context()
 		store, err := cli.OpenWith[migrator](ctx, a, "tables to migrate")
@@ -55,7 +55,7 @@ func Command(a *cli.App) *cobra.Command {
 		}
 		to, err := store.SchemaVersion(ctx)
 		if err := errors.Join(unread, err); err != nil {
-			return fmt.Errorf("migrated, but the version cannot be told: %w", err)
+			return fmt.Errorf("migrated, but the version cannot be read: %w", err)
 		}
 		repaired := []string{}
 		if len(differences) > 0 && from == to {
@@ -68,7 +68,7 @@ func Command(a *cli.App) *cobra.Command {
 		return a.Tell(map[string]any{"from": from, "to": to, "repaired": repaired}, "%s\n", a.Suggest(migratedText(from, to, len(repaired))))
 	})
 	a.WithJSON(cmd, "the version of the tables before and after, or what --check found, as one JSON line")
-	cmd.Flags().BoolVar(&check, "check", false, "only list what would be changed, with exit code 3 if anything would")
+	cmd.Flags().BoolVar(&check, "check", false, "only list the changes, with exit code 3 if there are any")
 	cmd.Flags().BoolVar(&asSQL, "sql", false, "print SQL for other tools instead")
 	cmd.Flags().Int64Var(&from, "from", 0, "with --sql: the `version` that the database has")
 	return cmd

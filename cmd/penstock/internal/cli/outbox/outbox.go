@@ -63,7 +63,7 @@ func createCommand(a *cli.App) *cobra.Command {
 		}
 		if retains {
 			if _, err := retain.apply(ctx, store, args[0]); err != nil {
-				return fmt.Errorf("outbox %q is there, but keeps what it did: %w", args[0], err)
+				return fmt.Errorf("outbox %q is there, but its retention was not changed: %w", args[0], err)
 			}
 		}
 		return a.Tell(map[string]any{"outbox": args[0]}, "Outbox %s is ready.\n", shell.Visible(args[0]))
@@ -123,7 +123,7 @@ func grantCommand(a *cli.App) *cobra.Command {
 			ctx := cmd.Context()
 			switch {
 			case publish == relay:
-				return terminal.Misuse(errors.New("what to grant is not clear: give --publish or --relay"))
+				return terminal.Misuse(errors.New("the right to grant is missing: give --publish or --relay"))
 			case publish && len(args) != 2:
 				return terminal.Misuse(errors.New("--publish is for one outbox: give OUTBOX and ROLE"))
 			case relay && len(args) != 1:

@@ -28,7 +28,7 @@ type replayer interface {
 
 func ReplayCommand(a *cli.App) *cobra.Command {
 	f := replayFlags{leave: cli.Consent{Undone: "nothing is replayed"}}
-	cmd := terminal.Verb("replay OUTBOX --from TIME|SEQ", "Deliver again what a subscription has delivered before",
+	cmd := terminal.Verb("replay OUTBOX --from TIME|SEQ", "Deliver messages again that a subscription has delivered",
 		func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			r, err := f.replay(args[0], time.Now())
@@ -95,9 +95,9 @@ func startReplay(ctx context.Context, a *cli.App, store replayer, r admin.Replay
 		count.CountOnly = true
 		n, err := store.Replay(ctx, count)
 		if err != nil {
-			return about.Outbox(err, "counting what is replayed", r.Outbox, r.Subscription)
+			return about.Outbox(err, "counting the messages to replay", r.Outbox, r.Subscription)
 		}
-		question := fmt.Sprintf("%s delivers %s again that it has settled, %s. Consumers see the same ids again.\nGo on?", to, terminal.Plural(n, "message"), rangeText(r))
+		question := fmt.Sprintf("%s delivers %s again that it has settled, %s. Consumers see the same ids again.\nContinue?", to, terminal.Plural(n, "message"), rangeText(r))
 		if err := a.Confirm(ctx, f.leave, question); err != nil {
 			return err
 		}

@@ -211,7 +211,7 @@ func notFound(ctx context.Context, store cli.StatusReader, name string, unseen [
 	if len(unseen) > 0 {
 		return notSeen(fmt.Errorf("nothing that this role may see is called %q, and %s it may not read", name, strings.Join(unseen, " and ")), name, unseen)
 	}
-	return penstock.WithHint(about.Outbox(penstock.ErrNoOutbox, "", name, ""), "nor is there a queue of that name; penstock status without a name shows what there is")
+	return penstock.WithHint(about.Outbox(penstock.ErrNoOutbox, "", name, ""), "nor is there a queue of that name; penstock status without a name shows all")
 }
 
 // notSeen says who may show the thing of that name to this role, whatever its kind.
