@@ -59,7 +59,7 @@ func (s *Statement) Judge() {
 	case s.Scanned > most:
 		s.Slow, s.Verdict = true, "reads "+s.Busiest+" without an index: rows, "+per(s.Scanned)+"; an index is missing, which penstock migrate --check may know of"
 	case s.Dead > most:
-		s.Slow, s.Verdict = true, "steps over dead rows: "+per(s.Dead)+", most of them in "+s.Busiest+"; penstock doctor says what keeps them there"
+		s.Slow, s.Verdict = true, "steps over dead rows: "+per(s.Dead)+", most of them in "+s.Busiest+"; penstock doctor shows the cause"
 	case s.Entries > most:
 		s.Slow, s.Verdict = true, "walks far: index entries, "+per(s.Entries)+", most of them of "+s.Busiest
 	case s.Pages > 20*s.Rows+sparePages:

@@ -166,10 +166,10 @@ const (
 var routes = slices.Concat([]route{
 	sharing(reads("/status", "Outboxes, queues, inboxes and what holds back vacuum, counted up to 1,000 of each kind", nil,
 		func(c *Console, ctx context.Context, _ *call) (*Status, error) { return c.readStatus(ctx) })),
-	sharing(reads("/findings", "What is wrong, or soon will be, and what to do about it", nil,
+	sharing(reads("/findings", "Present and coming problems, and how to solve them", nil,
 		func(c *Console, ctx context.Context, _ *call) ([]doctor.Finding, error) { return c.readFindings(ctx) })),
 	reads("/outboxes/{outbox}/messages", "The message of an id, or the newest of a key, and its state for each subscription", findParams[:3], (*Console).messages),
-	reads(ofQueue+"/jobs", "The job of an id, or those of a key, and where it is; a ready one of a group needs that, too. Or, without payloads, the jobs of a state: ready (of a group, in their order), running, delayed or waiting", findParams, (*Console).jobs),
+	reads(ofQueue+"/jobs", "The job of an id, or those of a key, and where it is; a ready one of a group also needs the group. Or, without payloads, the jobs of a state: ready (of a group, in their order), running, delayed or waiting", findParams, (*Console).jobs),
 	sharing(reads(ofSubscription+"/latency", "How long messages took from commit to confirm in the last hour, where this process relays them", nil,
 		(*Console).latency)),
 	sharing(reads(ofQueue+"/latency", "How long jobs took from enqueue to start in the last hour, where this process runs them", nil, (*Console).latency)),

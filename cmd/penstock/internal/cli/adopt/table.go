@@ -248,7 +248,7 @@ func dropRemembered(ctx context.Context, a *cli.App, name string, leave cli.Cons
 // dropAdoption asks, and drops.
 func dropAdoption(ctx context.Context, a *cli.App, table string, s admin.SubscriptionStatus, leave cli.Consent, drop func() error) error {
 	name := s.Subscription
-	lost := fmt.Sprintf("what it knows of %s and %s", terminal.Plural(s.Parked, "parked row"), terminal.Plural(s.DeadLetters, "dead letter"))
+	lost := fmt.Sprintf("its record of %s and %s", terminal.Plural(s.Parked, "parked row"), terminal.Plural(s.DeadLetters, "dead letter"))
 	warning := fmt.Sprintf("This drops subscription %s of table %s: %s is lost. The rows stay as they are.", shell.Visible(name), shell.Visible(table), lost)
 	if cli.IsHeld(&s, time.Now()) {
 		fmt.Fprintf(a.Stderr, "penstock: a relay runs it (%s) and will make it anew: stop it first\n", shell.Visible(s.Holder))
