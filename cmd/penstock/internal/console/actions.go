@@ -106,7 +106,7 @@ func (c *Console) queueAction(w http.ResponseWriter, r *http.Request) {
 			chosen.IDs = append(chosen.IDs, id)
 		}
 		c.act(w, r, ofQueue+"/"+verb, chosen, func(answer any) (string, string) {
-			return queue, map[string]string{"cancel": "canceled: ", "retry": "to run now: "}[verb] + count(answer.(Count).Done, "", nil)
+			return queue, map[string]string{"cancel": "cancelled: ", "retry": "to run now: "}[verb] + count(answer.(Count).Done, "", nil)
 		})
 	case "enqueue":
 		delay, err := strconv.Atoi(cmp.Or(r.FormValue("delay_seconds"), "0"))

@@ -128,7 +128,7 @@ func TestJobsByState(t *testing.T) {
 
 			// The chosen ones are cancelled together.
 			form := url.Values{"id": {ready[0], ready[2], delayed[0]}}.Encode()
-			if code, text := d.ask("o", "POST", "/queues/mails/cancel?"+form, ""); code != http.StatusOK || !strings.Contains(string(text), "canceled: 3") {
+			if code, text := d.ask("o", "POST", "/queues/mails/cancel?"+form, ""); code != http.StatusOK || !strings.Contains(string(text), "cancelled: 3") {
 				t.Errorf("cancelling: %d %s", code, text)
 			}
 			status, err := s.QueueStatus(ctx, "mails")
