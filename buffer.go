@@ -9,7 +9,7 @@ import (
 )
 
 // BufferOptions limit the buffer of a transaction before it writes. A store's Buffer begins such a transaction, and
-// docs/guides/buffering.md says when it writes.
+// docs/guides/buffering.md describes when it writes.
 type BufferOptions struct {
 	// Rows is how many messages and jobs together are buffered before they are written. Default 3,072. A full buffer
 	// may be written in the background while as many rows again are accepted.

@@ -24,14 +24,14 @@ func ExampleFilter() {
 	// order.line.added eu false
 }
 
-// A sink says whether an error concerns one message or everything. While the broker is away, no attempt is spent.
+// A sink distinguishes whether an error concerns one message or everything. While the broker is away, no attempt is spent.
 func ExampleUnavailable() {
 	refused := errors.New("connection refused")
 	fmt.Println(penstock.IsUnavailable(refused), penstock.IsUnavailable(penstock.Unavailable(refused)))
 	// Output: false true
 }
 
-// A handler or sink that is asked to wait says how long.
+// A handler or sink that is asked to wait shows how long.
 func ExampleRetryAfter() {
 	err := penstock.RetryAfter(errors.New("429 Too Many Requests"), time.Minute)
 	after, told := penstock.RetryDelay(err)

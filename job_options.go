@@ -54,7 +54,7 @@ const (
 	OnDeadWait OnDead = "wait"
 	// OnDeadRun runs, as if the dead letter had ended.
 	OnDeadRun OnDead = "run"
-	// OnDeadCancel makes the job a dead letter as well, which says why.
+	// OnDeadCancel makes the job a dead letter as well, which explains why.
 	OnDeadCancel OnDead = "cancel"
 )
 
@@ -297,7 +297,7 @@ func readTime(text string) (t time.Time, ok bool) {
 	return t, err == nil && strings.HasSuffix(text, "Z") && len(text) <= len("2006-01-02T15:04:05.000000Z") && !strings.Contains(text, ",")
 }
 
-// Kind says which handler takes the job. It is ” for a job without a kind.
+// Kind names the handler that takes the job. It is ” for a job without a kind.
 func (j Job) Kind() string { return j.Headers[HeaderKind] }
 
 // MaxAttempts is after how many attempts the job becomes a dead letter, 0 if the queue says that.

@@ -24,7 +24,7 @@ const MemberSteps = "penstock-steps"
 type NewJob struct {
 	// Payload is opaque: any bytes, up to MaxPayloadBytes.
 	Payload []byte
-	// Kind says which handler takes the job, see work.Mux: 1 to MaxKindBytes bytes without control characters, or '',
+	// Kind names the handler that takes the job, see work.Mux: 1 to MaxKindBytes bytes without control characters, or '',
 	// the default. The store writes it as the header HeaderKind.
 	Kind string
 	// Key serialises: in a queue at most one job of a key runs at a time. Jobs of a key

@@ -27,7 +27,7 @@ type Found struct {
 	Where []Whereabouts
 }
 
-// Whereabouts say where a message or a job is, and which attempts the store has recorded.
+// Whereabouts show where a message or a job is, and which attempts the store has recorded.
 type Whereabouts struct {
 	Subscription string `json:"subscription,omitempty"`
 	// State of a job is ready, running, delayed, behind its key, waiting for barriers, or dead. State of a message is one of these:

@@ -54,7 +54,7 @@ type QueueStatus struct {
 	Segments []SegmentStatus `json:"segments,omitempty"`
 	// DoneBytes is the size of the history: the jobs that are kept after they were acked. Bytes does not include it.
 	DoneBytes int64 `json:"done_bytes,omitempty"`
-	// Trouble says why space is not given back: the last failure, and its place. It is empty if the
+	// Trouble explains why space is not given back: the last failure, and its place. It is empty if the
 	// role may not read the store's own tables.
 	Trouble []string `json:"trouble,omitempty"`
 	// Ready counts jobs that may run now.
@@ -80,7 +80,7 @@ type QueueStatus struct {
 }
 
 // Cap limits figures to most and names those that reach it in AtLeast. If most is 0, all were counted to their end.
-// more says that some groups with jobs were not counted, so Ready and Waiting are at least those numbers.
+// more means that some groups with jobs were not counted, so Ready and Waiting are at least those numbers.
 func (q *QueueStatus) Cap(most int64, more bool) {
 	q.AtLeast = capped(most, map[string]*int64{"ready": &q.Ready, "running": &q.Running, "delayed": &q.Delayed, "waiting": &q.Waiting, "dead_letters": &q.DeadLetters})
 	for _, name := range []string{"ready", "waiting"} {
@@ -90,7 +90,7 @@ func (q *QueueStatus) Cap(most int64, more bool) {
 	}
 }
 
-// WaitsFor says why no job of the queue may start now: pause, limit or rate. It is empty if one may.
+// WaitsFor explains why no job of the queue may start now: pause, limit or rate. It is empty if one may.
 func (q *QueueStatus) WaitsFor() string {
 	switch {
 	case q.Paused != nil && *q.Paused:
@@ -119,7 +119,7 @@ type GroupStatus struct {
 	Limits *GroupLimits `json:"limits,omitempty"`
 }
 
-// GroupLimits says which limits a group has, and how much of them is left.
+// GroupLimits shows which limits a group has, and how much of them is left.
 type GroupLimits struct {
 	// MaxRunning, Rate and Weight are those of the group's policy, or of the default.
 	MaxRunning int           `json:"max_running,omitempty"`
@@ -130,7 +130,7 @@ type GroupLimits struct {
 	Hold
 }
 
-// WaitsFor says why no job of the group may start now: hold, limit or rate. It is empty if one may.
+// WaitsFor explains why no job of the group may start now: hold, limit or rate. It is empty if one may.
 func (g *GroupStatus) WaitsFor() string {
 	switch l := g.Limits; {
 	case l == nil:
@@ -144,7 +144,7 @@ func (g *GroupStatus) WaitsFor() string {
 	return ""
 }
 
-// Hold says until when no job of a group starts, and why. Until is zero if the group is not held.
+// Hold shows until when no job of a group starts, and why. Until is zero if the group is not held.
 type Hold struct {
 	Until  time.Time `json:"held_until,omitzero"`
 	Reason string    `json:"held_for,omitempty"`

@@ -21,7 +21,7 @@ type Worker struct {
 	Done    int64 `json:"done"`
 	Failed  int64 `json:"failed"`
 	Dead    int64 `json:"dead"`
-	// Stopped says that it has ended in an orderly way.
+	// Stopped means that it has ended in an orderly way.
 	Stopped bool `json:"stopped,omitempty"`
 	// SeenAt is when the database got the heartbeat, AliveUntil how long the worker counts as alive without another one.
 	SeenAt     time.Time `json:"seen_at,omitzero"`

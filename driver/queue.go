@@ -28,7 +28,7 @@ func (c *Claim) Validate() error {
 	return penstock.ValidateText("worker", c.Worker, penstock.MaxHolderBytes)
 }
 
-// Claim says which jobs a worker asks for.
+// Claim chooses the jobs that a worker asks for.
 type Claim struct {
 	Group string
 	// Jobs is how many are returned at most, 1 to MaxClaim.
@@ -51,7 +51,7 @@ type Queue interface {
 
 	// Claim leases jobs that may run now. It returns them by priority, then in the
 	// queue's order. It does not wait; no jobs is not an error. A job whose lease ends
-	// comes back by itself and the attempt counts: after the last it is a dead letter.
+	// comes back, and the attempt counts: after the last it is a dead letter.
 	Claim(ctx context.Context, c Claim) ([]penstock.Job, error)
 	// Extend makes leases last for the given time from now and returns those that
 	// are still held.
@@ -112,7 +112,7 @@ type GroupFinder interface {
 	ReadyGroups(ctx context.Context, groups []string, behind string, most int) ([]string, error)
 }
 
-// Forwarder is a store that makes jobs of messages by itself.
+// Forwarder is a store that makes jobs of messages without a relay.
 type Forwarder interface {
 	// Forward makes a job of every message of a subscription, in a queue of the same database. It writes jobs
 	// and cursor in one transaction, so each message becomes exactly one job, in order. It returns nil once
@@ -193,7 +193,7 @@ type GroupStore interface {
 type BarrierQueue interface {
 	// Barrier makes one, and returns its number.
 	Barrier(ctx context.Context) (int64, error)
-	// Seal says that no more jobs will hold a barrier, but for those that jobs which hold it add while they run. If none does it
+	// Seal declares that no more jobs will hold a barrier, but for those that jobs which hold it add while they run. If none does it
 	// opens at once.
 	Seal(ctx context.Context, barrier int64) error
 }
@@ -220,7 +220,7 @@ const HeartbeatEvery = 30 * time.Second
 
 // Heartbeater is a queue that keeps which workers live, also those that have no job.
 type Heartbeater interface {
-	// Heartbeat says that a worker lives, for three times HeartbeatEvery. The store sets Queue, SeenAt and AliveUntil.
+	// Heartbeat notes that a worker lives, for three times HeartbeatEvery. The store sets Queue, SeenAt and AliveUntil.
 	Heartbeat(ctx context.Context, worker admin.Worker) error
 }
 

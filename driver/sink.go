@@ -21,7 +21,7 @@ type Sink interface {
 	// messages without an answer get an Unavailable error. After a panic, each half of msgs
 	// is sent again, until the message that is the reason is alone.
 	//
-	// A driver reconnects by itself: after an outage the next Send works.
+	// A driver reconnects: after an outage the next Send works.
 	Send(ctx context.Context, msgs []penstock.Message) []error
 
 	// Close waits for running Sends until ctx ends, and closes the connection. A

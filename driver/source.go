@@ -18,13 +18,13 @@ type Source interface {
 	// messages means that no new ones are committed now. Each message is returned once
 	// per Source. After Close or a fence, the next Subscribe gets those not settled.
 	//
-	// After an error the Source connects again by itself. If it then continues from
+	// After an error the Source connects again. If it then continues from
 	// its durable cursor, messages are returned again and Batch.Rewound is true.
 	// ErrClosed after Close.
 	Fetch(ctx context.Context, limit Limit) (Batch, error)
 
 	// Settle stores verdicts durably, all of one call together. On return no message
-	// with a verdict comes again by itself, from this Source or the next; a Parked one
+	// with a verdict comes again, from this Source or the next; a Parked one
 	// comes when it is due. The caller settles batches in the order of their numbers.
 	//
 	// ErrFenced: the lease was lost, and nothing changed. After another error the call
@@ -53,7 +53,7 @@ type Sharer interface {
 // SinkReporter is a Source that keeps the state of the sink for Status. The relay calls it when
 // that changes, at the same time as other methods.
 type SinkReporter interface {
-	// ReportSink says since when the sink accepts nothing, and why. A zero time says that it accepts messages.
+	// ReportSink reports since when the sink accepts nothing, and why. A zero time means that it accepts messages.
 	// why has at most MaxSinkErrorBytes of valid UTF-8 without NUL. Status shows it while this Source has
 	// the lease. ErrFenced if the lease was lost.
 	ReportSink(ctx context.Context, down time.Time, why string) error
@@ -167,7 +167,7 @@ const (
 	// again when it is due. Messages of a parked key come back in their first order.
 	// If the first was refused it comes alone, and the others follow once it is
 	// delivered or dead. Later messages of the key are returned BehindParked until
-	// none is parked. A message without a key, or OutOfOrder, is parked by itself.
+	// none is parked. A message without a key, or OutOfOrder, is parked alone.
 	Parked
 	// Undecided: the message has no verdict yet, or an earlier Settle had it. Without a
 	// verdict it comes again if the Source is closed. A message that is Parked, or that
@@ -176,7 +176,7 @@ const (
 	Undecided
 )
 
-// Subscribe says which subscription to read, and who reads it.
+// Subscribe names the subscription to read, and its reader.
 type Subscribe struct {
 	Outbox       string
 	Subscription string

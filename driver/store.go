@@ -94,7 +94,7 @@ type Distributor interface {
 	CreateDistributedOutbox(ctx context.Context, name, column, table string) error
 }
 
-// ContentJudge is a store that can say why Publish or Enqueue failed.
+// ContentJudge is a store that can explain why Publish or Enqueue failed.
 type ContentJudge interface {
 	// RefusesContent reports whether the database refused a message or job itself. Then none of the call was written, and the
 	// others can be written without it. It is false for an outage, and for an outbox that does not exist.

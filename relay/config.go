@@ -82,7 +82,7 @@ type Limits struct {
 	// ParkAfter is how often a message is sent before it is parked, so that other
 	// keys can continue. Default 3, at most penstock.MaxFailures.
 	ParkAfter int `yaml:"park_after"`
-	// SendTimeout ends a Send that the sink does not end by itself. Default 1
+	// SendTimeout ends a Send that the sink does not end. Default 1
 	// minute.
 	SendTimeout time.Duration `yaml:"send_timeout"`
 	// DrainTimeout is how long Drain waits for running Sends. Then it gives them up.

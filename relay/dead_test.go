@@ -57,7 +57,7 @@ func TestDeadLetters(t *testing.T) {
 	})
 }
 
-// The log reports a dead letter at once, even if no more messages come, and says how to look at
+// The log reports a dead letter at once, even if no more messages come, and shows how to look at
 // it.
 func TestDeadLetterIsLoggedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -193,7 +193,7 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// A parked message that an operator gives up is not sent again. It dies as by itself: its key waits with on_dead: hold only.
+// A parked message that an operator gives up is not sent again. It dies as after its last attempt: its key waits with on_dead: hold only.
 func TestGivenUp(t *testing.T) {
 	for _, onDead := range []OnDead{OnDeadContinue, OnDeadHold} {
 		bad := &refuse{seq: 1}

@@ -35,7 +35,7 @@ var noteText = [noteKinds]struct {
 	noteUnavailable: {slog.LevelWarn, "the sink takes no messages like this one for now; it waits, with those behind it in its key, and no attempt is counted"},
 	notePark:        {slog.LevelWarn, "a message keeps being refused and is parked, with those behind it in its key; other keys continue"},
 	noteDead:        {slog.LevelError, "a message became a dead letter"},
-	noteOpen:        {slog.LevelWarn, "the sink takes nothing; the subscription pauses, counts no attempts and resumes by itself"},
+	noteOpen:        {slog.LevelWarn, "the sink takes nothing; the subscription pauses, counts no attempts and resumes later"},
 	noteStillOpen:   {slog.LevelWarn, "the sink still takes nothing"},
 	noteClosed:      {slog.LevelInfo, "the sink is back"},
 }

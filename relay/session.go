@@ -154,7 +154,7 @@ func (s *session) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
 	if err := s.source.Close(ctx); err != nil && !errors.Is(err, penstock.ErrFenced) {
-		s.log.Warn("could not give the lease back; it ends by itself", "err", err, "lease", s.cfg.Lease)
+		s.log.Warn("could not give the lease back; it expires", "err", err, "lease", s.cfg.Lease)
 	}
 	s.mu.Lock()
 	if s.lease.lapse() {

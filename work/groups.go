@@ -12,7 +12,7 @@ import (
 // between two searches.
 const groupsAtOnce = 16
 
-// turns says which group the next claim is from. With several groups it first searches for those
+// turns returns which group the next claim is from. With several groups it first searches for those
 // with jobs, because waiting for jobs then costs one call, however many groups there are.
 //
 // It is a deficit round robin: in each round a group gets as many jobs as its weight says, in one claim or in several.

@@ -28,7 +28,7 @@ func (a *attempts) count(how End) {
 	}
 }
 
-// heartLoop says that this worker lives, until ctx ends. Nothing depends on it but the operators' view: if it fails, as for a role that may
+// heartLoop notes that this worker lives, until ctx ends. Nothing depends on it but the operators' view: if it fails, as for a role that may
 // not, or in an outage, the next heartbeat is at its usual time.
 func (w *worker) heartLoop(ctx context.Context) {
 	for wait := time.Duration(0); sleep(ctx, wait); wait = spread(driver.HeartbeatEvery) {

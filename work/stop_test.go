@@ -168,7 +168,7 @@ func TestWorkOutage(t *testing.T) {
 	})
 }
 
-// A stop during an outage says how many results could not be written.
+// A stop during an outage shows how many results could not be written.
 func TestWorkStopsInAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFakeQueue(2)

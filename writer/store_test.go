@@ -364,7 +364,7 @@ func killed(t *testing.T, at string, lines int) (ids []string) {
 	return ids
 }
 
-// produce has 64 callers publish until the process is killed. It says which messages were acknowledged.
+// produce has 64 callers publish until the process is killed. It shows which messages were acknowledged.
 func produce(ctx context.Context, at string) error {
 	store, err := open(ctx, at)
 	if err != nil {

@@ -160,7 +160,7 @@ func TestKeysAndBarriersAcrossLanguages(t *testing.T) {
 	must(t, store.CreateQueue(t.Context(), queue, penstock.FIFO))
 	var all []*goal
 	for _, l := range languages {
-		t.Run(l.Name, func(t2 *testing.T) { // builds it, or says why it cannot
+		t.Run(l.Name, func(t2 *testing.T) { // builds it, or explains why it cannot
 			all = append(all, &goal{TB: t, url: url, store: &remoteStore{Store: store, c: l.shared(t2).open(t, url)}})
 			l.count(t)
 		})

@@ -292,7 +292,7 @@ func step(ctx context.Context, name, result string, more args) (conformance.Step
 // errUnreadable makes the handler in the program throw an error without a text.
 var errUnreadable = errors.New("unreadable")
 
-// outcomeOf says how a handler ended.
+// outcomeOf returns how a handler ended.
 func outcomeOf(err error) args {
 	if err == nil || err == errUnreadable {
 		return args{"outcome": map[error]string{nil: "done", errUnreadable: "unreadable"}[err]}

@@ -194,7 +194,7 @@ func commandAt(text string) (command []string, is bool) {
 	return command, len(command) > 0
 }
 
-// misused says why a command would exit with 2.
+// misused explains why a command would exit with 2.
 func misused(command []string) error {
 	cmd, args, err := tree().Find(command)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// queue set keeps jobs, and queue done lists them. A database that cannot do this says which can.
+// queue set keeps jobs, and queue done lists them. A database that cannot do this shows which can.
 func TestQueueDone(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, d *desk) {

@@ -69,7 +69,7 @@ func commandReference(root *cobra.Command) map[string]string {
 	pages := map[string]string{}
 	var index strings.Builder
 	fmt.Fprintf(&index, "# Commands, one by one\n\nThe texts and examples of these pages are what `--help` shows; [penstock](penstock.md) has that of the whole program. "+
-		"`make cli-reference` writes the rest.\n[The command line](../cli.md) has what all commands share: the database, the sinks, exit codes.\n\n## Flags of every command\n\n%s", flagTable(root.PersistentFlags()))
+		"`make cli-reference` writes the rest.\n[The command line](../cli.md) has the parts that all commands share: the database, the sinks, exit codes.\n\n## Flags of every command\n\n%s", flagTable(root.PersistentFlags()))
 	for _, group := range root.Groups() {
 		fmt.Fprintf(&index, "## %s\n\n| command | |\n| --- | --- |\n", strings.TrimSuffix(group.Title, ":"))
 		for _, verb := range root.Commands() {

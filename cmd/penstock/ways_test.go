@@ -43,7 +43,7 @@ type way struct {
 	lacks   map[string]string // options, with a page and its sentence
 }
 
-// Pages that say which options a way lacks.
+// Pages that show which options a way lacks.
 const (
 	pageOfQueues   = "../../docs/reference/queues.md"
 	pageOfRelaying = "../../docs/guides/relaying.md"

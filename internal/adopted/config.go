@@ -62,7 +62,7 @@ type Config struct {
 
 	// optional are columns that only a preset has named: the table may lack them.
 	optional []string
-	// orderByID: the configuration does not say whether the ids are in order.
+	// orderByID: the configuration does not show whether the ids are in order.
 	orderByID bool
 }
 

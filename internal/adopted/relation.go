@@ -26,7 +26,7 @@ type Column struct {
 	NoSelect, NoUpdate bool // for this role
 }
 
-// Kind says how a column can be used.
+// Kind shows how a column can be used.
 type Kind uint16
 
 // The kinds.

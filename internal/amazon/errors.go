@@ -84,7 +84,7 @@ func (s *Sender) Explain(to string, err error) error {
 	}
 	switch kindOf(code) {
 	case throttled:
-		return penstock.Unavailable(penstock.WithHint(said, "the relay slows down by itself; ask AWS for a higher quota if it happens all the time"))
+		return penstock.Unavailable(penstock.WithHint(said, "the relay slows down; ask AWS for a higher quota if it happens all the time"))
 	case destination:
 		said = penstock.WithHint(said, "see that %s exists in the region, and that the role may send to it", to)
 		if s.dest.Fixed() {
@@ -108,7 +108,7 @@ func Said(service string, err error) (code string, said error) {
 	if api, ok := errors.AsType[smithy.APIError](err); ok {
 		return api.ErrorCode(), fmt.Errorf("%s refuses: %s", service, text(api.ErrorCode(), api.ErrorMessage()))
 	}
-	hint := "see that the network reaches it; the relay tries again by itself"
+	hint := "see that the network reaches it; the relay tries again"
 	if strings.Contains(err.Error(), "get identity") || strings.Contains(err.Error(), "retrieve credentials") {
 		hint = "give the program a role, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or profile"
 	} else if _, private := errors.AsType[*publicaddr.Error](err); private {

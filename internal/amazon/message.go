@@ -26,7 +26,7 @@ type Entry struct {
 	bytes int
 }
 
-// attributeEnvelope says that the body is an envelope: 1.
+// attributeEnvelope means that the body is an envelope: 1.
 const attributeEnvelope = "penstock-envelope"
 
 // envelope is the body of a message that does not fit into text and ten attributes. It is complete.

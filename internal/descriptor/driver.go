@@ -108,7 +108,7 @@ type Store struct {
 	Check func(url, schema string) error
 	// Its warnings go to the log.
 	Open func(ctx context.Context, url, schema string, log *slog.Logger) (driver.Store, error)
-	// Place says where the database is, without the login, or "" if that is unknown.
+	// Place shows where the database is, without the login, or "" if that is unknown.
 	Place func(url string) string
 	// Postgres: it is store/postgres, which has everything that reads PostgreSQL's own tables.
 	Postgres bool

@@ -79,7 +79,7 @@ const (
 	defaultLockPatience = time.Second
 )
 
-// Options say when something is old, and which values are expected.
+// Options set when something is old, and which values are expected.
 type Options struct {
 	// Old is the age from which a transaction, a waiting message and a running job are findings. Default 5
 	// minutes.

@@ -123,7 +123,7 @@ func SameDatabase(a, b string) bool {
 	return a == b || whereabouts(a) != "" && whereabouts(a) == whereabouts(b)
 }
 
-// whereabouts is the part of a URL that says where the database is, or "" if it is unknown.
+// whereabouts is the part of a URL that shows where the database is, or "" if it is unknown.
 func whereabouts(url string) string {
 	if d := storeOf(url); d != nil {
 		return d.Place(url)

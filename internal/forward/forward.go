@@ -18,7 +18,7 @@ import (
 const (
 	HeaderMessageID = "penstock-message-id"
 	HeaderTopic     = "penstock-topic" // if the message has one
-	// HeaderRefused says why the headers of a message that are options of a job were left out.
+	// HeaderRefused explains why the headers of a message that are options of a job were left out.
 	HeaderRefused = "penstock-refused-options"
 )
 
@@ -60,7 +60,7 @@ func From(ctx context.Context, store driver.Store, req driver.Subscribe, check f
 	defer func() {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
-		_ = src.Close(closing) // the lease also ends by itself
+		_ = src.Close(closing) // the lease also expires
 	}()
 	s, lease := over(src)
 	return Run(ctx, s, lease, log)

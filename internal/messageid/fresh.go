@@ -17,7 +17,7 @@ func Validate(msgs []penstock.Message) error {
 	return nil
 }
 
-// At says which of several messages an error is about.
+// At adds to an error which of several messages it is about.
 func At(err error, i, n int) error {
 	if n == 1 {
 		return err

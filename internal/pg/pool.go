@@ -52,7 +52,7 @@ func severalHosts(config *pgconn.Config) bool {
 	return slices.ContainsFunc(config.Fallbacks, func(f *pgconn.FallbackConfig) bool { return f.Host != config.Host || f.Port != config.Port })
 }
 
-// Place says where a URL's database is, without the login, or "" if that is unknown.
+// Place shows where a URL's database is, without the login, or "" if that is unknown.
 func Place(url string) string {
 	c, err := pgconn.ParseConfig(url)
 	if err != nil {

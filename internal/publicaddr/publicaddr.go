@@ -47,7 +47,7 @@ func parsePrefix(s string) (netip.Prefix, error) {
 	return prefix.Masked(), err
 }
 
-// AllowHint says how to permit an address that a configuration names.
+// AllowHint shows how to permit an address that a configuration names.
 const AllowHint = "if the endpoint is meant to be there, set allow_private: true"
 
 // Endpoint reads the field endpoint of a configuration: the URL of a server in place of a service's. Its error is a
@@ -71,7 +71,7 @@ func (p *Permitted) Endpoint(s string) (*url.URL, error) {
 func (p *Permitted) Control(_, address string, _ syscall.RawConn) error {
 	addr, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return fmt.Errorf("cannot tell whether %q is a public address", address)
+		return fmt.Errorf("cannot decide whether %q is a public address", address)
 	}
 	return p.Check(addr.Addr())
 }

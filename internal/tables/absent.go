@@ -30,12 +30,12 @@ func NoSchedule(queue, name string) error {
 	return penstock.WithHint(fmt.Errorf("schedule %q of queue %q: %w", name, queue, penstock.ErrNoSchedule), "see those it has with: penstock schedule list %s", shell.Word(queue))
 }
 
-// LeaseLost says that the lease is not held.
+// LeaseLost is the error that the lease is not held.
 func LeaseLost(queue string, lease int64) error {
 	return penstock.WithHint(fmt.Errorf("lease %d of queue %q: %w", lease, queue, penstock.ErrLeaseLost), "extend leases before they end, or claim with longer ones")
 }
 
-// Taken says that an outbox or a queue, has, has the name that one of kind was to get.
+// Taken is the error that an outbox or a queue, has, has the name that one of kind was to get.
 func Taken(kind, name, has string) error {
 	exists, article := penstock.ErrQueueExists, "a"
 	if has == "outbox" {

@@ -106,7 +106,7 @@ func NewAdopted(on AdoptDB, subscription string, c adopted.Config, closes func()
 	return t, nil
 }
 
-// usable says whether a table can be adopted in this way, without looking at it.
+// usable reports whether a table can be adopted in this way, without looking at it.
 func usable(subscription string, c *adopted.Config) error {
 	if err := c.Prepare(subscription); err != nil {
 		return err

@@ -94,7 +94,7 @@ func (p *Page) unfit() (taken Page) {
 	return taken
 }
 
-// refuse makes them dead letters, which say why.
+// refuse makes them dead letters, which explain why.
 func (r *Reader) refuse(ctx context.Context, p Page) error {
 	parts := make([]*Part, len(p.msgs))
 	for i, f := range p.flights {

@@ -39,7 +39,7 @@ func (b *Batch) Rows(each func(Scan) error, text string, args Args) *Batch {
 	return b.add(Statement{Text: text, Args: args, Read: each})
 }
 
-// Row has a statement executed that may return a row, and says whether it did.
+// Row has a statement executed that may return a row, and reports whether it did.
 func (b *Batch) Row(there *bool, text string, args Args, dest ...any) *Batch {
 	return b.Rows(func(scan Scan) error {
 		*there = true
@@ -47,7 +47,7 @@ func (b *Batch) Row(there *bool, text string, args Args, dest ...any) *Batch {
 	}, text, args)
 }
 
-// Counted has a statement executed, and says how many rows it has changed.
+// Counted has a statement executed, and returns how many rows it has changed.
 func (b *Batch) Counted(n *int64, text string, args Args) *Batch {
 	return b.add(Statement{Text: text, Args: args, Count: n})
 }
@@ -79,7 +79,7 @@ func Each[T any](each func(T)) func(Scan) error {
 	}
 }
 
-// Runner runs batches: a transaction, or a store, where each statement may be one by itself.
+// Runner runs batches: a transaction, or a store, where each statement may be one.
 type Runner interface {
 	Run(ctx context.Context, b *Batch) error
 }

@@ -15,11 +15,11 @@ import (
 
 // InboxDialect has the methods that inboxes need besides statements.
 type InboxDialect interface {
-	// Turns says that messages of a key take turns, because several transactions write at a time.
+	// Turns means that messages of a key take turns, because several transactions write at a time.
 	Turns() bool
 	// Turn waits for the turn of a key's messages, and says if rows that are read behind that may be from before it.
 	Turn(b *Batch, box *InboxRow, turn int)
-	// See notes ids, and says which are new. Who else notes one of them now is waited for.
+	// See notes ids, and returns which are new. Who else notes one of them now is waited for.
 	See(b *Batch, box *InboxRow, ids []string, isNew func(id string))
 	// Forget deletes a few rows of received, gaps or key_heads that are out of the inbox's window, {most} of them that are not older
 	// than {from}, and returns their times. Who else forgets some of them is not waited for.

@@ -261,7 +261,7 @@ func whileAny(calls []*call) (context.Context, context.CancelFunc) {
 	}
 }
 
-// givingBack is how long it may take to give back jobs. After that their leases end by themselves.
+// givingBack is how long it may take to give back jobs. After that their leases expire.
 const givingBack = 10 * time.Second
 
 // giveBack releases jobs whose callers have gone, which costs no attempt.

@@ -141,7 +141,7 @@ func (r *Reader) Leave(ctx context.Context) error {
 	return r.update(ctx, "update {schema}.subscriptions set holder = '', lease_until = '1970-01-01' where id = {sub} and epoch = {epoch} and holder = {holder}", nil)
 }
 
-// Fenced ends the reader and says why: the subscription's row is not there, or another's.
+// Fenced ends the reader and explains why: the subscription's row is not there, or another's.
 func (r *Reader) Fenced(ctx context.Context, on Runner) error {
 	if r.Box.Adopted != nil {
 		return r.Gone(true)

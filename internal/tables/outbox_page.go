@@ -113,7 +113,7 @@ func (p *Page) add(m penstock.Message, order driver.KeyOrder, f Flight) bool {
 // Most is how many rows to ask for: one more than may be taken, which shows that there are more.
 func (p *Page) Most() int { return p.Limit.Messages + 1 }
 
-// Full says that there was a message that did not fit: rows that follow are not taken.
+// Full means that there was a message that did not fit: rows that follow are not taken.
 func (p *Page) Full() bool { return p.full }
 
 // Replayed takes a row of a message that must be delivered again.
@@ -274,7 +274,7 @@ type Look struct {
 // messages and jobs wait: fewer than one in a hundred.
 const sweepPart = 200
 
-// Look says where to look for new messages, in this many buckets.
+// Look begins to look for new messages, in this many buckets.
 func (r *Reader) Look(p *Page, buckets int, sweep time.Duration) *Look {
 	if r.doubts.Swap(false) { // a server that was promoted may lack the entry of a message, of which the mark is ahead by now
 		r.swept = time.Time{}
@@ -293,7 +293,7 @@ func (l *Look) Found(scan Scan) error {
 	return l.page.collect(&l.reader.Box, scan, nil, func(r *Row) { l.of[r.Bucket]++; l.last[r.Bucket] = r.TS })
 }
 
-// Done says that all rows were read. The new mark takes effect once the page belongs to the reader. If its
+// Done means that all rows were read. The new mark takes effect once the page belongs to the reader. If its
 // transaction still fails, for example with the server, the mark would otherwise pass over messages that no
 // reader has.
 func (l *Look) Done(margin time.Duration) { l.page.look, l.margin = l, margin }

@@ -44,7 +44,7 @@ type QueueDB interface {
 
 // Waker is a QueueDB that keeps jobs that may run apart from others. Its Round sets Expired if jobs have become due, and calls Queue.Back then.
 type Waker interface {
-	// Wake has some jobs run that have become due, and says whether there may be more.
+	// Wake has some jobs run that have become due, and reports whether there may be more.
 	Wake(ctx context.Context, tx Tx, q *QueueRow) (more bool, err error)
 }
 

@@ -65,7 +65,7 @@ func rowsOfPolicies(b *Batch, where string, args Args, each func(p policyRow)) {
 	}, "select p.whole, p.group_key, p.policy, p.held_until, p.reason, {clock_micros} from {schema}.group_policies p where p.queue_id = {queue} and "+where, args)
 }
 
-// hold says until when the row's group is held.
+// hold returns until when the row's group is held.
 func (p *policyRow) hold() admin.Hold {
 	if p.held == 0 {
 		return admin.Hold{}

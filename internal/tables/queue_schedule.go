@@ -125,7 +125,7 @@ func (s *Queues) readSchedules(ctx context.Context, on Runner, q *QueueRow, whic
 	}, "select name, cron, next, job, paused, skip_overlap, last_job from {schema}.schedules where queue_id = {queue} "+which, q.Args(args)))
 }
 
-// runSchedules enqueues the periodic jobs that are due, one of each, and says when they are next. The rows are locked: of
+// runSchedules enqueues the periodic jobs that are due, one of each, and returns when they are next. The rows are locked: of
 // several processes one does it.
 func (q Queue) runSchedules(ctx context.Context) error {
 	return q.in(ctx, q.name, func(tx Tx, row *QueueRow) error {
@@ -155,7 +155,7 @@ func (q Queue) runSchedules(ctx context.Context) error {
 	})
 }
 
-// overlaps says whether a schedule leaves out this time, because its last job has not ended.
+// overlaps reports whether a schedule leaves out this time, because its last job has not ended.
 func (q Queue) overlaps(ctx context.Context, tx Tx, row *QueueRow, sch *penstock.Schedule) (there bool, err error) {
 	if !sch.SkipOverlap || sch.LastJob == 0 {
 		return false, nil

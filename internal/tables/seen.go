@@ -47,7 +47,7 @@ type Seen struct {
 // NewSeen knows nothing yet.
 func NewSeen(lifo bool) *Seen { return &Seen{lifo: lifo, groups: map[string]*groupSeen{}} }
 
-// limit says whether the next claim takes turns with all others.
+// limit reports whether the next claim takes turns with all others.
 func (s *Seen) limit(limited bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,7 +160,7 @@ type look struct {
 	begun        time.Time
 }
 
-// look says where a claim is to look.
+// look returns where a claim is to look.
 func (s *Seen) look(group string, o Options) *look {
 	s.mu.Lock()
 	defer s.mu.Unlock()

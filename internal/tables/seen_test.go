@@ -43,7 +43,7 @@ func TestLookThatEndsEarly(t *testing.T) {
 }
 
 // While a snapshot keeps deleted rows, a claim that looks at everything again walks over all of it, and other claims wait. However much that becomes, such claims
-// take a small part of the time. They are as often as the options say where nothing is to walk over.
+// take a small part of the time. They are as often as the options set where nothing is to walk over.
 func TestSweepsOfClaims(t *testing.T) {
 	t.Parallel()
 	const sweep, entry, rest, hour = 15 * time.Second, time.Microsecond, 100 * time.Millisecond, time.Hour

@@ -63,7 +63,7 @@ func (s *Queues) again(ctx context.Context, fn func() error) error {
 	return s.retries.Once(ctx, func(int64) error { return fn() }, func(context.Context, int64) (bool, error) { return false, nil })
 }
 
-// ended says which leases were ended by an attempt whose answer was lost, after it was seen that none is there any more: had it not happened, there would be. But
+// ended returns which leases were ended by an attempt whose answer was lost, after it was seen that none is there any more: had it not happened, there would be. But
 // for those that ended otherwise. Their time was over, or their jobs were cancelled. The call that did so has left their numbers in attempts, negative, as of
 // attempts that were given up. That is rare. So the frequent case, ending jobs that are done, leaves no rows to delete.
 func ended(b *Batch, leases []int64) map[int64]bool {

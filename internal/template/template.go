@@ -37,7 +37,7 @@ const (
 	header
 )
 
-// ParseError says where a template is wrong.
+// ParseError shows where a template is wrong.
 type ParseError struct {
 	Template string
 	Offset   int // in bytes, from 0

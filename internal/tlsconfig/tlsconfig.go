@@ -12,7 +12,7 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// Client says which servers a sink trusts, and its own certificate. The zero value trusts the
+// Client sets which servers a sink trusts, and its own certificate. The zero value trusts the
 // system's authorities and has no certificate.
 type Client struct {
 	// CAFile holds the certificates of authorities to trust instead of the

@@ -145,7 +145,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	w.WriteHeader(status)
 }
 
-// begin says how a run is to end.
+// begin decides how a run is to end.
 func (h *handler) begin(run *jobRun) (status int, takes time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -32,7 +32,7 @@ func (r *process) links() []link {
 	return slices.DeleteFunc([]link{r.postgres, r.rabbit, r.nats}, func(l link) bool { return l.proxy == nil })
 }
 
-// alive is an error if it has ended by itself. It never should: what it
+// alive is an error if it has ended unasked. It never should: what it
 // cannot reach it waits for.
 func (r *process) alive() error {
 	if how, ended := r.Ended(); ended {

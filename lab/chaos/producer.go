@@ -215,7 +215,7 @@ func (w *writer) write(ctx context.Context, m message, t tie) (*entry, error) {
 	return e, w.conn.write(ctx, m, t, payload, w.random)
 }
 
-// encode makes a payload that says which message it belongs to, of various sizes.
+// encode makes a payload that shows which message it belongs to, of various sizes.
 func encode(m message, t tie, random *rand.Rand) ([]byte, error) {
 	size := random.IntN(300)
 	if random.IntN(100) == 0 {

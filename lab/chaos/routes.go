@@ -24,7 +24,7 @@ var poisoned = []string{topicNeverRabbit, topicNeverNATS, topicLaterRabbit, topi
 type route struct {
 	name   string
 	broker string
-	// chooses says which topics its filter lets through.
+	// chooses returns which topics its filter lets through.
 	chooses func(topic string) bool
 	// refusable says what its broker may have refused, so that a dead letter of it
 	// is right.

@@ -39,7 +39,7 @@ func (d Setup) calls(ctx context.Context) (rocksdb.Calls, error) {
 type CallsPerJob struct {
 	Next    float64 `json:"next"`
 	Seek    float64 `json:"seek"`
-	Skipped float64 `json:"skipped"` // steps over what is deleted or older, which a next or a seek makes by itself
+	Skipped float64 `json:"skipped"` // steps over what is deleted or older, which a next or a seek makes
 }
 
 // Steps from one place in the storage to the next one.

@@ -106,7 +106,7 @@ func (l *ledger) counts(now time.Time) {
 	}
 }
 
-// expect says how many different messages to wait for from now on, and has the
+// expect sets how many different messages to wait for from now on, and has the
 // next arrival noted as the first.
 func (l *ledger) expect(want int) {
 	l.mu.Lock()

@@ -39,7 +39,7 @@ func TestMySQLChurn(t *testing.T) {
 	}
 }
 
-// few says whether RocksDB walks as far as it may for one. Workers that claim side by side walk over what the others have ended meanwhile.
+// few reports whether RocksDB walks as far as it may for one. Workers that claim side by side walk over what the others have ended meanwhile.
 func few(t *testing.T, what string, c *CallsPerJob) {
 	t.Helper()
 	if c == nil || c.Seek <= 0 || c.Next > 10 || c.Steps() > 20 {

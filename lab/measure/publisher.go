@@ -123,7 +123,7 @@ func confirmed(ctx context.Context, c *amqp.DeferredConfirmation) error {
 
 // gatheringConn writes to the socket when 64 KiB have come together, at Flush,
 // or a millisecond after the first write: as a client does that batches its
-// publishes. This one writes every message to the socket by itself.
+// publishes. This one writes every message to the socket alone.
 type gatheringConn struct {
 	net.Conn
 	mu    sync.Mutex

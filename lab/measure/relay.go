@@ -230,7 +230,7 @@ func (c *counter) Settled(n int, took time.Duration) {
 	}
 }
 
-// reaches adds n and says whether that was what made it want or more.
+// reaches adds n and reports whether that was what made it want or more.
 func reaches(sum *atomic.Int64, n int, want int64) bool {
 	total := sum.Add(int64(n))
 	return total >= want && total-int64(n) < want

@@ -74,7 +74,7 @@ func (r *rig) awaitSettled(ctx context.Context, every time.Duration) (admin.Subs
 }
 
 // awaitSmall has the outbox maintained until it is at most as large as floor, for half a minute at
-// most, and returns its size: that says whether it got there.
+// most, and returns its size: that shows whether it got there.
 func (r *rig) awaitSmall(ctx context.Context, floor int64) (int64, error) {
 	r.progress("waiting for the outbox to shrink")
 	until := time.Now().Add(30 * time.Second)

@@ -60,7 +60,7 @@ var colours = []color.Color{
 	color.RGBA{R: 0xcc, G: 0x79, B: 0xa7, A: 0xff},
 }
 
-// CheckFile says whether a chart can be written to a file of that name, and is
+// CheckFile reports whether a chart can be written to a file of that name, and is
 // for asking before there is something to draw.
 func CheckFile(path string) error {
 	if ext := strings.ToLower(filepath.Ext(path)); ext != ".svg" && ext != ".png" {
@@ -72,7 +72,7 @@ func CheckFile(path string) error {
 	return nil
 }
 
-// WriteFile draws a chart to a file, whose ending says how.
+// WriteFile draws a chart to a file, whose ending shows how.
 func (c Chart) WriteFile(path string) (err error) {
 	if err := CheckFile(path); err != nil {
 		return err

@@ -79,7 +79,7 @@ func (s *Sink) unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return penstock.Unavailable(fmt.Errorf("the broker has not accepted the message in time: %w", context.Cause(ctx)))
 	}
-	hint := "see that a broker runs and that url names it; the relay tries again by itself"
+	hint := "see that a broker runs and that url names it; the relay tries again"
 	if certificate := tlsconfig.Hint(err); certificate != "" {
 		hint = certificate
 	} else if _, ok := errors.AsType[*net.OpError](err); !ok { // it answers

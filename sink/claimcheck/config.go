@@ -14,7 +14,7 @@ import (
 	"github.com/penstock/penstock/internal/sinkurl"
 )
 
-// Config says which payloads are stored, and where: in a bucket or in a directory. The zero value of a field
+// Config sets which payloads are stored, and where: in a bucket or in a directory. The zero value of a field
 // means its default; see SetDefaults. Credentials are not in it: they come from the default
 // chain of the SDK.
 type Config struct {

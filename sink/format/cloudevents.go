@@ -192,7 +192,7 @@ func checkURI(v string) error {
 	return nil
 }
 
-// of returns the attribute's value in the event of m. The error says why there is no such event.
+// of returns the attribute's value in the event of m. The error explains why there is no such event.
 func (a *attribute) of(m *penstock.Message, s *scratch) (string, error) {
 	v, err := a.value(m, s)
 	if strings.TrimSpace(v) == "" {

@@ -15,7 +15,7 @@ import (
 type encoder interface {
 	// encode fills headers, which is empty, and returns the payload. It changes
 	// nothing that m points to, and its result may share m's memory. The
-	// error says why there is no such message on the wire.
+	// error explains why there is no such message on the wire.
 	encode(m *penstock.Message, headers map[string]string, s *scratch) ([]byte, error)
 }
 

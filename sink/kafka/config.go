@@ -13,7 +13,7 @@ import (
 	"github.com/penstock/penstock/internal/tlsconfig"
 )
 
-// Config says where the messages go and how. The zero value of a field means
+// Config sets where the messages go and how. The zero value of a field means
 // its default; see SetDefaults.
 type Config struct {
 	// URL has brokers that are asked for the others: kafka://host1:9092,host2:9092,
@@ -26,7 +26,7 @@ type Config struct {
 	// SASL is how the program logs in: plain, scram-sha-256 or scram-sha-512 with User and
 	// Password, oauthbearer with a token, or aws-msk-iam with credentials of AWS.
 	SASL string `yaml:"sasl"`
-	// OAuth says where the token of oauthbearer comes from.
+	// OAuth sets where the token of oauthbearer comes from.
 	OAuth OAuthConfig `yaml:"oauth"`
 	// AWS gives the credentials of aws-msk-iam. The program sets it to the default chain
 	// of AWS's SDK, which this package does not import.

@@ -216,7 +216,7 @@ func (d *delivery) message(r *kgo.Record) int {
 }
 
 // spoilsBatch reports whether a broker refused a whole batch because one of its records may be
-// bad. Kafka does not say which one.
+// bad. Kafka does not show which one.
 func spoilsBatch(err error) bool {
 	var e *kerr.Error
 	if !errors.As(err, &e) || e.Retriable && e != kerr.CorruptMessage {

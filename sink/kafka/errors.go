@@ -109,7 +109,7 @@ func (s *Sink) unreachable(ctx context.Context, err error) error {
 		network *net.OpError
 		eof     *kgo.ErrFirstReadEOF
 		login   *loginError
-		hint    = cmp.Or(tlsconfig.Hint(err), "see that a broker runs and that url names it; the relay tries again by itself")
+		hint    = cmp.Or(tlsconfig.Hint(err), "see that a broker runs and that url names it; the relay tries again")
 	)
 	switch {
 	case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):

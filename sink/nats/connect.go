@@ -24,7 +24,7 @@ const (
 	reconnectMax  = 5 * time.Second
 )
 
-// connect makes the connection, which reconnects by itself from then on, and the only
+// connect makes the connection, which reconnects from then on, and the only
 // subscription, on which every acknowledgement arrives.
 func (s *Sink) connect() error {
 	opts, err := s.options()
@@ -209,7 +209,7 @@ func (s *Sink) asyncError(_ *nats.Conn, _ *nats.Subscription, err error) {
 	}
 }
 
-// unavailable says why nothing can be sent now: the connection's problem if it is known, or else
+// unavailable explains why nothing can be sent now: the connection's problem if it is known, or else
 // the given error.
 func (s *Sink) unavailable(met error) error {
 	if p := s.trouble.Load(); p != nil {

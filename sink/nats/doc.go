@@ -1,5 +1,5 @@
 // Package nats sends messages to NATS JetStream, on other servers or on one that runs
-// in this process. DESIGN.md says when messages count as confirmed, and why the client
+// in this process. DESIGN.md describes when messages count as confirmed, and why the client
 // library does not handle acknowledgements.
 //
 //	message          NATS

@@ -65,7 +65,7 @@ func TestStuckWrite(t *testing.T) {
 	})
 }
 
-// askedContext tells when Send first looks at it: Send is under way then.
+// askedContext notices when Send first looks at it: Send is under way then.
 type askedContext struct {
 	context.Context
 	once  sync.Once

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock/penstock/internal/template"
 )
 
-// Config says where the messages go and how. The zero value of a field means
+// Config sets where the messages go and how. The zero value of a field means
 // its default; see SetDefaults. Credentials are not in it: they are Google's
 // application default credentials.
 type Config struct {

@@ -37,7 +37,7 @@ func (s *Sink) verdict(ctx context.Context, topic string, err error) error {
 	case codes.InvalidArgument, codes.OutOfRange:
 		return penstock.Permanent(penstock.WithHint(said, "if it is about size, set claim_check, which sends a reference; a topic with a schema takes only matching messages"))
 	case codes.ResourceExhausted:
-		return penstock.Unavailable(penstock.WithHint(said, "the relay slows down by itself; ask Google for a higher quota if it happens all the time"))
+		return penstock.Unavailable(penstock.WithHint(said, "the relay slows down; ask Google for a higher quota if it happens all the time"))
 	case codes.Unauthenticated:
 		return penstock.Unavailable(penstock.WithHint(said, "check the credentials of the program"))
 	case codes.NotFound, codes.PermissionDenied, codes.FailedPrecondition:
@@ -49,7 +49,7 @@ func (s *Sink) verdict(ctx context.Context, topic string, err error) error {
 	case codes.DeadlineExceeded:
 		return penstock.Unavailable(fmt.Errorf("pubsub has not answered within %v", s.cfg.Timeout))
 	case codes.Unavailable, codes.Canceled:
-		return penstock.Unavailable(penstock.WithHint(fmt.Errorf("pubsub cannot be reached: %s", text(answer.Message())), "see that the network reaches it; the relay tries again by itself"))
+		return penstock.Unavailable(penstock.WithHint(fmt.Errorf("pubsub cannot be reached: %s", text(answer.Message())), "see that the network reaches it; the relay tries again"))
 	}
 	return penstock.Unavailable(said)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock/penstock/internal/tlsconfig"
 )
 
-// Config says where the messages go and how. The zero value of a field means
+// Config sets where the messages go and how. The zero value of a field means
 // its default; see SetDefaults.
 type Config struct {
 	// URL of the broker: amqp://user:password@host:5672/vhost, or amqps:// for TLS. With

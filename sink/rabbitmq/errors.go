@@ -57,7 +57,7 @@ func refused() error {
 func gaveUp(cause error, blocked string) error {
 	if blocked != "" {
 		return penstock.Unavailable(penstock.WithHint(fmt.Errorf("RabbitMQ has blocked all publishers (%s): %w", blocked, cause),
-			"free memory or disk space on the broker; the relay then continues by itself"))
+			"free memory or disk space on the broker; the relay then continues"))
 	}
 	return penstock.Unavailable(fmt.Errorf("RabbitMQ has not confirmed the message in time: %w", cause))
 }
@@ -119,13 +119,13 @@ func said(e *amqp.Error) string {
 
 func explainDial(address string, err error) error {
 	err = fmt.Errorf("connect to RabbitMQ at %s: %w", address, err)
-	return penstock.WithHint(err, "%s", cmp.Or(tlsconfig.Hint(err), "see that the broker runs and url names it; the relay tries again by itself"))
+	return penstock.WithHint(err, "%s", cmp.Or(tlsconfig.Hint(err), "see that the broker runs and url names it; the relay tries again"))
 }
 
 func explainLogin(address string, uri amqp.URI, err error) error {
 	var e *amqp.Error
 	if !errors.As(err, &e) || !e.Server && e.Code != amqp.AccessRefused {
-		return penstock.WithHint(fmt.Errorf("log in to RabbitMQ at %s: %w", address, err), "see that it is RabbitMQ that answers there; the relay tries again by itself")
+		return penstock.WithHint(fmt.Errorf("log in to RabbitMQ at %s: %w", address, err), "see that it is RabbitMQ that answers there; the relay tries again")
 	}
 	err = fmt.Errorf("log in to RabbitMQ at %s: %s", address, said(e))
 	switch {

@@ -4,7 +4,7 @@ import "context"
 
 // isolate finds the message over which the broker closes channels, and delivers the others. It
 // sends them all on a channel that no other call uses. While that also closes, it sends each half
-// by itself: the last one left is guilty.
+// alone: the last one left is guilty.
 //
 // The broker may have taken some of them before it closed the first channel,
 // so they may arrive twice; at-least-once allows that.

@@ -30,7 +30,7 @@ func (b *broker) refuses(t *testing.T) {
 		return open(t, cfg)
 	}
 
-	// RabbitMQ closes the channel over a message that is too large, and does not say which. Many
+	// RabbitMQ closes the channel over a message that is too large, and does not show which. Many
 	// messages of several Sends share the channel.
 	t.Run("messages too large", func(t *testing.T) {
 		room := newRoom(t, b.URL)

@@ -47,7 +47,7 @@ func TestFloodOfReturns(t *testing.T) {
 	}
 }
 
-// A message id says which message was returned, and ids may repeat. In that case all messages with
+// A message id shows which message was returned, and ids may repeat. In that case all messages with
 // it count as returned: sent again they arrive twice, which is allowed.
 func TestReturnOfARepeatedID(t *testing.T) {
 	room := newRoom(t, testserver.RabbitMQURL(t))

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock/penstock/internal/tlsconfig"
 )
 
-// Config says where the messages go and how. The zero value of a field means
+// Config sets where the messages go and how. The zero value of a field means
 // its default; see SetDefaults.
 type Config struct {
 	// URL of the server that takes writes: redis://user:password@host:6379/0, or

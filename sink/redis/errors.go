@@ -22,7 +22,7 @@ const (
 // ofServer has the beginnings of answers that are about the server and not about the command or its
 // stream, with the next step for each.
 var ofServer = [][2]string{
-	{"OOM ", "free memory on the server: raise maxmemory, trim streams that were read, or set max_length; the relay then continues by itself"},
+	{"OOM ", "free memory on the server: raise maxmemory, trim streams that were read, or set max_length; the relay then continues"},
 	{"READONLY ", "let url name the server that takes writes"}, {"MISCONF ", "the server cannot save to its disk: see its log"},
 	{"NOAUTH ", checkLogin}, {"WRONGPASS ", checkLogin}, {"ERR AUTH", checkLogin}, {"ERR invalid password", checkLogin},
 	{"MOVED ", noCluster}, {"ASK ", noCluster}, {"CLUSTERDOWN ", noCluster}, {"TRYAGAIN ", noCluster},
@@ -78,6 +78,6 @@ func (s *Sink) explain(ctx context.Context, err error) error {
 		return penstock.Unavailable(fmt.Errorf("the Redis server at %s has not confirmed the message in time: %w", s.options.Addr, context.Cause(ctx)))
 	}
 	hint, _ := aboutServer(err)
-	hint = cmp.Or(hint, tlsconfig.Hint(err), "see that the server runs and url names it; the relay tries again by itself")
+	hint = cmp.Or(hint, tlsconfig.Hint(err), "see that the server runs and url names it; the relay tries again")
 	return penstock.Unavailable(penstock.WithHint(fmt.Errorf("the Redis server at %s: %w", s.options.Addr, err), "%s", hint))
 }

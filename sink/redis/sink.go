@@ -1,4 +1,4 @@
-// Package redis adds messages to streams of Redis or Valkey. DESIGN.md says when
+// Package redis adds messages to streams of Redis or Valkey. DESIGN.md describes when
 // messages count as confirmed.
 //
 //	message          entry of the stream

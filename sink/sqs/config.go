@@ -10,7 +10,7 @@ import (
 	"github.com/penstock/penstock/internal/sinkurl"
 )
 
-// Config says where the messages go and how. The zero value of a field means
+// Config sets where the messages go and how. The zero value of a field means
 // its default; see SetDefaults. Credentials are not in it: they come from the
 // default chain of the SDK.
 type Config struct {

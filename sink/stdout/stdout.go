@@ -7,7 +7,7 @@
 // "payload".
 //
 // A message is confirmed when the operating system has accepted its whole line. That
-// does not say whether the reader of the pipe has kept it. If you need that, use a
+// does not show whether the reader of the pipe has kept it. If you need that, use a
 // broker.
 package stdout
 

@@ -16,7 +16,7 @@ import (
 	"github.com/penstock/penstock/internal/tlsconfig"
 )
 
-// Config says where the messages go and how. The zero value of a field means
+// Config sets where the messages go and how. The zero value of a field means
 // its default; see SetDefaults.
 type Config struct {
 	// URL of the endpoint. Its path and query are templates: {topic}, {key},

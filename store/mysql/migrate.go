@@ -80,7 +80,7 @@ func (s *Store) SchemaVersion(ctx context.Context) (have int64, err error) {
 	return have, s.explain(err)
 }
 
-// unlike says whether a statement failed because the tables are of another version. A table, column or key is missing, a row is there
+// unlike reports whether a statement failed because the tables are of another version. A table, column or key is missing, a row is there
 // twice, or a column has no value.
 func unlike(err error) bool {
 	return slices.Contains([]uint16{noSuchTable, noSuchColumn, duplicate, 1048, 1136, 1176, 1364, 3819, 4025}, number(err))
@@ -89,7 +89,7 @@ func unlike(err error) bool {
 var columns = sync.OnceValue(func() []schema.Column { return schema.Columns(uncommented("schema.sql")) })
 
 // lacks names a missing part of the tables of this version, "" if all are there. information_schema shows a user only objects that it has a privilege on; where this one may not
-// read all, the request fails by itself.
+// read all, the request fails.
 func (s *Store) lacks(ctx context.Context) (string, error) {
 	rows, err := s.db.QueryContext(ctx, schema.Probe(columns(), quoted(s.opts.Schema)+"."))
 	switch number(err) {

@@ -80,7 +80,7 @@ type Outbox struct {
 func (s *Store) Outbox(name string) *Outbox { return &Outbox{s, name, tableOf(s.opts.Schema, name)} }
 
 // Tx is a transaction of database/sql: a *sql.Tx, or a type that wraps one. A *sql.DB or a *sql.Conn does not compile here, because
-// it commits each statement by itself.
+// it commits each statement alone.
 type Tx interface {
 	session
 	Rollback() error

@@ -223,7 +223,7 @@ type beginning struct {
 	first *batch
 }
 
-// with is a statement with the beginning before it. One that is large goes by itself: a text that is too long the driver sends as a prepared statement.
+// with is a statement with the beginning before it. One that is large goes alone: a text that is too long the driver sends as a prepared statement.
 func (t *beginning) with(ctx context.Context, query string, args []any) (string, []any, error) {
 	if t.first == nil {
 		return query, args, nil
@@ -240,7 +240,7 @@ func (t *beginning) with(ctx context.Context, query string, args []any) (string,
 	return all.text.String(), all.args, nil
 }
 
-// short says whether a statement may go with others.
+// short reports whether a statement may go with others.
 func (t *beginning) short(query string, args []any) bool {
 	var one batch
 	one.add(query, args...)

@@ -1,5 +1,5 @@
 // Package mysql keeps outboxes, queues and inboxes on plain tables of MariaDB and MySQL, in InnoDB or in MyRocks.
-// It has the design of store/portable in MySQL's dialect. DESIGN.md says where it differs.
+// It has the design of store/portable in MySQL's dialect. DESIGN.md describes where it differs.
 package mysql
 
 import (

@@ -8,7 +8,7 @@ import "github.com/penstock/penstock/internal/pg"
 // node that inserts; a sequence would be one row that all of them write. The size of a table has no function until 2026
 // (https://github.com/cockroachdb/cockroach/pull/170413).
 //
-// It also runs a transaction again by itself, while the results fit its buffer (sql.defaults.results_buffer.size).
+// It also runs a transaction again, while the results fit its buffer (sql.defaults.results_buffer.size).
 var cockroach = dialect{
 	engine: pg.Cockroach,
 	words: map[string]string{

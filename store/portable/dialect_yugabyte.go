@@ -9,7 +9,7 @@ import (
 // yugabyte is YugabyteDB. Tables are made of tablets. A hashed bucket in front of the time spreads new rows over all of them. Each has its
 // own end to append to and its own beginning to read from
 // (https://docs.yugabyte.com/stable/architecture/docdb-sharding/tablet-splitting/). A queue is read in order of its groups, so it is a
-// range, which the server splits by itself. A LIFO queue has the latest first, because stepping backwards is slowest in RocksDB.
+// range, which the server splits. A LIFO queue has the latest first, because stepping backwards is slowest in RocksDB.
 //
 // The server itself repeats a statement that meets a read restart or a conflict, as long as none of its rows has left the output buffer.
 // The buffer has 256 KiB until 2.27 (ysql_output_buffer_size; https://github.com/yugabyte/yugabyte-db/issues/11572).

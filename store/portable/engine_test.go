@@ -165,7 +165,7 @@ func catalogue(t testing.TB, url string) string {
 	return fmt.Sprintf("%d lines\n%s", len(lines), strings.Join(lines, "\n"))
 }
 
-// Where a server repeats a statement by itself as long as its result fits a buffer of 256 KiB, results fit it, of claims and fetches of far
+// Where a server repeats a statement as long as its result fits a buffer of 256 KiB, results fit it, of claims and fetches of far
 // more. All rows that were asked for come all the same.
 func TestResultsFitTheBuffer(t *testing.T) {
 	t.Parallel()

@@ -36,7 +36,7 @@ func TestPooled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// What pgx prepares by itself another session of the pooler's may have.
+		// A statement that pgx prepares another session of the pooler's may have.
 		u.Host, u.RawQuery = noCancel.Addr(), u.RawQuery+"&default_query_exec_mode=exec"
 		return u.String()
 	}

@@ -97,7 +97,7 @@ type member struct {
 	alive   bool
 }
 
-// balance says which buckets are this reader's now, and which of them it must leave to others. It does not read those any
+// balance shows which buckets are this reader's now, and which of them it must leave to others. It does not read those any
 // more, and gives them up once none of their messages is in flight. The subscription's row is locked. A member whose lease
 // has ended is removed, which fences it.
 func (s *source) balance(ctx context.Context, tx pgx.Tx) (owned, leaving []int16, err error) {

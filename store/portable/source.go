@@ -72,7 +72,7 @@ func (s *source) ReportSink(ctx context.Context, down time.Time, why string) err
 	return s.Reader.ReportSink(ctx, down, why)
 }
 
-// gone says why the subscription's row is not there, or another's.
+// gone explains why the subscription's row is not there, or another's.
 func (s *source) gone(ctx context.Context) error { return s.Fenced(ctx, s.DB) }
 
 func (s *source) Leave(ctx context.Context) error {

@@ -1,6 +1,6 @@
 // Package portable keeps outboxes, queues and inboxes on plain tables, in databases that speak
 // PostgreSQL's protocol. It does not need PostgreSQL's transaction ids, snapshots, advisory locks
-// and LISTEN. It also works in PostgreSQL itself. DESIGN.md says how, and the guarantees that it does not
+// and LISTEN. It also works in PostgreSQL itself. DESIGN.md describes how, and the guarantees that it does not
 // guarantee.
 package portable
 

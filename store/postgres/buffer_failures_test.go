@@ -22,7 +22,7 @@ import (
 	"github.com/penstock/penstock/store/postgres"
 )
 
-// A write that fails late fails the transaction, no later than its commit, and says which it was.
+// A write that fails late fails the transaction, no later than its commit, and shows which it was.
 func TestBufferFailsWithTheOperation(t *testing.T) {
 	t.Parallel()
 	lost := func(f *bufferFixture, err error, operation string) {

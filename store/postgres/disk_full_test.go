@@ -17,7 +17,7 @@ import (
 const diskFull = "53100"
 
 // The disk on which a queue lies is full. With a little room left the space of taken jobs is given back, and all continues
-// by itself. Without any, a worker that takes jobs is told, and status says which maintenance failed. Once there is room
+// by itself. Without any, a worker that takes jobs is told, and status shows which maintenance failed. Once there is room
 // all continues. No job is lost, and none comes twice.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()

@@ -306,7 +306,7 @@ func (s *Store) HeldSegments(ctx context.Context) ([]doctor.HeldSegment, error) 
 	})
 }
 
-// segments says which subscriptions, or who else, keep segments from being given back.
+// segments returns which subscriptions, or who else, keep segments from being given back.
 func (e *examination) segments(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -391,7 +391,7 @@ func (e *examination) olderThan(ctx context.Context, h *doctor.HeldSegment, old 
 	return is
 }
 
-// disk measures the free space, if the server is on this machine and says where its data is.
+// disk measures the free space, if the server is on this machine and shows where its data is.
 func (e *examination) disk(ctx context.Context, conn *pgx.Conn) {
 	config := conn.Config()
 	ip := net.ParseIP(config.Host)

@@ -8,7 +8,7 @@ import (
 	"github.com/penstock/penstock/internal/shell"
 )
 
-// grantHint says which right is missing, by the object that the server refuses to touch: that says
+// grantHint shows which right is missing, by the object that the server refuses to touch: that says
 // more than the function that was called, which may need several. It is "" for another error.
 func grantHint(err error) string {
 	var pg *pgconn.PgError

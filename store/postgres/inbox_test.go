@@ -172,7 +172,7 @@ func TestInboxForgetsAfterItsWindow(t *testing.T) {
 	f.wantFirst(f.Conn, "x1", true)
 }
 
-// Nothing turns before half of the window has passed, and a call turns the ring by itself.
+// Nothing turns before half of the window has passed, and a call turns the ring.
 func TestInboxTurnsByItself(t *testing.T) {
 	t.Parallel()
 	f := newInboxFixture(t)

@@ -30,7 +30,7 @@ func (src *Source) nothingNew(ctx context.Context, sess *session) (bool, error) 
 
 var errNoPeek = errors.New("the poll returned no row")
 
-// stillInFlight says whether every transaction in flight at then is in flight now.
+// stillInFlight reports whether every transaction in flight at then is in flight now.
 func stillInFlight(then, now snapshotBound) bool {
 	was := strings.Trim(then.xip(), "{}")
 	if was == "" {

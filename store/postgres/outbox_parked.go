@@ -91,7 +91,7 @@ func (p *parking) park(name string, m *penstock.Message, v *driver.Verdict) {
 	}
 }
 
-// parkDeadLetter parks a dead letter that was sent back by itself.
+// parkDeadLetter parks a dead letter that was sent back alone.
 func (p *parking) parkDeadLetter(m *penstock.Message, v *driver.Verdict, h pg.History) {
 	name := seqName(m.Seq)
 	l, _ := p.state(name)

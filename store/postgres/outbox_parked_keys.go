@@ -111,7 +111,7 @@ func (src *Source) behind(ctx context.Context, sess *session, msgs []penstock.Me
 	return order, nil
 }
 
-// parkedKeysOf says which of the messages' keys are parked.
+// parkedKeysOf returns which of the messages' keys are parked.
 func (src *Source) parkedKeysOf(ctx context.Context, sess *session, msgs []penstock.Message) (map[string]bool, error) {
 	keys := map[string]bool{}
 	src.mu.Lock()

@@ -85,7 +85,7 @@ func (o *Outbox) explain(err error) error {
 }
 
 // SQLTx is a transaction of database/sql: a *sql.Tx, or a type that wraps one. A *sql.DB or a *sql.Conn does not compile here, because
-// it commits each statement by itself.
+// it commits each statement alone.
 type SQLTx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)

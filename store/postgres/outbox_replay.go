@@ -251,7 +251,7 @@ func (s *Store) besides(ctx context.Context, tx pgx.Tx, r admin.Replay, id, afte
 	return newest, err
 }
 
-// newestReplay says whether a replay is a subscription's newest. Then no other session can request one until tx has ended. Else the lock, which the
+// newestReplay reports whether a replay is a subscription's newest. Then no other session can request one until tx has ended. Else the lock, which the
 // cursor's writes need, is given back.
 func (s *Store) newestReplay(ctx context.Context, tx pgx.Tx, id, replay int64) (yes bool, err error) {
 	held, err := tx.Begin(ctx)

@@ -157,7 +157,7 @@ func (s *Store) subscriptionStatus(ctx context.Context, outbox string, id int64,
 			return err
 		}
 		status.ParkedAge = time.Duration(age * float64(time.Second))
-		// A dead letter that was sent back is parked by itself.
+		// A dead letter that was sent back is parked alone.
 		status.Parked += retries
 		status.ParkedKeys += retries
 		status.Cap(int64(most))

@@ -26,7 +26,7 @@ func (p ranPlan) steps() float64 {
 	return n
 }
 
-// stepsOn opens a session that tells how many rows each node of the plans of a statement has gone over, with those of the functions that it calls.
+// stepsOn opens a session that shows how many rows each node of the plans of a statement has gone over, with those of the functions that it calls.
 func stepsOn(f *fixture) func(sql string, args ...any) float64 {
 	f.Helper()
 	cfg, err := pgx.ParseConfig(f.URL)

@@ -153,7 +153,7 @@ func TestBarrierOfDiscardedJobs(t *testing.T) {
 	f.wantClaim(5, 41)
 }
 
-// Jobs of one claim hold one barrier, or two, or some of them none. Each job counts for its own, also in a row that does not say which all of them hold.
+// Jobs of one claim hold one barrier, or two, or some of them none. Each job counts for its own, also in a row that does not show which all of them hold.
 func TestBarriersOfOneClaim(t *testing.T) {
 	t.Parallel()
 	for _, second := range []string{"holds => $1", "headers => array_fill(jsonb_build_object('h', $1::bigint), array[10])"} {
@@ -282,7 +282,7 @@ func TestBarriersAreCarriedOver(t *testing.T) {
 	f.wantText("0", "select count(*)::text from penstock._barrier")
 }
 
-// A job that is looked up says which barriers it waits for, and how far these are.
+// A job that is looked up shows which barriers it waits for, and how far these are.
 func TestFindSaysForWhichBarriers(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")

@@ -43,7 +43,7 @@ func mostObjects(segments int64) int64 { return mostOwnFunctions + 1 + 8 + segme
 // mostPages is how many pages it may touch to make a queue of two segments: docs/decisions/0011.
 const mostPages = 7000
 
-// touches says how many pages a statement touches, also of the catalogue: the fewest of up to twenty runs that are rolled back, until two were alike.
+// touches returns how many pages a statement touches, also of the catalogue: the fewest of up to twenty runs that are rolled back, until two were alike.
 // One may have to load the catalogue anew, when other sessions changed so much that PostgreSQL made it forget all of it.
 func (f *fixture) touches(sql string) (pages int) {
 	f.Helper()

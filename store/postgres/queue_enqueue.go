@@ -250,7 +250,7 @@ func validJobs(jobs []penstock.NewJob) error {
 	return nil
 }
 
-// jobAt says which of several jobs an error is about.
+// jobAt adds to an error which of several jobs it is about.
 func jobAt(err error, i, n int) error {
 	if n == 1 {
 		return err

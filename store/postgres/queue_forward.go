@@ -22,7 +22,7 @@ const (
 // message becomes exactly one job, in order, also after crashes. A job has its message's
 // key, headers and payload, and two more headers. Forward returns nil once ctx has ended.
 //
-// It connects again by itself. It returns an error only if that does not help:
+// It connects again. It returns an error only if that does not help:
 // ErrNoOutbox, ErrNoQueue, ErrNoSubscription, ErrFenced, or a *HeldError at the start.
 func (s *Store) Forward(ctx context.Context, req driver.Subscribe, queue string) error {
 	check := func() error { return s.mayCall(ctx, queue, "enqueue_many", "null, null, null, null, null, null, null") }

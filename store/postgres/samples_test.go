@@ -97,7 +97,7 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// Where done jobs are kept, a sample says how long those since the last one took, by kind and worker.
+// Where done jobs are kept, a sample shows how long those since the last one took, by kind and worker.
 func TestSamplesOfDoneJobs(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})

@@ -105,7 +105,7 @@ func schemaComments(t *testing.T) comments {
 	return all
 }
 
-// A function says what it does by itself, not by what stands before it.
+// Each function has a comment, which does not refer to the one before it.
 var pronoun = regexp.MustCompile(`(?i)^(it|its|this|that|these|those|they|the same|who|whoever|what)\b`)
 
 type reference struct {

@@ -23,7 +23,7 @@ func withSettings(t *testing.T, settings ...string) string {
 	return url
 }
 
-// escapes says whether standard_conforming_strings can be off, which PostgreSQL 19 refuses.
+// escapes reports whether standard_conforming_strings can be off, which PostgreSQL 19 refuses.
 func escapes(db *postgrestest.DB) bool {
 	return db.Number("select current_setting('server_version_num')::int") < 190000
 }

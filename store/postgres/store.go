@@ -156,7 +156,7 @@ func (s *Store) ready(ctx context.Context) error {
 	}
 	err := s.checkVersion(ctx)
 	if sqlState(err) == "42501" {
-		return nil // the request fails by itself, unless the role may do it: that says which right is missing
+		return nil // the request fails, unless the role may do it: that shows which right is missing
 	}
 	if err != nil {
 		return err

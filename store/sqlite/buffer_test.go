@@ -169,7 +169,7 @@ func (f *bufferFixture) exec(query string) {
 	f.must(err)
 }
 
-// A write that fails late fails the transaction, which SQLite by itself would commit without it.
+// A write that fails late fails the transaction, which SQLite alone would commit without it.
 func TestBufferFailsWithTheOperation(t *testing.T) {
 	f := newBufferFixture(t, penstock.BufferOptions{})
 	f.exec("insert into shop values (1)")

@@ -119,7 +119,7 @@ var migrationFiles = func() (all []migrationFile) {
 func newestVersion() int64 { return migrationFiles[len(migrationFiles)-1].version }
 
 // createFile makes the first connection, whose pragmas make the file. Switching
-// to WAL needs the file for itself and does not wait by itself.
+// to WAL needs the file for itself and does not wait.
 func createFile(ctx context.Context, db *sql.DB, patience time.Duration) error {
 	deadline := time.Now().Add(patience)
 	for {

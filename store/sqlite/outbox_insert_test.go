@@ -93,7 +93,7 @@ func TestCreatedAtIsNoOrder(t *testing.T) {
 	must(t, err)
 }
 
-// The table refuses what no broker could carry, and says which column it is.
+// The table refuses what no broker could carry, and shows which column it is.
 func TestPlainInsertOfWhatCannotBeCarried(t *testing.T) {
 	_, s, app := newFile(t, sqlite.Options{})
 	for column, value := range map[string]any{

@@ -27,7 +27,7 @@ func (s *Store) Outbox(name string) *Outbox { return &Outbox{store: s, name: nam
 func (o *Outbox) Once(inbox string) *Outbox { return &Outbox{o.store, o.name, inbox} }
 
 // Tx is a transaction of database/sql, with any SQLite driver: a *sql.Tx, or a type that wraps one. A *sql.DB or a *sql.Conn does
-// not compile here, because it commits each statement by itself. After BEGIN on a *sql.Conn, pass a struct that embeds the
+// not compile here, because it commits each statement alone. After BEGIN on a *sql.Conn, pass a struct that embeds the
 // connection and has a method Rollback.
 type Tx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
@@ -105,7 +105,7 @@ func orNull(s string) any {
 	return s
 }
 
-// explainPublish says why an INSERT failed.
+// explainPublish explains why an INSERT failed.
 func explainPublish(ctx context.Context, store *Store, tx Tx, outbox string, err error) error {
 	if !noSuchTable(err) {
 		return fmt.Errorf("publish to outbox %q: %w", outbox, err)

@@ -113,7 +113,7 @@ func (at atMillis) Scan(src any) error {
 	return nil
 }
 
-// waits is the column that says whether a message's key is parked or held. It is left out while none is.
+// waits is the column that shows whether a message's key is parked or held. It is left out while none is.
 func waits(sub int64) tables.SQL {
 	of := fmt.Sprintf("exists (select 1 from penstock_entries w where w.subscription_id = %d and w.", sub)
 	return tables.SQL(", " + of + "parked_key = cast(t.key as text)) or " + of + "hold = cast(t.key as text))")

@@ -16,7 +16,7 @@ import (
 // EnqueueTx writes jobs inside the application's transaction, with any SQLite driver,
 // and returns a result for each, in the given order. They run once it has committed,
 // and never if it rolls back. All jobs are checked before the first one is written; a
-// *penstock.FieldError says which cannot be carried. After any other error roll back,
+// *penstock.FieldError shows which cannot be carried. After any other error roll back,
 // because some of the jobs may have been written. Begin with BEGIN IMMEDIATE, as for
 // PublishTx.
 func (q *Queue) EnqueueTx(ctx context.Context, tx Tx, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
@@ -138,7 +138,7 @@ func notBefore(t time.Time) any {
 	return t.Add(time.Millisecond - 1).UnixMilli()
 }
 
-// explain says why writing failed; see explainPublish.
+// explain explains why writing failed; see explainPublish.
 func (q *Queue) explain(ctx context.Context, tx Tx, what string, err error) error {
 	if !noSuchTable(err) {
 		if errors.Is(err, penstock.ErrNoQueue) {

@@ -55,7 +55,7 @@ func TestPlainInsertOfJobs(t *testing.T) {
 	}
 }
 
-// The table refuses what no store takes, and says which column it is.
+// The table refuses what no store takes, and shows which column it is.
 func TestPlainInsertOfBadJobs(t *testing.T) {
 	path, _, _ := newQueue(t, penstock.FIFO)
 	app := openApp(t, path)

@@ -169,7 +169,7 @@ func private(file string) {
 	}
 }
 
-// exists reports whether there is a file. An error says why there cannot be one.
+// exists reports whether there is a file. An error explains why there cannot be one.
 func (s *Store) exists() (bool, error) {
 	info, err := os.Stat(s.path)
 	switch {

@@ -23,7 +23,7 @@ import (
 
 const module = "github.com/penstock/penstock"
 
-// row says which of our packages a room imports. A room is a folder, relative to the module, with
+// row returns which of our packages a room imports. A room is a folder, relative to the module, with
 // its subfolders, or several: "store/*" is each folder under store. "." is only the root package.
 type row struct {
 	room  string
@@ -113,7 +113,7 @@ func roomOf(folder string) (row, bool) {
 	return rooms[i], true
 }
 
-// objection says why a file of folder must not import the folder target, both
+// objection explains why a file of folder must not import the folder target, both
 // of ours; empty if it may.
 func objection(folder string, isTest bool, target string) string {
 	from, known := roomOf(folder)

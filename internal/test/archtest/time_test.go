@@ -200,7 +200,7 @@ func find(n ast.Node, matches func(ast.Node) bool) (first ast.Node) {
 	return first
 }
 
-// isCall says whether n calls one of the functions of a package, or of any if pkg is empty.
+// isCall reports whether n calls one of the functions of a package, or of any if pkg is empty.
 func isCall(n ast.Node, pkg string, names ...string) bool {
 	call, ok := n.(*ast.CallExpr)
 	if !ok {
@@ -237,7 +237,7 @@ func (w finder) learn(in ast.Node) {
 	})
 }
 
-// isMeasured says whether an expression has a time that has passed in it.
+// isMeasured reports whether an expression has a time that has passed in it.
 func (w finder) isMeasured(e ast.Expr) bool {
 	if _, ok := e.(*ast.FuncLit); ok {
 		return false
@@ -248,7 +248,7 @@ func (w finder) isMeasured(e ast.Expr) bool {
 	}) != nil
 }
 
-// isNow says whether an expression is the time, or that and something added to it.
+// isNow reports whether an expression is the time, or that and something added to it.
 func (w finder) isNow(e ast.Expr) bool {
 	for isCall(e, "", "Add", "UTC", "Truncate", "Round") {
 		e = e.(*ast.CallExpr).Fun.(*ast.SelectorExpr).X
@@ -294,7 +294,7 @@ func (w finder) objection(n ast.Node, up []ast.Node) string {
 // hours are the names of what lasts one, in time and in the suites.
 var hours = []string{"Hour", "LongLease"}
 
-// names says whether one of the names is in n.
+// names reports whether one of the names is in n.
 func names(n ast.Node, list ...string) bool {
 	return find(n, func(n ast.Node) bool {
 		id, ok := n.(*ast.Ident)
@@ -302,7 +302,7 @@ func names(n ast.Node, list ...string) bool {
 	}) != nil
 }
 
-// lastOf says whether the innermost statement is the end of a round of the loop.
+// lastOf reports whether the innermost statement is the end of a round of the loop.
 func lastOf(loop *ast.ForStmt, up []ast.Node) bool {
 	if loop.Post == up[len(up)-1] {
 		return true
@@ -322,13 +322,13 @@ func lastOf(loop *ast.ForStmt, up []ast.Node) bool {
 	return len(list) > 0 && list[len(list)-1] == up[len(up)-1]
 }
 
-// isAfter says whether n is <-time.After(…).
+// isAfter reports whether n is <-time.After(…).
 func isAfter(n ast.Node) bool {
 	u, ok := n.(*ast.UnaryExpr)
 	return ok && u.Op == token.ARROW && isCall(u.X, "time", "After")
 }
 
-// fails says whether a clause fails the test, or returns a failure.
+// fails reports whether a clause fails the test, or returns a failure.
 func fails(n ast.Node) bool {
 	return find(n, func(n ast.Node) bool {
 		r, ok := n.(*ast.ReturnStmt)
@@ -353,7 +353,7 @@ func waitingLoop(up []ast.Node) *ast.ForStmt {
 	return nil
 }
 
-// isAwaited says whether a comparison is awaited, or ends a loop that awaits something else and
+// isAwaited reports whether a comparison is awaited, or ends a loop that awaits something else and
 // has a time from before the loop.
 func (w finder) isAwaited(n ast.Expr, up []ast.Node) bool {
 	loop := waitingLoop(up)

@@ -29,7 +29,7 @@ func TestFences(t *testing.T) {
 	}
 }
 
-// runs says how many blocks of a language on a page tests run, or read with the reader that they are for. It also says which tests: a folder
+// runs returns how many blocks of a language on a page tests run, or read with the reader that they are for. It also shows which tests: a folder
 // or a file, and the names in it. A semicolon comes before the blocks that they leave out.
 var runs = map[string]struct {
 	blocks int

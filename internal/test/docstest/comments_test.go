@@ -142,7 +142,7 @@ var exampleOutput = regexp.MustCompile(`^(Unordered output|Output):`)
 
 var sqlComment = regexp.MustCompile(`^(.*?)--+ ?(.*)$`)
 
-// sqlSentences are those of comments: of lines that follow each other, and of each comment behind a statement by itself.
+// sqlSentences are those of comments: of lines that follow each other, and of each comment behind a statement.
 func sqlSentences(text string) (all []line) {
 	var group []string
 	begin, n := 0, 0

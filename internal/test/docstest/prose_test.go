@@ -50,6 +50,7 @@ var habits = []habit{
 	{"say as an aside", regexp.MustCompile(`(?i), say[,.;:)]`), "for example", nil},
 	{"in the place of", regexp.MustCompile(`(?i)\bin the place of\b`), "instead of", nil},
 	{"as ever", regexp.MustCompile(`(?i)\bas ever\b`), "as usual", nil},
+	{"says whether", regexp.MustCompile(`(?i)\b(says?|tells?) whether\b`), "returns whether, reports whether, shows whether", nil},
 	{"is said", regexp.MustCompile(`(?i)\bis said\b`), "see, is described", nil},
 }
 
@@ -59,8 +60,9 @@ var vague = []struct {
 	most    int
 	instead string
 }{
-	{regexp.MustCompile(`(?i)\bwhat\b`), 732, "a noun: the messages, the result, the next step"},
-	{regexp.MustCompile(`(?i)\b(tell|tells|told|telling)\b`), 74, "say, show, return, report"},
+	{regexp.MustCompile(`(?i)\bwhat\b`), 692, "a noun: the messages, the result, the next step"},
+	{regexp.MustCompile(`(?i)\bby (itself|themselves)\b`), 12, "alone, again, directly, or nothing"},
+	{regexp.MustCompile(`(?i)\b(tell|tells|told|telling)\b`), 49, "say, show, return, report"},
 }
 
 // The prose has no more of these habits, and no more sentences that are too long, than testdata/prose.txt allows: a file that is not in it,

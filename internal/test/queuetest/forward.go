@@ -45,7 +45,7 @@ func forwardOneJobOfEachMessage(e *env) {
 		for i := range each {
 			n := round*each + i
 			e.Must(s.Publish(e.ctx, outbox, penstock.Message{ID: fmt.Sprint("m", n), Key: "k", Topic: "t", Payload: fmt.Append(nil, n), Headers: map[string]string{"a": "b", penstock.HeaderKind: "c"}}), "Publish")
-			if i == 0 { // it does not begin again by itself
+			if i == 0 { // it does not begin again
 				e.Eventually("it has begun", func() bool { return e.waiting() > round*each })
 				calm = e.Disturb(e)
 			}

@@ -10,7 +10,7 @@ import (
 
 var yearly = penstock.Schedule{Name: "s", Cron: "@yearly", Job: job("s")}
 
-// runs has the time of the schedule s come, and says whether it made a job.
+// runs has the time of the schedule s come, and reports whether it made a job.
 func (e *env) runs() bool {
 	before, now := e.schedules()[0], time.Now()
 	e.Backdate(e, queue, "s", time.Minute)

@@ -49,7 +49,7 @@ func (w *walk) take(b driver.Batch, limit driver.Limit) {
 	}
 }
 
-// origin says where a message came from, if it may come at all.
+// origin returns where a message came from, if it may come at all.
 func (w *walk) origin(t *tracked) came {
 	switch {
 	case t.fate == unsettled && !t.seen:

@@ -88,7 +88,7 @@ func parkedInFlightLetsFetchesPause(e *env) {
 	r.settle(r.awaitOnly(driver.InOrder, "k1"))
 }
 
-// The head comes by itself, and the others when it is settled, whatever RetryIn
+// The head comes alone, and the others when it is settled, whatever RetryIn
 // they were given.
 func othersFollow(e *env, headsEnd driver.Verdict) {
 	r := e.read()

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// Settle settles as a relay does, whatever batches and verdicts a test has at hand. It gives the Source the news, says how far the
+// Settle settles as a relay does, whatever batches and verdicts a test has at hand. It gives the Source the news, shows how far the
 // cursor may pass, and repeats a call that was not answered before it makes another.
 func Settle(ctx context.Context, src driver.Source, settled ...driver.Settled) error {
 	known, _ := toldOf.LoadOrStore(src, &told{source: src, batches: map[uint64]*toldBatch{}})

@@ -54,7 +54,7 @@ type Group[E, F any] struct {
 	Cases []Case[E, F]
 }
 
-// Choice says which of the cases run, and the store's abilities.
+// Choice has the cases that run, and the store's abilities.
 type Choice struct {
 	Groups          []string // if given, the only ones
 	Only, Elsewhere Cases    // see the harnesses

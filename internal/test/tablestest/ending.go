@@ -14,7 +14,7 @@ import (
 	"github.com/penstock/penstock/internal/test/suite"
 )
 
-// call ends or extends leases, and says which were held.
+// call ends or extends leases, and returns which were held.
 type call struct {
 	one     bool // it takes one lease
 	last    bool // it is the job's last attempt

@@ -149,7 +149,7 @@ func plainInserts(f *fixture) {
 }
 
 // A reader whose subscribing was lost, with a dump that was restored or a replica that was promoted, is fenced, though the epoch
-// that it had is given to another. Each call learns it by itself.
+// that it had is given to another. Each call learns it.
 func epochThatComesAgain(f *fixture, join func(ctx context.Context, req driver.Subscribe) (driver.Source, error)) {
 	f.publish("m")
 	for what, call := range map[string]func(src driver.Source, b driver.Batch) error{

@@ -1,6 +1,6 @@
 package tcpproxy
 
-// Moment says where a trap cuts.
+// Moment is the place where a trap cuts.
 type Moment uint8
 
 const (

@@ -37,7 +37,7 @@ var reserved struct {
 }
 
 // reserve takes the UDP port of the same number, which none of the servers uses:
-// unlike a file it is free again by itself.
+// unlike a file it is free again without help.
 func reserve(port int) error {
 	conn, err := net.ListenPacket("udp", loopback(port))
 	if err != nil {

@@ -48,7 +48,7 @@ func (p *process) running() bool {
 	}
 }
 
-// ended says how the program ended; to be called when done is closed.
+// ended returns how the program ended; to be called when done is closed.
 func (p *process) ended() string { return p.cmd.ProcessState.String() }
 
 // end sends sig to the process group and waits until the program is gone; one
@@ -57,7 +57,7 @@ func (p *process) end(sig syscall.Signal, patience time.Duration) error {
 	if !p.running() {
 		return nil // and its number may be another's by now
 	}
-	// ESRCH: it ended by itself this moment; there is nothing to do but to wait.
+	// ESRCH: it ended this moment; there is nothing to do but to wait.
 	if err := syscall.Kill(-p.pid(), sig); err != nil && err != syscall.ESRCH {
 		return err
 	}

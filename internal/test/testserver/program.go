@@ -56,7 +56,7 @@ func (s *server) send(sig syscall.Signal) error {
 	return syscall.Kill(-s.proc.pid(), sig)
 }
 
-// Ended says how the program ended if it did so by itself: not by Stop or Kill.
+// Ended returns how the program ended if it did so without Stop or Kill.
 func (p *Program) Ended() (how string, ended bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -72,7 +72,7 @@ func TestTemplateOfAnOrdinaryRole(t *testing.T) {
 func TestTemplateThatCannotBeFilled(t *testing.T) {
 	server, broken, filled := PostgresURL(t), errors.New("the third migration fails"), 0
 	template := &Template{Fill: func(string) error { filled++; return broken }}
-	for range 2 { // each test that needs a copy says why there is none
+	for range 2 { // each test that needs a copy explains why there is none
 		if err := template.ready(server); !errors.Is(err, broken) {
 			t.Errorf("got %v", err)
 		}

@@ -182,7 +182,7 @@ func NeedClock(tb testing.TB) {
 	need(tb, err)
 }
 
-// ProgramFolders are the variables of the environment that say where the servers' programs are, for
+// ProgramFolders are the variables of the environment that show where the servers' programs are, for
 // a program that starts servers itself.
 func ProgramFolders() (env []string) {
 	for _, name := range []string{envPostgresBin, envRabbitMQBin, envMariaDBBin, envCompiler, envPgBouncer, "PATH"} {

@@ -247,7 +247,7 @@ func (m *mapping) checkStatus(ctx context.Context, q querier) error {
 	return nil
 }
 
-// wrongStatus says which values there are.
+// wrongStatus shows which values there are.
 func (m *mapping) wrongStatus(ctx context.Context, q querier, of string, v Value, status *column) error {
 	hint := "write a whole number"
 	switch status.Kind {

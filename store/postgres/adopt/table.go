@@ -21,7 +21,7 @@ import (
 // DefaultSchema holds Penstock's tables unless Options names another.
 const DefaultSchema = "penstock"
 
-// Options say where the table is and who reads it.
+// Options set where the table is and who reads it.
 type Options struct {
 	// URL of the database that has the table and Penstock's schema.
 	URL string

@@ -18,7 +18,7 @@ import (
 
 // A row that the server cannot show fails each statement that selects its content. Then the rows of
 // the page are listed without the content, and halved until the row is found. Of that row each column
-// is selected alone, so that its dead letter says which one it is.
+// is selected alone, so that its dead letter shows which one it is.
 
 // unreadable reports whether an error may be about one row's content. That is a byte that UTF8 does
 // not have, in a database of another encoding, a cast that fails (22, or P0001 from PL/pgSQL), or

@@ -1,4 +1,4 @@
--- Runs after functions/, whenever these have changed: makes what is made of them.
+-- Runs after functions/, whenever these have changed: makes the functions of each queue and inbox.
 
 do $$
 declare
@@ -36,7 +36,7 @@ begin
     end loop;
 end $$;
 
--- Who may call what. Roles get what belongs to one outbox, queue or inbox from the grant_
+-- Who may call what. Roles get the rights on one outbox, queue or inbox from the grant_
 -- functions. All roles may call those that take a name and only call what belongs to it: they do no
 -- more than the caller may.
 do $$

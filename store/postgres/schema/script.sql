@@ -24,7 +24,7 @@ begin
     end if;
     if version <> {from} then
         raise exception 'the schema % is version %, this leads on from version {from}', quote_ident({schema_name}), version
-        using hint = 'print what leads on from there: penstock migrate --sql --from ' || version;
+        using hint = 'print the steps from there: penstock migrate --sql --from ' || version;
     end if;
     -- Functions keep the search_path with which they are made. Their bodies are not checked before all are there.
     set local search_path = {schema}, pg_temp;

@@ -21,7 +21,7 @@ import (
 	"github.com/penstock/penstock/internal/adopted"
 )
 
-// Options bound a check and say when something is old. The zero value of a field is
+// Options bound a check and set when something is old. The zero value of a field is
 // its default.
 type Options struct {
 	// Timeout of each of the about thirty queries. Default 5 s. The slowest of them run the read, once

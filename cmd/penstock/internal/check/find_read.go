@@ -35,7 +35,7 @@ func findReadIndex(f *facts) []Finding {
 	}
 	if n := f.reads.natural; n != nil && !inOrder(n) && f.sizes.rows >= bloatBytes {
 		found = append(found, Finding{Severity: Note, Code: CodePlanUnstable,
-			Title: "by itself the planner would not use the index that gives the order",
+			Title: "left alone, the planner would not use the index that gives the order",
 			Detail: "Penstock asks for that index whatever the statistics say, so its own reads are not affected. A loop that you write would sort. " +
 				"Statistics that are out of date are the usual cause, or settings such as random_page_cost and enable_indexscan.",
 			Evidence: Evidence{Plan: n.excerpt()},
@@ -210,7 +210,7 @@ func findScan(f *facts) []Finding {
 	return found
 }
 
-// fit says whether the contents of a message fit into an index row.
+// fit reports whether the contents of a message fit into an index row.
 type fit uint8
 
 const (

@@ -211,7 +211,7 @@ func TestFixAfterFailure(t *testing.T) {
 	}
 }
 
-// An index that cannot be created leaves nothing, and the error says why.
+// An index that cannot be created leaves nothing, and the error explains why.
 func TestFixFails(t *testing.T) {
 	f := newFixture(t)
 	f.exec("create table outbox (id bigint not null, ts timestamptz not null, message text)", "create index on outbox (ts, id)",

@@ -40,7 +40,7 @@ type Table struct {
 // Clean is true if nothing is worse than a note.
 func (r *Report) Clean() bool { return r.Count(Warning)+r.Count(Critical) == 0 }
 
-// Count says how many findings are of that severity.
+// Count returns how many findings are of that severity.
 func (r *Report) Count(s Severity) (n int) {
 	for i := range r.Findings {
 		if r.Findings[i].Severity == s {
@@ -81,7 +81,7 @@ type Finding struct {
 	Detail string `json:"detail"`
 
 	Evidence Evidence `json:"evidence,omitzero"`
-	// Fix has the statements in the order in which to run them. Each statement says whether Fix offers
+	// Fix has the statements in the order in which to run them. Each statement shows whether Fix offers
 	// it.
 	Fix []Statement `json:"fix,omitempty"`
 }
@@ -116,7 +116,7 @@ type Statement struct {
 	Concurrently bool `json:"concurrently,omitempty"`
 	// Risk is its cost or danger; empty if there is next to none.
 	Risk string `json:"risk,omitempty"`
-	// By says which roles may run it; empty if the owner of the table may.
+	// By shows which roles may run it; empty if the owner of the table may.
 	By string `json:"by,omitempty"`
 	// Creates is the index that it creates. Fix runs only such statements.
 	Creates *Index `json:"creates,omitempty"`
@@ -150,7 +150,7 @@ const (
 	CodeMissingIndex    = "missing-index"     // no index gives the waiting rows in order
 	CodeTieBreak        = "index-without-id"  // it does, except among rows of the same time
 	CodeNotPartial      = "index-not-partial" // it does, but walks over delivered rows
-	CodePlanUnstable    = "plan-unstable"     // the planner would not use it by itself
+	CodePlanUnstable    = "plan-unstable"     // the planner would not choose it
 	CodeContentTooBig   = "content-too-big"   // an index that includes the contents refuses inserts
 	CodeInvalidIndex    = "invalid-index"     // left by a failed attempt
 	CodeDuplicateIndex  = "duplicate-index"   // two alike

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock/penstock/metrics"
 )
 
-// MetricsFlags say where to serve metrics, and for how many groups.
+// MetricsFlags set where to serve metrics, and for how many groups.
 type MetricsFlags struct {
 	listen string
 	groups int

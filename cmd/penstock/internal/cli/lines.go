@@ -24,7 +24,7 @@ import (
 	"github.com/penstock/penstock/writer"
 )
 
-// LineFlags say where JSON lines come from, how many make a transaction, and how to treat bad
+// LineFlags set where JSON lines come from, how many make a transaction, and how to treat bad
 // ones.
 type LineFlags struct {
 	File     string
@@ -239,7 +239,7 @@ func carry[T any](ctx context.Context, single bool, b *lines.Batch[T], send Send
 	return sent, err
 }
 
-// progressMade says which lines a repeated run must not repeat.
+// progressMade lists which lines a repeated run must not repeat.
 func progressMade(w *lines.Words, sent int64, from int) string {
 	if sent == 0 {
 		return "nothing was " + w.Past

@@ -176,7 +176,7 @@ const StartWorkers = "start the worker of your application, or: "
 
 // Standing is why ready jobs of a queue do not run.
 type Standing struct {
-	// Waits says which groups may start no job, and Release names the command that changes this, if no other jobs stand.
+	// Waits names which groups may start no job, and Release names the command that changes this, if no other jobs stand.
 	Waits, Release string
 	// Of completes "no worker seems to …", and Command takes such jobs.
 	Of, Command string
@@ -187,7 +187,7 @@ type Standing struct {
 	Oldest time.Duration
 }
 
-// Stand says why ready jobs of a queue do not run, if some have been ready for that long.
+// Stand explains why ready jobs of a queue do not run, if some have been ready for that long.
 func Stand(q *admin.QueueStatus, age time.Duration, alive []admin.Worker) Standing {
 	s := Standing{Ready: q.Ready, Oldest: q.OldestAge}
 	var waits, rest []admin.GroupStatus
@@ -232,7 +232,7 @@ func Stand(q *admin.QueueStatus, age time.Duration, alive []admin.Worker) Standi
 	return s
 }
 
-// waitText says why no ready job of a group may start, whatever workers there are. It is empty if one may.
+// waitText explains why no ready job of a group may start, whatever workers there are. It is empty if one may.
 func waitText(g *admin.GroupStatus) string {
 	l := g.Limits
 	text := "group " + shell.Visible(g.Group) + " is "

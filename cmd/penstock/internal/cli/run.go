@@ -50,7 +50,7 @@ func (a *App) Run(ctx context.Context, cfg *config.Config, o run.Options) error 
 	return nil
 }
 
-// Trace records spans until the verb ends, if OpenTelemetry's variables say where to send them.
+// Trace records spans until the verb ends, if OpenTelemetry's variables set where to send them.
 func (a *App) Trace(ctx context.Context) error {
 	log, err := a.Logger()
 	if err != nil {

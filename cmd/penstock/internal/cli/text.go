@@ -220,7 +220,7 @@ func Coarse(d time.Duration) string {
 	return SpanText(d)
 }
 
-// Until says how long it takes until t, or "" if t is zero.
+// Until returns how long it takes until t, or "" if t is zero.
 func Until(t, now time.Time) string {
 	switch {
 	case t.IsZero():

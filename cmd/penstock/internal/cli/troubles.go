@@ -83,7 +83,7 @@ func failing(ctx context.Context, store any, q *admin.QueueStatus, _ time.Durati
 	return doctor.Finding{Check: doctor.CheckFailing, Found: fmt.Sprintf("%s; the last error, of attempt %d: %s", text, last.Attempt, reason),
 		Measured: []doctor.Figure{{Name: "jobs", Value: float64(jobs)}},
 		Why:      "after its last attempt each becomes a dead letter",
-		Next:     "repair the handler: they are tried again by themselves. To see them: penstock job list " + shell.Word(q.Queue) + " --state delayed"}, nil
+		Next:     "repair the handler: they are tried again. To see them: penstock job list " + shell.Word(q.Queue) + " --state delayed"}, nil
 }
 
 // unhandled counts delayed jobs of kinds for which no living worker of the queue has a handler: each of them reports the kind.

@@ -34,7 +34,7 @@ type Config struct {
 	Metrics Metrics `yaml:"metrics"`
 	// Console is served by penstock console, and by the relay if it has an address.
 	Console Console `yaml:"console"`
-	// Serve says where messages are accepted over HTTP; nil means nowhere.
+	// Serve sets where messages are accepted over HTTP; nil means nowhere.
 	Serve *Serve `yaml:"serve"`
 	// Subscriptions to relay, at least one unless messages are accepted or jobs run.
 	Subscriptions []Subscription `yaml:"subscriptions"`

@@ -231,7 +231,7 @@ func formatted(f fmt.State, verb rune, s string) {
 var yamlPair = regexp.MustCompile(`(?i)((?:^|[\s{,"'-])["']?[a-z0-9_.-]*` + redact.Words + `[a-z0-9_.-]*["']?\s*:\s*)(\S.*)$`)
 
 // isSecretType reports types that hide their value, whatever the key. A URL hides only its
-// password by itself.
+// password alone.
 func isSecretType(v reflect.Value) bool {
 	_, hides := v.Addr().Interface().(interface{ Reveal() string })
 	return hides && v.Type() != reflect.TypeFor[URL]()
@@ -254,5 +254,5 @@ func redactLine(line string) string {
 	return line
 }
 
-// reference is a value that only says where the secret is.
+// reference is a value that only shows where the secret is.
 var reference = regexp.MustCompile(`^["']?(?:\$\{[A-Za-z0-9_]+\}|file:[^\s"']+)["']?\s*(?:#.*)?$`)

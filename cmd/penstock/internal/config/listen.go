@@ -14,7 +14,7 @@ import (
 	"github.com/penstock/penstock/sink/webhook"
 )
 
-// Serve says where messages are accepted over HTTP, and from which clients; see
+// Serve sets where messages are accepted over HTTP, and from which clients; see
 // docs/guides/ingest.md.
 type Serve struct {
 	// Listen is an address such as 127.0.0.1:8080. Without one, no messages are accepted.
@@ -85,7 +85,7 @@ func (s *Serve) SetDefaults() {
 	s.MaxBodyBytes, s.MaxWait = cmp.Or(s.MaxBodyBytes, 16<<20), cmp.Or(s.MaxWait, 2*time.Second)
 }
 
-// Metrics says where a relay serves its metrics and which ones; see metrics.Options.
+// Metrics sets where a relay serves its metrics and which ones; see metrics.Options.
 type Metrics struct {
 	// Listen is an address such as 127.0.0.1:9464. Without one, metrics are not served.
 	Listen       string        `yaml:"listen"`
@@ -118,7 +118,7 @@ func listenable(address string) error {
 	return nil
 }
 
-// Console says where and how to serve the console; see docs/operations/console.md. Its tokens are in the environment.
+// Console sets where and how to serve the console; see docs/operations/console.md. Its tokens are in the environment.
 type Console struct {
 	// Listen is an address such as 127.0.0.1:8484. Without one, only penstock console serves it.
 	Listen string `yaml:"listen"`

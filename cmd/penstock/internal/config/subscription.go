@@ -129,7 +129,7 @@ func (a Adopt) String() string { return tree(a).String() }
 // MarshalJSON writes the keys of the file.
 func (a Adopt) MarshalJSON() ([]byte, error) { return json.Marshal(tree(a).plain()) }
 
-// ClaimCheck says which payloads are stored outside of messages, and where: a mapping, or the value that
+// ClaimCheck sets which payloads are stored outside of messages, and where: a mapping, or the value that
 // --claim-check takes.
 type ClaimCheck struct {
 	claimcheck.Config `yaml:",inline"`

@@ -33,7 +33,7 @@ type Worker struct {
 	Output       Output `yaml:"output"`
 }
 
-// Output says where a command's stdout and stderr are written.
+// Output sets where a command's stdout and stderr are written.
 type Output string
 
 // The outputs: the worker's own, or none.

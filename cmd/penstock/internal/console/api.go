@@ -135,7 +135,7 @@ type Count struct {
 	Done int64 `json:"done"`
 }
 
-// GiveUp names a parked message, and says why it is given up.
+// GiveUp names a parked message, and the reason for giving it up.
 type GiveUp struct {
 	Number int64  `json:"number"`
 	Reason string `json:"reason"`

@@ -101,7 +101,7 @@ func TestJobsAreFiltered(t *testing.T) {
 		}
 	}
 
-	// A search that finds nothing says how far it has come, and continues from there.
+	// A search that finds nothing shows how far it has come, and continues from there.
 	db := postgrestest.On(t, url)
 	db.Exec(`insert into penstock.mails (payload, headers) select '', '{"penstock-kind": "many"}' from generate_series(1, 6000)`)
 	enqueue("last", penstock.NewJob{Kind: "rare"})

@@ -114,7 +114,7 @@ func (c *Console) lives(found []admin.Found) []Life {
 	return all
 }
 
-// waitsFor says why jobs do not start.
+// waitsFor explains why jobs do not start.
 func (c *Console) waitsFor(ctx context.Context, queue string, jobs []Life) error {
 	groups := map[string]string{}
 	for i := range jobs {

@@ -16,7 +16,7 @@ import (
 	"github.com/penstock/penstock/store/postgres"
 )
 
-// A job that is ready says why it does not start.
+// A job that is ready explains why it does not start.
 func TestJobsSayWhyTheyWait(t *testing.T) {
 	s, err := postgres.Open(t.Context(), postgrestest.Database(t), postgres.Options{})
 	must(t, err)

@@ -14,7 +14,7 @@ import (
 )
 
 // Percentiles cover jobs that ended since the previous sample, so an hour of quick ones does not hide slow ones. If a process
-// neither relays nor works, the pages say where to look.
+// neither relays nor works, the pages show where to look.
 func TestLatenciesOverTime(t *testing.T) {
 	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "test.db"), sqlite.Options{})
 	must(t, err)

@@ -247,7 +247,7 @@ type Worker struct {
 // Workers are those that the database knows.
 type Workers struct {
 	Items []Worker `json:"items"`
-	// Heartbeats says that the database keeps heartbeats. Without them it knows only the workers that have jobs.
+	// Heartbeats means that the database keeps heartbeats. Without them it knows only the workers that have jobs.
 	Heartbeats bool `json:"heartbeats"`
 }
 

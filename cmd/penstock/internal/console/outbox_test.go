@@ -16,7 +16,7 @@ import (
 	"github.com/penstock/penstock/store/postgres"
 )
 
-// An outbox's page says which subscriptions keep each sealed segment, and how much is published.
+// An outbox's page shows which subscriptions keep each sealed segment, and how much is published.
 func TestWhoKeepsASegment(t *testing.T) {
 	s, err := postgres.Open(t.Context(), postgrestest.Database(t), postgres.Options{Segments: 3, SegmentBytes: 64 << 10})
 	must(t, err)

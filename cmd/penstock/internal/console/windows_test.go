@@ -54,7 +54,7 @@ func (n narrow) RetryDeadJobs(ctx context.Context, q admin.DeadJobQuery) (int, e
 	return n.store.RetryDeadJobs(ctx, q)
 }
 
-// A filter by error scans the dead letters a few at a time, and an answer says where to continue.
+// A filter by error scans the dead letters a few at a time, and an answer shows where to continue.
 func TestAFilterLooksAtFewAtATime(t *testing.T) {
 	url := postgrestest.Database(t)
 	s, err := postgres.Open(t.Context(), url, postgres.Options{})

@@ -26,7 +26,7 @@ type Options struct {
 	Store driver.Store
 	// Holder names this process in status (default host and process id).
 	Holder string
-	// Metrics are updated by the relays (default: those of the configuration, if it says where to
+	// Metrics are updated by the relays (default: those of the configuration, if it sets where to
 	// serve them).
 	Metrics *metrics.Metrics
 	Log     *slog.Logger

@@ -1,7 +1,7 @@
 // Enginereport makes a report of the output of go test -json on its standard input, of the suites on the server that PENSTOCK_TEST_POSTGRES
 // names. It has which server it is, what passed, what failed, and the output of the failures. Passwords of URLs are left out.
 //
-// With -server, which says which it is, no server is asked. -table names a page of the documentation with a row for each engine: this one's
+// With -server, which shows which it is, no server is asked. -table names a page of the documentation with a row for each engine: this one's
 // is replaced or added.
 package main
 

@@ -47,7 +47,7 @@ func (r *report) row(commit string) string {
 	return fmt.Sprintf("| %s | %s | %d | %s | %d | %.1f | %s |\n", r.Server[:at], strings.TrimSpace(r.Server[at:]), len(r.Passed), skipped, r.failures()+len(r.Broken), r.Seconds/60, commit)
 }
 
-// failures counts those that failed by themselves, not by a part of theirs or by a test of the package.
+// failures counts those that failed themselves, not by a part of theirs or by a test of the package.
 func (r *report) failures() (n int) {
 	for _, f := range r.Failed {
 		if !slices.ContainsFunc(r.Failed, func(o result) bool {
@@ -61,7 +61,7 @@ func (r *report) failures() (n int) {
 
 var place = regexp.MustCompile(`^\s*\S+\.go:\d+: `)
 
-// reasons says why tests were skipped, the most frequent reason first.
+// reasons explains why tests were skipped, the most frequent reason first.
 func (r *report) reasons() string {
 	times := map[string]int{}
 	for _, test := range r.Skipped {

@@ -115,7 +115,7 @@ func start(only string, pooled bool, conf []string) (env []string, stop func() e
 	})
 	launch("rabbitmq", testserver.EnvRabbitMQ, func() (string, func() error, error) { return started(testserver.NewRabbitMQ()) })
 	launch("mariadb", testserver.EnvMariaDB, func() (string, func() error, error) { return started(testserver.NewMariaDB()) })
-	switch only { // what few want and nothing starts by itself
+	switch only { // what few want and nothing starts automatically
 	case "redis":
 		launch("redis", "PENSTOCK_TEST_REDIS", func() (string, func() error, error) { return started(testserver.NewRedis()) })
 	case "artemis":

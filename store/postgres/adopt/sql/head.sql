@@ -1,5 +1,5 @@
 -- The subscription's state: the newest row of its log. Of workers it has the rows that all of the epoch have settled, and
--- says whether the lease of any of them still runs.
+-- shows whether the lease of any of them still runs.
 --   $1 subscription
 select h.epoch, h.workers, h.holder, h.lease_until, h.since,
        case when h.workers then (

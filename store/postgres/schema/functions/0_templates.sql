@@ -5,7 +5,7 @@ delete from _template;
 
 -- _qualified qualifies the operators and functions in the text of a function, so that it may run with its owner's
 -- rights on its caller's search_path. Names are put in afterwards. Qualified operators all bind alike, from left to
--- right: brackets say the rest.
+-- right: brackets give the rest.
 create or replace function _qualified(body text) returns text
 language sql immutable set search_path from current as $$
     select regexp_replace(regexp_replace(body,

@@ -1,4 +1,4 @@
--- Adopted tables: what Penstock remembers of subscriptions over tables that others
+-- Adopted tables: the state of subscriptions over tables that others
 -- made. Those tables are never altered.
 
 -- _adopt_fence checks that the epoch is the latest of the subscription, and keeps the lease from changing hands until

@@ -35,7 +35,7 @@ language sql volatile security definer set search_path = pg_catalog, pg_temp as 
 
 $$;
 
--- _barrier_call is what enqueuers may do: without a number it makes a barrier, with a job that holds it, it counts that, otherwise it seals it.
+-- _barrier_call does the three things that enqueuers may do: without a number it makes a barrier, with a job that holds it, it counts that, otherwise it seals it.
 create or replace function _barrier_call(queue int, barrier bigint, job bigint) returns bigint
 language plpgsql volatile set search_path from current as $$
 declare flags constant regclass := (select _q(format('_%s.flags', q.name))::regclass from _queue q where q.id = queue);
@@ -126,7 +126,7 @@ create or replace function _watched(n bigint) returns bigint
 language sql stable return n # ('_barrier_watched'::regclass::oid::bigint << 31);
 
 do $$ begin execute replace($ddl$
--- _not_last says whether jobs that hold a barrier end without a note, because one is watched that has not ended. If not, it gives the lock back.
+-- _not_last returns whether jobs that hold a barrier end without a note, because one is watched that has not ended. If not, it gives the lock back.
 -- It has its caller's settings, and no search_path: to set some costs as much as all else.
 create or replace function _not_last(headers jsonb) returns boolean
 language plpgsql volatile as $fn$
@@ -173,7 +173,7 @@ begin
     return running;
 end $$;
 
--- _put_off writes those of some new jobs to _scheduled that are delayed or wait for barriers, and says which.
+-- _put_off writes those of some new jobs to _scheduled that are delayed or wait for barriers, and returns which.
 create or replace function _put_off(queue int, at timestamptz, ids bigint[], known boolean[], payloads bytea[], keys text[], group_keys text[], priorities int[], not_befores timestamptz[], headers jsonb[]) returns boolean[]
 language plpgsql volatile set search_path from current as $$
 declare made bigint[]; held jsonb[];
@@ -201,7 +201,7 @@ end $$;
 create or replace function _waits_for(headers jsonb) returns bigint[]
 language sql immutable return string_to_array(headers ->> 'penstock-waits-for', ',')::bigint[];
 
--- _turn_barriers sees to what this transaction has noted, when it commits. The first of its notes counts all; later ones find a newer count of the
+-- _turn_barriers counts the notes of this transaction, when it commits. The first of its notes counts all; later ones find a newer count of the
 -- transaction. One that makes constraints immediate counts at once, and keeps the locks. A note is left only if all later ones of the transaction can
 -- be, because a count takes its locks in one order. If no number was drawn after a note's, there are none. In another cluster a restored row may have
 -- the same xid, and a lower n. The count that it read before it had the lock may be old by then: a block that fails gives the lock back.

@@ -1,4 +1,4 @@
--- What clients in other languages ask.
+-- Functions for clients in other languages.
 
 create or replace function check_client(written_for bigint) returns bigint
 language plpgsql immutable as $$ declare

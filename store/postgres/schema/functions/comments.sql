@@ -29,7 +29,7 @@ comment on column _segment.retired is 'since when jobs are not taken from it any
 comment on column _segment.again is 'maintenance does not look into it, or lock it, before this time';
 comment on column _segment.trouble is 'the error with which its maintenance failed last; null once it has succeeded';
 
-comment on table _pair is 'One row for each ring of two segments that all queues share: what its register (_lease_slot, for example) does not say.';
+comment on table _pair is 'One row for each ring of two segments that all queues share: the state that its register (_lease_slot, for example) does not hold.';
 comment on column _pair.name is 'the table whose two segments these are';
 comment on column _pair.retired is 'since when the segment that is not written to has held no row that counts';
 comment on column _pair.again is 'maintenance does not look at the ring before this time';
@@ -105,7 +105,7 @@ comment on column _scheduled.failures is 'the last ten failed attempts: attempt,
 
 comment on column _skip_map.queue is 'id in _queue';
 comment on column _skip_map.n is 'of a queue, group and priority the row with the highest n is true';
-comment on column _skip_map.base is 'up to this seq the skip map is complete: where it says that no job is, none is left';
+comment on column _skip_map.base is 'up to this seq the skip map is complete: where it shows no job, none is left';
 comment on column _skip_map.seen is 'where the sequence of the queue stood before xid was drawn: the base of the next skip map, once xid has ended';
 comment on column _skip_map.xid is 'each transaction that drew a seq up to seen has a lower xid';
 comment on column _skip_map.turn is 'the register ring of the queue (turn * 1024 + slot) when slots was made. With another value slots is made anew. Below zero: the next call writes a skip map';

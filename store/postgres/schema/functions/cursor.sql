@@ -38,8 +38,8 @@ language plpgsql security definer set search_path from current as $$ begin
 end $$;
 
 -- _turn_ring keeps a ring of two segments small: once the current one has full_bytes it moves the pointer to the other
--- one, carries over what is still true and truncates. carry is an INSERT in which %1$s is the segment that is emptied and
--- %2$s the number of the other one. rest tells the bytes that it would copy. The segment stays while these are more than
+-- one, carries over rows that still count and truncates. carry is an INSERT in which %1$s is the segment that is emptied and
+-- %2$s the number of the other one. rest is the number of bytes that it would copy. The segment stays while these are more than
 -- 8 MiB and half of what has come since, so that copying costs less than writing did.
 create or replace function _turn_ring(ring text, full_bytes bigint, carry text, rest text default 'select 0') returns boolean
 language plpgsql set search_path from current set lock_timeout = '20ms' as $$ declare

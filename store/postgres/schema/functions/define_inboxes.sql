@@ -44,7 +44,7 @@ begin
     end loop;
     text := replace(text, '{schema}', quote_ident(current_schema()));
     text := replace(replace(text, '{class}', '1885695598'), '{holding_class}', '1885695599');
-    text := replace(text, '{key_seed}', (id + (1::bigint << 40))::text); -- queues use what is below
+    text := replace(text, '{key_seed}', (id + (1::bigint << 40))::text); -- queues use the numbers below
     text := replace(text, '{id}', id::text);
     execute text;
     for made in select p.oid from _own_functions('_inbox.' || id) p loop
@@ -59,7 +59,7 @@ create or replace function _dispatch_inboxes() returns void
 language plpgsql set search_path from current as $$ declare
     public_functions constant text[] := array[
         'inbox(consumer text, message_id text) returns boolean', 'return {first}(message_id)',
-        'Notes that a consumer receives a message, and says whether it is the first time. The note commits or rolls back with the consumer''s transaction. Errors: 42P01, 22023, 23514.',
+        'Notes that a consumer receives a message, and returns whether it is the first time. The note commits or rolls back with the consumer''s transaction. Errors: 42P01, 22023, 23514.',
         'inbox_many(consumer text, message_ids text[]) returns setof text', 'return query select * from {first_of}(message_ids)',
         'Notes several messages as inbox does, and returns the ids of those that are received for the first time, in their order.',
         'inbox_in_order_bytes(consumer text, key text, message_id text, previous_id text, headers jsonb, payload bytea, wait interval default ''30 s'') returns setof inboxed',

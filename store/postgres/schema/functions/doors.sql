@@ -9,7 +9,7 @@ create or replace function {extend}(leases bigint[], by interval) returns table 
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $fn$ begin return query select * from {schema}._extend({id}, leases, by); end $fn$;
 
--- {report} notes what a job says of itself, and returns when its lease ends, null if that is lost.
+-- {report} notes a job's report, and returns when its lease ends, null if that is lost.
 create or replace function {report}(lease bigint, report jsonb) returns timestamptz
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $fn$ begin return {schema}._report({id}, lease, report); end $fn$;

@@ -9,7 +9,7 @@ language plpgsql volatile set search_path from current as $$ begin
     end if;
 end $$;
 
--- _dump_is_coming says whether a dump may be about to read the segment. It takes a pg_dump for one by its
+-- _dump_is_coming returns whether a dump may be about to read the segment. It takes a pg_dump for one by its
 -- name, also one of other schemas, and a session with a snapshot that waits for the lock to read another table. It looks at the sessions as
 -- they are now, and locks nothing.
 create or replace function _dump_is_coming(segment regclass) returns boolean
@@ -24,7 +24,7 @@ language plpgsql volatile set search_path from current as $$ begin
                                              and l.locktype = 'relation' and l.relation <> segment)));
 end $$;
 
--- _is_dumped says whether a pg_dump has the segment locked. Then its lock is not to be asked for: pg_dump --jobs
+-- _is_dumped returns whether a pg_dump has the segment locked. Then its lock is not to be asked for: pg_dump --jobs
 -- fails where anybody waits for an exclusive one, be it for milliseconds.
 create or replace function _is_dumped(segment regclass) returns boolean
 language sql volatile set search_path from current as $$

@@ -6,7 +6,7 @@
 -- still there. An index of leases by group would cost every claim of every queue. Claims of a group that has a limit or a rate take turns,
 -- by a lock that they hold until they commit: each sees the lists of those before.
 
--- _policy is what a group's own row of _group says, or that of *.
+-- _policy is the policy in a group's own row of _group, or in that of *.
 create or replace function _policy(queue int, in_group text) returns _group
 language plpgsql volatile set search_path from current as $$
 declare g _group;
@@ -111,7 +111,7 @@ begin
     insert into _group_state (queue, group_key, next_at, held_until, reason, leases, since) values (s.queue, s.group_key, s.next_at, s.held_until, s.reason, more, s.since);
 end $$;
 
--- _admit says how many of n jobs a claim may take from a group, and whether it lists their leases; null: not even their number matters, for a rate.
+-- _admit returns how many of n jobs a claim may take from a group, and whether it lists their leases; null: not even their number matters, for a rate.
 -- Under a limit of the queue it tries (_lease, queue), under one of the group it tries the group's lock for 20 ms, and keeps them until the commit. So one
 -- claim at a time counts, and sees what those before it wrote. Without a lock it admits none. It writes nothing, so that the claim can move a
 -- skip map's bound; unless listed is null the claim calls _admitted then.
@@ -169,7 +169,7 @@ begin
     admitted := greatest(least(admitted, room), 0);
 end $$;
 
--- _admitted writes down that a claim of a group took these leases: q, g and state are what _admit returned, and it lists them if listed.
+-- _admitted writes down that a claim of a group took these leases: q, g and state are from _admit, and it lists them if listed.
 create or replace function _admitted(q _queue, g _group, state _group_state, leases bigint[], listed boolean) returns void
 language plpgsql volatile set search_path from current as $$
 declare s _group_state;
@@ -189,7 +189,7 @@ begin
     end if;
 end $$;
 
--- _queue_open says whether anything may be claimed from a queue now, whatever the group. It locks nothing.
+-- _queue_open returns whether anything may be claimed from a queue now, whatever the group. It locks nothing.
 create or replace function _queue_open(queue int) returns boolean
 language plpgsql volatile set search_path from current as $$
 declare q _queue;
@@ -199,7 +199,7 @@ begin
        and case when q.rate is null then true else _tokens((_state_of(-queue, '')).next_at, q.rate, q.per, q.burst) > 0 end;
 end $$;
 
--- _group_open says whether anything may be claimed from a group now. It locks nothing.
+-- _group_open returns whether anything may be claimed from a group now. It locks nothing.
 create or replace function _group_open(queue int, in_group text) returns boolean
 language plpgsql volatile set search_path from current as $$
 declare
@@ -222,7 +222,7 @@ language sql volatile set search_path from current as $$
      order by k.i
 $$;
 
--- _may_dequeue says whether jobs of a group may be dequeued. A dequeue has no lease, so it cannot be counted.
+-- _may_dequeue returns whether jobs of a group may be dequeued. A dequeue has no lease, so it cannot be counted.
 create or replace function _may_dequeue(queue int, in_group text) returns boolean
 language plpgsql volatile set search_path from current as $$
 declare
@@ -338,7 +338,7 @@ begin
     end if;
 end $$;
 
--- _is_watched says whether a claim has to look at the row of a queue, or at its groups.
+-- _is_watched returns whether a claim has to look at the row of a queue, or at its groups.
 create or replace function _is_watched(q _queue) returns boolean
 language plpgsql volatile set search_path from current as $$
 begin

@@ -28,7 +28,7 @@ create or replace function _functions_of(queue text) returns oid[]
 language sql stable set search_path from current
 as $$ select array(select p.oid from pg_proc p where p.pronamespace = quote_ident(current_schema())::regnamespace and _is_of(p.proname::text, queue)) $$;
 
--- _is_of says whether a function, by its name, belongs to a queue or to none. It is true for all functions if queue is
+-- _is_of returns whether a function, by its name, belongs to a queue or to none. It is true for all functions if queue is
 -- null.
 create or replace function _is_of(name text, queue text) returns boolean
 language sql immutable as $$

@@ -1,5 +1,5 @@
--- Inboxes: what a consumer has received already, and, per key, what came early.
--- docs/guides/inbox.md and sink/previous/DESIGN.md explain what is here and why it is exact.
+-- Inboxes: the messages that a consumer has received already, and, per key, those that came early.
+-- docs/guides/inbox.md and sink/previous/DESIGN.md explain these functions and why they are exact.
 --
 -- Each consumer has separate rings, four segments each of ids, of held messages, of the heads of
 -- keys and of gaps, which turn together. It also has its own functions, see _define_inbox. Their
@@ -10,7 +10,7 @@
 -- turns down to turn - 3. Once no transaction is left that knows only turn - 1, turn has settled,
 -- alone decides, and turn - 3 is out of its window: live are three turns.
 
--- _refuse_inboxed raises an error that tells a consumer which field of a message is invalid.
+-- _refuse_inboxed raises an error that names the invalid field of a message, for its consumer.
 create or replace function _refuse_inboxed(message_id text, previous_id text, key text, headers jsonb, payload bytea) returns void
 language plpgsql volatile set search_path from current as $$ begin
     if message_id is null or message_id = '' then

@@ -1,4 +1,4 @@
--- Which ids a consumer has received. _define_inbox says what stands in braces.
+-- The ids that a consumer has received. _define_inbox fills in the words in braces.
 
 insert into _template (kind, name, body) select 'inbox', 'id', $$
 
@@ -22,7 +22,7 @@ begin
     return now;
 end $fn$;
 
--- {see} notes an id and says whether it is new. It is written in the turns that decide, and the
+-- {see} notes an id and returns whether it is new. It is written in the turns that decide, and the
 -- unique index makes the transaction that comes second wait for the first. Ids of the turns before
 -- them were committed long ago: there it is enough to look, if the statement's snapshot is of now.
 create or replace function {see}(in_id text, ring bigint) returns boolean
@@ -43,7 +43,7 @@ begin
     return true;
 end $fn$;
 
--- {received} says whether an id was received.
+-- {received} returns whether an id was received.
 create or replace function {received}(in_id text, ring bigint) returns boolean
 language plpgsql volatile as $fn$ begin
     for t in reverse ring / 2 .. ring / 2 - 2 - ring % 2 loop

@@ -1,4 +1,4 @@
--- What keeps an inbox flat: its ring turns, and the search for what is held begins where the last one ended.
+-- Maintenance that keeps an inbox flat: its ring turns, and the search for what is held begins where the last one ended.
 
 insert into _template (kind, name, body) select 'inbox', 'maintenance', $$
 
@@ -53,14 +53,14 @@ begin
     perform setval({next}, now_ms + wait_ms);
 end $fn$;
 
--- {is_locked} says whether a transaction, this one included, has an advisory lock.
+-- {is_locked} returns whether a transaction, this one included, has an advisory lock.
 create or replace function {is_locked}(class int, key int) returns boolean
 language sql volatile as $fn$
     select exists (select from pg_locks l
                     where l.locktype = 'advisory' and l.objsubid = 2 and l.classid = $1::oid and l.objid = $2::oid
                       and l.database = (select d.oid from pg_database d where d.datname = current_database())) $fn$;
 
--- {is_empty} says whether a slot's tables take no space. It looks at sizes and opens none of them.
+-- {is_empty} returns whether a slot's tables take no space. It looks at sizes and opens none of them.
 create or replace function {is_empty}(slot int) returns boolean
 language plpgsql volatile as $fn$ begin
     for t in slot .. slot loop

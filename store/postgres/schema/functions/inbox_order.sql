@@ -1,4 +1,4 @@
--- The messages of a key in order: what came early is held back.
+-- The messages of a key in order: those that came early are held back.
 
 insert into _template (kind, name, body) select 'inbox', 'order', $$
 
@@ -18,8 +18,8 @@ begin
         perform {schema}._refuse_inboxed(in_id, in_previous, in_key, in_headers, in_payload);
     end if;
     if wait is null or wait < interval '0' or wait > (select keep / 2 from {schema}._inbox where id = {id}) then
-        raise exception 'wait is %, expected nothing to half of what the inbox keeps', coalesce(wait::text, 'null')
-        using errcode = '22023', hint = 'for example interval ''30 s''; set_inbox changes what the inbox keeps';
+        raise exception 'wait is %, expected nothing to half the time for which the inbox keeps messages', coalesce(wait::text, 'null')
+        using errcode = '22023', hint = 'for example interval ''30 s''; set_inbox changes how long the inbox keeps messages';
     end if;
     perform {schema}._wants_read_committed();
     if in_key <> '' then perform pg_advisory_xact_lock(hashtextextended(in_key, {key_seed})); end if;
@@ -59,8 +59,8 @@ end $fn$;
 
 -- {release} hands over a message, then what was held for it, and what was held for that. Gaps part a key; known are the last messages of its
 -- parts, and the last of them is its head. A message that follows another one is late, and leaves the head where it is. So does a message
--- behind a gap if its id, derived by an outbox, tells that it was written before the head. Of other ids only the messages between two
--- parts tell which one is older, should they come. The part that a reported message follows goes before the message handed over in its place.
+-- behind a gap if its id, derived by an outbox, shows that it was written before the head. Of other ids only the messages between two
+-- parts show which one is older, should they come. The part that a reported message follows goes before the message handed over in its place.
 -- See internal/inorder.
 create or replace function {release}(one {schema}.inboxed, in_previous text, ring bigint) returns setof {schema}.inboxed
 language plpgsql volatile as $fn$ declare
@@ -207,7 +207,7 @@ begin
     end loop;
 end $fn$;
 
--- {reported} says whether a message was reported missing, or discarded.
+-- {reported} returns whether a message was reported missing, or discarded.
 create or replace function {reported}(in_id text, ring bigint) returns boolean
 language plpgsql volatile as $fn$ begin
     for t in reverse ring / 2 .. ring / 2 - 2 - ring % 2 loop

@@ -1,4 +1,4 @@
--- Jobs: leases, retries, delays, keys. This is what a queue needs beyond its ring (queue.sql to
+-- Jobs: leases, retries, delays, keys. A queue needs this beyond its ring (queue.sql to
 -- queue_ring.sql) and a plain INSERT or dequeue. A job is in exactly one place at a time, and moves by a
 -- DELETE and an INSERT in one transaction:
 --
@@ -19,7 +19,7 @@ language sql volatile set search_path from current as $$
                 'at', to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))) with ordinality x(e, i)
              order by i desc limit 10) latest $$;
 
--- _refuse_job raises an error that tells a producer which field of a job is invalid.
+-- _refuse_job raises an error that names the invalid field of a job, for its producer.
 create or replace function _refuse_job(payload bytea, key text, group_key text, priority int, headers jsonb, dedup_key text) returns void
 language plpgsql volatile set search_path from current as $$ begin
     if payload is null then

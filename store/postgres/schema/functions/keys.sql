@@ -2,7 +2,7 @@
 
 insert into _template (kind, name, body) select 'queue', 'key', $$
 
--- {busy} says whether a job of a key must wait: one of the key runs, or one with a smaller id must
+-- {busy} returns whether a job of a key must wait: one of the key runs, or one with a smaller id must
 -- still run. Jobs that are only delayed do not count. It looks where jobs come from before it looks
 -- where they go to, so it sees one that moves meanwhile.
 create or replace function {busy}(in_key text, in_id bigint, slots smallint[]) returns boolean
@@ -182,7 +182,7 @@ begin
                 end if;
             end if;
         end loop;
-        if moved - had >= 64 or ended >= 64 then -- much is gone: the next call makes a skip map, which turn says
+        if moved - had >= 64 or ended >= 64 then -- much is gone: the next call makes a skip map, as turn shows
             insert into {schema}._skip_map (queue, base, seen, xid, turn, priority, group_key, lo, hi, pending, slots)
             values ({id}, m.base, m.seen, m.xid, -1, p, in_group, m.lo, m.hi, m.pending, list);
         end if;
@@ -192,8 +192,8 @@ end $fn$;
 
 $$;
 
--- _next_place says where {take_keyed} continues: in which segment, at which of many, and behind which seq. At first it notes where the first
--- thousand end: in the segment begun, at near. There are few jobs behind edge. It continues at drawn, between the two, and first says that this is
+-- _next_place returns where {take_keyed} continues: in which segment, at which of many, and behind which seq. At first it notes where the first
+-- thousand end: in the segment begun, at near. There are few jobs behind edge. It continues at drawn, between the two, and first returns that this is
 -- in begun. enough: many jobs were read there the last time.
 --
 -- The register next counts the places, as no job with a key is found by it. They are multiples of the golden ratio, modulo 1, and the segments those of
@@ -241,7 +241,7 @@ end $$;
 
 -- _promote makes the next job of each key ready, if it only waits for its key. It leaves a key that another transaction
 -- has locked to the maintenance, which is then due at once. That transaction may be putting off jobs of the key that
--- are not visible yet. A row in _scheduled with the queue's negative number says which key to look at. It also does so
+-- are not visible yet. A row in _scheduled with the queue's negative number names a key to look at. It also does so
 -- where a kept snapshot may hide jobs.
 create or replace function _promote(queue int, keys text[]) returns void
 language plpgsql volatile set search_path from current

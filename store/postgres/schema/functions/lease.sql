@@ -4,8 +4,8 @@
 insert into _template (kind, name, body) select 'queue', 'lease', replace(regexp_replace(regexp_replace($$
 
 -- {claim} takes jobs from the ring and leases them. Then it ends the jobs of acks, as {ack} does: a
--- worker's done jobs and its next ones go with one call. A row with nothing but a lease says that this one of acks was held; lease 0
--- says that the limit is near (crowded, see _admit). If the caller passes acks, even '{}', jobs from a backlog share
+-- worker's done jobs and its next ones go with one call. A row with nothing but a lease means that this one of acks was held; lease 0
+-- means that the limit is near (crowded, see _admit). If the caller passes acks, even '{}', jobs from a backlog share
 -- a row: a copy of each with its entries in indexes costs most of a claim. A transaction that acks one of them waits until a
 -- transaction that acks another has ended. {ack} and _part know such rows.
 create or replace function {claim}(n int, lease interval, in_group text, worker text, acks bigint[] default null) returns setof {schema}.leased_job
@@ -31,7 +31,7 @@ begin
     if (n between 1 and 10000 and lease > interval '0' and lease <= interval '1000 years' and coalesce(octet_length(worker), 0) <= 256) is not true then
         perform {schema}._refuse_claim(n, lease, worker);
     end if;
-    -- While few jobs wait: one statement from where registers say, as dequeue_NAME has (docs/decisions/0008). A {claim_scan}
+    -- While few jobs wait: one statement from the place in registers, as dequeue_NAME has (docs/decisions/0008). A {claim_scan}
     -- that left nothing sets them, to 64 seqs before the latest, so that what is in flight now will be found. They hold for these
     -- 25 ms and the next: no other session would move them on meanwhile.
     if path is not null then
@@ -254,7 +254,7 @@ begin
 end $fn$;
 
 $$,
-    $re$\{as one, at ([^}]*)\}$re$, $one$-- A row for the jobs of d, each at its place in it, whose headers say which barrier all of them hold. It is a row each if they
+    $re$\{as one, at ([^}]*)\}$re$, $one$-- A row for the jobs of d, each at its place in it, whose headers name the barrier that all of them hold. It is a row each if they
                     -- are few, or one is large, or if another flag was raised since they were read.
                     alike as (
                         select a.*, a.n >= 8 and a.n = cardinality(a.jobs) and pg_sequence_last_value({flags}) & ~{held} = {plain} as yes

@@ -1,11 +1,11 @@
--- Maintenance: what time demands of a queue's jobs, and its storage.
+-- Maintenance: work that becomes due in a queue's jobs, and its storage.
 
 -- _maintain does a queue's maintenance: leases that ended, jobs that are due, schedules, storage. It tries the lock
 -- (_queue, id) and keeps it until the commit, so that one session does it at a time; after a second it continues without.
--- Nothing needs that lock, because each step skips rows that others have locked. The register says when it ended last,
+-- Nothing needs that lock, because each step skips rows that others have locked. The register holds when it ended last,
 -- in ms. It reads what was due since a little before that and, every five seconds, all, for rows that committed late.
 --
--- Mostly one statement for each kind says that nothing is due: those that would move it cost ten times as much.
+-- Mostly one statement for each kind shows that nothing is due: those that would move it cost ten times as much.
 create or replace function _maintain(queue int, first boolean default false) returns void
 language plpgsql volatile set search_path from current
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$ declare
@@ -76,7 +76,7 @@ begin
     perform setval(done, case when more then 0 else (date_part('epoch'::text, clock_timestamp()) * '1000')::bigint end); -- 0: the next one looks at all, at once
 end $$;
 
--- _expire moves the jobs whose lease has ended back to the ring or, after their last attempt, to _dead_job. It says
+-- _expire moves the jobs whose lease has ended back to the ring or, after their last attempt, to _dead_job. It returns
 -- whether there may be more. It locks 500 leases at a time and skips those that others have locked, so that a job which
 -- is just acked is not moved. The keys of these jobs come then (_promote), whose locks are only tried. It begins no
 -- further 500 after 200 ms, because a caller's lease runs meanwhile.
@@ -116,7 +116,7 @@ begin
     return true;
 end $$;
 
--- _wake moves the jobs that have become due to the ring, and says whether there may be more. It locks 500 rows at a time,
+-- _wake moves the jobs that have become due to the ring, and returns whether there may be more. It locks 500 rows at a time,
 -- in the order of (due, id), and skips those that others have locked. The next 500 are read from behind the last one, so
 -- that it does not read again what it has deleted.
 create or replace function _wake(queue _queue, since timestamptz, upto timestamptz) returns boolean
@@ -147,7 +147,7 @@ begin
     return true;
 end $$;
 
--- _look_at_keys looks at keys whose lock another transaction had when _promote came, and says whether there may be more.
+-- _look_at_keys looks at keys whose lock another transaction had when _promote came, and returns whether there may be more.
 -- Such a key is a row with the queue's negative id. It locks these rows, skips those that others have locked, deletes
 -- them and calls _promote, which writes them anew for a key that is still locked.
 create or replace function _look_at_keys(queue _queue, since timestamptz, upto timestamptz) returns boolean
@@ -191,7 +191,7 @@ begin
     end loop;
 end $$;
 
--- _idle_for returns for how many ms no job has been enqueued. The register says three things, from the lowest bit on.
+-- _idle_for returns for how many ms no job has been enqueued. The register holds three things, from the lowest bit on.
 -- The first is whether there are skip maps that could not bring their bound up to date (1). The second is the end of
 -- the sequence when this last looked (27). The third is since when it has been that, in tenths of a second. A bit
 -- that another session sets just now may be lost: a scan is longer then.
@@ -250,7 +250,7 @@ end $$;
 
 -- _maintain_at_commit is the deferred trigger that does a queue's maintenance when a transaction commits. So its locks
 -- last for a commit, and an error of it is a warning. It does nothing at PREPARE TRANSACTION, nor where constraints are
--- set immediate: locks would then last until the transaction ends. The client's statement tells that, and that the only
+-- set immediate: locks would then last until the transaction ends. The client's statement asks for that, and that the only
 -- function around it is one that commits. The claim's leases last longer by the time that it took.
 create or replace function _maintain_at_commit() returns trigger
 language plpgsql volatile security definer set search_path from current as $$ declare
@@ -290,7 +290,7 @@ exception when sqlstate 'PS002' then
 end $$;
 
 -- _watch raises the flag {watched} if operators have paused or limited the queue or groups of it, before that commits. Maintenance may
--- lower it once nothing is set, and then deletes what was noted of groups, but for lists that hold a lease. The flag only says that a
+-- lower it once nothing is set, and then deletes what was noted of groups, but for lists that hold a lease. The flag only means that a
 -- call that takes jobs has to look at the queue's row, as its snapshot shows it. The flag is not lowered while an operator sets
 -- something, because the operator has the row locked.
 create or replace function _watch(queue int, lowering boolean default false) returns void

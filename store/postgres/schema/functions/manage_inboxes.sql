@@ -1,4 +1,4 @@
--- What owners do to inboxes: create, set up, drop, and say who may do what.
+-- Functions of owners of inboxes: create, set up, drop, grant.
 
 -- _inbox_of returns the inbox of a consumer, or raises 42P01.
 create or replace function _inbox_of(consumer text) returns _inbox
@@ -19,7 +19,7 @@ language plpgsql set search_path from current as $$ declare
 begin
     if (octet_length(consumer) between 1 and 48) is not true then
         raise exception 'the consumer''s name has % bytes, expected 1 to 48', coalesce(octet_length(consumer), 0)
-        using errcode = '23514', hint = 'name what consumes, for example ''billing''';
+        using errcode = '23514', hint = 'name the consumer, for example ''billing''';
     end if;
     perform _check_keep(keep);
     perform pg_advisory_xact_lock('_inbox'::regclass::oid::int, 0); -- the dispatch functions are made by one at a time
@@ -101,7 +101,7 @@ begin
     end loop;
 end $$;
 
-comment on function drop_inbox is 'Removes an inbox, with what it holds. Error: 42P01.';
+comment on function drop_inbox is 'Removes an inbox, with the messages that it holds. Error: 42P01.';
 
 create or replace function grant_consumer(consumer text, role name) returns void
 language plpgsql set search_path from current as $$ declare i _inbox := _inbox_of(consumer);

@@ -134,7 +134,7 @@ language sql stable set search_path from current as $$
     select distinct r.rolname from pg_class c cross join aclexplode(c.relacl) a join pg_roles r on r.oid = a.grantee
      where c.oid = '_cursor'::regclass and a.privilege_type = 'INSERT' and a.grantee <> c.relowner $$;
 
--- _grant_relay_on grants what grant_relay does of one outbox.
+-- _grant_relay_on grants the rights of grant_relay on one outbox.
 create or replace function _grant_relay_on(outbox text, role name) returns void
 language plpgsql set search_path from current as $$ begin
     execute format('grant select on table %1$s to %4$I; grant select on sequence %2$s, %3$s to %4$I', _q(outbox), _q('_' || outbox || '.seq'), _q('_' || outbox || '.slot'), role);

@@ -1,4 +1,4 @@
--- What people do to queues: settings, dead letters, dropping, and who may do what.
+-- Functions that people call for queues: settings, dead letters, dropping, and who may do what.
 
 -- _queue_named returns a queue, or raises 42P01.
 create or replace function _queue_named(queue text) returns _queue

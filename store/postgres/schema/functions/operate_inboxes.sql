@@ -1,9 +1,9 @@
--- What people do to inboxes: see what is held and for what, and which gaps were
--- reported; let go of what is held, or discard it.
+-- Functions that people call for inboxes: see the held messages and the missing ones, and the gaps that were
+-- reported; let go of held messages, or discard them.
 
 insert into _template (kind, name, body) select 'inbox', 'operator', $$
 
--- {status} is one row of inboxes(). It counts by reading what is held and reported.
+-- {status} is one row of inboxes(). It counts by reading the held and the reported messages.
 create or replace function {status}(out bytes bigint, out segment_bytes bigint[], out current_segment int, out held bigint, out held_bytes bigint, out next_gap timestamptz, out gaps bigint)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $fn$ declare

@@ -43,7 +43,7 @@ begin
     end loop;
 end $$;
 
--- _own gives to the owner of the schema's other tables what another role has made of one outbox, queue or inbox, or of the
+-- _own gives objects of another role, of one outbox, queue or inbox, to the owner of the other tables, or of the
 -- whole schema if name is null. _rotate, _reclaim and the functions of queues and inboxes run as that owner.
 create or replace function _own(name text) returns void
 language plpgsql set search_path from current as $$ declare

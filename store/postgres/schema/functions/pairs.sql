@@ -1,4 +1,4 @@
--- The rings of two segments that queues share: leases, what is delayed, dedup keys, states of groups, barriers, requests for maintenance. One segment is
+-- The rings of two segments that queues share: leases, delayed jobs, dedup keys, states of groups, barriers, requests for maintenance. One segment is
 -- written to. When it is full the other one is, and the first stays listed: what looks for a row looks into
 -- it as well. When few rows are left in it they are carried over. When no transaction can commit rows into
 -- it any more it leaves the list, so that overlapping long transactions do not keep it locked. It is
@@ -10,10 +10,10 @@ create or replace function _listed(register regclass) returns int[]
 language sql volatile
 return case pg_sequence_last_value(register) when 0 then '{0}'::int[] when 1 then '{1}' when 2 then '{1,0}' else '{0,1}' end;
 
--- _reclaim_pair keeps one ring of two segments small, and says whether it truncated a segment. When the remaining rows
+-- _reclaim_pair keeps one ring of two segments small, and returns whether it truncated a segment. When the remaining rows
 -- of the segment that is not written to are few, they are carried over. They are also when the other has become twice
 -- as large as they are (by a hundred pages). Were the whole segment the measure, each turn would be twice as large.
--- alive says which rows r count. A segment that is not listed and holds some has two possible causes. Its writer read
+-- alive names the rows r that count. A segment that is not listed and holds some has two possible causes. Its writer read
 -- the register before it moved, and took very long from there to its lock. Or it comes from a dump, in which registers
 -- are younger than rows.
 create or replace function _reclaim_pair(ring text, full_bytes bigint, alive text) returns boolean
@@ -95,7 +95,7 @@ begin
 end $$;
 
 -- _reclaim_pairs calls _reclaim_pair for the rings of two segments that have space to give back. One statement looks at
--- their sizes, registers and pauses, and mostly finds none. The last column says which rows r count, and are carried
+-- their sizes, registers and pauses, and mostly finds none. The last column names the rows r that count, and are carried
 -- over. Each ring has a separate lock, which is only tried. An error of one is noted in _pair, and the others continue.
 create or replace function _reclaim_pairs() returns void
 language plpgsql volatile set search_path from current as $$ declare p record;

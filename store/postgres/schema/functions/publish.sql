@@ -1,4 +1,4 @@
--- Publishing: what a message may be, and the functions that write one.
+-- Publishing: the limits of a message, and the functions that write one.
 
 -- _refuse_headers raises an error if the headers of a message or a job are invalid. Escapes only make JSON longer than
 -- what it stands for, so short text needs no adding up.
@@ -12,7 +12,7 @@ begin
         bytes := (select sum(octet_length(h.key) + coalesce(octet_length(h.value), 0)) from jsonb_each_text(headers) h);
         if bytes > 65536 then
             raise exception 'the headers have % bytes, the limit is 65536', bytes
-            using errcode = '23514', hint = 'move what is large into the payload';
+            using errcode = '23514', hint = 'move large values into the payload';
         end if;
     end if;
 end $$;

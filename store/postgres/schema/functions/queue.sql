@@ -1,4 +1,4 @@
--- Queues: jobs for competing consumers. DESIGN.md, "Queues", explains what is here.
+-- Queues: jobs for competing consumers. DESIGN.md, "Queues", explains these functions.
 --
 -- A queue is a ring of segments behind one table, like an outbox. Its functions are made for it,
 -- because a static statement over one segment is planned once per session, and a dynamic one at

@@ -17,7 +17,7 @@ begin
     return own;
 end $fn$;
 
--- _call calls a function of a queue, and returns what it returns, or its first row, as text. The call names the arguments as $1[1] and on: their values
+-- _call calls a function of a queue, and returns its result, or the first row of it, as text. The call names the arguments as $1[1] and on: their values
 -- are in no statement's text, which the server may log.
 create or replace function _call(queue text, call text, arguments text[] default '{}') returns text
 language plpgsql volatile as $fn$ declare result text;
@@ -40,7 +40,7 @@ begin
     return made;
 end $fn$;
 
-comment on function enqueue_bytes is 'Writes one job and returns its id; of a duplicate (dedup_key, unique_key), the id of the job that was there. The kind says which handler takes it, and is its header penstock-kind; other options are headers as well. It may hold one barrier and wait for others (holds, waits_for). If a job that holds one of these is dead, on_dead says what happens: wait, the default, run, or cancel, which makes a dead letter of the job. Errors: 42P01 for an unknown queue, 23514 for a value over its limit, 22023 for a payload that is null.';
+comment on function enqueue_bytes is 'Writes one job and returns its id; of a duplicate (dedup_key, unique_key), the id of the job that was there. The kind names the handler that takes it, and is its header penstock-kind; other options are headers as well. It may hold one barrier and wait for others (holds, waits_for). If a job that holds one of these is dead, on_dead decides: wait, the default, run, or cancel, which makes a dead letter of the job. Errors: 42P01 for an unknown queue, 23514 for a value over its limit, 22023 for a payload that is null.';
 
 create or replace function enqueue_many_bytes(queue text, payloads bytea[], keys text[] default null, group_keys text[] default null, priorities int[] default null,
                              not_befores timestamptz[] default null, dedup_keys text[] default null, headers jsonb[] default null, kinds text[] default null,
@@ -114,7 +114,7 @@ language sql volatile as $fn$
                                      ((n operator(pg_catalog.-) 1) operator(pg_catalog.%) 1000 operator(pg_catalog.+) 1)::pg_catalog.int4, 1)) told(it)
      where told.it operator(pg_catalog.<>) '' $fn$;
 
-comment on function deduplicated is 'Tells whether the nth job of this transaction''s last enqueue was not written, because there was one with its dedup_key or unique_key. Null if that enqueue had neither, or was in another transaction.';
+comment on function deduplicated is 'Returns whether the nth job of this transaction''s last enqueue was not written, because there was one with its dedup_key or unique_key. Null if that enqueue had neither, or was in another transaction.';
 
 create or replace function dequeue(queue text, n int default 1, group_key text default '') returns setof job
 language plpgsql volatile as $fn$ declare take constant text := {schema}._queue_function(queue, 'take');
@@ -140,7 +140,7 @@ language plpgsql volatile as $fn$ begin
     return query execute pg_catalog.concat('select * from ', {schema}._queue_function(queue, 'claim'), '($1, $2, $3, $4, $5)') using n, lease, coalesce(group_key, ''), worker, leases;
 end $fn$;
 
-comment on function ack_claim is 'Ends jobs, as ack_many does, and claims others with the same call: both, or neither. Behind the jobs it returns the leases that were still held, as rows with only a lease; lease 0 says that a limit of running jobs is close. Leases of a claim may share a row: an ack of one waits for the end of a transaction that acks another.';
+comment on function ack_claim is 'Ends jobs, as ack_many does, and claims others with the same call: both, or neither. Behind the jobs it returns the leases that were still held, as rows with only a lease; lease 0 means that a limit of running jobs is close. Leases of a claim may share a row: an ack of one waits for the end of a transaction that acks another.';
 
 create or replace function ack_many(queue text, leases bigint[]) returns setof bigint
 language plpgsql volatile
@@ -181,7 +181,7 @@ language plpgsql volatile as $fn$ begin
     end if;
 end $fn$;
 
-comment on function report is 'Writes how far a running job is, or its result, until the next report. The next attempt has it in the header penstock-report. A queue that keeps done jobs keeps what the last attempt reported. The member penstock-steps holds the results of steps by name: a report that has it adds to the one before, any other takes the place of all but the steps. Up to 64 KiB as text. Of lease 0 it is a worker''s report of itself, under the name in its member worker: for 90 seconds it says that the worker lives. Errors: PS001, 22023.';
+comment on function report is 'Writes how far a running job is, or its result, until the next report. The next attempt has it in the header penstock-report. A queue that keeps done jobs keeps the report of the last attempt. The member penstock-steps holds the results of steps by name: a report that has it adds to the one before, any other takes the place of all but the steps. Up to 64 KiB as text. Of lease 0 it is a worker''s report of itself, under the name in its member worker: for 90 seconds it shows that the worker lives. Errors: PS001, 22023.';
 
 create or replace function release_many(queue text, leases bigint[], after interval default null) returns setof bigint
 language plpgsql volatile as $fn$ begin
@@ -257,7 +257,7 @@ create or replace function queue_status(queue text) returns table (ready bigint,
 language sql volatile as $fn$
     select c.n[1], c.n[2], c.n[3], c.n[4], c.n[5], c.n[6] operator(pg_catalog.*) interval '1 microsecond', c.n[8] from {schema}._count_of(queue, null) c(n) $fn$;
 
-comment on function queue_status is 'Counts a queue''s jobs by where they are, and says how old the oldest ready one is. Jobs that have expired are counted from the queue''s creation on.';
+comment on function queue_status is 'Counts a queue''s jobs by where they are, and returns the age of the oldest ready one. Jobs that have expired are counted from the queue''s creation on.';
 
 create or replace function ready_groups(queue text, group_keys text[] default null, behind text default '', most int default 100) returns setof text
 language plpgsql volatile as $fn$ begin
@@ -277,7 +277,7 @@ language plpgsql volatile as $fn$ begin
          order by g.group_key collate "C"') using after, most;
 end $fn$;
 
-comment on function queue_groups is 'Counts the jobs of each group. Of those that are ready or wait it counts up to 1,000; more says there are more. It also says which limits the group has, how many jobs its rate lets start now (tokens), and until when and why it is held.';
+comment on function queue_groups is 'Counts the jobs of each group. Of those that are ready or wait it counts up to 1,000; more means that there are others. It also returns the limits that the group has, how many jobs its rate lets start now (tokens), and until when and why it is held.';
 
 create or replace function set_group(queue text, group_key text, max_running int default null, rate int default null, per interval default null, burst int default null, weight int default null) returns void
 language sql volatile as $fn$ select {schema}._call(queue, 'set_group($1[1], $1[2]::int, $1[3]::int, $1[4]::interval, $1[5]::int, $1[6]::int)', array[group_key, max_running::pg_catalog.text, rate::pg_catalog.text, per::pg_catalog.text, burst::pg_catalog.text, weight::pg_catalog.text]) $fn$;

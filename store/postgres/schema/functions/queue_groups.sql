@@ -66,8 +66,8 @@ end $fn$;
 $$;
 
 -- _count_groups counts the jobs of up to most groups by where they are, as _count_jobs does: of groups after one, or
--- from the first one on. Of jobs that are leased, delayed or dead it counts up to upto each, and cut says that there
--- are more. Of the jobs of a group in the ring it counts a thousand, and more says that there are others. oldest is in
+-- from the first one on. Of jobs that are leased, delayed or dead it counts up to upto each, and cut means that there
+-- are more. Of the jobs of a group in the ring it counts a thousand, and more means that there are others. oldest is in
 -- us.
 create or replace function _count_groups(queue int, after text, most int, upto int)
 returns table (group_key text, ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest bigint, more boolean, cut boolean)
@@ -114,8 +114,8 @@ begin
               from name n cross join unnest($5) p(priority) cross join lateral (
                 select m.lo, m.hi, m.pending from _skip_map m
                  where m.queue = $1 and m.group_key = n.group_key and m.priority = p.priority order by m.n desc limit 1) k),
-        -- Jobs committed since a map was written are elsewhere than the map says: they are looked for by their transaction. Workers
-        -- are among those, and wrote nothing. If one wrote much, the map says too little: then all is walked, with the jobs already
+        -- Jobs committed since a map was written are elsewhere than in the map: they are looked for by their transaction. Workers
+        -- are among those, and wrote nothing. If one wrote much, the map holds too little: then all is walked, with the jobs already
         -- taken.
         ended as (select x from (select distinct unnest(m.pending) as x from map m) e where pg_visible_in_snapshot(e.x, pg_current_snapshot())),
         late as materialized (select e.x, t.* from ended e cross join lateral (%s) t),

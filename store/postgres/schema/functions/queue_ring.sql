@@ -35,13 +35,13 @@ language sql volatile set search_path from current as $$
        and l.database = (select d.oid from pg_database d where d.datname = current_database())
        and l.mode not in ('AccessShareLock', 'RowShareLock') $$;
 
--- _still_in says whether one of the writers of a segment has not ended. Those that came after the segment was left
+-- _still_in returns whether one of the writers of a segment has not ended. Those that came after the segment was left
 -- behind take from it and do not write. A prepared transaction has another name than before.
 create or replace function _still_in(segment text, writers text[]) returns boolean
 language sql volatile set search_path from current
 as $$ select exists (select from unnest(_writers_in(segment)) w where w = any (writers) or w like '-1/%') $$;
 
--- _truncate truncates a segment, or one of a pair, that is off the list, unless a transaction still uses it; it says
+-- _truncate truncates a segment, or one of a pair, that is off the list, unless a transaction still uses it; it returns
 -- whether it did. A row that matters may have come, which is looked for under the lock. And a dump may be about to read
 -- rows that were there before they were moved, or taken.
 create or replace function _truncate(segment text, alive text default 'true') returns boolean
@@ -190,7 +190,7 @@ begin
     end if;
 end $$;
 
--- _not_yet says whether a time is in the future, but not so far that the clock must have been set back.
+-- _not_yet returns whether a time is in the future, but not so far that the clock must have been set back.
 create or replace function _not_yet(at timestamptz) returns boolean
 language sql volatile
 return coalesce(clock_timestamp() between at - interval '1 hour' and at, false);

@@ -25,10 +25,10 @@ end $$;
 
 -- _fill puts a queue's names and numbers into the text of its functions. It replaces:
 --
---   {word}                                what the table below says: names, as literals where they are registers
+--   {word}                                from the table below: names, as literals where they are registers
 --   {if fifo} ... {end if}                only in such a queue: fifo, lifo, kept (which keeps history), not kept
---   {leaf of lease} ... {end}             one of two, for the segment of _lease whose number the variable leaf says; _scheduled, _dedup. Of _skip_map the one to be read
---   {segments here 1024} ... {end}        one for each segment of the queue, of which the variable here says the number, above 1024
+--   {leaf of lease} ... {end}             one of two, for the segment of _lease whose number the variable leaf holds; _scheduled, _dedup. Of _skip_map the one to be read
+--   {segments here 1024} ... {end}        one for each segment of the queue, of which the variable here holds the number, above 1024
 --
 -- Names may hold any of that: they are put in with their braces hidden.
 --

@@ -58,9 +58,9 @@ exception when lock_not_available then
     return false;
 end $$;
 
--- _unsettled_in says whether the segment holds a row that the subscription's
+-- _unsettled_in returns whether the segment holds a row that the subscription's
 -- durable cursor does not cover. Two index probes: rows of transactions that were in flight (by
--- xid), and rows above the bound (by seq). The bound says that no younger transaction has a seq
+-- xid), and rows above the bound (by seq). The bound means that no younger transaction has a seq
 -- below it.
 create or replace function _unsettled_in(segment regclass, subscription bigint) returns boolean
 language plpgsql volatile set search_path from current
@@ -87,14 +87,14 @@ begin
     return found;
 end $$;
 
--- _unsettled_by_any says whether a segment holds messages that a subscription has not settled. Without a subscription it
+-- _unsettled_by_any returns whether a segment holds messages that a subscription has not settled. Without a subscription it
 -- is true.
 create or replace function _unsettled_by_any(outbox text, segment regclass) returns boolean
 language sql volatile set search_path from current
 return (select coalesce(bool_or(_unsettled_in(segment, s.id)), true)
           from _subscription s where s.outbox = _unsettled_by_any.outbox);
 
--- _retained says whether a segment's settled messages are kept: because of the outbox's retention, or because a replay
+-- _retained returns whether a segment's settled messages are kept: because of the outbox's retention, or because a replay
 -- is under way. By size the oldest segment goes first: a segment stays while another one has an older row.
 create or replace function _retained(outbox text, segment regclass) returns boolean
 language plpgsql volatile set search_path from current
@@ -120,17 +120,17 @@ begin
        and (o.retain_bytes is null or older or o.retain_bytes >= (select sum(pg_total_relation_size(s.oid)) from _segments(outbox) s));
 end $$;
 
--- _needed says whether a segment holds messages that a subscription has not settled, or that are retained.
+-- _needed returns whether a segment holds messages that a subscription has not settled, or that are retained.
 create or replace function _needed(outbox text, segment regclass) returns boolean
 language sql volatile set search_path from current
 return _unsettled_by_any(outbox, segment) or _retained(outbox, segment);
 
--- _behind says whether a segment cannot be truncated yet.
+-- _behind returns whether a segment cannot be truncated yet.
 create or replace function _behind(outbox text, slot int) returns boolean
 language sql volatile security definer set search_path from current
 return _needed(outbox, _q(format('_%s.%s', outbox, slot))::regclass);
 
--- _holders names the subscriptions that have not settled all of a segment, and says whether its messages are retained.
+-- _holders names the subscriptions that have not settled all of a segment, and returns whether its messages are retained.
 create or replace function _holders(outbox text, slot int, out subscriptions text[], out retained boolean)
 language sql volatile security definer set search_path from current as $$
     select array(select s.name from _subscription s where s.outbox = _holders.outbox and _unsettled_in(segment, s.id) order by s.name),

@@ -4,12 +4,12 @@
 -- The register _sampled holds the minute of the last round * 2^34 + the series that was sampled last. All bits of that are set
 -- at the end of the round. Queues come first, by id, and subscriptions from 2^33 on.
 
--- _samples_due says whether a round of samples is to begin or to continue. It has no search_path, so that it costs no call.
+-- _samples_due returns whether a round of samples is to begin or to continue. It has no search_path, so that it costs no call.
 create or replace function _samples_due() returns boolean
 language sql volatile
 return pg_sequence_last_value('_sampled') is distinct from ((floor(extract(epoch from clock_timestamp()) / 60)::bigint << 34) | 17179869183);
 
--- _take_samples takes those of a round, and says whether others are left: it begins no more after 20 ms. With more than 250 series
+-- _take_samples takes those of a round, and returns whether others are left: it begins no more after 20 ms. With more than 250 series
 -- there are fewer rounds, so that a minute adds about 250 rows at most. The register moves first: a series that fails is left out.
 -- A round moves on to the other segment once all that is in that one is too old, and truncates both if none are kept.
 create or replace function _take_samples() returns boolean
@@ -62,7 +62,7 @@ end $$;
 -- oldest of the sample before is repeated once, up to 60 times. The attempts that ended are those that workers' heartbeats count since the last
 -- sample. Of each start of a worker that is the last figure up to now, less the last one up to then.
 --
--- In a queue that keeps done jobs it also describes those since the last sample that are in the last 16 pages. It says how many there are, and
+-- In a queue that keeps done jobs it also describes those since the last sample that are in the last 16 pages. It notes how many there are, and
 -- p50 and p99, in seconds, of their runs and of the waits for first attempts. It does so for all, and for the four most frequent kinds and workers.
 create or replace function _sample_queue(q _queue) returns void
 language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$ declare

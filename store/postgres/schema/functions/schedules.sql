@@ -195,7 +195,7 @@ begin
     return made;
 end $$;
 
--- _overlaps says whether the last job of a schedule has not ended. It looks for a ready job in its group and priority, as the
+-- _overlaps returns whether the last job of a schedule has not ended. It looks for a ready job in its group and priority, as the
 -- ring has no index of ids, and for one that came back by its id. One statement locks all segments before it takes its
 -- snapshot, so that it finds a job that moves meanwhile.
 create or replace function _overlaps(queue text, s _schedule) returns boolean

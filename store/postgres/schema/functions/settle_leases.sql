@@ -44,7 +44,7 @@ begin
         'update _lease_%s l set report = _reported(coalesce(l.report, (l.headers ->> ''penstock-report'')::jsonb), $4) where l.lease = any ($1) and l.queue + 0 = $2 and l.jobs is null returning l.lease, l.lease_until, null::text') c);
 end $$;
 
--- _reported returns what a report makes of the one before, which may be an earlier attempt's. The member penstock-steps holds the results of steps by
+-- _reported returns a report merged with the one before, which may be an earlier attempt's. The member penstock-steps holds the results of steps by
 -- their names. A report that has it adds its members to those before, and its steps to theirs, where they must be new. Any other takes the place of all but the steps.
 create or replace function _reported(before jsonb, report jsonb) returns jsonb
 language plpgsql immutable set search_path from current as $$ declare

@@ -1,4 +1,4 @@
--- Taking jobs: skip maps say where they may be, and batches continue where the last one ended.
+-- Taking jobs: skip maps show where they may be, and batches continue where the last one ended.
 
 insert into _template (kind, name, body) select 'queue', 'skip map', $$
 
@@ -42,8 +42,8 @@ end $fn$;
 
 $$;
 
--- _begin_skip_map returns the newest skip map of a group and priority, and the beginning of the next one. That says up to which seq (base) no
--- job can appear in between, and which segments to read. Its xid is null if it may not say how far the sequence has come (seen).
+-- _begin_skip_map returns the newest skip map of a group and priority, and the beginning of the next one. That has the seq (base) up to which no
+-- job can appear in between, and which segments to read. Its xid is null if it may not note how far the sequence has come (seen).
 -- most is how many seqs to read, ended which transactions of the last one have ended. If nothing has come since, and all is gone, there are
 -- no segments to read. The snapshot comes first, then the list of segments: what the one sees is in the other.
 create or replace function _begin_skip_map(queue int, lifo boolean, ring regclass, seq regclass, in_group text, in_priority smallint, bound bigint,
@@ -122,7 +122,7 @@ end $$;
 
 insert into _template (kind, name, body) select 'queue', 'take', $$
 -- {take} deletes up to n jobs of a group and returns them as rows of the queue, by priority and in order. A batch continues where the last one ended;
--- otherwise the skip map says where jobs may be. It locks rows that are free, segment by segment as listed, and waits for none. due says whether to
+-- otherwise the skip map shows where jobs may be. It locks rows that are free, segment by segment as listed, and waits for none. due decides whether to
 -- write a new skip map; null: now and then. upkeep: the queue's maintenance may be due. admitted: null
 -- if the jobs end with it; for a claim, whose acks look at barriers, whether it has asked _admit, which knows of pauses and limits.
 create or replace function {take}(n int, in_group text, due boolean default null, upkeep boolean default true, admitted boolean default null) returns setof {queue}

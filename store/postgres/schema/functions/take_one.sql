@@ -2,11 +2,11 @@
 
 insert into _template (kind, name, body) select 'queue', 'dequeue', _qualified($$
 
--- dequeue_NAME takes the next job of the group '' of the queue NAME: what dequeue does by
+-- dequeue_NAME takes the next job of the group '' of the queue NAME, as dequeue does by
 -- default, a sixth cheaper, because no name is looked up. It has a fast path, which is enough
 -- nearly always: one statement for a position that a register holds, and few expressions,
 -- because PL/pgSQL prepares each anew in each transaction. For the same reason it has no
--- search_path, which is a twentieth of it; _qualified says where its names are.
+-- search_path, which is a twentieth of it; _qualified finds where its names are.
 create or replace function {dequeue}() returns setof {schema}.job
 language plpgsql volatile security definer set enable_seqscan to off as $fn$ declare
     path bigint := case when pg_sequence_last_value({flags}) = '{plain}' then pg_sequence_last_value({fast_path}) - ({now} * 4096) end;
@@ -32,7 +32,7 @@ begin
 {end if}
     -- The job at the position that is drawn, if it was never locked: without a separate lock it costs
     -- half. Another session may lock the job between the look at xmax and the delete, which then waits
-    -- for it. But a position is drawn once, and a session that takes batches says so first (mode 1). A
+    -- for it. But a position is drawn once, and a session that takes batches notes that first (mode 1). A
     -- transaction that may hold locks waits for no job.
     if path >= 0 and path < 1024 and pg_catalog.pg_current_xact_id_if_assigned() is null then
 {segments path}
@@ -77,7 +77,7 @@ $$);
 
 insert into _template (kind, name, body) select 'queue', 'scan', $$
 
--- {scan} is the slow path: it takes one job by the skip map, which misses nothing, and says in registers
+-- {scan} is the slow path: it takes one job by the skip map, which misses nothing, and notes in registers
 -- where the fast path continues (docs/decisions/0008). next is the last position that was drawn;
 -- fast_path is the time, in units of 25 ms, * 4096 + the mode * 1024 + the segment. It holds until the
 -- time moves on. So a job that appears behind the position, by a rollback or a late commit, is found by

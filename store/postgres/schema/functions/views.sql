@@ -1,5 +1,5 @@
--- What registers hold, by name, and views that show it to people. A register is a sequence, because it is written without a row
--- that dies and without a transaction; the hot functions of a queue read theirs by themselves.
+-- The contents of registers, by name, and views that show it to people. A register is a sequence, because it is written without a row
+-- that dies and without a transaction; the hot functions of a queue read theirs directly.
 
 -- _register returns the value of one of a queue's registers.
 create or replace function _register(queue text, name text) returns bigint
@@ -10,15 +10,15 @@ language sql volatile set search_path from current as $$ select pg_sequence_last
 create or replace function _ring_position(queue text, out turn bigint, out slot int)
 language sql volatile set search_path from current as $$ select ring / 1024, (ring % 1024)::int from _register(queue, 'ring') ring $$;
 
--- _queue_flags returns the flags that say what a call that takes jobs has to look at. priorities: jobs of these may be
--- there (bit 16 + p of the register). keyed: jobs with keys may be there (bit 32). watched: the queue's row says that
+-- _queue_flags returns the flags that decide what a call that takes jobs has to look at. priorities: jobs of these may be
+-- there (bit 16 + p of the register). keyed: jobs with keys may be there (bit 32). watched: the queue's row shows that
 -- it is paused or limits what runs, or groups have policies or are held (bits 33 and 34).
 create or replace function _queue_flags(queue text, out priorities smallint[], out keyed boolean, out watched boolean)
 language sql volatile set search_path from current as $$
     select array(select p from generate_series(-16, 15) p where flags & (1::bigint << (16 + p)) <> 0), flags & 4294967296 <> 0, flags & 25769803776 <> 0
       from _register(queue, 'flags') flags $$;
 
--- _fast_path_mode is what the register fast_path says: a time in units of 25 ms * 4096 + the mode * 1024 + the segment's slot. Once the time
+-- _fast_path_mode is the value of the register fast_path: a time in units of 25 ms * 4096 + the mode * 1024 + the segment's slot. Once the time
 -- has moved on a call goes by the skip map and writes the register anew.
 create or replace function _fast_path_mode(queue text, out at timestamptz, out mode text, out slot int)
 language sql volatile set search_path from current as $$
@@ -65,7 +65,7 @@ comment on column queue_internals.priorities is 'jobs of these priorities may be
 
 comment on column queue_internals.keyed is 'jobs with keys may be there: claims look for those that must wait. Bits 35 and 36 of the register, for deadlines and barriers, are not shown';
 
-comment on column queue_internals.watched is 'the row of the queue says that it is paused, or limits how many jobs run; or a group has a policy or is held';
+comment on column queue_internals.watched is 'the row of the queue has a pause or a limit of running jobs; or a group has a policy or is held';
 
 comment on column queue_internals.last_seq is 'last number that a job was given';
 

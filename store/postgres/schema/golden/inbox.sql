@@ -171,9 +171,9 @@ begin
     return now;
 end $function$;
 
--- see notes an id and says whether it is new. It is written in the turns that decide, and the unique index makes the transaction
--- that comes second wait for the first. Ids of the turns before them were committed long ago: there it is enough to look, if the
--- statement's snapshot is of now.
+-- see notes an id and returns whether it is new. It is written in the turns that decide, and the unique index makes the
+-- transaction that comes second wait for the first. Ids of the turns before them were committed long ago: there it is enough to
+-- look, if the statement's snapshot is of now.
 CREATE OR REPLACE FUNCTION penstock."__inbox.1.see"(in_id text, ring bigint)
  RETURNS boolean
  LANGUAGE plpgsql
@@ -204,7 +204,7 @@ begin
     return true;
 end $function$;
 
--- received says whether an id was received.
+-- received returns whether an id was received.
 CREATE OR REPLACE FUNCTION penstock."__inbox.1.received"(in_id text, ring bigint)
  RETURNS boolean
  LANGUAGE plpgsql
@@ -316,8 +316,8 @@ begin
         perform penstock._refuse_inboxed(in_id, in_previous, in_key, in_headers, in_payload);
     end if;
     if wait is null or wait < interval '0' or wait > (select keep / 2 from penstock._inbox where id = 1) then
-        raise exception 'wait is %, expected nothing to half of what the inbox keeps', coalesce(wait::text, 'null')
-        using errcode = '22023', hint = 'for example interval ''30 s''; set_inbox changes what the inbox keeps';
+        raise exception 'wait is %, expected nothing to half the time for which the inbox keeps messages', coalesce(wait::text, 'null')
+        using errcode = '22023', hint = 'for example interval ''30 s''; set_inbox changes how long the inbox keeps messages';
     end if;
     perform penstock._wants_read_committed();
     if in_key <> '' then perform pg_advisory_xact_lock(hashtextextended(in_key, 1099511627777)); end if;
@@ -362,8 +362,8 @@ end $function$;
 
 -- release hands over a message, then what was held for it, and what was held for that. Gaps part a key; known are the last
 -- messages of its parts, and the last of them is its head. A message that follows another one is late, and leaves the head where
--- it is. So does a message behind a gap if its id, derived by an outbox, tells that it was written before the head. Of other ids
--- only the messages between two parts tell which one is older, should they come. The part that a reported message follows goes
+-- it is. So does a message behind a gap if its id, derived by an outbox, shows that it was written before the head. Of other ids
+-- only the messages between two parts show which one is older, should they come. The part that a reported message follows goes
 -- before the message handed over in its place. See internal/inorder.
 CREATE OR REPLACE FUNCTION penstock."__inbox.1.release"(one penstock.inboxed, in_previous text, ring bigint)
  RETURNS SETOF penstock.inboxed
@@ -565,7 +565,7 @@ begin
     end loop;
 end $function$;
 
--- reported says whether a message was reported missing, or discarded.
+-- reported returns whether a message was reported missing, or discarded.
 CREATE OR REPLACE FUNCTION penstock."__inbox.1.reported"(in_id text, ring bigint)
  RETURNS boolean
  LANGUAGE plpgsql
@@ -661,7 +661,7 @@ begin
     perform setval('penstock."__inbox.1.next"'::regclass, now_ms + wait_ms);
 end $function$;
 
--- is_locked says whether a transaction, this one included, has an advisory lock.
+-- is_locked returns whether a transaction, this one included, has an advisory lock.
 CREATE OR REPLACE FUNCTION penstock."__inbox.1.is_locked"(class integer, key integer)
  RETURNS boolean
  LANGUAGE sql
@@ -670,7 +670,7 @@ AS $function$
                     where l.locktype = 'advisory' and l.objsubid = 2 and l.classid = $1::oid and l.objid = $2::oid
                       and l.database = (select d.oid from pg_database d where d.datname = current_database())) $function$;
 
--- is_empty says whether a slot's tables take no space. It looks at sizes and opens none of them.
+-- is_empty returns whether a slot's tables take no space. It looks at sizes and opens none of them.
 CREATE OR REPLACE FUNCTION penstock."__inbox.1.is_empty"(slot integer)
  RETURNS boolean
  LANGUAGE plpgsql
@@ -765,7 +765,7 @@ begin
     perform setval('penstock."__inbox.1.candidate"'::regclass, 0);
 end $function$;
 
--- status is one row of inboxes(). It counts by reading what is held and reported.
+-- status is one row of inboxes(). It counts by reading the held and the reported messages.
 CREATE OR REPLACE FUNCTION penstock."__inbox.1.status"(OUT bytes bigint, OUT segment_bytes bigint[], OUT current_segment integer, OUT held bigint, OUT held_bytes bigint, OUT next_gap timestamp with time zone, OUT gaps bigint)
  RETURNS record
  LANGUAGE plpgsql

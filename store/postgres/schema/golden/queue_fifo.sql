@@ -131,10 +131,10 @@ CREATE OR REPLACE FUNCTION penstock."_emails.flags"(wanted bigint)
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$ begin perform penstock._write_flags('penstock."_emails.flags"'::pg_catalog.regclass, wanted & (4294967296 * 2 - 1 | 103079215104)); end $function$;
 
--- dequeue_NAME takes the next job of the group '' of the queue NAME: what dequeue does by default, a sixth cheaper, because no
--- name is looked up. It has a fast path, which is enough nearly always: one statement for a position that a register holds, and
--- few expressions, because PL/pgSQL prepares each anew in each transaction. For the same reason it has no search_path, which is a
--- twentieth of it; _qualified says where its names are.
+-- dequeue_NAME takes the next job of the group '' of the queue NAME, as dequeue does by default, a sixth cheaper, because no name
+-- is looked up. It has a fast path, which is enough nearly always: one statement for a position that a register holds, and few
+-- expressions, because PL/pgSQL prepares each anew in each transaction. For the same reason it has no search_path, which is a
+-- twentieth of it; _qualified finds where its names are.
 CREATE OR REPLACE FUNCTION penstock.dequeue_emails()
  RETURNS SETOF penstock.job
  LANGUAGE plpgsql
@@ -149,7 +149,7 @@ begin
 
     -- The job at the position that is drawn, if it was never locked: without a separate lock it costs
     -- half. Another session may lock the job between the look at xmax and the delete, which then waits
-    -- for it. But a position is drawn once, and a session that takes batches says so first (mode 1). A
+    -- for it. But a position is drawn once, and a session that takes batches notes that first (mode 1). A
     -- transaction that may hold locks waits for no job.
     if path operator(pg_catalog.>=) 0 and path operator(pg_catalog.<) 1024 and pg_catalog.pg_current_xact_id_if_assigned() is null then
 if path operator(pg_catalog.<) 1 then
@@ -207,7 +207,7 @@ end if;
     end if;
 end $function$;
 
--- scan is the slow path: it takes one job by the skip map, which misses nothing, and says in registers where the fast path
+-- scan is the slow path: it takes one job by the skip map, which misses nothing, and notes in registers where the fast path
 -- continues (docs/decisions/0008). next is the last position that was drawn; fast_path is the time, in units of 25 ms, * 4096 +
 -- the mode * 1024 + the segment. It holds until the time moves on. So a job that appears behind the position, by a rollback or a
 -- late commit, is found by the next scan; while one finds such jobs, all calls scan. The mode is 0 where each call draws a
@@ -330,10 +330,10 @@ end if;
 end $function$;
 
 -- take deletes up to n jobs of a group and returns them as rows of the queue, by priority and in order. A batch continues where
--- the last one ended; otherwise the skip map says where jobs may be. It locks rows that are free, segment by segment as listed,
--- and waits for none. due says whether to write a new skip map; null: now and then. upkeep: the queue's maintenance may be due.
--- admitted: null if the jobs end with it; for a claim, whose acks look at barriers, whether it has asked _admit, which knows of
--- pauses and limits.
+-- the last one ended; otherwise the skip map shows where jobs may be. It locks rows that are free, segment by segment as listed,
+-- and waits for none. due decides whether to write a new skip map; null: now and then. upkeep: the queue's maintenance may be
+-- due. admitted: null if the jobs end with it; for a claim, whose acks look at barriers, whether it has asked _admit, which knows
+-- of pauses and limits.
 CREATE OR REPLACE FUNCTION penstock."_emails.take"(n integer, in_group text, due boolean DEFAULT NULL::boolean, upkeep boolean DEFAULT true, admitted boolean DEFAULT NULL::boolean)
  RETURNS SETOF penstock.emails
  LANGUAGE plpgsql
@@ -526,10 +526,10 @@ end if;
 end $function$;
 
 -- claim takes jobs from the ring and leases them. Then it ends the jobs of acks, as ack does: a worker's done jobs and its next
--- ones go with one call. A row with nothing but a lease says that this one of acks was held; lease 0 says that the limit is near
--- (crowded, see _admit). If the caller passes acks, even '{}', jobs from a backlog share a row: a copy of each with its entries
--- in indexes costs most of a claim. A transaction that acks one of them waits until a transaction that acks another has ended.
--- ack and _part know such rows.
+-- ones go with one call. A row with nothing but a lease means that this one of acks was held; lease 0 means that the limit is
+-- near (crowded, see _admit). If the caller passes acks, even '{}', jobs from a backlog share a row: a copy of each with its
+-- entries in indexes costs most of a claim. A transaction that acks one of them waits until a transaction that acks another has
+-- ended. ack and _part know such rows.
 CREATE OR REPLACE FUNCTION penstock."_emails.claim"(n integer, lease interval, in_group text, worker text, acks bigint[] DEFAULT NULL::bigint[])
  RETURNS SETOF penstock.leased_job
  LANGUAGE plpgsql
@@ -560,7 +560,7 @@ begin
     if (n between 1 and 10000 and lease > interval '0' and lease <= interval '1000 years' and coalesce(octet_length(worker), 0) <= 256) is not true then
         perform penstock._refuse_claim(n, lease, worker);
     end if;
-    -- While few jobs wait: one statement from where registers say, as dequeue_NAME has (docs/decisions/0008). A penstock."_emails.claim_scan"
+    -- While few jobs wait: one statement from the place in registers, as dequeue_NAME has (docs/decisions/0008). A penstock."_emails.claim_scan"
     -- that left nothing sets them, to 64 seqs before the latest, so that what is in flight now will be found. They hold for these
     -- 25 ms and the next: no other session would move them on meanwhile.
     if path is not null then
@@ -591,7 +591,7 @@ begin
                     returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
                 else
                     base := (nextval('penstock._lease_n'::pg_catalog.regclass) % 34359738368 << 28) | (floor(random() * 524288)::bigint << 9) | 1;
-                    return query with d as materialized (select * from penstock."_emails.draw"(drawn % 1024 + free, pos, most)), -- A row for the jobs of d, each at its place in it, whose headers say which barrier all of them hold. It is a row each if they
+                    return query with d as materialized (select * from penstock."_emails.draw"(drawn % 1024 + free, pos, most)), -- A row for the jobs of d, each at its place in it, whose headers name the barrier that all of them hold. It is a row each if they
                     -- are few, or one is large, or if another flag was raised since they were read.
                     alike as (
                         select a.*, a.n >= 8 and a.n = cardinality(a.jobs) and pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & ~68719476736 = 65536 as yes
@@ -722,7 +722,7 @@ begin
             select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures, until operator(pg_catalog.-) lease from penstock."_emails.take"(most, in_group, due, false, false) t
             returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
         else
-            return query with d as materialized (select t.*, row_number() over () as i from penstock."_emails.take"(most, in_group, due, false, false) t), -- A row for the jobs of d, each at its place in it, whose headers say which barrier all of them hold. It is a row each if they
+            return query with d as materialized (select t.*, row_number() over () as i from penstock."_emails.take"(most, in_group, due, false, false) t), -- A row for the jobs of d, each at its place in it, whose headers name the barrier that all of them hold. It is a row each if they
                     -- are few, or one is large, or if another flag was raised since they were read.
                     alike as (
                         select a.*, a.n >= 8 and a.n = cardinality(a.jobs) and pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & ~68719476736 = 65536 as yes
@@ -879,7 +879,7 @@ begin
                 end if;
             end if;
         end loop;
-        if moved - had >= 64 or ended >= 64 then -- much is gone: the next call makes a skip map, which turn says
+        if moved - had >= 64 or ended >= 64 then -- much is gone: the next call makes a skip map, as turn shows
             insert into penstock._skip_map (queue, base, seen, xid, turn, priority, group_key, lo, hi, pending, slots)
             values (1, m.base, m.seen, m.xid, -1, p, in_group, m.lo, m.hi, m.pending, list);
         end if;
@@ -920,7 +920,7 @@ else
 end if;
 end $function$;
 
--- busy says whether a job of a key must wait: one of the key runs, or one with a smaller id must still run. Jobs that are only
+-- busy returns whether a job of a key must wait: one of the key runs, or one with a smaller id must still run. Jobs that are only
 -- delayed do not count. It looks where jobs come from before it looks where they go to, so it sees one that moves meanwhile.
 CREATE OR REPLACE FUNCTION penstock."_emails.busy"(in_key text, in_id bigint, slots smallint[])
  RETURNS boolean
@@ -1116,7 +1116,7 @@ CREATE OR REPLACE FUNCTION penstock."_emails.extend"(leases bigint[], by interva
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$ begin return query select * from penstock._extend(1, leases, by); end $function$;
 
--- report notes what a job says of itself, and returns when its lease ends, null if that is lost.
+-- report notes a job's report, and returns when its lease ends, null if that is lost.
 CREATE OR REPLACE FUNCTION penstock."_emails.report"(lease bigint, report jsonb)
  RETURNS timestamp with time zone
  LANGUAGE plpgsql

@@ -677,7 +677,7 @@ create table penstock._skip_map (
 CREATE INDEX _skip_map_queue_group_key_priority_n_idx ON ONLY penstock._skip_map USING btree (queue, group_key, priority, n);
 comment on column penstock._skip_map.queue is 'id in _queue';
 comment on column penstock._skip_map.n is 'of a queue, group and priority the row with the highest n is true';
-comment on column penstock._skip_map.base is 'up to this seq the skip map is complete: where it says that no job is, none is left';
+comment on column penstock._skip_map.base is 'up to this seq the skip map is complete: where it shows no job, none is left';
 comment on column penstock._skip_map.seen is 'where the sequence of the queue stood before xid was drawn: the base of the next skip map, once xid has ended';
 comment on column penstock._skip_map.xid is 'each transaction that drew a seq up to seen has a lower xid';
 comment on column penstock._skip_map.turn is 'the register ring of the queue (turn * 1024 + slot) when slots was made. With another value slots is made anew. Below zero: the next call writes a skip map';
@@ -832,7 +832,7 @@ comment on column penstock.queue_internals.segment_bytes is 'size of each segmen
 comment on column penstock.queue_internals.trouble is 'why the maintenance of a segment failed last';
 comment on column penstock.queue_internals.priorities is 'jobs of these priorities may be there';
 comment on column penstock.queue_internals.keyed is 'jobs with keys may be there: claims look for those that must wait. Bits 35 and 36 of the register, for deadlines and barriers, are not shown';
-comment on column penstock.queue_internals.watched is 'the row of the queue says that it is paused, or limits how many jobs run; or a group has a policy or is held';
+comment on column penstock.queue_internals.watched is 'the row of the queue has a pause or a limit of running jobs; or a group has a policy or is held';
 comment on column penstock.queue_internals.last_seq is 'last number that a job was given';
 comment on column penstock.queue_internals.fast_path is 'how jobs are found: at the position, which each call moves; as the first free one from there; without moving it, while few jobs wait; or by the skip map';
 comment on column penstock.queue_internals.fast_path_slot is 'in which segment the position is';
@@ -911,7 +911,8 @@ RETURN format('%I.%I'::text, "current_schema"(), name);
 -- function _reclaim(outbox text, slot integer): schema/functions/reclaim.sql
 -- function _unsettled_in(segment regclass, subscription bigint): schema/functions/reclaim.sql
 
--- _unsettled_by_any says whether a segment holds messages that a subscription has not settled. Without a subscription it is true.
+-- _unsettled_by_any returns whether a segment holds messages that a subscription has not settled. Without a subscription it is
+-- true.
 CREATE OR REPLACE FUNCTION penstock._unsettled_by_any(outbox text, segment regclass)
  RETURNS boolean
  LANGUAGE sql
@@ -920,14 +921,14 @@ RETURN (SELECT COALESCE(bool_or(penstock._unsettled_in(_unsettled_by_any.segment
 
 -- function _retained(outbox text, segment regclass): schema/functions/reclaim.sql
 
--- _needed says whether a segment holds messages that a subscription has not settled, or that are retained.
+-- _needed returns whether a segment holds messages that a subscription has not settled, or that are retained.
 CREATE OR REPLACE FUNCTION penstock._needed(outbox text, segment regclass)
  RETURNS boolean
  LANGUAGE sql
  SET search_path TO 'penstock', 'pg_temp'
 RETURN (penstock._unsettled_by_any(outbox, segment) OR penstock._retained(outbox, segment));
 
--- _behind says whether a segment cannot be truncated yet.
+-- _behind returns whether a segment cannot be truncated yet.
 CREATE OR REPLACE FUNCTION penstock._behind(outbox text, slot integer)
  RETURNS boolean
  LANGUAGE sql
@@ -1116,7 +1117,7 @@ RETURN (clock_timestamp() + LEAST(GREATEST((clock_timestamp() - since), '00:00:0
 -- function _carry_over(from_segment text, to_segment text, to_slot integer, most integer): schema/functions/queue_ring.sql
 -- function _leave(q penstock._queue, s penstock._segment, scarce boolean, garbage bigint): schema/functions/queue_ring.sql
 
--- _not_yet says whether a time is in the future, but not so far that the clock must have been set back.
+-- _not_yet returns whether a time is in the future, but not so far that the clock must have been set back.
 CREATE OR REPLACE FUNCTION penstock._not_yet(at timestamp with time zone)
  RETURNS boolean
  LANGUAGE sql
@@ -1186,7 +1187,7 @@ RETURN CASE pg_sequence_last_value(register) WHEN 0 THEN '{0}'::integer[] WHEN 1
 -- function _turn_history(q penstock._queue): schema/functions/history.sql
 -- function _done_jobs(queue integer, most integer, before text, ids bigint[]): schema/functions/history.sql
 
--- _samples_due says whether a round of samples is to begin or to continue. It has no search_path, so that it costs no call.
+-- _samples_due returns whether a round of samples is to begin or to continue. It has no search_path, so that it costs no call.
 CREATE OR REPLACE FUNCTION penstock._samples_due()
  RETURNS boolean
  LANGUAGE sql
@@ -1303,7 +1304,7 @@ end $function$;
 -- function _unended(queue integer, keys text[]): schema/functions/unique.sql
 -- function _weighted(queue integer, group_keys text[]): schema/functions/groups.sql
 
--- Notes that a consumer receives a message, and says whether it is the first time. The note commits or rolls back with the
+-- Notes that a consumer receives a message, and returns whether it is the first time. The note commits or rolls back with the
 -- consumer's transaction. Errors: 42P01, 22023, 23514.
 CREATE OR REPLACE FUNCTION penstock.inbox(consumer text, message_id text)
  RETURNS boolean

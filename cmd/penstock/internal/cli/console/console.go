@@ -59,7 +59,7 @@ func Command(a *cli.App) *cobra.Command {
 // Listen is the console's default address.
 const Listen = "127.0.0.1:8484"
 
-// Flags say where to serve the console, and how.
+// Flags set where to serve the console, and how.
 type Flags struct {
 	given   config.Console
 	timeout time.Duration

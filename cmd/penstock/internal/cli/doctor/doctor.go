@@ -152,7 +152,7 @@ func reach(ctx context.Context, s sink) doctor.Finding {
 	case err != nil:
 		f.Severity, f.Found = doctor.Critical, terminal.OneLine(err.Error())
 		f.Why = "nothing is delivered, and the backlog grows; no attempt is spent meanwhile"
-		f.Next = "bring it back, or correct its URL and login: a relay then continues by itself"
+		f.Next = "bring it back, or correct its URL and login: a relay then continues"
 		if hint, ok := errors.AsType[*penstock.HintError](err); ok {
 			f.Found, f.Next = strings.Replace(f.Found, terminal.OneLine(hint.Error()), terminal.OneLine(hint.Err.Error()), 1), hint.Hint
 		}

@@ -67,7 +67,7 @@ func Command(a *cli.App) *cobra.Command {
 		}
 		return a.Tell(map[string]any{"from": from, "to": to, "repaired": repaired}, "%s\n", a.Suggest(migratedText(from, to, len(repaired))))
 	})
-	a.WithJSON(cmd, "the version of the tables before and after, or what --check found, as one JSON line")
+	a.WithJSON(cmd, "the version of the tables before and after, or the findings of --check, as one JSON line")
 	cmd.Flags().BoolVar(&check, "check", false, "only list the changes, with exit code 3 if there are any")
 	cmd.Flags().BoolVar(&asSQL, "sql", false, "print SQL for other tools instead")
 	cmd.Flags().Int64Var(&from, "from", 0, "with --sql: the `version` that the database has")

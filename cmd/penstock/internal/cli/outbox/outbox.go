@@ -158,7 +158,7 @@ type retentionSetter interface {
 	SetRetention(ctx context.Context, outbox string, r admin.Retention) error
 }
 
-// retentionFlags say how long settled messages are kept. A nil flag leaves the setting unchanged.
+// retentionFlags set how long settled messages are kept. A nil flag leaves the setting unchanged.
 type retentionFlags struct {
 	ageText, bytesText string
 	age                *time.Duration

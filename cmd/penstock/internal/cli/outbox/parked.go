@@ -182,7 +182,7 @@ func giveUpParked(ctx context.Context, a *cli.App, store parkedReader, outbox, s
 		"Message %d of %s is given up. Its relay makes it a dead letter within about a second, without another attempt.\n", seq, of)
 }
 
-// retryText says how soon the first message of a key is sent again.
+// retryText returns how soon the first message of a key is sent again.
 func retryText(k *admin.ParkedKey, now time.Time) string {
 	if k.Held {
 		return ""

@@ -30,7 +30,7 @@ type jobFlags struct {
 func (f *jobFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.job.Kind, "kind", "", "`kind` of the job, which selects its handler")
 	flags.StringVarP(&f.job.Key, "key", "k", "", "`key` whose jobs run one after another, in the order of their ids")
-	flags.StringVarP(&f.job.Group, "group", "g", "", "`group`, such as a tenant: ordered by itself")
+	flags.StringVarP(&f.job.Group, "group", "g", "", "`group`, such as a tenant: it has its own order")
 	flags.IntVar(&f.job.Priority, "priority", 0, fmt.Sprintf("`number` from %d (first) to %d (last)", penstock.MinPriority, penstock.MaxPriority))
 	flags.StringVar(&f.job.DedupKey, "dedup-key", "", "do not enqueue it if the queue had a job with this deduplication `key` within its window")
 	flags.StringVar(&f.job.UniqueKey, "unique-key", "", "`key` of which the queue has one job at most that has not ended; it is the job's key as well")

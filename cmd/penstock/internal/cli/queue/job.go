@@ -137,7 +137,7 @@ func doneCommand(a *cli.App) *cobra.Command {
 	return a.WithJSON(cmd, "one JSON object per line")
 }
 
-// nothingDone says why there is nothing to list.
+// nothingDone explains why there is nothing to list.
 func nothingDone(a *cli.App, cmd *cobra.Command, store cli.QueueStatusReader, name string, narrowed bool) error {
 	q, err := findQueue(cmd.Context(), store, name, uncounted)
 	if err != nil {

@@ -118,7 +118,7 @@ func dropCommand(a *cli.App) *cobra.Command {
 	})
 }
 
-// anyMore says whether there are more jobs than were counted.
+// anyMore reports whether there are more jobs than were counted.
 func anyMore(q *admin.QueueStatus) []string {
 	for _, name := range q.AtLeast {
 		if name != "dead_letters" {

@@ -26,7 +26,7 @@ type relayFlags struct {
 	metrics                          cli.MetricsFlags
 	console                          console.Flags
 	withoutFile                      []string // flags given that have no meaning with a file
-	logs                             bool     // whether flags say how to log
+	logs                             bool     // whether flags set how to log
 }
 
 func Command(a *cli.App) *cobra.Command {

@@ -30,7 +30,7 @@ func Command(a *cli.App) *cobra.Command {
 		every                      time.Duration
 		adopting                   adopt.Flags
 	)
-	cmd := terminal.Verb("status [OUTBOX|QUEUE|SUBSCRIPTION]", "Show backlogs, rates, sizes, who relays what, queues and inboxes",
+	cmd := terminal.Verb("status [OUTBOX|QUEUE|SUBSCRIPTION]", "Show backlogs, rates, sizes, relays, queues and inboxes",
 		cli.Opened(a, "status", func(ctx context.Context, store driver.Store, args []string) error {
 			if every <= 0 {
 				return terminal.Usage(fmt.Errorf("--every is %v: use a time such as 2s", every))
