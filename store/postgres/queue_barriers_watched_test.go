@@ -175,11 +175,24 @@ func TestBarrierEndOfTheWatchedJob(t *testing.T) {
 			f.wantRunning(j.barrier, watchedOne+30)
 		},
 		"constraints are immediate": func(j of) {
+			f.Exec("select penstock.release('q', l) from unnest($1::bigint[]) l", append([]int64{j.lease}, j.others...))
+			row := f.mustAckClaim(f.Conn, nil, 30) // it is the first of them
 			f.run0(one, "begin; set constraints all immediate")
-			_, err := one.Exec(f.Ctx, "select penstock.ack_many('q', $1)", append([]int64{j.lease}, j.others[:5]...))
+			_, err := one.Exec(f.Ctx, "select penstock.ack_many('q', $1)", row[:5])
 			f.Must(err)
 			f.run0(one, "commit")
-			f.wantRunning(j.barrier, 44)
+			f.wantRunning(j.barrier, 45)
+		},
+		"others wait behind it": func(j of) {
+			f.run0(one, "begin")
+			f.mustAckClaim(one, j.others, 1)
+			ended := waits(two, "the end of the job that is watched waits for others", func() error { return ack(two, j.lease) })
+			three := f.Connect()
+			behind := waits(three, "an end waits behind it", func() error { _, err := f.ackClaim(three, j.row, 1); return err })
+			f.run0(one, "commit")
+			f.Must(<-ended)
+			f.Must(<-behind)
+			f.wantRunning(j.barrier, 0)
 		},
 		"it dies and is retried": func(j of) {
 			f.Exec("select penstock.dead_letter('q', $1, 'no')", j.lease)
