@@ -3,6 +3,7 @@ package work
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -217,7 +218,8 @@ func (w *worker) warnOf(t *task, failure error) {
 	}
 	w.mu.Unlock()
 	if !told {
-		w.log.Warn("a job's kind has no handler in this worker: such jobs are left to others, until they are dead letters", "kind", e.kind)
+		w.log.Warn("no handler for a job's kind in this worker: such jobs are left to other workers, and are dead letters after give_up; "+
+			"add a handler, or enqueue with one of kinds", "kind", e.kind, "kinds", fmt.Sprintf("%q", e.kinds[:min(len(e.kinds), 20)]), "give_up", e.giveUp)
 	}
 }
 

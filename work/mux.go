@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -63,7 +65,7 @@ func (m *Mux) Handler() Handler {
 	for kind, h := range m.kinds {
 		kinds[kind] = wrap(h, m.use)
 	}
-	strange := &strangers{giveUp: cmp.Or(m.GiveUp, time.Hour), met: map[int64]time.Time{}}
+	strange := &strangers{giveUp: cmp.Or(m.GiveUp, time.Hour), kinds: slices.Sorted(maps.Keys(kinds)), met: map[int64]time.Time{}}
 	return func(ctx context.Context, job penstock.Job) error {
 		if h := kinds[job.Kind()]; h != nil {
 			return h(ctx, job)
@@ -104,6 +106,7 @@ func wrap(h Handler, middleware []func(Handler) Handler) Handler {
 // strangers are the jobs without a handler that are old, with the time at which the worker first met each.
 type strangers struct {
 	giveUp time.Duration
+	kinds  []string // that have a handler
 	mu     sync.Mutex
 	met    map[int64]time.Time
 }
@@ -116,7 +119,7 @@ const (
 
 // pass leaves a job to another worker, or gives it up.
 func (s *strangers) pass(job *penstock.Job, now time.Time) error {
-	err := &noHandlerError{job.Kind()}
+	err := &noHandlerError{job.Kind(), s.kinds, s.giveUp}
 	if now.Sub(job.CreatedAt) < s.giveUp/2 { // need not be remembered
 		return err
 	}
@@ -143,7 +146,11 @@ func (s *strangers) pass(job *penstock.Job, now time.Time) error {
 }
 
 // noHandlerError is the error for a job whose kind has no handler in this worker.
-type noHandlerError struct{ kind string }
+type noHandlerError struct {
+	kind   string
+	kinds  []string // that have one
+	giveUp time.Duration
+}
 
 func (e *noHandlerError) Error() string { return fmt.Sprintf("no handler for kind %q", e.kind) }
 

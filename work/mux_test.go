@@ -166,7 +166,7 @@ func TestMuxLeavesOtherKinds(t *testing.T) {
 		if !regexp.MustCompile(`msg="a job failed" job=2 .* kind=y\b`).MatchString(log.String()) {
 			t.Errorf("the log does not say the kind of the job that failed:\n%s", log.String())
 		}
-		if n := strings.Count(log.String(), "has no handler in this worker"); n != 2 {
+		if n := strings.Count(log.String(), "no handler for a job's kind in this worker"); n != 2 {
 			t.Errorf("the log names kinds %d times, want each of two once:\n%s", n, log.String())
 		}
 	})
@@ -357,10 +357,11 @@ func minutes(attempt int) time.Duration { return time.Duration(attempt) * time.M
 func TestLanguagesAgreeOnKinds(t *testing.T) {
 	for file, has := range map[string][]string{
 		"docs/guides/queues.md":                                      {"comes back after 10 s, ± an eighth", "older than 1 hour", "known it for half", "`no handler for kind"},
-		"clients/python/src/penstock/_kinds.py":                      {"PASS_FOR = 10.0", "half = self.o.give_up / 2", "no handler for kind"},
+		"work/end.go":                                                {"jobs are left to other workers, and are dead letters after"},
+		"clients/python/src/penstock/_kinds.py":                      {"PASS_FOR = 10.0", "half = self.o.give_up / 2", "no handler for kind", "jobs are left to other workers, and are dead letters after"},
 		"clients/python/src/penstock/_desk.py":                       {"give_up: float = 3600.0"},
-		"clients/typescript/src/work.ts":                             {"strangeAfter = 10_000", "giveUp: 3_600_000", ">= giveUp / 2", "no handler for kind"},
-		"clients/java/penstock/src/main/java/io/penstock/Kinds.java": {"PAUSE = Duration.ofSeconds(10)", "GIVE_UP = Duration.ofHours(1)", "half = giveUp.dividedBy(2)", "no handler for kind"},
+		"clients/typescript/src/work.ts":                             {"strangeAfter = 10_000", "giveUp: 3_600_000", ">= giveUp / 2", "no handler for kind", "jobs are left to other workers, and are dead letters after"},
+		"clients/java/penstock/src/main/java/io/penstock/Kinds.java": {"PAUSE = Duration.ofSeconds(10)", "GIVE_UP = Duration.ofHours(1)", "half = giveUp.dividedBy(2)", "no handler for kind", "jobs are left to other workers, and are dead letters after"},
 	} {
 		text, err := os.ReadFile(filepath.Join("..", file))
 		if err != nil {

@@ -186,7 +186,7 @@ func TestWorkOnSomeKinds(t *testing.T) {
 		o := d.work("mails", func(q *admin.QueueStatus) bool { return jobsIn(q) == 1 && q.Delayed == 1 },
 			"--exec", `echo "$PENSTOCK_JOB_KIND."`, "--kind", "a", "--kind", "", "--kind", "c", "--concurrency", "1")
 		same(t, "the kinds", o.stdout, "a.\nc.\n.\n")
-		contains(t, o.stderr, "has no handler in this worker", "kind=b", `kinds="[a  c]"`)
+		contains(t, o.stderr, "no handler for a job's kind in this worker", "kind=b", `kinds="[a  c]"`)
 		d.cli("work", "mails", "--exec", "true", "--kind", "a\nb").wants(t, terminal.ExitUsage, "--kind is not possible")
 		d.cli("work", "mails", "--exec", "true", "--kind", "a", "--kind", "a").wants(t, terminal.ExitUsage, "kinds has \"a\" twice")
 	})

@@ -4,7 +4,7 @@ import { explained, schemaVersion } from './errors.js'
 import { Queue, isOutcome } from './job.js'
 import { callOf, enqueuedOf, insertInto, type Enqueued } from './statements.js'
 import { arrays, jobArrays, jobRow, messageRow, quoted, FieldError, type Message, type NewJob } from './values.js'
-import { handlerOf, run, type Handler, type Handlers, type TxHandler, type WorkOptions } from './work.js'
+import { handlerOf, run, type Find, type Handler, type Handlers, type TxHandler, type WorkOptions } from './work.js'
 
 /**
  * Penstock produces and works. It holds no connection. It writes in the transaction that it is given, which it does not
@@ -95,7 +95,7 @@ export class Penstock {
     await this.#work(db, queue, handlerOf(queue, handlers), options)
   }
 
-  async #work(db: Queryable, queue: string, handler: (kind: string) => Handler | undefined, options: WorkOptions) {
+  async #work(db: Queryable, queue: string, handler: Find, options: WorkOptions) {
     const over = listening(db)
     try {
       await this.check(db)
@@ -117,10 +117,10 @@ export class Penstock {
     if (most !== undefined && most < concurrency + 2) {
       logger.warn(`penstock: queue ${queue}: the pool has at most ${most} connections, and ${concurrency} handlers in transactions should have ${concurrency + 2}: leases may end while calls wait`)
     }
-    await this.#work(db, queue, kind => {
+    await this.#work(db, queue, Object.assign((kind: string) => {
       const handler = find(kind)
       return handler && this.inTx(db, queue, handler)
-    }, options)
+    }, { kinds: find.kinds }), options)
   }
 
   /** The handler that runs one of workTx in a transaction. @internal */

@@ -32,8 +32,10 @@ export type TxTaskHandler<T> = TxHandler<T> & OfTask
 export type Handlers<H extends Function = Handler> = H | ByKind<H> | readonly ((H & OfTask) | ByKind<H>)[]
 type ByKind<H> = Readonly<Record<string, H>>
 
-/** handlerOf says which handler takes a kind. */
-export function handlerOf<H extends Function>(queue: string, handlers: Handlers<H>): (kind: string) => H | undefined {
+/** Find says which handler takes a kind. kinds are those that have one, unless one takes all. */
+export type Find<H = Handler> = ((kind: string) => H | undefined) & { kinds?: string[] | undefined }
+
+export function handlerOf<H extends Function>(queue: string, handlers: Handlers<H>): Find<H> {
   if (typeof handlers === 'function' && !('kind' in handlers)) return () => handlers
   const all = new Map<string, H>()
   const add = (kind: string, handler: H) => {
@@ -48,7 +50,7 @@ export function handlerOf<H extends Function>(queue: string, handlers: Handlers<
     else add(some.kind, some)
   }
   if (!all.size) throw new FieldError('handlers', 'are none')
-  return kind => all.get(kind)
+  return Object.assign((kind: string) => all.get(kind), { kinds: [...all.keys()].sort() })
 }
 
 /** End is how an attempt ended. failed: it will be tried again. lost: its lease was lost, whatever the handler returned. */
@@ -132,7 +134,7 @@ export class Strangers {
   }
 }
 
-export async function run(queue: Queue, handler: (kind: string) => Handler | undefined, options: WorkOptions, strangers = new Strangers()): Promise<void> {
+export async function run(queue: Queue, handler: Find, options: WorkOptions, strangers = new Strangers()): Promise<void> {
   const stop = new AbortController()
   const stopped = () => stop.abort()
   const { signal } = options
@@ -173,7 +175,7 @@ class Worker {
   readonly turns: Turns
   failure: unknown // an error that another attempt cannot cure
 
-  constructor(readonly queue: Queue, readonly handler: (kind: string) => Handler | undefined, options: WorkOptions, readonly stop: AbortController,
+  constructor(readonly queue: Queue, readonly handler: Find, options: WorkOptions, readonly stop: AbortController,
     readonly strangers: Strangers) {
     known(options, optionFields, 'an option of a worker')
     const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as WorkOptions
@@ -308,7 +310,9 @@ class Worker {
     for (const { job: { kind } } of tasks) {
       if (this.strange.has(kind) || this.strange.size === 100) continue
       this.strange.add(kind)
-      this.o.logger.warn(`penstock: queue ${this.queue.name}: this worker has no handler for kind ${JSON.stringify(kind)}; it leaves such jobs to others, until they are dead letters`)
+      const { kinds = [] } = this.handler, has = [...kinds.slice(0, 20).map(k => JSON.stringify(k)), ...(kinds.length > 20 ? ['others'] : [])].join(', ')
+      this.o.logger.warn(`penstock: queue ${this.queue.name}: no handler for kind ${JSON.stringify(kind)} in this worker, which has ${has}. `
+        + `Such jobs are left to other workers, and are dead letters after ${giveUp / 60_000} min: add a handler, or enqueue with one of these kinds`)
     }
     await Promise.all([
       this.release(tasks.filter(task => !old.includes(task)), spread(strangeAfter)),

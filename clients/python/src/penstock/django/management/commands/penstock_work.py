@@ -23,9 +23,9 @@ class Command(BaseCommand):
             "--handler",
             help="the dotted name of a function that takes the job, of a dict with one for each kind, or of an App; the default is in settings.PENSTOCK",
         )
-        parser.add_argument("--concurrency", type=int, default=10)
-        parser.add_argument("--lease", type=float, default=30.0, help="seconds that a job stays with a worker that has died")
-        parser.add_argument("--drain-timeout", type=float, default=10.0, help="seconds that handlers may go on at SIGTERM")
+        parser.add_argument("--concurrency", type=int, default=10, help="how many jobs of each queue run at a time; default %(default)s")
+        parser.add_argument("--lease", type=float, default=30.0, help="seconds that a job stays with a worker that has died; default %(default)g")
+        parser.add_argument("--drain-timeout", type=float, default=10.0, help="seconds that handlers may go on at SIGTERM; default %(default)g")
         parser.add_argument("--group", action="append", default=[], help="the group to claim from; may be repeated: then they take turns")
         parser.add_argument("--all-groups", action="store_true", help="claim from every group in turn")
         parser.add_argument("--atomic", action="store_true", help="an atomic() around each handler that also ends the job: what it writes is there once")

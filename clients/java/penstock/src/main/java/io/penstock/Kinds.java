@@ -8,12 +8,14 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ThreadLocalRandom;
+import java.util.stream.Collectors;
 
 /** Handlers by kind, and what becomes of a job that has none of them. */
 final class Kinds<H> {
     private static final Duration PAUSE = Duration.ofSeconds(10);
     static final Duration GIVE_UP = Duration.ofHours(1);
     private static final int WARNINGS = 100; // of different kinds
+    private static final int SHOWN = 20;
     private static final int MAX_MET = 10_000; // bounds the memory of a worker that meets many; others are not given up meanwhile
 
     private final Map<String, H> handlers;
@@ -42,13 +44,20 @@ final class Kinds<H> {
     Outcome unknown(Job job) {
         String kind = Values.json(job.kind());
         if (warned.size() < WARNINGS && warned.add(job.kind())) {
-            Worker.LOG.log(Level.WARNING, "no handler for kind " + kind + " here: such jobs are left to other workers, until they are dead letters");
+            Worker.LOG.log(Level.WARNING, "no handler for kind " + kind + " in this worker, which has " + shown() + ". Such jobs are left to other workers, and are dead letters after "
+                + giveUp.toMinutes() + " min: add a handler, or enqueue with one of these kinds");
         }
         if (isGivenUp(job, Instant.now())) {
             return Outcome.deadLetter("no handler for kind " + kind);
         }
         long ms = PAUSE.toMillis();
         return Outcome.released(Duration.ofMillis(ms - ms / 8 + ThreadLocalRandom.current().nextLong(ms / 4 + 1)));
+    }
+
+    /** The kinds that have a handler, for people. */
+    private String shown() {
+        String first = handlers.keySet().stream().sorted().limit(SHOWN).map(Values::json).collect(Collectors.joining(", "));
+        return handlers.size() > SHOWN ? first + ", others" : first;
     }
 
     /** Jobs that have waited long, or were enqueued for later, also meet the other workers: they have half of the time from the first meeting. */

@@ -85,9 +85,13 @@ class WorkTest {
         penstock.enqueueMany("jobs", List.of(NewJob.of("a").kind("welcome"), NewJob.of("b").headers(kind), NewJob.of("c"), NewJob.of("d").kind("later").headers(Map.of("x", "y"))));
         Map<String, String> handled = new ConcurrentHashMap<>();
         Map<String, Handler> handlers = Map.of("welcome", job -> noted(handled, job, "welcomed"), "", job -> noted(handled, job, "without"));
-        try (Worker worker = penstock.worker("jobs", Handler.byKind(handlers), options).start()) {
+        var lines = new LinkedBlockingQueue<String>();
+        try (var log = new Log(r -> lines.add(r.getMessage())); Worker worker = penstock.worker("jobs", Handler.byKind(handlers), options).start()) {
             assertEquals(Map.of("a", End.DONE, "b", End.DONE, "c", End.DONE, "d", End.RELEASED), ended(4));
         }
+        var unknown = lines.stream().filter(line -> line.startsWith("no handler for kind \"later\" in this worker, which has \"\", \"welcome\". ")).toList();
+        assertEquals(1, unknown.size(), lines.toString());
+        assertTrue(unknown.get(0).contains("after 60 min"), unknown.get(0));
         assertEquals(Map.of("a", "welcomed 1 welcome", "b", "welcomed 1 welcome", "c", "without 1 "), handled);
         assertEquals(true, database.value("select due > created_at + interval '8 seconds' from penstock._scheduled"));
         Testing.advance(penstock, "jobs", Duration.ofSeconds(15));
