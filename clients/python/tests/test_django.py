@@ -92,6 +92,39 @@ def test_a_schedule_runs_its_task(project: str, conn: psycopg.Connection) -> Non
     testing.clear(conn, "kept")
 
 
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"QUEUES": {"emails": {"keep_done": "1 dya"}}}, r"^settings\.PENSTOCK\['QUEUES'\]\['emails'\] is refused: .*1 dya"),
+    ({"QUEUES": {"emails": {"groups": {"a": {"per": "1 dya"}}}}}, r"^settings\.PENSTOCK\['QUEUES'\]\['emails'\]\['groups'\]\['a'\] is refused: .*1 dya"),
+    ({"INBOXES": {"new": {"keep": "1 dya"}}}, r"^settings\.PENSTOCK\['INBOXES'\]\['new'\]\['keep'\] is refused: .*1 dya"),
+    (schedule(cron="0 25 * * *"), r"^settings\.PENSTOCK\['SCHEDULES'\]\['n'\] is refused: [^\n]*'0 25 \* \* \*'[^\n]* \(correct it"),
+]
+
+
+@pytest.mark.parametrize(("given", "says"), REFUSED)
+def test_migrate_names_the_setting_that_the_database_refuses(project: str, given: dict[str, Any], says: str) -> None:
+    from django.core.management import CommandError
+    from django.test import override_settings
+
+    with override_settings(PENSTOCK=given), pytest.raises(CommandError, match=says):
+        manage("penstock_migrate")
+
+
+def test_migrate_says_what_it_made(project: str, conn: psycopg.Connection) -> None:
+    conn.execute("select penstock.unschedule('stacks', 'digest')")
+    assert "Penstock: made schedule digest of queue stacks\n" in manage("migrate")
+    assert "Penstock:" not in manage("migrate")
+
+
+@pytest.mark.parametrize("command", [("penstock_status",), ("penstock_dead", "list", "emails"), ("penstock_work", "emails")])
+def test_commands_say_that_the_database_is_not_migrated(project: str, command: tuple[str, ...]) -> None:
+    from django.conf import settings
+    from django.core.management import CommandError
+    from django.test import override_settings
+
+    with override_settings(PENSTOCK=settings.PENSTOCK | {"SCHEMA": "missing"}), pytest.raises(CommandError, match=r"manage\.py (penstock_)?migrate"):
+        manage(*command)
+
+
 SETTINGS: list[tuple[Any, str, str, str]] = [
     ([], "E002", r"is \[\]", "dict"),
     ({"QUEUE": {}}, "E001", "does not know the key 'QUEUE'", "did you mean 'QUEUES'"),

@@ -109,6 +109,7 @@ class QueueAdmin(Page):
             for o in [outbox["outbox"]]
             for s in outbox["subscriptions"]
         ]
+        subscriptions += [("", [outbox["outbox"], "(none)", *("-" * 5)]) for outbox in found["outboxes"] if not outbox["subscriptions"]]
         workers = [("", [q["queue"], w["worker"], w["running"], w["lease_until"]]) for q in found["queues"] for w in q["workers"]]
         return {
             "notes": [line.partition(": manage.py")[0] for line in notes(found)],

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from django.apps import AppConfig
@@ -21,11 +22,13 @@ class PenstockConfig(AppConfig):
         post_migrate.connect(_after_migrate, sender=self)
 
 
-def _after_migrate(using: str, plan: object = None, **_: Any) -> None:
+def _after_migrate(using: str, plan: object = None, verbosity: int = 0, stdout: Any = None, **_: Any) -> None:
     from . import setting
     from .schema import create_missing, drop, version
 
     if using == setting("DATABASE") and connections[using].vendor == "postgresql" and version():
         if plan is None and hasattr(mail, "outbox"):  # flush, which ends each TransactionTestCase: Django empties its own tables
             drop()
-        create_missing()
+        for what in create_missing():
+            if verbosity:
+                (stdout or sys.stdout).write(f"Penstock: made {what}\n")

@@ -4,11 +4,12 @@ package."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.resources import files
 from typing import Any
 
-from django.db import connections, transaction
+from django.db import DataError, connections, transaction
 
 from .._model import FieldError, SchemaError, encode
 from .._sql import quoted
@@ -97,14 +98,17 @@ def create_missing(using: str | None = None) -> list[str]:
                 cursor.execute(f"select {schema}.create_queue(%s, %s)", [queue, options.get("ordering", "fifo")])
                 made.append(f"queue {queue}")
             if chosen := {name: options[name] for name in ("max_attempts", "max_running", "dedup_window", "keep_done") if name in options}:
-                cursor.execute(f"select {schema}.set_queue(%s, {', '.join(f'{name} => %s' for name in chosen)})", [queue, *chosen.values()])
+                with of_setting("QUEUES", queue):
+                    cursor.execute(f"select {schema}.set_queue(%s, {', '.join(f'{name} => %s' for name in chosen)})", [queue, *chosen.values()])
             for group, policy in options.get("groups", {}).items():
                 fields = "".join(f", {name} => %s" for name in policy)
-                cursor.execute(f"select {schema}.set_group(%s, %s{fields})", [queue, group, *policy.values()])
+                with of_setting("QUEUES", queue, "groups", group):
+                    cursor.execute(f"select {schema}.set_group(%s, %s{fields})", [queue, group, *policy.values()])
         there = names("_inbox", "consumer")
         for consumer, options in setting("INBOXES").items():
             if consumer not in there:
-                cursor.execute(f"select {schema}.create_inbox(%s, cast(%s as interval))", [consumer, options.get("keep", "7 days")])
+                with of_setting("INBOXES", consumer, "keep"):
+                    cursor.execute(f"select {schema}.create_inbox(%s, cast(%s as interval))", [consumer, options.get("keep", "7 days")])
                 made.append(f"inbox {consumer}")
         cursor.execute(f"select q.name, s.name from {schema}._schedule s join {schema}._queue q on q.id = s.queue")
         known = set(cursor.fetchall())
@@ -112,13 +116,24 @@ def create_missing(using: str | None = None) -> list[str]:
             queue, kind, payload = contents(options)
             given = {field: options[field] for field in ("key", "group_key", "priority", "dedup_key", "skip_overlap") if field in options}
             fields = "".join(f", {field} => %s" for field in given)
-            cursor.execute(
-                f"select {schema}.schedule_bytes(%s, %s, %s, %s, kind => %s{fields})",
-                [queue, name, options["cron"], encode(payload, _encoder()), kind, *given.values()],
-            )
+            with of_setting("SCHEDULES", name):
+                cursor.execute(
+                    f"select {schema}.schedule_bytes(%s, %s, %s, %s, kind => %s{fields})",
+                    [queue, name, options["cron"], encode(payload, _encoder()), kind, *given.values()],
+                )
             if (queue, name) not in known:
                 made.append(f"schedule {name} of queue {queue}")
     return made
+
+
+@contextmanager
+def of_setting(*keys: str) -> Iterator[None]:
+    """Names the entry of settings.PENSTOCK whose value the database refuses."""
+    try:
+        yield
+    except DataError as e:
+        where = "".join(f"[{key!r}]" for key in keys)
+        raise FieldError(f"settings.PENSTOCK{where}", f"is refused: {str(e).partition(chr(10))[0]}", "correct it, and run: manage.py penstock_migrate") from e
 
 
 def contents(schedule: Mapping[str, Any]) -> tuple[str, str, Any]:
