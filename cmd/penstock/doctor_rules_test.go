@@ -180,6 +180,9 @@ func twoSecondsAreNotEnough(t *testing.T) {
 	if strings.Contains(parked.Found, "0 of them") || parked.Found != "2 keys are parked with 3 messages" {
 		t.Errorf("of parked keys that none holds is said: %s", parked.Found)
 	}
+	if !strings.Contains(parked.Next, "--give-up SEQ") {
+		t.Errorf("what to do about a message that the sink never takes is not said: %s", parked.Next)
+	}
 }
 
 // Jobs that stand at the limit of their queue may take long.

@@ -147,10 +147,14 @@ func (r *rules) subscription(of, argument string, s, before *admin.SubscriptionS
 		if s.HeldKeys > 0 {
 			parked += ", " + cli.CountOf(s.HeldKeys, "held_keys", s.AtLeast) + " of them on hold because of a dead letter"
 		}
+		next := "see which keys, and why"
+		if strings.Contains(argument, " --subscription ") { // not of an adopted table
+			next += ", and with --give-up SEQ make a message that the sink will never take a dead letter"
+		}
 		r.add(doctor.Finding{Check: doctor.CheckParked, Severity: doctor.Warning, About: f.About,
 			Found: parked,
 			Why:   "the sink refuses the first message of each, and later messages of the key wait; other keys continue",
-			Next:  "see which keys, and why: penstock parked " + argument,
+			Next:  next + ": penstock parked " + argument,
 			Measured: []doctor.Figure{{Name: "keys", Value: float64(s.ParkedKeys)}, {Name: "messages", Value: float64(s.Parked)},
 				{Name: "held", Value: float64(s.HeldKeys)}}})
 	}
