@@ -8,10 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/terminal"
+	"github.com/penstock/penstock/internal/test/postgrestest"
 )
 
 // claim takes every job of a queue that can run.
@@ -169,6 +172,29 @@ func TestJobCancel(t *testing.T) {
 		d.cli("job", "cancel", "mails").wants(t, terminal.ExitUsage, "see penstock job cancel --help")
 		d.cli("job", "cancel", "nothing", "1").wants(t, terminal.ExitFailure, `queue "nothing": no such queue`)
 	})
+}
+
+// A list of schedules says that no worker runs.
+func TestSchedulesThatAreLate(t *testing.T) {
+	t.Parallel()
+	database := postgrestest.Database(t)
+	d := urlDesk(t, database)
+	d.must("queue", "create", "reports")
+	d.must("schedule", "set", "reports", "hourly", "--cron", "@hourly")
+	same(t, "it is not time yet", d.cli("schedule", "list", "reports").stderr, "")
+	conn, err := pgx.Connect(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if _, err := conn.Exec(t.Context(), "update penstock._schedule set next = '2020-01-01 10:00+00'"); err != nil {
+		t.Fatal(err)
+	}
+	o := d.cli("schedule", "list", "reports")
+	contains(t, o.stdout, "2020-01-01 10:00, late")
+	contains(t, o.stderr, "penstock: a schedule is late because no worker runs: penstock work ")
+	d.must("schedule", "pause", "reports", "hourly")
+	same(t, "it is paused", d.cli("schedule", "list", "reports").stderr, "")
 }
 
 func TestSchedules(t *testing.T) {

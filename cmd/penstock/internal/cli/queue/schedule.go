@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -110,6 +111,9 @@ func scheduleListCommand(a *cli.App) *cobra.Command {
 			if err != nil {
 				return about.Queue(err, "reading schedules", args[0])
 			}
+			if slices.ContainsFunc(schedules, func(s penstock.Schedule) bool { return isLate(&s) }) {
+				defer fmt.Fprintf(a.Stderr, "penstock: a schedule is late because no worker runs: %s\n", a.Suggest("penstock work "+shell.Word(args[0])))
+			}
 			return cli.List(a, schedules, scheduleForPrograms,
 				fmt.Sprintf("Queue %s has no schedule yet: %s makes one.", shell.Visible(args[0]), a.Suggest("penstock schedule set "+shell.Word(args[0])+" NAME --cron TEXT")),
 				[]terminal.Column{terminal.Cut("NAME", 24), terminal.Cut("CRON", 24), terminal.Left("NEXT (UTC)"), terminal.Right("LAST JOB"), terminal.Left("OVERLAP"),
@@ -121,10 +125,19 @@ func scheduleListCommand(a *cli.App) *cobra.Command {
 	return a.WithJSON(cmd, "one JSON line per schedule")
 }
 
+// overdue is how long after its time a schedule is late: workers look about once a second.
+const overdue = 10 * time.Second
+
+// isLate reports whether no worker has enqueued the job of a schedule although it is time.
+func isLate(s *penstock.Schedule) bool { return !s.Paused && time.Since(s.Next) > overdue }
+
 // nextOf is when a schedule runs next.
 func nextOf(s *penstock.Schedule) string {
-	if s.Paused {
+	switch {
+	case s.Paused:
 		return "paused"
+	case isLate(s):
+		return utc(s.Next) + ", late"
 	}
 	return utc(s.Next)
 }
