@@ -41,7 +41,7 @@ func TestQueueGrant(t *testing.T) {
 
 	enqueuer("enqueue", "mails", "hello").wants(t, terminal.ExitOK, "")
 	enqueuer("enqueue", "others", "hello").wants(t, terminal.ExitDatabase, "permission denied")
-	enqueuer("dead", "list", "mails").wants(t, terminal.ExitDatabase, "penstock queue grant mails ROLE --operate")
+	enqueuer("dead", "list", "mails").wants(t, terminal.ExitDatabase, fmt.Sprintf("penstock queue grant mails penstock_enqueue_%d --operate", os.Getpid()))
 	worker("enqueue", "mails", "hello").wants(t, terminal.ExitDatabase, "permission denied")
 
 	same(t, "json", d.must("queue", "grant", "mails", roleOf(t, conn), "--work", "--enqueue", "--json"),

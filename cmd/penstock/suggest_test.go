@@ -26,7 +26,7 @@ func TestSuggestedCommandsMeanTheSameDatabase(t *testing.T) {
 	a := &cli.App{DatabaseURL: secret, Schema: "odd one", Getenv: func(string) string { return variable }}
 	same(t, "a verb", a.Suggest("run penstock migrate"), "run penstock migrate --database-url \"$PENSTOCK_DATABASE_URL\" --schema 'odd one'")
 	same(t, "a verb of two words", a.Suggest("penstock outbox create NAME makes one"), "penstock outbox create --database-url \"$PENSTOCK_DATABASE_URL\" --schema 'odd one' NAME makes one")
-	same(t, "what another role runs", a.Suggest("penstock queue grant mails ROLE --work"), "penstock queue grant --schema 'odd one' mails ROLE --work")
+	same(t, "what another role runs", a.Suggest("penstock queue grant mails ROLE --work"), "penstock queue grant --schema 'odd one' mails app --work")
 	same(t, "no verb", a.Suggest("a newer penstock"), "a newer penstock")
 	for _, variable = range []string{"", "postgres://app:secret@localhost/other"} {
 		same(t, "the variable names another database", a.Suggest("run penstock migrate"), "run penstock migrate --database-url postgres://app:PASSWORD@localhost/shop --schema 'odd one'")

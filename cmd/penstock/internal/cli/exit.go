@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -60,11 +61,31 @@ func nextStep(err error) string {
 // suggestion is a place where a text names a verb to run.
 var suggestion = regexp.MustCompile(`\bpenstock (?:(?:outbox|queue|inbox|dead|job|schedule|subscription|adopt) [a-z]+|demo|migrate|relay|publish|tail|enqueue|work|status|parked|replay|doctor|explain)\b`)
 
+// refusedRole is a place where a text has ROLE for the role that was refused.
+var refusedRole = regexp.MustCompile(`(\bpenstock (?:outbox|queue|inbox) grant (?:'[^']*' |\S+ )?)ROLE\b`)
+
+// ownRole puts the role of the database's URL into suggested grants.
+func (a *App) ownRole(text string) string {
+	if !refusedRole.MatchString(text) {
+		return text
+	}
+	url, _, err := a.Database()
+	if err != nil {
+		return text
+	}
+	cfg, err := pgconn.ParseConfig(url)
+	if err != nil { // another database, where a role is part of the hint
+		return text
+	}
+	return refusedRole.ReplaceAllString(text, "${1}"+strings.ReplaceAll(shell.Word(cfg.User), "$", "$$"))
+}
+
 // Suggest makes the commands in a text refer to this database: it adds the necessary global flags.
 // In place of a URL with a password it names the variable, if that has the same URL. Otherwise the command
 // would act on the variable's database: it has the URL with a placeholder for the password. A command for another
-// role, such as a grant, has its own URL.
+// role, such as a grant, has its own URL, and grants to this one.
 func (a *App) Suggest(text string) string {
+	text = a.ownRole(text)
 	return suggestion.ReplaceAllStringFunc(text, func(command string) string {
 		given := ""
 		add := func(flag, value string) {
