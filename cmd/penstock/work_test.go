@@ -73,6 +73,19 @@ func TestExitCodeIsTheVerdict(t *testing.T) {
 	})
 }
 
+// A wrong command spends no attempt of any job. Once the command has run, a job that cannot be run failed.
+func TestCommandThatIsNotFound(t *testing.T) {
+	d := urlDesk(t, sqliteFile(t))
+	d.must("queue", "create", "scripts", "--max-attempts", "1")
+	d.jobs("scripts", "exit 0", "exit 0")
+	o := d.work("scripts", func(q *admin.QueueStatus) bool { return q.Delayed+q.DeadLetters == 2 }, "--exec", "no-such-command")
+	contains(t, o.stderr, "the command cannot be run; the job rests, and no attempt is spent", "exit status 127: ", "done=0 failed=0 dead=0")
+	d.must("queue", "create", "more", "--max-attempts", "1")
+	d.jobs("more", "exit 0", "exit 126")
+	d.work("more", func(q *admin.QueueStatus) bool { return q.DeadLetters == 1 }, "--exec", "sh", "--concurrency", "1")
+	same(t, "dead", fmt.Sprint(d.deadErrors("more")), "map[exit 126:exit status 126]")
+}
+
 func TestLastAttemptMakesADeadLetterWithTheLastLines(t *testing.T) {
 	eachStore(t, func(t *testing.T, d *desk) {
 		d.must("queue", "create", "scripts", "--max-attempts", "1")

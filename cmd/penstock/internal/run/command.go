@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -22,10 +23,12 @@ import (
 	"github.com/penstock/penstock/work"
 )
 
-// Exit codes of sysexits.h after which no attempt can help.
+// Exit codes of sysexits.h after which no attempt can help, and those of a shell that cannot run or find a command.
 const (
 	exUsage   = 64
 	exDataErr = 65
+	notRun    = 126
+	notFound  = 127
 )
 
 // execution runs a command per job.
@@ -34,6 +37,7 @@ type execution struct {
 	timeout        time.Duration // 0 for none
 	stdout, stderr io.Writer     // nil means discard
 	reports        string        // folder for the reports of commands; empty if the queue keeps none
+	works          atomic.Bool   // the command was found at least once
 
 	http *webhook.Sink // instead of the command
 	log  *slog.Logger
@@ -84,11 +88,11 @@ func (e *execution) handle(ctx context.Context, job penstock.Job) error {
 	if e.http != nil {
 		return err
 	}
-	return e.verdict(err, said)
+	return e.verdict(&job, err, said)
 }
 
 // run runs the command to its end; the end of ctx kills it.
-func (e *execution) run(ctx context.Context, job penstock.Job, said *lastLines) error {
+func (e *execution) run(ctx context.Context, job penstock.Job, said *lastLines) (err error) {
 	// Linux kills the command when the thread that started it ends: see ownGroup.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -114,22 +118,33 @@ func (e *execution) run(ctx context.Context, job penstock.Job, said *lastLines) 
 		return killGroup(cmd.Process)
 	}
 	cmd.WaitDelay = leftBehind
-	err := cmd.Run()
-	if errors.Is(err, exec.ErrWaitDelay) {
-		return nil // it succeeded, and left a process that holds its stderr
+	if err = cmd.Run(); errors.Is(err, exec.ErrWaitDelay) {
+		err = nil // it succeeded, and left a process that holds its stderr
+	}
+	if err == nil {
+		e.works.Store(true)
 	}
 	return err
 }
 
-// verdict is the result of a job by its exit code.
-func (e *execution) verdict(err error, said *lastLines) error {
+// verdict is the result of a job by its exit code. Until the command was found once, a job that cannot be run spends no attempt.
+func (e *execution) verdict(job *penstock.Job, err error, said *lastLines) error {
 	exit, ended := errors.AsType[*exec.ExitError](err)
 	if !ended {
 		return fmt.Errorf("the command could not be run: %w", err)
 	}
 	failure := said.after(exit.String()) // "exit status 1" or "signal: killed"
-	if code := exit.ExitCode(); code == exUsage || code == exDataErr {
+	switch exit.ExitCode() {
+	case notRun, notFound:
+		if !e.works.Load() { // a wrong command, which would use up the attempts of all jobs
+			e.log.Warn("the command cannot be run; the job rests, and no attempt is spent", "job", job.ID, "in", unreachable, "err", failure)
+			return work.Snooze(unreachable)
+		}
+	case exUsage, exDataErr:
+		e.works.Store(true)
 		return penstock.Permanent(failure)
+	default:
+		e.works.Store(true)
 	}
 	return failure
 }
@@ -222,7 +237,7 @@ func (l *lockedWriter) Write(p []byte) (int, error) {
 	return l.w.Write(p)
 }
 
-// unreachable is how long a job waits whose endpoint cannot be reached. That does not count as an
+// unreachable is how long a job waits whose endpoint cannot be reached, or whose command cannot be run. That does not count as an
 // attempt.
 const unreachable = 5 * time.Second
 

@@ -46,7 +46,7 @@ func TestJobEnvironment(t *testing.T) {
 }
 
 func TestVerdictOfWhatCannotBeRun(t *testing.T) {
-	err := (&execution{}).verdict(errors.New("no memory"), &lastLines{})
+	err := (&execution{}).verdict(&penstock.Job{}, errors.New("no memory"), &lastLines{})
 	if penstock.IsPermanent(err) || err.Error() != "the command could not be run: no memory" {
 		t.Errorf("got %v", err)
 	}
