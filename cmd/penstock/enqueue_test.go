@@ -192,7 +192,7 @@ func TestSchedulesThatAreLate(t *testing.T) {
 	}
 	o := d.cli("schedule", "list", "reports")
 	contains(t, o.stdout, "2020-01-01 10:00, late")
-	contains(t, o.stderr, "penstock: a schedule is late because no worker runs: penstock work ")
+	contains(t, o.stderr, "penstock: a schedule is late because no worker runs: start the worker of your application, or: penstock work reports --exec COMMAND")
 	d.must("schedule", "pause", "reports", "hourly")
 	same(t, "it is paused", d.cli("schedule", "list", "reports").stderr, "")
 }

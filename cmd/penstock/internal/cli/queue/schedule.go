@@ -112,7 +112,7 @@ func scheduleListCommand(a *cli.App) *cobra.Command {
 				return about.Queue(err, "reading schedules", args[0])
 			}
 			if slices.ContainsFunc(schedules, func(s penstock.Schedule) bool { return isLate(&s) }) {
-				defer fmt.Fprintf(a.Stderr, "penstock: a schedule is late because no worker runs: %s\n", a.Suggest("penstock work "+shell.Word(args[0])))
+				defer fmt.Fprintf(a.Stderr, "penstock: a schedule is late because no worker runs: %s\n", cli.StartWorkers+a.Suggest("penstock work "+shell.Word(args[0])+" --exec COMMAND"))
 			}
 			return cli.List(a, schedules, scheduleForPrograms,
 				fmt.Sprintf("Queue %s has no schedule yet: %s makes one.", shell.Visible(args[0]), a.Suggest("penstock schedule set "+shell.Word(args[0])+" NAME --cron TEXT")),
