@@ -175,7 +175,7 @@ func TestJobCancel(t *testing.T) {
 }
 
 // A list of schedules says that no worker runs.
-func TestSchedulesThatAreLate(t *testing.T) {
+func TestOverdueSchedules(t *testing.T) {
 	t.Parallel()
 	database := postgrestest.Database(t)
 	d := urlDesk(t, database)
@@ -191,8 +191,8 @@ func TestSchedulesThatAreLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := d.cli("schedule", "list", "reports")
-	contains(t, o.stdout, "2020-01-01 10:00, late")
-	contains(t, o.stderr, "penstock: a schedule is late because no worker runs: start the worker of your application, or: penstock work reports --exec COMMAND")
+	contains(t, o.stdout, "2020-01-01 10:00, overdue")
+	contains(t, o.stderr, "penstock: a schedule is overdue: no worker of the queue seems to run, or the queue is paused: start the worker of your application, or: penstock work reports --exec COMMAND")
 	d.must("schedule", "pause", "reports", "hourly")
 	same(t, "it is paused", d.cli("schedule", "list", "reports").stderr, "")
 }

@@ -136,7 +136,7 @@ func TestBarrierEndOfTheWatchedJob(t *testing.T) {
 		if how == "killed" {
 			f.wantRunning(j.barrier, watchedOne+50)
 		}
-		ended := waits(two, "the end of the job that is watchedOne waits for others", func() error { return ack(two, j.lease) })
+		ended := waits(two, "the end of the job that is watched waits for others", func() error { return ack(two, j.lease) })
 		switch how {
 		case "killed":
 			f.Exec("select pg_terminate_backend($1)", one.PgConn().PID())

@@ -111,8 +111,8 @@ func scheduleListCommand(a *cli.App) *cobra.Command {
 			if err != nil {
 				return about.Queue(err, "reading schedules", args[0])
 			}
-			if slices.ContainsFunc(schedules, func(s penstock.Schedule) bool { return isLate(&s) }) {
-				defer fmt.Fprintf(a.Stderr, "penstock: a schedule is late because no worker runs: %s\n", cli.StartWorkers+a.Suggest("penstock work "+shell.Word(args[0])+" --exec COMMAND"))
+			if slices.ContainsFunc(schedules, func(s penstock.Schedule) bool { return isOverdue(&s) }) {
+				defer fmt.Fprintf(a.Stderr, "penstock: a schedule is overdue: no worker of the queue seems to run, or the queue is paused: %s\n", cli.StartWorkers+a.Suggest("penstock work "+shell.Word(args[0])+" --exec COMMAND"))
 			}
 			return cli.List(a, schedules, scheduleForPrograms,
 				fmt.Sprintf("Queue %s has no schedule yet: %s makes one.", shell.Visible(args[0]), a.Suggest("penstock schedule set "+shell.Word(args[0])+" NAME --cron TEXT")),
@@ -125,19 +125,19 @@ func scheduleListCommand(a *cli.App) *cobra.Command {
 	return a.WithJSON(cmd, "one JSON line per schedule")
 }
 
-// overdue is how long after its time a schedule is late: workers look about once a second.
-const overdue = 10 * time.Second
+// overdueAfter is how long after its time a schedule is overdue: workers look about once a second.
+const overdueAfter = 10 * time.Second
 
-// isLate reports whether no worker has enqueued the job of a schedule although it is time.
-func isLate(s *penstock.Schedule) bool { return !s.Paused && time.Since(s.Next) > overdue }
+// isOverdue reports whether no worker has enqueued the job of a schedule although it is time.
+func isOverdue(s *penstock.Schedule) bool { return !s.Paused && time.Since(s.Next) > overdueAfter }
 
 // nextOf is when a schedule runs next.
 func nextOf(s *penstock.Schedule) string {
 	switch {
 	case s.Paused:
 		return "paused"
-	case isLate(s):
-		return utc(s.Next) + ", late"
+	case isOverdue(s):
+		return utc(s.Next) + ", overdue"
 	}
 	return utc(s.Next)
 }
