@@ -201,7 +201,7 @@ func (r *churnRun) finish(ctx context.Context, c *churner) error {
 			return err
 		}
 		// By hand the late row is never found: that is what this experiment shows.
-		if c.curve.Left = left; left <= 0 || n == 0 && (c.byHand || time.Since(found) > 2*r.cfg.sweep()+5*time.Second) {
+		if c.curve.Left = left; left <= 0 || n == 0 && (c.byHand || time.Since(found) > 2*r.cfg.sweep()+patience) {
 			r.curve(c, size, !late)
 			return nil
 		}
