@@ -77,7 +77,7 @@ func (e *SchemaError) Is(target error) bool {
 	return target == ErrNewerSchema
 }
 
-// HeldError says who holds a lease and until when.
+// HeldError names who holds a lease and until when.
 type HeldError struct {
 	Subscription string
 	Holder       string

@@ -24,7 +24,7 @@ const (
 	HeaderOnDead      = "penstock-on-dead"
 )
 
-// OnConflict says what happens to a NewJob whose UniqueKey another job of the queue has that has not ended.
+// OnConflict decides what happens to a NewJob whose UniqueKey another job of the queue has that has not ended.
 type OnConflict string
 
 const (
@@ -46,7 +46,7 @@ func (o OnConflict) Validate() error {
 	return &FieldError{Field: "on conflict", Problem: fmt.Sprintf("is %q", string(o)), Hint: "use ignore, replace or debounce"}
 }
 
-// OnDead says what a job that waits for barriers does while a job that holds one of them is a dead letter.
+// OnDead decides what a job that waits for barriers does while a job that holds one of them is a dead letter.
 type OnDead string
 
 const (

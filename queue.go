@@ -45,7 +45,7 @@ type NewJob struct {
 	// UniqueKey: the queue has at most one job with it that has not ended, see OnConflict. It is the job's key as well, so Key
 	// is empty or the same. Empty means that the job is not unique.
 	UniqueKey string
-	// OnConflict says what happens if the queue has such a job. Default OnConflictIgnore.
+	// OnConflict decides what happens if the queue has such a job. Default OnConflictIgnore.
 	OnConflict OnConflict
 	// DebounceMax limits how long OnConflictDebounce puts a job off, from when it was first enqueued. 0 means no limit.
 	DebounceMax time.Duration
@@ -61,7 +61,7 @@ type NewJob struct {
 	Holds int64
 	// WaitsFor are barriers of the queue: the job runs once all are open. It needs an empty NotBefore.
 	WaitsFor []int64
-	// OnDead says what happens if a job that holds one of these is dead. Default OnDeadWait.
+	// OnDead decides what happens if a job that holds one of these is dead. Default OnDeadWait.
 	OnDead  OnDead
 	Headers map[string]string
 }

@@ -65,7 +65,7 @@ type Queue interface {
 	// DeadLetter makes a job a dead letter at once.
 	DeadLetter(ctx context.Context, lease int64, reason string) error
 
-	// Maintain does the housekeeping: expired leases, jobs that have become due,
+	// Maintain does the maintenance: expired leases, jobs that have become due,
 	// periodic jobs, storage. Workers call it about twice a second. Safe to call from
 	// several processes at once; cheap when there is nothing to do.
 	Maintain(ctx context.Context) error

@@ -33,7 +33,7 @@ type Store interface {
 	// *HeldError if another holder has it.
 	Subscribe(ctx context.Context, req Subscribe) (Source, error)
 
-	// Maintain does the housekeeping of an outbox: it rotates segments and reclaims
+	// Maintain does the maintenance of an outbox: it rotates segments and reclaims
 	// messages that every subscription has settled. Without a subscription it reclaims
 	// nothing. Some stores delete settled messages in Settle, unless they are retained.
 	// The relay calls it about once a second. Safe to call from several processes; cheap

@@ -17,7 +17,7 @@ type Store interface {
 	// Subscribe takes the lease. While it fails with penstock.ErrHeld the relay is on standby. After
 	// any other error it logs that and tries again.
 	Subscribe(ctx context.Context, req driver.Subscribe) (driver.Source, error)
-	// Maintain does the outbox's housekeeping, which frees space. The relay calls it
+	// Maintain does the outbox's maintenance, which frees space. The relay calls it
 	// about once a second while it has the lease.
 	Maintain(ctx context.Context, outbox string) error
 }

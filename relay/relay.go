@@ -1,7 +1,7 @@
 // Package relay carries the messages of one subscription from a source to a sink.
 // It fetches them ahead of sending and keeps them in lanes by key. It settles them
 // once the sink has confirmed them, or once they are parked or dead letters.
-// DESIGN.md in this folder says more.
+// DESIGN.md in this folder has more.
 package relay
 
 import (

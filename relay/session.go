@@ -206,14 +206,14 @@ func (s *session) watchDrain(ctx context.Context) {
 	s.log.Warn("calls of the sink did not end in time and are given up; their messages are sent again by the next relay", "calls", running, "drain_timeout", s.cfg.DrainTimeout)
 }
 
-// maintainLoop does the outbox's housekeeping about once a second.
+// maintainLoop does the outbox's maintenance about once a second.
 func (s *session) maintainLoop(ctx context.Context) {
 	for sleep(ctx, nil, time.Second) {
 		call, cancel := context.WithTimeout(ctx, sourceTimeout)
 		err := s.cfg.store.Maintain(call, s.cfg.outbox)
 		cancel()
 		if err != nil && ctx.Err() == nil {
-			s.maintainLog.Log(slog.LevelWarn, "housekeeping failed; space is not freed until it succeeds", "err", err)
+			s.maintainLog.Log(slog.LevelWarn, "maintenance failed; space is not freed until it succeeds", "err", err)
 		}
 	}
 }

@@ -93,10 +93,10 @@ func (w *worker) lose(t *task) (dropped bool) {
 	return true
 }
 
-// maintainEvery is how often the queue's housekeeping is done.
+// maintainEvery is how often the queue's maintenance is done.
 const maintainEvery = 500 * time.Millisecond
 
-// maintainLoop does the queue's housekeeping until ctx ends.
+// maintainLoop does the queue's maintenance until ctx ends.
 func (w *worker) maintainLoop(ctx context.Context) {
 	var retry growing
 	for wait := time.Duration(0); sleep(ctx, wait); {

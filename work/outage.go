@@ -46,7 +46,7 @@ func (w *worker) works(call string) {
 const (
 	claiming    = "claim jobs"
 	extending   = "extend the leases of jobs"
-	maintaining = "do the queue's housekeeping"
+	maintaining = "do the queue's maintenance"
 	acking      = "write down that jobs are done"
 	failing     = "write down that a job failed"
 )

@@ -173,7 +173,7 @@ const (
 // Run claims some jobs ahead: those that will begin within a tenth of a second, or a tenth
 // of the lease. They count as running.
 //
-// Run does the queue's housekeeping (Maintain) about twice a second.
+// Run does the queue's maintenance (Maintain) about twice a second.
 func Run(ctx context.Context, q Queue, h Handler, opts Options) error {
 	if q == nil {
 		return &penstock.FieldError{Field: "queue", Problem: "is nil", Hint: "pass store.Queue(name)"}

@@ -31,7 +31,7 @@ type Subscription interface {
 	Move(ctx context.Context, batch driver.Batch) error
 	// Renew extends the lease.
 	Renew(ctx context.Context) error
-	// Maintain does the outbox's housekeeping.
+	// Maintain does the outbox's maintenance.
 	Maintain(ctx context.Context) error
 }
 

@@ -100,9 +100,9 @@ type DB interface {
 	Within(ctx context.Context, fn func(tx Tx) error) error
 	// Ready is an error if the store cannot be used.
 	Ready(ctx context.Context) error
-	// Missing: the error says that a table is not there.
+	// Missing: the error means that a table is not there.
 	Missing(err error) bool
-	// Duplicate: the error says that a row with this key is there.
+	// Duplicate: the error means that a row with this key is there.
 	Duplicate(err error) bool
 	// Names lists objects: "outboxes", "queues", "inboxes" or "subscriptions", in order of their bytes.
 	Names(ctx context.Context, of string) ([]string, error)

@@ -27,7 +27,7 @@ type churner struct {
 	session    *session // inserts, and looks at sizes
 	// consume takes the oldest rows, at most a batch.
 	consume func() (n int, err error)
-	// keep is housekeeping, once a second. May be nil.
+	// keep is the maintenance, once a second. May be nil.
 	keep func(ctx context.Context) error
 	// renew keeps the lease. May be nil.
 	renew func(ctx context.Context) error

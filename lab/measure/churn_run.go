@@ -12,7 +12,7 @@ import (
 )
 
 // churnRun is a run of churn at work: one goroutine, because the published loop is
-// one, and a few for housekeeping.
+// one, and a few for maintenance.
 type churnRun struct {
 	cfg      ChurnConfig
 	interval time.Duration

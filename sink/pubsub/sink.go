@@ -9,7 +9,7 @@
 //	Headers          attributes of the same name
 //	Payload          data
 //
-// A subscription delivers in order only if it was made with message ordering. DESIGN.md says more.
+// A subscription delivers in order only if it was made with message ordering. DESIGN.md has more.
 package pubsub
 
 import (

@@ -123,7 +123,7 @@ func (i *Inbox) FirstOf(ctx context.Context, tx Tx, ids ...string) ([]string, er
 //
 // Until tx ends, others that receive a message of the key wait, and so do those of a sixty-fourth of the other keys. So process
 // the messages in tx and commit. Begin tx with READ COMMITTED. At REPEATABLE READ, the server's default, tx may see older rows
-// than those that it has waited for. Then InOrder returns an error that says so, and tx must run again.
+// than those that it has waited for. Then InOrder returns an error that explains it, and tx must run again.
 func (i *Inbox) InOrder(ctx context.Context, tx Tx, m penstock.Message, wait time.Duration) ([]penstock.Released, error) {
 	return i.box.InOrder(ctx, callers{tx, i.store}, m, wait)
 }

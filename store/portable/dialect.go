@@ -22,7 +22,7 @@ type dialect struct {
 	plan        plan
 	unsized     bool // a table's size cannot be asked for
 	takesTurns  bool // claims of a queue do
-	looksUp     bool // a join by "t.x = d.x" looks each row up, whatever statistics say
+	looksUp     bool // a join by "t.x = d.x" looks each row up, whatever the statistics are
 	// unusable names the part of a version() that this profile cannot work with, and the next step; empty if it can.
 	unusable func(version string) (problem, hint string)
 

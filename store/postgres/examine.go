@@ -142,7 +142,7 @@ func (e *examination) advisoryLocks(ctx context.Context, conn *pgx.Conn) {
 		}
 		held := time.Duration(*seconds * float64(time.Second))
 		e.Add(doctor.CheckAdvisory, doctor.Warning, fmt.Sprintf("session %d of role %s (%q) has had %d of Penstock's advisory locks for %v, and %d wait for them", pid, role, application, locks, held.Round(time.Second), waiting),
-			"a relay that takes its lease, migrate, housekeeping and jobs of the same keys wait for it; any role that may connect to the database can take them",
+			"a relay that takes its lease, migrate, maintenance and jobs of the same keys wait for it; any role that may connect to the database can take them",
 			fmt.Sprintf("find out what it does; select pg_terminate_backend(%d) ends it, "+doctor.MayEndSession+"; revoke connect on the database keeps a role out", pid), doctor.Figure{Name: "held", Value: *seconds, Unit: "s"})
 		return nil
 	})

@@ -272,7 +272,7 @@ func (s *Store) checkFunctions(ctx context.Context, queue *string) (differences 
 	return differences, nil
 }
 
-// mayMigrate says who can, if this role cannot, or which privilege it lacks.
+// mayMigrate names who can, if this role cannot, or which privilege it lacks.
 func (s *Store) mayMigrate(ctx context.Context, tx pgx.Tx, exists bool) error {
 	if exists {
 		var may bool

@@ -35,7 +35,7 @@ func (s *Store) CreateQueue(ctx context.Context, name string, order penstock.Que
 	return s.explain(err)
 }
 
-// queueExists says whose the name is that create_queue refused.
+// queueExists shows whose the name is that create_queue refused.
 func (s *Store) queueExists(ctx context.Context, name string, refused error) error {
 	var queue, outbox bool
 	err := s.pool.QueryRow(ctx, "select exists (select from "+s.table("_queue")+" where name = $1), exists (select from "+s.table("_outbox")+" where name = $1)",

@@ -438,7 +438,7 @@ export class Queue {
     }))
   }
 
-  /** Does the queue's housekeeping. Call it about twice a second while a worker runs. */
+  /** Does the queue's maintenance. Call it about twice a second while a worker runs. */
   async maintain(): Promise<void> {
     await this.#rows('penstock.maintain_queue($1::text)::text')
   }

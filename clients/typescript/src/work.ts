@@ -528,7 +528,7 @@ class Worker {
         await sleep(maintainEvery, this.stop.signal)
       } catch (err) {
         if (this.permanent(err)) return
-        await backoff.wait("the queue's housekeeping failed", err)
+        await backoff.wait("the queue's maintenance failed", err)
       }
     }
   }

@@ -382,12 +382,12 @@ class Worker:
             while not await self._until(self.halt, wait):
                 try:
                     await line.call(self.desk.sql.maintain(self.desk.queue))
-                    self.desk.outage.works("do the housekeeping")
+                    self.desk.outage.works("do the maintenance")
                     wait, failures = MAINTAIN_EVERY, 0
                 except Exception as e:
                     wait = max(growing(failures), MAINTAIN_EVERY)
                     failures += 1
-                    self.desk.outage.fails("do the housekeeping", e)
+                    self.desk.outage.fails("do the maintenance", e)
                 else:
                     await self._beat(line)
         finally:

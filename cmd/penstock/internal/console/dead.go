@@ -196,7 +196,7 @@ type Cause struct {
 // Causes are those of the first matching dead letters, up to a limit.
 type Causes struct {
 	Causes []Cause `json:"causes"`
-	// Letters match; more says that not all were read.
+	// Letters match; more means that not all were read.
 	Letters int64 `json:"letters"`
 	More    bool  `json:"more"`
 }

@@ -91,7 +91,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Relays, error) {
 	return r, nil
 }
 
-// NewMetrics makes the metrics that New makes by itself if the configuration has an address for them.
+// NewMetrics makes the metrics that New also makes if the configuration has an address for them.
 func NewMetrics(cfg *config.Config, o Options) *metrics.Metrics {
 	return metrics.New(metrics.Options{Store: o.Store, Holder: cmp.Or(o.Holder, thisProcess()), Queue: onlyQueue(cfg), Logger: o.Log,
 		StatusEvery: cfg.Metrics.StatusEvery, StalledAfter: cfg.Metrics.StalledAfter, Groups: cfg.Metrics.Groups})

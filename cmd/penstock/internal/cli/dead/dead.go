@@ -36,6 +36,7 @@ func (f *deadFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.Subscription, "subscription", "", "dead letters of this subscription, by its `name` (default: the outbox's only subscription)")
 	flags.StringArrayVar(&f.IDs, "id", nil, "those with this `id`; may be repeated")
 	flags.Int64SliceVar(&f.Seqs, "seq", nil, "those with this `seq`, of an outbox; may be repeated")
+	flags.Lookup("seq").DefValue = "" // not "[]"
 	flags.StringVar(&f.Key, "key", "", "those of this `key`")
 	flags.StringVar(&f.Topic, "topic", "", "those of this `topic`, of an outbox")
 	flags.StringVar(&f.kind, "kind", "", "those of this `kind`, of a queue")

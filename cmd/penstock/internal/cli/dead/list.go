@@ -88,6 +88,7 @@ func showCommand(a *cli.App) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&f.Subscription, "subscription", "", "dead letter of this subscription, by its `name` (default: the outbox's only subscription)")
 	flags.Int64SliceVar(&f.Seqs, "seq", nil, "the one with this `seq`, instead of ID")
+	flags.Lookup("seq").DefValue = "" // not "[]"
 	f.Flags.Add(flags)
 	flags.BoolVar(&full, "full", false, "the whole payload, however long")
 	return a.WithJSON(cmd, "one JSON line, with the whole payload")

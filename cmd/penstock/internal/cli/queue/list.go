@@ -114,7 +114,7 @@ func (l *jobTable) read(ctx context.Context, store jobStore, q admin.JobQuery, g
 
 func (l *jobTable) pages(ctx context.Context, store jobStore, q admin.JobQuery) error {
 	for {
-		if q.Limit = min(l.left+1, donePage); l.more { // one more says that there are more
+		if q.Limit = min(l.left+1, donePage); l.more { // one more means that there are more
 			return nil
 		}
 		page, err := store.ListJobs(ctx, q)

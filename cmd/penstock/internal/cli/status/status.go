@@ -214,7 +214,7 @@ func notFound(ctx context.Context, store cli.StatusReader, name string, unseen [
 	return penstock.WithHint(about.Outbox(penstock.ErrNoOutbox, "", name, ""), "nor is there a queue of that name; penstock status without a name shows all")
 }
 
-// notSeen says who may show the thing of that name to this role, whatever its kind.
+// notSeen names who may show the thing of that name to this role, whatever its kind.
 func notSeen(err error, name string, unseen []string) error {
 	var grants []string
 	if slices.Contains(unseen, "queues") {

@@ -228,7 +228,7 @@ public final class Queue {
                 (Integer) r[5], (Integer) r[6], r[7] == null ? null : Job.time(r[7]), (String) r[8])).toList();
     }
 
-    /** Does the queue's housekeeping. Call it about twice a second while a worker runs. */
+    /** Does the queue's maintenance. Call it about twice a second while a worker runs. */
     public void maintain() {
         call("select", "maintain_queue", "");
     }

@@ -30,7 +30,7 @@ public final class Worker implements AutoCloseable {
     private static final long HEARTBEAT_EVERY = 30_000 * MS;
     private static final String WRITING = "cannot claim or end jobs";
     private static final String EXTENDING = "cannot extend leases";
-    private static final String MAINTAINING = "cannot do the housekeeping";
+    private static final String MAINTAINING = "cannot do the maintenance";
 
     private final Penstock penstock;
     private final DataSource dataSource;
