@@ -28,7 +28,9 @@ type Config struct {
 	// Headers of every request, such as Authorization: Bearer …. They replace headers
 	// of the message. Their values are never shown.
 	Headers map[string]Secret `yaml:"headers" url:"-"`
-	// ContentType is used for messages without a content-type header.
+	// ContentType is used for messages without a content-type header. If it is empty, a
+	// payload that is a JSON object or array is application/json, and any other
+	// application/octet-stream.
 	ContentType string `yaml:"content_type"`
 	// Secrets sign every message after the Standard Webhooks conventions: base64
 	// of 24 to 64 bytes, with or without the prefix whsec_. Each secret adds a
@@ -73,7 +75,6 @@ type TLSConfig = tlsconfig.Client
 // Defaults.
 const (
 	DefaultMethod          = http.MethodPost
-	DefaultContentType     = "application/octet-stream"
 	DefaultConcurrency     = 256
 	DefaultHTTP            = "auto"
 	DefaultConnectTimeout  = 5 * time.Second
@@ -91,7 +92,6 @@ const cloudEventsPrefix = "Ce-"
 // SetDefaults sets the fields that are zero.
 func (c *Config) SetDefaults() {
 	c.Method = cmp.Or(c.Method, DefaultMethod)
-	c.ContentType = cmp.Or(c.ContentType, DefaultContentType)
 	c.Concurrency = cmp.Or(c.Concurrency, DefaultConcurrency)
 	c.HTTP = cmp.Or(c.HTTP, DefaultHTTP)
 	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, DefaultConnectTimeout)
@@ -176,7 +176,7 @@ func (c *Config) permitted() (*publicaddr.Permitted, error) {
 }
 
 func (c *Config) validHeaders(e *endpoint) error {
-	if err := checkValue("content_type", c.ContentType); err != nil || c.ContentType == "" {
+	if err := checkValue("content_type", c.ContentType); err != nil {
 		return field("content_type", "is not one line of text", "write a media type such as application/json")
 	}
 	seen := map[string]bool{}

@@ -1,6 +1,9 @@
 package webhook
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -91,7 +94,7 @@ func (s *Sink) headers(m *penstock.Message, now time.Time) (http.Header, error) 
 		set(HeaderAttempt, strconv.Itoa(m.Attempt))
 	}
 	if _, ok := h[contentType]; !ok {
-		set(contentType, s.cfg.ContentType)
+		set(contentType, cmp.Or(s.cfg.ContentType, mediaType(m.Payload)))
 	}
 	if s.signer != nil {
 		timestamp := strconv.FormatInt(now.Unix(), 10)
@@ -103,6 +106,15 @@ func (s *Sink) headers(m *penstock.Message, now time.Time) (http.Header, error) 
 		h[name] = value
 	}
 	return h, nil
+}
+
+// mediaType recognizes JSON objects and arrays. Endpoints refuse JSON that is
+// application/octet-stream. A lone number or word might as well be text, and gets no type by chance.
+func mediaType(payload []byte) string {
+	if start := bytes.TrimLeft(payload, " \t\r\n"); len(start) > 0 && (start[0] == '{' || start[0] == '[') && json.Valid(payload) {
+		return "application/json"
+	}
+	return "application/octet-stream"
 }
 
 // checkName accepts a token of RFC 9110.

@@ -95,6 +95,33 @@ func TestPlainRequest(t *testing.T) {
 	}
 }
 
+// Without a type of the message or the configuration, JSON objects and arrays are known by their content.
+func TestContentType(t *testing.T) {
+	for _, c := range []struct{ payload, configured, published, want string }{
+		{payload: `{"total": 10}`, want: "application/json"},
+		{payload: " \r\n\t[1, {}] ", want: "application/json"},
+		{payload: `{"total": 10`, want: "application/octet-stream"},
+		{payload: `{"a": 1} {"b": 2}`, want: "application/octet-stream"},
+		{payload: "[info] started", want: "application/octet-stream"},
+		{payload: "42", want: "application/octet-stream"},
+		{payload: `"text"`, want: "application/octet-stream"},
+		{payload: " ", want: "application/octet-stream"},
+		{payload: "", want: "application/octet-stream"},
+		{payload: "{}", configured: "text/plain", want: "text/plain"},
+		{payload: "{}", published: "application/x-ndjson", want: "application/x-ndjson"},
+	} {
+		m := message("1", "k")
+		m.Payload = []byte(c.payload)
+		if c.published != "" {
+			m.Headers = map[string]string{"content-type": c.published}
+		}
+		got, err := request(t, Config{ContentType: c.configured}, m)
+		if err != nil || got.Header.Get("Content-Type") != c.want {
+			t.Errorf("%+v: %v, %v", c, got, err)
+		}
+	}
+}
+
 // Headers of a producer neither change the request's frame, nor count as Penstock's own or as
 // credentials.
 func TestReservedHeaders(t *testing.T) {
