@@ -122,6 +122,27 @@ func TestJobsOfOneClaimEndApart(t *testing.T) {
 	}
 }
 
+// A claim in a transaction that has written goes by the position too. Each of its jobs is held, also behind a position without a job.
+func TestLeasesOfOneClaimInATransaction(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.stopClock()
+	f.Exec("select penstock.enqueue_many('q', array_fill('job'::text, array[600]))")
+	f.Exec("select penstock.cancel('q', array(select x from generate_series(3, 300) x))")
+	f.Exec("begin")
+	f.Exec("select pg_current_xact_id()")
+	leases := f.together(12)
+	f.Exec("commit")
+	slices.Sort(leases)
+	if len(leases) != 12 || f.Number("select count(*) from penstock.q") != 290 {
+		t.Fatalf("claimed %d jobs", len(leases))
+	}
+	f.wantText("12", "select running from penstock.queue_status('q')")
+	f.wantHeld(leases, "select penstock.extend_many('q', $1, '1 hour')", leases)
+	f.wantHeld(leases, "select penstock.ack_many('q', $1)", leases)
+	f.wantText("0", "select count(*) from penstock._lease")
+}
+
 // The leases of one claim are found where their ring has turned, are extended in one row, and belong to no other
 // claim.
 func TestLeasesOfOneClaimInOneRow(t *testing.T) {

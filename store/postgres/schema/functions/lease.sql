@@ -36,7 +36,7 @@ begin
     -- 25 ms and the next: no other session would move them on meanwhile.
     if path is not null then
         return query insert into {schema}._lease as l (slot, {lease_columns})
-        select leaf, {lease_row} from {draw}(path + 1024, pg_sequence_last_value({next}), n) t order by t.seq
+        select leaf, {lease_row} from {draw}(path + 2048, pg_sequence_last_value({next}), n) t order by t.seq
         returning {leased_job};
     -- From a backlog: the jobs behind the position that were never locked, and the position moves on. To lock each before it is
     -- deleted takes as long again as all else. Another claim that has drawn the same position, which is rare, waits for this one
@@ -105,18 +105,19 @@ begin
 end $fn$;
 
 -- {draw} takes up to most jobs behind a position for {claim}, from the segment here. These are the jobs at the next positions that were never locked: a
--- session that locks one meanwhile is waited for. Above 1024 they are the first free ones, which waits for none.
+-- session that locks one meanwhile is waited for. Above 1024 they are those of them that are free, and above 2048 the first free ones, which waits for none.
+-- In a row of several a job has the place of its position: so only above 2048 one may be further behind.
 create or replace function {draw}(here bigint, pos bigint, most int) returns setof {queue}
-language plpgsql volatile as $fn$ begin
+language plpgsql volatile as $fn$ declare slot constant bigint := here % 1024; upto constant bigint := case when here < 2048 then pos + most else 9223372036854775807 end; begin
     if here < 1024 then
 {segments here}
         return query delete from {segment} t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*;
 {end}
     else
-{segments here 1024}
+{segments slot}
         return query delete from {segment} t where t.ctid = any (array(
             select t.ctid from {segment} t
-             where t.group_key = '' and t.priority = 0 and t.seq > pos and t.key is null
+             where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= upto and t.key is null
              order by t.seq limit most for update skip locked)) returning t.*;
 {end}
     end if;

@@ -565,7 +565,7 @@ begin
     -- 25 ms and the next: no other session would move them on meanwhile.
     if path is not null then
         return query insert into penstock._lease as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures, claimed_at)
-        select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures, until operator(pg_catalog.-) lease from penstock."_emails.draw"(path + 1024, pg_sequence_last_value('penstock."_emails.next"'::pg_catalog.regclass), n) t order by t.seq
+        select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures, until operator(pg_catalog.-) lease from penstock."_emails.draw"(path + 2048, pg_sequence_last_value('penstock."_emails.next"'::pg_catalog.regclass), n) t order by t.seq
         returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
     -- From a backlog: the jobs behind the position that were never locked, and the position moves on. To lock each before it is
     -- deleted takes as long again as all else. Another claim that has drawn the same position, which is rare, waits for this one
@@ -663,12 +663,13 @@ end if;
 end $function$;
 
 -- draw takes up to most jobs behind a position for claim, from the segment here. These are the jobs at the next positions that
--- were never locked: a session that locks one meanwhile is waited for. Above 1024 they are the first free ones, which waits for
--- none.
+-- were never locked: a session that locks one meanwhile is waited for. Above 1024 they are those of them that are free, and above
+-- 2048 the first free ones, which waits for none. In a row of several a job has the place of its position: so only above 2048 one
+-- may be further behind.
 CREATE OR REPLACE FUNCTION penstock."_emails.draw"(here bigint, pos bigint, most integer)
  RETURNS SETOF penstock.emails
  LANGUAGE plpgsql
-AS $function$ begin
+AS $function$ declare slot constant bigint := here % 1024; upto constant bigint := case when here < 2048 then pos + most else 9223372036854775807 end; begin
     if here < 1024 then
 if here operator(pg_catalog.<) 1 then
         return query delete from penstock."_emails.0" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*;
@@ -678,20 +679,20 @@ else
         return query delete from penstock."_emails.2" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*;
 end if;
     else
-if here operator(pg_catalog.<) 1025 then
+if slot operator(pg_catalog.<) 1 then
         return query delete from penstock."_emails.0" t where t.ctid = any (array(
             select t.ctid from penstock."_emails.0" t
-             where t.group_key = '' and t.priority = 0 and t.seq > pos and t.key is null
+             where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= upto and t.key is null
              order by t.seq limit most for update skip locked)) returning t.*;
-elsif here operator(pg_catalog.<) 1026 then
+elsif slot operator(pg_catalog.<) 2 then
         return query delete from penstock."_emails.1" t where t.ctid = any (array(
             select t.ctid from penstock."_emails.1" t
-             where t.group_key = '' and t.priority = 0 and t.seq > pos and t.key is null
+             where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= upto and t.key is null
              order by t.seq limit most for update skip locked)) returning t.*;
 else
         return query delete from penstock."_emails.2" t where t.ctid = any (array(
             select t.ctid from penstock."_emails.2" t
-             where t.group_key = '' and t.priority = 0 and t.seq > pos and t.key is null
+             where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= upto and t.key is null
              order by t.seq limit most for update skip locked)) returning t.*;
 end if;
     end if;
