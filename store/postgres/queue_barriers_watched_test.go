@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -11,6 +12,8 @@ import (
 
 	"github.com/penstock/penstock/internal/test/suite"
 	"github.com/penstock/penstock/internal/test/testseed"
+	"github.com/penstock/penstock/internal/test/testserver"
+	"github.com/penstock/penstock/store/postgres"
 )
 
 const watchedOne = int64(1) << 40 // a job that is watched counts this much more
@@ -412,4 +415,24 @@ func (f *fixture) run0(conn *pgx.Conn, sql string) {
 	f.Helper()
 	_, err := conn.Exec(f.Ctx, sql)
 	f.Must(err)
+}
+
+// A collation may take "05" for greater than "1": the mark of the job that is watched is known by its first character.
+func TestBarrierWatchesByAnyCollation(t *testing.T) {
+	t.Parallel()
+	server, database := newJobs(t, "fifo"), testserver.Database(t, testserver.PostgresURL(t))
+	name := database[strings.LastIndex(database, "/")+1:]
+	name, _, _ = strings.Cut(name, "?")
+	server.Exec("drop database " + name)
+	if _, err := server.Conn.Exec(server.Ctx, "create database "+name+" template template0 locale_provider icu icu_locale 'en-u-kn-true'"); err != nil {
+		t.Skipf("no collation of ICU: %v", err) // PostgreSQL 14, or built without it
+	}
+	f := fixtureOn(t, database, postgres.Options{Segments: 4})
+	f.Exec("select penstock.create_queue('q')")
+	f.watchFrom(10)
+	f.Exec("select penstock.barrier('q')") // 1, which a number's order takes for equal to 01
+	b := f.heldBy(slices.Repeat([]string{"x"}, 20)...)
+	f.wantRunning(b, watchedOne+20)
+	f.Exec("select penstock.cancel('q', array(select seq from penstock.q))")
+	f.wantClaim(5, 1)
 }

@@ -87,8 +87,8 @@ begin
           from (select h ->> 'penstock-holds' from unnest(headers) h) j(holds) where j.holds is not null group by j.holds having min(j.holds) ~ '^0?[1-9][0-9]{0,17}$'),
     i as (
         insert into _barrier (barrier, queue, part, running, dead)
-        select j.holds::bigint, _count_holders.queue, -1, j.n * _count_holders.running, j.n * _count_holders.dead from j where j.holds >= '1')
-    select count(*), array_agg(j.holds) filter (where j.holds < '1') into many, watched from j;
+        select j.holds::bigint, _count_holders.queue, -1, j.n * _count_holders.running, j.n * _count_holders.dead from j where j.holds not like '0%')
+    select count(*), array_agg(j.holds) filter (where j.holds like '0%') into many, watched from j;
     if watched is not null then
         set constraints turn deferred;
         insert into _barrier (barrier, queue, part, running, dead)
@@ -102,7 +102,7 @@ end $$;
 
 -- _all_hold returns the headers of a row of several jobs: the barrier that each of them holds, or null. One that is watched is not like the others.
 create or replace function _all_hold(barriers text[]) returns jsonb
-language sql stable return case when array_remove(barriers, barriers[1]) = '{}' and barriers[1] >= '1' then jsonb_build_object('penstock-holds', barriers[1]) end;
+language sql stable return case when array_remove(barriers, barriers[1]) = '{}' and barriers[1] not like '0%' then jsonb_build_object('penstock-holds', barriers[1]) end;
 
 -- _count_ends is _count_holders for jobs of a claim of several that have ended, all or some of them.
 create or replace function _count_ends(queue int, jobs _claimed[], ended bit default null) returns boolean

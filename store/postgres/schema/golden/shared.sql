@@ -1144,7 +1144,7 @@ CREATE OR REPLACE FUNCTION penstock._all_hold(barriers text[])
  RETURNS jsonb
  LANGUAGE sql
  STABLE
-RETURN CASE WHEN ((array_remove(barriers, (barriers)[1]) = '{}'::text[]) AND ((barriers)[1] >= '1'::text)) THEN jsonb_build_object('penstock-holds', (barriers)[1]) ELSE NULL::jsonb END;
+RETURN CASE WHEN ((array_remove(barriers, (barriers)[1]) = '{}'::text[]) AND ((barriers)[1] !~~ '0%'::text)) THEN jsonb_build_object('penstock-holds', (barriers)[1]) ELSE NULL::jsonb END;
 
 -- function _count_ends(queue integer, jobs penstock._claimed[], ended bit): schema/functions/barriers.sql
 -- function _count_all(queue integer, jobs penstock._claimed[], headers jsonb, n integer): schema/functions/barriers.sql
