@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -56,7 +57,7 @@ func (s shown) QueueStatus(context.Context, ...string) ([]admin.QueueStatus, err
 	if s.hiddenQueues {
 		return nil, errForbidden
 	}
-	return s.queues, nil
+	return slices.Clone(s.queues), nil
 }
 
 func (s shown) QueueGroups(_ context.Context, queue, _ string, _ int) ([]admin.GroupStatus, error) {
@@ -196,10 +197,20 @@ func theLimitOfAQueueIsNamed(t *testing.T) {
 	}{{nil, false}, {&two, false}, {&one, true}} {
 		q := admin.QueueStatus{Queue: "emails", Ready: 10, Running: 1, OldestAge: time.Hour, QueueSettings: penstock.QueueSettings{MaxRunning: c.limit}}
 		jobs := []doctor.Running{{Queue: "emails", ID: 1, Lease: 1, Worker: "w", Expired: -time.Minute}}
-		f := firstIn(t, looked{shown: shown{queues: []admin.QueueStatus{q}}, running: jobs}, doctor.CheckWorkers)
+		store := looked{shown: shown{queues: []admin.QueueStatus{q}}, running: jobs}
+		f := firstIn(t, store, doctor.CheckQueue)
+		if (f.Found == "the queue is at its limit of 1 running job: 10 jobs wait" && f.Next == "penstock queue set emails --max-running N") != c.want {
+			t.Errorf("with that limit: %+v", f)
+		}
+		f = firstIn(t, store, doctor.CheckWorkers)
 		if named := strings.HasSuffix(f.Found, "; the limit of 1 running job (max_running) is reached, which is expected if jobs take long"); named != c.want || f.Severity == doctor.OK {
 			t.Errorf("the limit is named: %t, want %t: %+v", named, c.want, f)
 		}
+	}
+	queues := []admin.QueueStatus{{Queue: "emails", Running: 1, OldestAge: time.Minute, QueueSettings: penstock.QueueSettings{MaxRunning: &one}}}
+	f := firstIn(t, shown{queues: queues, reading: func() { queues[0].Ready += 5 }}, doctor.CheckBacklog)
+	if f.Next != "1 of 1 jobs run, which is the limit; to raise it: penstock queue set emails --max-running N" {
+		t.Errorf("a backlog that grows at the limit: %+v", f)
 	}
 }
 

@@ -58,7 +58,8 @@ func TestQueueTable(t *testing.T) {
 	fits(t, groups)
 	contains(t, groups, "1,000+", "1,234,567")
 	contains(t, table, "12,345,678", "10 of 10", "3.0 GiB", `off\n`)
-	same(t, "notes", unwrapped(notes), "idle: no worker seems to run, and 3 jobs are ready: penstock work idle --exec COMMAND, or start your application's worker\n"+
+	same(t, "notes", unwrapped(notes), queues[0].Queue+": the queue is at its limit of 10 running jobs: 12,345,678 jobs wait: penstock queue set "+queues[0].Queue+" --max-running N\n"+
+		"idle: no worker seems to run, and 3 jobs are ready: penstock work idle --exec COMMAND, or start your application's worker\n"+
 		`off\n: it is paused, no job begins: penstock queue resume $'off\n'`+"\n"+
 		"group: no worker seems to run, and 2 jobs are ready: penstock work group --all-groups --exec COMMAND, or start your application's worker\n"+
 		"busy: workers run, but none seems to take jobs of 2 groups, such as g: penstock work busy --all-groups --exec COMMAND\n"+
@@ -75,18 +76,21 @@ func TestQueueTable(t *testing.T) {
 
 // A group that is held lacks no worker, nor do jobs that a worker which lives cannot take.
 func TestQueuesThatLackNoWorker(t *testing.T) {
+	two := 2
 	held := &admin.GroupLimits{Hold: admin.Hold{Until: time.Date(2030, 1, 1, 18, 4, 0, 0, time.UTC), Reason: "answered 429"}}
 	out := statusOf(t, shown{alive: []admin.Worker{{Queue: "locked", Name: "w1", AliveUntil: time.Now().Add(time.Hour)}}, queues: []admin.QueueStatus{
 		{Queue: "tenants", Ready: 1, OldestAge: time.Hour, Groups: []admin.GroupStatus{{Group: "acme", Ready: 1, OldestAge: time.Hour, Limits: held}}},
 		{Queue: "young", Ready: 2, OldestAge: time.Hour, Groups: []admin.GroupStatus{{Group: "acme", Ready: 1, OldestAge: time.Hour, Limits: held}, {Group: "b", Ready: 1, OldestAge: time.Second}}},
 		{Queue: "busy", Ready: 1, Running: 2, OldestAge: time.Hour, Groups: []admin.GroupStatus{{Group: "full", Ready: 1, Running: 2, OldestAge: time.Hour, Limits: &admin.GroupLimits{MaxRunning: 2}}}},
 		{Queue: "locked", Ready: 3, OldestAge: time.Hour},
+		{Queue: "low", Ready: 3, Running: 2, OldestAge: time.Hour, QueueSettings: penstock.QueueSettings{MaxRunning: &two}},
 	}})
 	_, notes, _ := strings.Cut(unwrapped(out), "\n\ntenants: ")
 	same(t, "notes", notes, "group acme is held until 18:04:00 UTC (answered 429): 1 job waits: penstock queue group hold tenants acme 0\n"+
 		"young: group acme is held until 18:04:00 UTC (answered 429): 1 job waits: penstock queue group hold young acme 0\n"+
 		"busy: group full is at its limit of 2 running jobs: 1 job waits: penstock queue group list busy\n"+
-		"locked: worker w1 runs but gets none of its jobs, and 3 jobs are ready; an open transaction may hold them: penstock doctor\n")
+		"locked: worker w1 runs but gets none of its jobs, and 3 jobs are ready; an open transaction may hold them: penstock doctor\n"+
+		"low: the queue is at its limit of 2 running jobs: 3 jobs wait: penstock queue set low --max-running N\n")
 }
 
 func TestStatusTable(t *testing.T) {

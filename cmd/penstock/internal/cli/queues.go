@@ -176,7 +176,7 @@ const StartWorkers = "start the worker of your application, or: "
 
 // Standing is why ready jobs of a queue do not run.
 type Standing struct {
-	// Waits names which groups may start no job, and Release names the command that changes this, if no other jobs stand.
+	// Waits names the groups, or the limit of the queue, that let no job start, and Release names the command that changes this, if no other jobs stand.
 	Waits, Release string
 	// Of completes "no worker seems to …", and Command takes such jobs.
 	Of, Command string
@@ -219,9 +219,14 @@ func Stand(q *admin.QueueStatus, age time.Duration, alive []admin.Worker) Standi
 			}
 		}
 	}
-	if q.WaitsFor() == "rate" && s.Waits == "" && s.Oldest >= age {
-		s.Waits = "the queue is over its rate of " + RateText(*q.Rate) + ": " + terminal.PluralVerb(s.Ready, "job", "waits", "wait")
-		s.Release = "penstock queue set " + shell.Word(q.Queue) + " --rate unlimited"
+	if s.Waits == "" && s.Oldest >= age {
+		jobs, set := ": "+terminal.PluralVerb(s.Ready, "job", "waits", "wait"), "penstock queue set "+shell.Word(q.Queue)
+		switch q.WaitsFor() {
+		case "limit":
+			s.Waits, s.Release = "the queue is at its limit of "+terminal.Plural(int64(*q.MaxRunning), "running job")+jobs, set+" --max-running N"
+		case "rate":
+			s.Waits, s.Release = "the queue is over its rate of "+RateText(*q.Rate)+jobs, set+" --rate unlimited"
+		}
 	}
 	for _, w := range alive {
 		if w.Queue == q.Queue && (len(w.Groups) == 0 || len(names) == 0 || slices.ContainsFunc(w.Groups, func(g string) bool { return slices.Contains(names, g) })) {

@@ -106,7 +106,7 @@ func (r *rules) outbox(o *admin.OutboxStatus) {
 		}
 		r.subscription(o.Outbox, shell.Word(o.Outbox)+" --subscription "+shell.Word(s.Subscription), s, before)
 		if before != nil {
-			r.growth(o.Outbox+"/"+s.Subscription, s.Backlog-before.Backlog, s.Backlog, s.OldestAge, o.Bytes-was.Bytes)
+			r.growth(o.Outbox+"/"+s.Subscription, s.Backlog-before.Backlog, s.Backlog, s.OldestAge, o.Bytes-was.Bytes, seeRates)
 		}
 	}
 }
@@ -228,7 +228,11 @@ func (r *rules) queue(q *admin.QueueStatus) {
 	}
 	r.dead(q.Queue, q.DeadLetters, q.AtLeast, argument)
 	if was := r.was(q); was != nil {
-		r.growth(q.Queue, q.Ready-was.Ready, q.Ready, q.OldestAge, q.Bytes-was.Bytes)
+		next := seeRates
+		if q.WaitsFor() == "limit" {
+			next = fmt.Sprintf("%d of %d jobs run, which is the limit; to raise it: penstock queue set %s --max-running N", q.Running, *q.MaxRunning, argument)
+		}
+		r.growth(q.Queue, q.Ready-was.Ready, q.Ready, q.OldestAge, q.Bytes-was.Bytes, next)
 	}
 }
 
@@ -237,15 +241,17 @@ func (r *rules) was(q *admin.QueueStatus) *admin.QueueStatus {
 	return find(r.before.queues, func(b *admin.QueueStatus) bool { return b.Queue == q.Queue })
 }
 
+const seeRates = "see the relays and workers, and their rates: penstock status --watch"
+
 // growth estimates the time until trouble at present rates.
-func (r *rules) growth(about string, grown, waits int64, oldest time.Duration, bytes int64) {
+func (r *rules) growth(about string, grown, waits int64, oldest time.Duration, bytes int64, next string) {
 	if grown <= 0 || oldest < min(burst, r.o.Old) {
 		return
 	}
 	f := doctor.Finding{Check: doctor.CheckBacklog, Severity: doctor.Warning, About: about,
 		Found: fmt.Sprintf("its backlog of %s grows by %s", terminal.Count(waits), terminal.Rate(float64(grown)/r.over.Seconds())),
 		Why:   "messages or jobs arrive faster than they are taken, or nothing takes them; the rate is that of " + cli.Age(r.over),
-		Next:  "see the relays and workers, and their rates: penstock status --watch",
+		Next:  next,
 		Measured: []doctor.Figure{{Name: "waiting", Value: float64(waits)}, {Name: "growth", Value: float64(grown) / r.over.Seconds(), Unit: "per second"},
 			{Name: "growth of its size", Value: float64(bytes) / r.over.Seconds(), Unit: "bytes per second"}}}
 	if r.free >= 0 && bytes > 0 {
