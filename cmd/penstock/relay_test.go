@@ -88,16 +88,19 @@ func TestRelayFlagsThatAreRefused(t *testing.T) {
 // The log reports once that a process starts, and once that it has the lease.
 func TestRelayLogsItsStartOnce(t *testing.T) {
 	t.Parallel()
-	d := urlDesk(t, sqliteFile(t))
+	url := sqliteFile(t)
+	d := urlDesk(t, url)
 	d.outbox("orders", numbered(3)...)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	log := &notifyingBuffer{wait: "took the lease", found: cancel}
 	a := d.app(strings.NewReader(""), io.Discard, log)
-	if code := runWith(ctx, a, []string{"relay", "--outbox", "orders", "--sink", "discard", "--topic", "t"}); code != terminal.ExitOK {
+	a.Getenv = func(string) string { return "" }
+	if code := runWith(ctx, a, []string{"relay", "--database-url", url, "--outbox", "orders", "--sink", "discard", "--topic", "t", "--console-listen", "127.0.0.1:0"}); code != terminal.ExitOK {
 		t.Errorf("exit code %d", code)
 	}
-	for _, line := range []string{"msg=relaying", "took the lease", "msg=stopped"} {
+	place := "database=" + strings.TrimPrefix(url, "sqlite:") + " "
+	for _, line := range []string{"msg=relaying " + place, "/ " + place + "pid=", "took the lease", "msg=stopped"} {
 		if n := bytes.Count(log.written.Bytes(), []byte(line)); n != 1 {
 			t.Errorf("%s is there %d times in %s", line, n, log.written.String())
 		}

@@ -187,4 +187,14 @@ func TestSameDatabase(t *testing.T) {
 			t.Errorf("%s and %s: %v", c.a, c.b, got)
 		}
 	}
+	for url, want := range map[string]string{
+		"postgres://me:secret@db2,db1:6432/shop?password=secret": "shop at db1:6432, db2:5432",
+		"portable+postgres://me:secret@db/shop":                  "shop at db:5432",
+		"mysql://me:secret@db:3307/":                             "db:3307",
+		"sqlite:/data/shop.db":                                   "/data/shop.db",
+	} {
+		if got := Place(url); got != want {
+			t.Errorf("the place of %s is %s, want %s", url, got, want)
+		}
+	}
 }

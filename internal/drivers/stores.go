@@ -120,11 +120,11 @@ func CheckStore(url, schema string) error {
 
 // SameDatabase reports whether two URLs lead to the same database, whatever the login.
 func SameDatabase(a, b string) bool {
-	return a == b || whereabouts(a) != "" && whereabouts(a) == whereabouts(b)
+	return a == b || Place(a) != "" && Place(a) == Place(b)
 }
 
-// whereabouts is the part of a URL that shows where the database is, or "" if it is unknown.
-func whereabouts(url string) string {
+// Place shows where the database of a URL is, without the login, or "" if it is unknown.
+func Place(url string) string {
 	if d := storeOf(url); d != nil {
 		return d.Place(url)
 	}

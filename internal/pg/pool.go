@@ -63,5 +63,5 @@ func Place(url string) string {
 		hosts = append(hosts, fmt.Sprintf("%s:%d", f.Host, f.Port))
 	}
 	slices.Sort(hosts)
-	return fmt.Sprint(slices.Compact(hosts), c.Database)
+	return strings.TrimSpace(c.Database + " at " + strings.Join(slices.Compact(hosts), ", "))
 }

@@ -202,6 +202,12 @@ func (a *App) GivenDatabase() (url, schema string, err error) {
 	return url, a.Schema, err
 }
 
+// Place shows where that database is, without the login.
+func (a *App) Place() string {
+	url, _, _ := a.Database() // opening it reports the error
+	return drivers.Place(url)
+}
+
 // OpenStore opens the database of the flags, the environment or the configuration, until the verb
 // ends.
 func (a *App) OpenStore(ctx context.Context) (driver.Store, error) {

@@ -21,7 +21,7 @@ func (a *App) Run(ctx context.Context, cfg *config.Config, o run.Options) error 
 	if a.Parts != nil {
 		return a.Parts(ctx, cfg, o)
 	}
-	o.Stdout, o.Stderr = a.Stdout, a.Stderr
+	o.Stdout, o.Stderr, o.Database = a.Stdout, a.Stderr, a.Place()
 	if results, ok := o.Stdout.(*terminal.Results); ok {
 		o.Stdout = results.W // the commands themselves get a file
 	}

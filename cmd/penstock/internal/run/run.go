@@ -30,6 +30,8 @@ type Options struct {
 	// serve them).
 	Metrics *metrics.Metrics
 	Log     *slog.Logger
+	// Database shows where it is, for the log.
+	Database string
 	// Stdout and Stderr get the output of the workers' commands.
 	Stdout, Stderr io.Writer
 }
@@ -66,7 +68,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Relays, error) {
 			r.Close()
 			return nil, err
 		}
-		o.Log.Info("relaying", s.origin(), s.Origin(), "subscription", s.Name, "sink", s.Sink.Name(), "holder", o.Holder)
+		o.Log.Info("relaying", "database", o.Database, s.origin(), s.Origin(), "subscription", s.Name, "sink", s.Sink.Name(), "holder", o.Holder)
 	}
 	for i := range cfg.Workers {
 		if err := r.work(&cfg.Workers[i]); err != nil {

@@ -59,9 +59,9 @@ func TestWorkerWaitsForADroppedQueue(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- runUntil(ctx, cfg, Options{Store: store, Log: slog.New(slog.NewTextHandler(logged, nil)), Stdout: ran, Stderr: ran})
+		ended <- runUntil(ctx, cfg, Options{Store: store, Database: "shop at db:5432", Log: slog.New(slog.NewTextHandler(logged, nil)), Stdout: ran, Stderr: ran})
 	}()
-	logged.until(t, "msg=working")
+	logged.until(t, `msg=working queue=jobs database="shop at db:5432"`)
 	if err := store.DropQueue(t.Context(), "jobs"); err != nil {
 		t.Fatal(err)
 	}

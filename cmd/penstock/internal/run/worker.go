@@ -29,6 +29,7 @@ type worker struct {
 	execution *execution
 	seen      *jobCounts
 	log       *slog.Logger
+	database  string
 	logger    *slog.Logger    // for work.Run, which adds the queue
 	draining  context.Context // ends when no more jobs must be claimed
 	drain     context.CancelFunc
@@ -43,7 +44,7 @@ func (r *Relays) work(cfg *config.Worker) error {
 	if !ok {
 		return errors.New("this database's driver has no queues: use PostgreSQL or SQLite")
 	}
-	w := &worker{Worker: cfg, queue: store.DriverQueue(cfg.Queue), log: r.o.Log.With("queue", cfg.Queue), logger: r.o.Log, seen: &jobCounts{Observer: r.o.Metrics.Worker(cfg.Queue, cfg.Kinds...)}}
+	w := &worker{Worker: cfg, queue: store.DriverQueue(cfg.Queue), log: r.o.Log.With("queue", cfg.Queue), database: r.o.Database, logger: r.o.Log, seen: &jobCounts{Observer: r.o.Metrics.Worker(cfg.Queue, cfg.Kinds...)}}
 	w.Concurrency = cmp.Or(w.Concurrency, runtime.GOMAXPROCS(0))
 	w.execution = &execution{queue: cfg.Queue, command: cfg.Exec, timeout: time.Duration(max(cfg.Timeout, 0)), giveBack: giver(w.queue), log: w.log}
 	if cfg.HTTP != "" {
@@ -90,7 +91,7 @@ func (w *worker) Run(ctx context.Context) error {
 	if len(w.Kinds) > 0 {
 		kinds = w.Kinds
 	}
-	w.log.Info("working", "groups", groups, "kinds", kinds, "concurrency", w.Concurrency)
+	w.log.Info("working", "database", w.database, "groups", groups, "kinds", kinds, "concurrency", w.Concurrency)
 	defer w.seen.tell(w.log)
 	w.execution.hurried = ctx
 	if _, keeps := w.queue.(driver.Reporter); keeps && w.execution.http == nil {

@@ -158,8 +158,10 @@ func Serve(ctx context.Context, a *cli.App, c config.Console, m *metrics.Metrics
 		return "", terminal.Usage(err)
 	}
 	var all []pages.Options
+	var places []string
 	names := map[string]bool{"static": true}
 	for _, over := range eachDatabase(a, several) {
+		places = append(places, over.Place())
 		store, err := open(ctx, over, time.Duration(c.StatementTimeout))
 		if err != nil {
 			return "", err
@@ -205,7 +207,7 @@ func Serve(ctx context.Context, a *cli.App, c config.Console, m *metrics.Metrics
 	go shown.Watch(ctx)
 	a.Later(server.Close)
 	at = "http://" + server.Addr + strings.TrimRight(c.BasePath, "/") + "/"
-	log.Info("serving the console", "url", at, "pid", os.Getpid())
+	log.Info("serving the console", "url", at, "database", strings.Join(places, "; "), "pid", os.Getpid())
 	return at, nil
 }
 
