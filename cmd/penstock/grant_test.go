@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock/internal/terminal"
+	"github.com/penstock/penstock/internal/test/docblock"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 )
 
@@ -49,6 +50,36 @@ func TestQueueGrant(t *testing.T) {
 	d.cli("queue", "grant", "mails", "nobody_at_all", "--work").wants(t, terminal.ExitUsage, `role "nobody_at_all" does not exist: make it first`)
 	d.cli("queue", "grant", "nothing", "postgres", "--work").wants(t, terminal.ExitFailure, `queue "nothing": no such queue`)
 	d.cli("queue", "grant", "mails", "postgres").wants(t, terminal.ExitUsage, "nothing to grant: give --enqueue, --work or --operate")
+}
+
+// The statements of the page end every right that the program grants: the role can be dropped.
+func TestRevokeDocs(t *testing.T) {
+	t.Parallel()
+	database := postgrestest.Database(t)
+	d := urlDesk(t, database)
+	d.outbox("orders")
+	d.must("queue", "create", "mails")
+	d.must("inbox", "create", "billing")
+	conn, err := pgx.Connect(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	role := fmt.Sprintf("penstock_revoked_%d", os.Getpid())
+	if _, err := conn.Exec(t.Context(), "create role "+role); err != nil {
+		t.Fatal(err)
+	}
+	d.must("outbox", "grant", "orders", role, "--publish")
+	d.must("outbox", "grant", role, "--relay")
+	d.must("queue", "grant", "mails", role, "--enqueue", "--work", "--operate")
+	d.must("inbox", "grant", "billing", role, "--consume", "--operate")
+	statements := strings.ReplaceAll(docblock.Of(t, "docs/operations/security.md", "sql")[0], "shop_app", role)
+	if _, err := conn.Exec(t.Context(), statements+"drop role "+role); err != nil {
+		t.Error(err)
+		if _, err := conn.Exec(t.Context(), "drop owned by "+role+"; drop role "+role); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // makeRole creates a role and drops it after the test.

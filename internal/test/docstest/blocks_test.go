@@ -76,6 +76,7 @@ var runs = map[string]struct {
 	"docs/guides/queues.md js":             {1, "store/postgres TestNodeDocs"},
 	"docs/reference/queues.md sql":         {3, "store/postgres TestQueueDocs"},
 	"docs/operations/restore.md sh":        {1, "store/postgres TestRestoreDocsInAShell"},
+	"docs/operations/security.md sql":      {1, "cmd/penstock TestRevokeDocs"},
 	"docs/operations/restore.md sql":       {2, "store/postgres TestRestoreDocs"},
 	"docs/reference/configuration.md yaml": {10, "cmd/penstock/internal/config TestReference"},
 	"docs/reference/metrics.md go":         {2, "cmd/penstock/systemtest TestMetricsInGo TestTracesInGo"},
