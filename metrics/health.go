@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -57,10 +58,10 @@ func (m *Metrics) nothingToRead(r *reading) (why error) {
 		return nil
 	}
 	for _, part := range []string{"inboxes", "queues", "outboxes"} {
-		if err, asked := r.refused[part]; asked && err == nil {
+		if err, asked := r.refused[part]; asked && err == nil && (part != "inboxes" || len(r.inboxes) > 0) { // any role sees that there is no inbox
 			return nil
 		} else if asked {
-			why = err
+			why = cmp.Or(err, why)
 		}
 	}
 	return why

@@ -55,7 +55,7 @@ func TestRelayRoleNeedsNothingOfQueues(t *testing.T) {
 	as := func(args ...string) outcome { return invoke(t, append(args, "--database-url", u.String())...) }
 
 	o := as("status")
-	if o.code != terminal.ExitOK || !strings.Contains(o.stdout, "orders") || o.stderr != "penstock: queues and inboxes are not shown: this role may not read them\n" {
+	if o.code != terminal.ExitOK || !strings.Contains(o.stdout, "orders") || o.stderr != "penstock: queues are not shown: this role may not read them\n" {
 		t.Errorf("%+v", o)
 	}
 	var status map[string]any

@@ -109,6 +109,25 @@ func TestProducerCanPublishAndNothingElse(t *testing.T) {
 	}
 }
 
+// A role without the right to inboxes reads that there are none, for as long as that is so.
+func TestRoleSeesThatThereIsNoInbox(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	name, asRole := f.role()
+	if _, err := openStore(t, asRole, postgres.Options{}).Inboxes(f.Ctx); err == nil {
+		t.Error("a role that may do nothing reads inboxes")
+	}
+	f.Exec("select penstock.grant_relay($1)", name)
+	store := openStore(t, asRole, postgres.Options{})
+	if all, err := store.Inboxes(f.Ctx); err != nil || len(all) > 0 {
+		t.Errorf("without an inbox it reads %v, %v", all, err)
+	}
+	f.Must(f.store.CreateInbox(f.Ctx, "billing", time.Hour))
+	if _, err := store.Inboxes(f.Ctx); err == nil || !strings.Contains(err.Error(), "42501") {
+		t.Errorf("with an inbox that was not granted: %v, want permission denied", err)
+	}
+}
+
 func TestRelayRoleCanRelayAndNotPublish(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, small)
