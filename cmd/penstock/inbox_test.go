@@ -42,7 +42,7 @@ func TestInboxLifecycle(t *testing.T) {
 		c.receives("k", "2", "1", "")
 		d.cli("inbox", "drop", "billing").wants(t, terminal.ExitUsage, "nothing was dropped: there is no terminal to ask on")
 		d.asked("y\n", "inbox", "drop", "billing").wants2(t, terminal.ExitFailure, "This deletes the inbox of billing with every id it knows, and 1 held message.", "the name does not match")
-		if o := d.asked("billing\n", "inbox", "drop", "billing"); o.code != terminal.ExitOK || o.stdout != "Inbox billing is gone (1 held message).\n" {
+		if o := d.asked("billing\n", "inbox", "drop", "billing"); o.code != terminal.ExitOK || o.stdout != "Inbox billing is gone (counted before: 1 held message).\n" {
 			t.Errorf("%+v", o)
 		}
 		same(t, "drop", d.must("inbox", "drop", "größe; drop", "--yes", "--json"), `{"consumer":"größe; drop","held":0}`+"\n")

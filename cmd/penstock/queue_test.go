@@ -92,7 +92,7 @@ func TestQueueLifecycle(t *testing.T) {
 		d.cli("queue", "drop", "mails").wants(t, terminal.ExitUsage, "nothing was dropped: there is no terminal to ask on")
 		d.asked("y\n", "queue", "drop", "mails").wants2(t, terminal.ExitFailure, "This deletes queue mails with everything in it: 2 jobs, 0 dead letters.", "the name does not match")
 		same(t, "still there", fmt.Sprint(d.queue("mails").Ready), "2")
-		if o := d.asked("mails\n", "queue", "drop", "mails"); o.code != terminal.ExitOK || o.stdout != "Queue mails is gone (2 jobs, 0 dead letters).\n" {
+		if o := d.asked("mails\n", "queue", "drop", "mails"); o.code != terminal.ExitOK || o.stdout != "Queue mails is gone (counted before: 2 jobs, 0 dead letters).\n" {
 			t.Errorf("%+v", o)
 		}
 		same(t, "json", d.must("queue", "create", "mails", "--json")+d.must("queue", "drop", "mails", "--yes", "--json"), `{"queue":"mails"}`+"\n"+`{"dead_letters":0,"jobs":0,"queue":"mails"}`+"\n")

@@ -129,7 +129,7 @@ func dropCommand(a *cli.App) *cobra.Command {
 				return about.Inbox(store.DropInbox(ctx, consumer), fmt.Sprintf("dropping the inbox %q", consumer), consumer)
 			},
 			Fields: map[string]any{"consumer": consumer, "held": box.Held},
-			Gone:   fmt.Sprintf("Inbox %s is gone (%s).", shell.Visible(consumer), lost),
+			Gone:   fmt.Sprintf("Inbox %s is gone (counted before: %s).", shell.Visible(consumer), lost),
 		}, nil
 	})
 }

@@ -113,7 +113,7 @@ func dropCommand(a *cli.App) *cobra.Command {
 				return about.Queue(store.DropQueue(ctx, name), fmt.Sprintf("dropping queue %q", name), name)
 			},
 			Fields: fields,
-			Gone:   fmt.Sprintf("Queue %s is gone (%s).", shell.Visible(name), lost),
+			Gone:   fmt.Sprintf("Queue %s is gone (counted before: %s).", shell.Visible(name), lost),
 		}, nil
 	})
 }
