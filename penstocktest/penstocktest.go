@@ -139,7 +139,7 @@ func RunOne(t testing.TB, q driver.Queue, h work.Handler) (job penstock.Job, how
 		t.Fatalf("running a job: %v", err)
 	}
 	if one.how == "" {
-		t.Fatal("the queue has no job to run now")
+		t.Fatal("the queue has no job to run now; on PostgreSQL, Advance moves its clock to a delayed one")
 	}
 	return one.job, one.how
 }
