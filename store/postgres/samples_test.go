@@ -101,9 +101,17 @@ func TestSamples(t *testing.T) {
 func TestSamplesOfDoneJobs(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
-	f.Exec("select penstock.keep_samples('0')") // until all jobs are done: a minute may end before
 	f.Exec("select penstock.create_queue('q'), penstock.create_queue('forgets')")
 	f.Exec("select penstock.set_queue('q', keep_done => '1 day')")
+	// A minute may end while jobs are done. Then they would be in two samples: no session takes samples while this one has their lock.
+	pause := func() (resume func()) {
+		tx, err := f.Connect().Begin(f.Ctx)
+		f.Must(err)
+		_, err = tx.Exec(f.Ctx, "select pg_advisory_xact_lock('penstock._sample'::regclass::oid::int, 0)")
+		f.Must(err)
+		return func() { f.Must(tx.Rollback(f.Ctx)) }
+	}
+	resume := pause()
 	done := func(queue, kind, worker string, jobs int) {
 		f.Exec("select penstock.enqueue($1, 'x', kind => $2) from generate_series(1, $3)", queue, kind, jobs)
 		f.Exec("select penstock.ack_many($1, array(select lease from penstock.claim($1, $2::int, worker => $3)))", queue, jobs, worker)
@@ -149,14 +157,16 @@ func TestSamplesOfDoneJobs(t *testing.T) {
 			t.Errorf("a queue that keeps no done jobs has the samples %+v", p)
 		}
 	}
-	f.Exec("select penstock.keep_samples('3 hours')")
+	resume()
 	check()
 	check() // none was done since
+	resume = pause()
 	for n, kind := range []string{"a", "b", "c", "d", "e"} {
 		done("q", kind, "ann", 5-n)
 	}
 	f.Exec(`update penstock."_q.done" set claimed_at = finished_at, created = array_fill(finished_at, array[coalesce(cardinality(jobs), 0)]), created_at = finished_at`)
 	want = append(want, []string{"{  15 [0 0] [0 0]}", "{kind a 5 [0 0] [0 0]}", "{kind b 4 [0 0] [0 0]}", "{kind c 3 [0 0] [0 0]}", "{kind d 2 [0 0] [0 0]}", "{worker ann 15 [0 0] [0 0]}"})
+	resume()
 	check()
 }
 
