@@ -35,6 +35,50 @@ func TestInternalsAreShownDecoded(t *testing.T) {
 	f.wantMay(asRole, nil, []string{"select * from penstock.queue_internals", "select * from penstock.outbox_internals"})
 }
 
+// The statements of the pages that follow a job and a message run, and find rows.
+func TestInternalsDocs(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	f.drain(f.subscribe())
+	f.Exec("select penstock.create_queue('emails')")
+	role, _ := f.role()
+	f.Exec("select penstock.grant_worker('emails', $1)", role)
+	rows := func(page, begins, sql string) (n int64) {
+		f.Helper()
+		found, err := f.Conn.PgConn().Exec(f.Ctx, sql).ReadAll()
+		if err != nil {
+			f.Fatalf("%s: %s: %v", page, begins, err)
+		}
+		for _, r := range found {
+			n += r.CommandTag.RowsAffected()
+		}
+		return n
+	}
+	for _, page := range []struct {
+		file   string
+		blocks []int64 // how many rows each finds or changes at least
+		values []string
+	}{
+		{"docs/internals/README.md", []int64{1}, []string{"'worker'", "'" + role + "'"}},
+		{"docs/internals/job.md", []int64{1, 1, 1, 2, 1, 3},
+			[]string{"{segment}", `penstock."_emails.0"`, ":lo", "1", ":hi", "100", ":n)", "100)", ":n ", "100 ", ":seq", "(select min(seq) from penstock.emails)", ":lease", "interval '1 min'"}},
+		{"docs/internals/message.md", []int64{1, 1, 0, 2},
+			[]string{":xip", "array['3'::xid8]", ":low", "0", ":done", "pg_current_snapshot()", ":lease", "interval '1 min'", ":expected", "(select n from penstock._head(1))"}},
+	} {
+		blocks := docblock.Of(t, page.file, "sql")
+		if len(blocks) != len(page.blocks) {
+			t.Fatalf("%s has %d blocks, want %d", page.file, len(blocks), len(page.blocks))
+		}
+		for i, b := range blocks {
+			f.Exec("insert into penstock.emails (payload) select 'x' from generate_series(1, 3)")
+			begins, _, _ := strings.Cut(b, "\n")
+			if n := rows(page.file, begins, strings.NewReplacer(page.values...).Replace(b)); n < page.blocks[i] {
+				t.Errorf("%s: %s: %d rows, want %d", page.file, begins, n, page.blocks[i])
+			}
+		}
+	}
+}
+
 // The page that repairs registers raises every flag there is, and that lowers them leaves those of pauses and barriers.
 func TestFlagsAreRepairedAsThePageSays(t *testing.T) {
 	t.Parallel()

@@ -63,6 +63,26 @@ var runs = map[string]struct {
 	"docs/start/getting-started.md go":     {2, "cmd/penstock/systemtest TestGettingStartedInGo TestGettingStartedWorksInGo"},
 	"docs/start/install.md sh":             {8, "cmd/penstock/systemtest TestInstall"},
 	"docs/start/install.md psql":           {2, "cmd/penstock/systemtest TestInstall"},
+	"docs/internals/README.md sql":         {1, "store/postgres TestInternalsDocs"},
+	"docs/internals/background.md sql":     {1, "store/postgres TestRestoreDocs"},
+	"docs/internals/job.md sql":            {6, "store/postgres TestInternalsDocs"},
+	"docs/internals/message.md sql":        {4, "store/postgres TestInternalsDocs"},
+	"docs/internals/stuck.md sql":          {1, "store/postgres TestStuckQueueAsThePageSays"},
+	"docs/internals/tables.md sql":         {2, "store/postgres TestFlagsAreRepairedAsThePageSays"},
+	"docs/migrate/bullmq.md js":            {1, "clients/typescript/test/bullmq/test.sh"},
+	"docs/migrate/bullmq.md sql":           {4, "cmd/penstock/systemtest TestMigrationFromBullMQ"},
+	"docs/migrate/celery.md sql":           {6, "cmd/penstock/systemtest TestMigrationFromCelery"},
+	"docs/migrate/debezium.md sh":          {1, "cmd/penstock/systemtest TestMigrationFromDebezium"},
+	"docs/migrate/debezium.md sql":         {3, "cmd/penstock/systemtest TestMigrationFromDebezium"},
+	"docs/migrate/debezium.md yaml":        {1, "cmd/penstock/systemtest TestMigrationFromDebezium"},
+	"docs/migrate/graphile-worker.md sql":  {7, "cmd/penstock/systemtest TestMigrationOfJobs"},
+	"docs/migrate/outbox.md sh":            {2, "cmd/penstock/systemtest TestMigrationOfAnOutbox"},
+	"docs/migrate/outbox.md sql":           {3, "cmd/penstock/systemtest TestMigrationOfAnOutbox"},
+	"docs/migrate/pg-boss.md sql":          {7, "cmd/penstock/systemtest TestMigrationOfJobs"},
+	"docs/migrate/river.md sql":            {7, "cmd/penstock/systemtest TestMigrationOfJobs"},
+	"docs/migrate/sequin.md sh":            {1, "cmd/penstock/systemtest TestMigrationFromSequin"},
+	"docs/migrate/sequin.md sql":           {6, "cmd/penstock/systemtest TestMigrationFromSequin"},
+	"docs/migrate/sequin.md yaml":          {1, "cmd/penstock/systemtest TestMigrationFromSequin"},
 	"docs/guides/buffering.md go":          {2, "cmd/penstock/systemtest TestBufferingInGo TestWriterInGo"},
 	"docs/guides/go.md sh":                 {5, "cmd/penstock/systemtest TestGoGuide TestGoGuideOnPostgreSQL"},
 	"docs/guides/go.md go":                 {6, "cmd/penstock/systemtest TestGoGuide TestGoGuideOnPostgreSQL"},
@@ -139,12 +159,11 @@ func TestRunsNamesTests(t *testing.T) {
 	}
 }
 
-// A test runs each block that could run. The examples of --help, of penstock and bench, are not among them. Nor are the pages of docs/compare,
-// of docs/internals and of docs/migrate, whose guides cmd/penstock/systemtest follows, and clients/typescript/test/bullmq.
+// A test runs each block that could run. The examples of --help, of penstock and bench, are not among them.
 func TestBlocksRun(t *testing.T) {
 	count := map[string]int{}
 	for _, p := range pages(t) {
-		if p.path == "lab/bench/help.md" || strings.HasPrefix(p.path, "docs/reference/commands/") || strings.HasPrefix(p.path, "docs/compare/") || strings.HasPrefix(p.path, "docs/migrate/") || strings.HasPrefix(p.path, "docs/internals/") {
+		if p.path == "lab/bench/help.md" || strings.HasPrefix(p.path, "docs/reference/commands/") {
 			continue
 		}
 		for _, b := range p.blocks {
