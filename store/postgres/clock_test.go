@@ -85,8 +85,10 @@ func scheduleWhenTheClockIsSet(_ *testing.T, c *clocked) {
 
 // A clock that is set across the time of a schedule, back and on again, has it run once for each time, also while it runs.
 func scheduleAcrossItsTime(t *testing.T, c *clocked) {
-	midnight := time.Until(time.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour))
-	at := func(days int, offset time.Duration) { c.set(midnight + time.Duration(days)*24*time.Hour + offset) }
+	midnight := time.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
+	at := func(days int, offset time.Duration) {
+		c.set(time.Until(midnight) + time.Duration(days)*24*time.Hour + offset)
+	}
 	at(-1, -time.Minute)
 	c.Exec("select penstock.schedule('q', 's', '0 0 * * *', 'x')")
 	runs := int64(0)

@@ -134,10 +134,8 @@ func TestDropsWaitForTransactionsAndHoldUpNoOther(t *testing.T) {
 			f.Exec("set lock_timeout = '20s'")
 			f.Exec(c.other)
 			f.run(tx, c.more)
-			soon, cancel := context.WithTimeout(f.Ctx, 3*time.Second)
-			defer cancel()
 			drop := map[string]func(context.Context, string) error{"queue": f.store.DropQueue, "outbox": f.store.DropOutbox, "inbox": f.store.DropInbox}[c.what]
-			if err := drop(soon, "dropped"); !strings.Contains(fmt.Sprint(err), fmt.Sprintf("nothing was dropped: session %d (", tx.Conn().PgConn().PID())) {
+			if err := drop(stuck{f.Ctx, time.Now().Add(3 * time.Second)}, "dropped"); !strings.Contains(fmt.Sprint(err), fmt.Sprintf("nothing was dropped: session %d (", tx.Conn().PgConn().PID())) {
 				t.Errorf("while a transaction has it locked, a drop with a limit says %v", err)
 			}
 			f.Must(tx.Commit(f.Ctx))

@@ -217,17 +217,7 @@ func (l *ledger) count(consumer string) int {
 	return len(l.arrivals[consumer])
 }
 
-// messages is how many the stream holds.
-func (s *natsStream) messages(t testing.TB) uint64 {
-	t.Helper()
-	n, err := s.count(t)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
-// count is messages where the stream may be away.
+// count is how many messages the stream holds. It may be away.
 func (s *natsStream) count(t testing.TB) (n uint64, err error) {
 	err = s.try(t, func(ctx context.Context, js jetstream.JetStream) error {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
