@@ -34,7 +34,7 @@ func parsed(t *testing.T, args ...string) (all []config.Subscription, err error)
 func TestRelayFlags(t *testing.T) {
 	t.Chdir(t.TempDir())
 	jobs, err := parsed(t, "--outbox", "orders", "--sink", "discard", "--topic", "order.*", "--topic", "refund.>", "--header", "region=eu", "--header", "test=*",
-		"--max-attempts", "10", "--max-age", "24h", "--on-dead", "hold", "--lease", "3s", "--subscription", "billing", "--from", "now", "--rate", "60/1m", "--burst", "5")
+		"--max-attempts", "10", "--max-age", "24h", "--on-dead", "hold", "--lease", "3s", "--subscription", "billing", "--start", "now", "--rate", "60/1m", "--burst", "5")
 	if err != nil {
 		t.Fatal(err)
 	}

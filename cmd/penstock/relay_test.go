@@ -80,7 +80,7 @@ func TestRelayFlagsThatAreRefused(t *testing.T) {
 	} {
 		invoke(t, append([]string{"relay", "--outbox", "o", "--sink", "discard"}, strings.Fields(args)...)...).wants(t, terminal.ExitUsage, want)
 	}
-	for _, args := range []string{"--topic a", "--header a=b", "--max-attempts 3", "--max-age 1h", "--on-dead hold", "--lease 3s", "--from now", "--format raw", "--previous", "--table t", "--workers 2"} {
+	for _, args := range []string{"--topic a", "--header a=b", "--max-attempts 3", "--max-age 1h", "--on-dead hold", "--lease 3s", "--start now", "--format raw", "--previous", "--table t", "--workers 2"} {
 		invoke(t, append([]string{"relay"}, strings.Fields(args)...)...).wants(t, terminal.ExitUsage, "goes with --outbox or --adopt, and --sink: with a configuration file, write it there")
 	}
 }
@@ -118,7 +118,7 @@ func TestAdoptFlagsThatAreRefused(t *testing.T) {
 		"--adopt dotnet --table a.b.c --sink discard":              "--adopt: table has 3 parts",
 		"--adopt dotnet --workers 99 --sink discard":               "--adopt: workers is 99",
 		"--adopt dotnet --workers -1 --sink discard":               "--adopt: workers is -1",
-		"--adopt dotnet --from now --sink discard":                 "--from is now for an adopted table, whose rows say",
+		"--adopt dotnet --start now --sink discard":                "--start is now for an adopted table, whose rows say",
 		"--adopt dotnet --sink queue:emails":                       "only an outbox is forwarded",
 		"--adopt dotnet --sink discard --previous --workers 2":     "--previous is true, but several workers read the table",
 		"--adopt dotnet --sink discard --database-url sqlite:a.db": "--adopt is for tables in PostgreSQL and MariaDB, and the database is SQLite",

@@ -58,8 +58,8 @@ func TestTailRefuses(t *testing.T) {
 		"--key=":            "--key is empty",
 		"--header region":   "write NAME=VALUE",
 		"--topic order.p*":  "* and > stand for whole words",
-		"--from now":        "add --follow",
-		"--from yesterday":  "write beginning or now",
+		"--start now":       "add --follow",
+		"--start yesterday": "write beginning or now",
 		"--topic order.>.a": "> before the end",
 	} {
 		d.cli(append([]string{"tail", "orders"}, strings.Fields(args)...)...).wants(t, terminal.ExitUsage, want)

@@ -78,10 +78,10 @@ func (f *FilterFlags) Read() (penstock.Filter, error) {
 	return filter, terminal.Usage(filter.Validate())
 }
 
-// ParseStart reads --from.
-func ParseStart(from string) (start config.Start, err error) {
-	if err = start.UnmarshalText([]byte(from)); err != nil {
-		err = terminal.Usage(fmt.Errorf("--from %w", err))
+// ParseStart reads --start.
+func ParseStart(text string) (start config.Start, err error) {
+	if err = start.UnmarshalText([]byte(text)); err != nil {
+		err = terminal.Usage(fmt.Errorf("--start %w", err))
 	}
 	return start, err
 }

@@ -26,7 +26,7 @@ type tailFlags struct {
 	cli.FilterFlags
 	filter penstock.Filter
 	key    string
-	from   string
+	start  string
 	follow bool
 	limit  int
 }
@@ -35,12 +35,12 @@ func TailCommand(a *cli.App) *cobra.Command {
 	var f tailFlags
 	cmd := terminal.Verb("tail OUTBOX", "Print messages of an outbox (read-only)", func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
-		start, err := cli.ParseStart(f.from)
+		start, err := cli.ParseStart(f.start)
 		if err != nil {
 			return err
 		}
 		if start == config.FromNow && !f.follow {
-			return terminal.Usage(errors.New("--from now without --follow prints nothing: add --follow"))
+			return terminal.Usage(errors.New("--start now without --follow prints nothing: add --follow"))
 		}
 		if err := cli.NotEmpty(cmd.Flags(), "key"); err != nil {
 			return err
@@ -64,7 +64,7 @@ func TailCommand(a *cli.App) *cobra.Command {
 		return err
 	})
 	flags := cmd.Flags()
-	flags.StringVar(&f.from, "from", "beginning", "`start`: beginning or now")
+	flags.StringVar(&f.start, "start", "beginning", "`start`: beginning or now")
 	flags.BoolVarP(&f.follow, "follow", "f", false, "continue with messages that are committed later, until interrupted")
 	f.Add(flags, "print")
 	flags.StringVarP(&f.key, "key", "k", "", "print only messages of this `key`")

@@ -42,7 +42,7 @@ func configured(a *cli.App, f *relayFlags) (*config.Config, error) {
 	cfg.SetDefaults()
 	if len(cfg.Subscriptions) > 0 {
 		for _, wrong := range cfg.Subscriptions[0].Misfits(cfg.DatabaseURL) {
-			wrong.Field = "--" + strings.NewReplacer("start", "from", "_", "-").Replace(wrong.Field)
+			wrong.Field = "--" + strings.ReplaceAll(wrong.Field, "_", "-")
 			return nil, terminal.Usage(wrong)
 		}
 	}
@@ -102,7 +102,7 @@ func (f *relayFlags) described() (s config.Subscription, err error) {
 	if err = s.Relay.Rate.Validate(); err != nil {
 		return s, terminal.Usage(err)
 	}
-	if s.Start, err = cli.ParseStart(f.from); err != nil {
+	if s.Start, err = cli.ParseStart(f.start); err != nil {
 		return s, err
 	}
 	if s.Sink, err = config.ParseSink(f.sink); err != nil {
@@ -121,7 +121,7 @@ func (f *relayFlags) described() (s config.Subscription, err error) {
 	_, queued := s.Sink.Queue()
 	if queued && s.Adopt == nil {
 		for _, name := range f.withoutFile {
-			if name != "from" && name != "lease" {
+			if name != "start" && name != "lease" {
 				return s, terminal.Usage(fmt.Errorf("--%s has no meaning with a queue as the sink: it gets every message, and its workers retry", name))
 			}
 		}

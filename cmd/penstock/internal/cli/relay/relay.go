@@ -20,7 +20,7 @@ import (
 type relayFlags struct {
 	cli.FilterFlags
 	config.Subscription              // as far as flags fill it in themselves
-	sink, from, holder, rate         string
+	sink, start, holder, rate        string
 	format, claimCheck, adopt, table string
 	workers                          int
 	metrics                          cli.MetricsFlags
@@ -47,7 +47,7 @@ func (f *relayFlags) add(flags *pflag.FlagSet) {
 	flags.IntVar(&f.workers, "workers", 1, "with --adopt: `number` of workers that claim rows in parallel, without order; 1 keeps the order")
 	flags.StringVar(&f.Name, "subscription", "", "`name` of the subscription (default \"default\" with --outbox, the table's with --adopt, all without)")
 	flags.StringVar(&f.sink, "sink", "", "`url` of the sink: amqp://…, nats://…, embedded, kafka://…, redis://…, sqs://…, sns://…, pubsub://…, amqp1://…, https://…, queue:NAME, stdout or discard")
-	flags.StringVar(&f.from, "from", "beginning", "`start` of a new subscription: beginning or now")
+	flags.StringVar(&f.start, "start", "beginning", "`start` of a new subscription: beginning or now")
 	f.FilterFlags.Add(flags, "deliver")
 	flags.StringVar(&f.format, "format", "", "`format` of messages: raw, cloudevents or debezium (default raw)")
 	flags.StringVar(&f.claimCheck, "claim-check", "", "`url` of the bucket or directory where large payloads are stored")
@@ -66,7 +66,7 @@ func (f *relayFlags) add(flags *pflag.FlagSet) {
 // given notes which flags were given.
 func (f *relayFlags) given(flags *pflag.FlagSet) {
 	f.logs = flags.Changed("log-level") || flags.Changed("log-format")
-	for _, name := range []string{"from", "topic", "header", "max-attempts", "max-age", "on-dead", "lease", "rate", "burst", "format", "claim-check", "previous", "table", "workers"} {
+	for _, name := range []string{"start", "topic", "header", "max-attempts", "max-age", "on-dead", "lease", "rate", "burst", "format", "claim-check", "previous", "table", "workers"} {
 		if flags.Changed(name) {
 			f.withoutFile = append(f.withoutFile, name)
 		}
