@@ -178,10 +178,13 @@ func payloads(b driver.Batch) (all []string) {
 	return all
 }
 
+// rows compares the number of rows of a table, as in "shop where done_at is null".
+func (f *fixture) rows(want int, of string) {
+	suite.Equal(f, f.number("select count(*) from "+of), want, "rows of %s", of)
+}
+
 func (f *fixture) want(b driver.Batch, want ...string) {
-	if got := payloads(b); !slices.Equal(got, want) {
-		f.Fatalf("got %q, want %q", got, want)
-	}
+	suite.MustEqual(f, payloads(b), want, "payloads")
 }
 
 // misfit is the field of the error, which has the next step.

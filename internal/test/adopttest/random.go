@@ -13,6 +13,7 @@ import (
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/adopted"
 	"github.com/penstock/penstock/internal/test/storetest"
+	"github.com/penstock/penstock/internal/test/suite"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -58,9 +59,7 @@ func randomUse(f *fixture) {
 		return int(over.Load()) == writers && f.number("select count(*) from shop where done_at is null") == 0
 	})
 	for k := range keys {
-		if n := f.number(fmt.Sprintf("select n from counters where name = '%d'", k)); m.last[fmt.Sprint(k)] != n {
-			f.Errorf("of key %d %d came, of %d", k, m.last[fmt.Sprint(k)], n)
-		}
+		suite.Equal(f, m.last[fmt.Sprint(k)], f.number(fmt.Sprintf("select n from counters where name = '%d'", k)), "of key %d, as counted", k)
 	}
 }
 

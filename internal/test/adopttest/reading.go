@@ -20,9 +20,7 @@ func content(f *fixture) {
 	c.Headers = map[string]string{"place": "{id}/{kind}", "none": "{part}"}
 	src := f.subscribe(f.open(c))
 	b := f.fetch(src)
-	if len(b.Messages) != 2 {
-		f.Fatalf("got %q", payloads(b))
-	}
+	suite.MustEqual(f, len(b.Messages), 2, "messages")
 	m, n := b.Messages[0], b.Messages[1]
 	if m.Key != "k" || m.Topic != "orders" || m.ID != "shop-1" || len(m.Payload) != 0 || !m.CreatedAt.IsZero() || m.Attempt != 1 {
 		f.Errorf("got %+v", m)
@@ -151,9 +149,7 @@ func ties(f *fixture) {
 		got = append(got, payloads(f.fetch(src))...)
 	}
 	for i, p := range got {
-		if p != fmt.Sprint(i+1) {
-			f.Fatalf("got %q", got)
-		}
+		suite.MustEqual(f, p, fmt.Sprint(i+1), "payload")
 	}
 }
 
@@ -184,12 +180,8 @@ func markedRows(f *fixture) {
 	if len(got) != 40 || got["00000000-0000-4000-8000-000000000007"] != 1 {
 		f.Errorf("got %v", got)
 	}
-	if n := f.number("select count(*) from marked where done_at is null"); n != 0 {
-		f.Errorf("%d rows wait", n)
-	}
-	if n := f.number("select count(*) from marked where done_at < " + f.Ago(time.Hour) + " or done_at > " + f.Ago(-time.Hour)); n != 0 {
-		f.Errorf("%d rows are marked with another time than the present", n)
-	}
+	f.rows(0, "marked where done_at is null")
+	f.rows(0, "marked where done_at < "+f.Ago(time.Hour)+" or done_at > "+f.Ago(-time.Hour))
 }
 
 // coded: the ids are texts of a fixed length, and a boolean marks.
@@ -204,9 +196,7 @@ func coded(f *fixture) {
 	b = f.fetch(src)
 	f.want(b, "b")
 	f.settle(src, b)
-	if n := f.number("select count(*) from coded where sent = true"); n != 2 {
-		f.Errorf("%d rows are marked", n)
-	}
+	f.rows(2, "coded where sent = true")
 }
 
 func ways(f *fixture) {
@@ -232,9 +222,7 @@ func ways(f *fixture) {
 			f.Errorf("%s: it is settled before it was confirmed", w.name)
 		}
 		f.settle(src, b)
-		if f.number(w.check) != 1 {
-			f.Errorf("%s: it is not settled", w.name)
-		}
+		suite.Equal(f, f.number(w.check), 1, "%s: settled", w.name)
 		f.settle(src, b) // once more, as after an answer that was lost
 		f.must(src.Close(f.Context()))
 		if status, err := table.Status(f.Context()); err != nil || status.Backlog != 0 || status.Settled == 0 || status.Holder != "" {
@@ -273,9 +261,7 @@ func next(f *fixture) {
 	if err := first.Renew(f.Context()); !errors.Is(err, penstock.ErrFenced) {
 		f.Errorf("the first could renew: %v", err)
 	}
-	if n := f.number("select count(*) from shop where done_at is null"); n != 2 {
-		f.Errorf("%d rows are pending, want 2", n)
-	}
+	f.rows(2, "shop where done_at is null")
 	var held *penstock.HeldError
 	if _, err := table.Subscribe(f.Context(), driver.Subscribe{Holder: "third"}); !errors.As(err, &held) || held.Holder != "second" {
 		f.Errorf("the lease is free: %v", err)

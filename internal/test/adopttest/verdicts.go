@@ -28,15 +28,11 @@ func parkedInOrder(f *fixture) {
 	b := f.fetch(src)
 	f.want(b, "a1", "b1", "a2", "a3")
 	f.settle(src, b, parked(1, time.Hour), ok, behind, behind)
-	if n := f.number("select count(*) from shop where done_at is null and tries = 1 and failure = 'refused, and this is a long story of why'"); n != 1 {
-		f.Errorf("%d rows carry the error", n)
-	}
+	f.rows(1, "shop where done_at is null and tries = 1 and failure = 'refused, and this is a long story of why'")
 	f.insert("a4", "b2")
 	b = f.fetch(src)
 	f.want(b, "a4", "b2")
-	if !slices.Equal(b.KeyOrder, []driver.KeyOrder{driver.BehindParked, driver.InOrder}) {
-		f.Errorf("in the order of keys came %v", b.KeyOrder)
-	}
+	suite.Equal(f, b.KeyOrder, []driver.KeyOrder{driver.BehindParked, driver.InOrder}, "order of the keys")
 	f.settle(src, b, behind, ok)
 	if n, err := table.RetryParked(f.Context(), "a"); err != nil || n != 1 {
 		f.Errorf("%d rows are to be tried at once, %v", n, err)
@@ -57,13 +53,9 @@ func parkedInOrder(f *fixture) {
 	}
 	f.insert("a5")
 	b = f.fetch(src)
-	if keyOrder(b, 0) != driver.InOrder {
-		f.Errorf("nothing of the key is parked any more, and a5 comes %v", b.KeyOrder)
-	}
+	suite.Equal(f, keyOrder(b, 0), driver.InOrder, "nothing of the key is parked any more: the order of a5")
 	f.settle(src, b)
-	if n := f.number("select count(*) from shop where done_at is null or failure is not null"); n != 0 {
-		f.Errorf("%d rows are pending or carry an error", n)
-	}
+	f.rows(0, "shop where done_at is null or failure is not null")
 }
 
 func parkedSurvives(f *fixture) {
@@ -79,9 +71,7 @@ func parkedSurvives(f *fixture) {
 	f.insert("k3")
 	b = f.fetch(src)
 	f.want(b, "k3")
-	if keyOrder(b, 0) != driver.BehindParked {
-		f.Errorf("in the order of keys came %v", b.KeyOrder)
-	}
+	suite.Equal(f, keyOrder(b, 0), driver.BehindParked, "order of the first key")
 	keys := suite.Get(table.ParkedKeys(f.Context(), 10)).Must(f, "ParkedKeys")
 	if len(keys) != 1 || keys[0].Key != "k" || keys[0].Messages != 3 || keys[0].Attempt != 1 || keys[0].Held || keys[0].Err == "" || keys[0].Retry.Before(began.Add(time.Hour-time.Second)) {
 		f.Errorf("parked keys %+v", keys)
@@ -122,9 +112,7 @@ func deadLetters(f *fixture) {
 		if status, err := table.Status(f.Context()); err != nil || status.DeadLetters != 2 || status.HeldKeys != 1 || status.Backlog != 0 {
 			f.Errorf("status %+v, %v", status, err)
 		}
-		if n := f.number("select count(*) from shop where done_at is null and tries = 1"); n != 2 {
-			f.Errorf("%d rows of dead letters wait, want 2", n)
-		}
+		f.rows(2, "shop where done_at is null and tries = 1")
 		change, left := table.RetryDeadLetters, []string{"a1", "b1"}
 		if discard {
 			change, left = table.DiscardDeadLetters, nil
@@ -133,9 +121,7 @@ func deadLetters(f *fixture) {
 			f.Fatalf("%d were chosen, %v", n, err)
 		}
 		if discard {
-			if n := f.number("select count(*) from shop where done_at is not null and failure is not null"); n != 2 {
-				f.Errorf("%d rows are settled with their error, want 2", n)
-			}
+			f.rows(2, "shop where done_at is not null and failure is not null")
 		}
 		var got []string
 		for len(got) < len(left)+1 {
@@ -144,9 +130,7 @@ func deadLetters(f *fixture) {
 			f.settle(src, b)
 		}
 		slices.Sort(got)
-		if want := append(left, "a2"); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
-			f.Errorf("discard=%v: came %q", discard, got)
-		}
+		suite.Equal(f, got, slices.Sorted(slices.Values(append(left, "a2"))), "discard=%v: came", discard)
 		f.must(src.Close(f.Context()))
 	}
 }

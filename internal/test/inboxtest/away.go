@@ -96,12 +96,8 @@ func databaseAway(f *fixture) {
 	close(queue)
 	working.Wait()
 	for k := range keys {
-		if got := f.Effects(f, fmt.Sprint(k)); !slices.Equal(got, places) {
-			f.Errorf("of key %d were done %q", k, got)
-		}
+		suite.Equal(f, f.Effects(f, fmt.Sprint(k)), places, "done of key %d", k)
 	}
 	inboxes := suite.Get(f.Store.Inboxes(f.Context())).Must(f, "Inboxes")
-	if inboxes[0].Held != 0 {
-		f.Errorf("%d messages are held", inboxes[0].Held)
-	}
+	suite.Equal(f, inboxes[0].Held, 0, "messages that are held")
 }

@@ -35,9 +35,7 @@ func (f *fixture) in(fn func(tx Tx)) {
 
 func (f *fixture) wantFresh(tx Tx, ids []string, want ...string) {
 	fresh := suite.Get(tx.FirstOf(f.Context(), ids...)).Must(f, "FirstOf")
-	if !slices.Equal(fresh, want) {
-		f.Fatalf("new are %q of %q, want %q", fresh, ids, want)
-	}
+	suite.MustEqual(f, fresh, want, "new of %q", ids)
 }
 
 func (f *fixture) receive(tx Tx, id, previous string, wait time.Duration, want ...string) {

@@ -225,9 +225,7 @@ func randomOrder(f *fixture, id func(n int) string, loses int) {
 		for !due() {
 		}
 	}
-	if len(came) != len(coming) {
-		f.Errorf("%d messages were handed over of %d", len(came), len(coming))
-	}
+	suite.Equal(f, len(came), len(coming), "messages that were handed over")
 	for n := sent; loses == 0 && n < sent+keys; n++ {
 		tx := f.begin()
 		released := suite.Get(tx.InOrder(f.Context(), message(n), 0)).Must(f, "InOrder")

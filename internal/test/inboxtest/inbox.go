@@ -98,9 +98,7 @@ func window(f *fixture) {
 	for i := range 300 {
 		f.in(func(tx Tx) { f.receive(tx, fmt.Sprint("young-", i), "", 0, fmt.Sprint("young-", i)) })
 	}
-	if left := f.Count(f, "received where id like 'old-%'"); left != 0 {
-		f.Errorf("%d ids are left after the window", left)
-	}
+	suite.Equal(f, f.Count(f, "received where id like 'old-%'"), 0, "ids left after the window")
 	f.in(func(tx Tx) {
 		f.receive(tx, "held", "never", 0) // it is not forgotten while it is held
 		f.due(tx, "held after the gap never")
@@ -111,9 +109,7 @@ func window(f *fixture) {
 		f.receive(tx, "last", "", 0, "last")
 		f.receive(tx, "l", "last", 0, "l")
 	})
-	if heads := f.Count(f, "key_heads"); heads != 1 {
-		f.Errorf("%d heads, want that of k", heads)
-	}
+	suite.Equal(f, f.Count(f, "key_heads"), 1, "heads")
 }
 
 // A message whose id comes again is published once within the window, and once more after it.
@@ -127,9 +123,7 @@ func publishOnceForgets(f *fixture) {
 		f.must(s.(driver.OncePublisher).PublishOnce(f.Context(), consumer, "again", penstock.Message{ID: "a"}))
 		b := suite.Get(src.Fetch(f.Context(), driver.Limit{Messages: 10, Bytes: 1 << 20})).Must(f, "Fetch")
 		f.must(src.Settle(f.Context(), b.Number, driver.Settled{Batch: b}))
-		if len(b.Messages) != want {
-			f.Errorf("%d messages, want %d", len(b.Messages), want)
-		}
+		suite.Equal(f, len(b.Messages), want, "messages")
 	}
 	published(1)
 	published(0)
@@ -193,9 +187,7 @@ func inOrder(f *fixture) {
 			f.receive(tx, m[0], m[1], 0)
 		}
 		got := suite.Get(tx.Due(f.Context(), 10)).Must(f, "Due")
-		if len(got) != 3 {
-			f.Errorf("%d were released of a circle, want all three", len(got))
-		}
+		suite.Equal(f, len(got), 3, "released of a circle")
 	})
 	f.in(func(tx Tx) {
 		m := received("", "no key", "")
@@ -271,9 +263,7 @@ func operate(f *fixture) {
 		f.Fatalf("held by its id: %+v", one)
 	}
 	gone := suite.Get(f.Store.DiscardHeld(f.Context(), consumer, "2", "no such")).Must(f, "DiscardHeld")
-	if !slices.Equal(gone, []string{"2"}) {
-		f.Errorf("discarded %q, want 2", gone)
-	}
+	suite.Equal(f, gone, []string{"2"}, "discarded")
 	f.in(func(tx Tx) { f.due(tx, "3 after the gap 2") })
 	if n, err := f.Store.ReleaseHeld(f.Context(), admin.HeldQuery{Consumer: consumer, Previous: "4"}); n != 1 || err != nil {
 		f.Errorf("released %d, %v, want one", n, err)
@@ -349,9 +339,7 @@ func randomUse(f *fixture) {
 		for n := range want {
 			want[n] = fmt.Sprint(n)
 		}
-		if got := f.Effects(f, fmt.Sprint(k)); !slices.Equal(got, want) {
-			f.Errorf("key %d was processed in the order %s", k, got)
-		}
+		suite.Equal(f, f.Effects(f, fmt.Sprint(k)), want, "the order in which key %d was processed", k)
 	}
 	if n, err := f.ProcessDue(f.Context(), consumer, nil); n != 0 || err != nil {
 		f.Errorf("ProcessDue: got %d and %v, want nothing", n, err)

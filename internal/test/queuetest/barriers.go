@@ -277,9 +277,7 @@ func barrierDeadCancels(e *env) {
 		e.Fatalf("the dead letters are %+v", dead)
 	}
 	e.enqueue(onDead(penstock.OnDeadCancel, waiter("late", b)))
-	if n := len(e.deadJobs(admin.DeadJobQuery{})); n != 4 {
-		e.Errorf("%d dead letters, want that of the late one too", n)
-	}
+	suite.Equal(e, len(e.deadJobs(admin.DeadJobQuery{})), 4, "dead letters, with that of the late one")
 	e.ack(jobs[0])
 	suite.Get(e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue})).Must(e, "RetryDeadJobs")
 	e.ack(e.collect("b", "second", "third", "late")...)

@@ -14,9 +14,7 @@ var cancelCases = named("Cancel", cancelWaiting, cancelDelayed, cancelRunning, c
 // cancel cancels jobs and fails the test unless there were want.
 func (e *env) cancel(want int, ids ...int64) {
 	n := suite.Get(e.Store.CancelJobs(e.ctx, queue, ids...)).Must(e, "CancelJobs")
-	if n != want {
-		e.Fatalf("CancelJobs of %d says there were %d, want %d", ids, n, want)
-	}
+	suite.MustEqual(e, n, want, "CancelJobs of %d", ids)
 }
 
 func cancelWaiting(e *env) {
@@ -26,9 +24,7 @@ func cancelWaiting(e *env) {
 	e.cancel(0)
 	e.ack(e.want("a1", "a2", "a4")...)
 	e.cancel(0, ids...)
-	if dead := e.deadJobs(admin.DeadJobQuery{}); len(dead) != 0 {
-		e.Errorf("cancelling left %d dead letters", len(dead))
-	}
+	suite.Equal(e, len(e.deadJobs(admin.DeadJobQuery{})), 0, "dead letters of cancelled jobs")
 }
 
 func cancelDelayed(e *env) {
@@ -36,9 +32,7 @@ func cancelDelayed(e *env) {
 	e.retry(e.claim(1)[0], time.Hour, "x")
 	e.cancel(3, ids[0], ids[1], ids[3])
 	e.ack(e.collect("a")...)
-	if s := e.status(); s.Delayed != 0 {
-		e.Errorf("the status counts %d delayed jobs, want 0", s.Delayed)
-	}
+	suite.Equal(e, e.status().Delayed, 0, "delayed jobs of the status")
 }
 
 // The worker of a running job learns of it by its next Extend.

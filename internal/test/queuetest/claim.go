@@ -85,9 +85,7 @@ func claimGroupsAreLinesOfTheirOwn(e *env) {
 		penstock.NewJob{Group: "globex", Payload: []byte("globex0")}, penstock.NewJob{Group: "acme", Payload: []byte("acme1")}, job("none1"))
 	acme := e.claimAs(driver.Claim{Group: "acme", Jobs: 10})
 	e.same(acme, "acme0", "acme1")
-	if acme[0].Group != "acme" {
-		e.Errorf("a job of the group acme says %q", acme[0].Group)
-	}
+	suite.Equal(e, acme[0].Group, "acme", "group of a job of acme")
 	e.want("none0", "none1")
 	e.same(e.claimAs(driver.Claim{Group: "globex", Jobs: 10}), "globex0")
 	e.same(e.claimAs(driver.Claim{Group: "Acme", Jobs: 10}))
@@ -136,9 +134,7 @@ func claimReleaseForAWhile(e *env) {
 			e.Errorf("jobs that were to run after %s ran after %s", while, took)
 		}
 		for _, j := range claimed {
-			if j.Attempt != attempt+1 {
-				e.Errorf("after a Release for a while %q has attempt %d, want %d", j.Payload, j.Attempt, attempt+1)
-			}
+			suite.Equal(e, j.Attempt, attempt+1, "after a Release for a while, the attempt of %q", j.Payload)
 			e.retry(j, 0, "again")
 		}
 		claimed = e.collect("a", "k0")

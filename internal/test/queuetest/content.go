@@ -1,7 +1,6 @@
 package queuetest
 
 import (
-	"bytes"
 	"maps"
 	"strings"
 	"time"
@@ -9,6 +8,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -27,13 +27,9 @@ func contentBytesSurvive(e *env) {
 	}
 	e.enqueue(batch...)
 	check := func(jobs []penstock.Job) {
-		if len(jobs) != len(payloads) {
-			e.Fatalf("claimed %d jobs, want %d", len(jobs), len(payloads))
-		}
+		suite.MustEqual(e, len(jobs), len(payloads), "claimed jobs")
 		for i, j := range jobs {
-			if !bytes.Equal(j.Payload, payloads[i]) {
-				e.Errorf("payload %d of %d bytes came back as %d other bytes", i, len(payloads[i]), len(j.Payload))
-			}
+			suite.Equal(e, j.Payload, payloads[i], "payload %d", i)
 		}
 	}
 	claimed := e.claim(len(payloads))
@@ -47,9 +43,7 @@ func contentBytesSurvive(e *env) {
 		again = append(again, d.Job)
 	}
 	check(again)
-	if dead[0].Err() != "\"x\"\nü" {
-		e.Errorf("the error came back as %q", dead[0].Err())
-	}
+	suite.Equal(e, dead[0].Err(), "\"x\"\nü", "the error")
 }
 
 func contentTextSurvives(e *env) {
@@ -82,12 +76,8 @@ func contentNothingIsShared(e *env) {
 	e.enqueue(penstock.NewJob{Payload: payload, Headers: headers})
 	payload[0], headers["h"] = 'x', "x"
 	first := e.want("a")[0]
-	if first.Headers["h"] != "1" {
-		e.Errorf("the header came back as %q", first.Headers["h"])
-	}
+	suite.Equal(e, first.Headers["h"], "1", "the header")
 	first.Payload[0], first.Headers["h"] = 'y', "y"
 	e.retry(first, 0, "")
-	if again := e.collect("a")[0]; again.Headers["h"] != "1" {
-		e.Errorf("the header came back as %q the second time", again.Headers["h"])
-	}
+	suite.Equal(e, e.collect("a")[0].Headers["h"], "1", "the header, the second time")
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 // cronTable has the meanings of cron texts, in the same way for every store: when t, a
@@ -84,7 +85,5 @@ func scheduleCronNonsense(e *env) {
 		err := e.Store.SetSchedule(e.ctx, penstock.Schedule{Queue: queue, Name: "s", Cron: spec, Job: job("a")})
 		e.BadField("SetSchedule with the cron text "+spec, err, "cron")
 	}
-	if all := e.schedules(); len(all) != 0 {
-		e.Errorf("bad input left the schedules %+v", all)
-	}
+	suite.Equal(e, len(e.schedules()), 0, "schedules that bad input left")
 }

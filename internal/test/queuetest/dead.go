@@ -1,8 +1,6 @@
 package queuetest
 
 import (
-	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +8,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 var deadCases = named("DeadJob", deadJobDeadLetterListDiscard, deadJobRetry, deadJobRetryNow, deadJobQuery,
@@ -39,9 +38,7 @@ func deadJobDeadLetterListDiscard(e *env) {
 	before := time.Now().Add(-time.Hour)
 	ids := e.deadLetter("no good", penstock.NewJob{Key: "k", Group: "g", Priority: -4, Headers: map[string]string{"h": "1"}, Payload: []byte("a")}, job("b"))
 	dead := e.deadJobs(admin.DeadJobQuery{})
-	if !slices.Equal(deadNames(dead), []string{"a", "b"}) {
-		e.Fatalf("the dead letters are %q, want a and b", deadNames(dead))
-	}
+	suite.MustEqual(e, deadNames(dead), []string{"a", "b"}, "dead letters")
 	d := dead[0]
 	if j := d.Job; j.ID != ids[0] || j.Key != "k" || j.Group != "g" || j.Priority != -4 || j.Headers["h"] != "1" || j.Attempt != 1 || j.CreatedAt.IsZero() {
 		e.Errorf("the dead letter is %+v, want what was enqueued, at attempt 1", j)
@@ -53,9 +50,7 @@ func deadJobDeadLetterListDiscard(e *env) {
 		e.Errorf("the status counts %d dead letters and %d running jobs, want 2 and 0", s.DeadLetters, s.Running)
 	}
 	e.discardDead(1, admin.DeadJobQuery{IDs: ids[:1]})
-	if got := deadNames(e.deadJobs(admin.DeadJobQuery{})); !slices.Equal(got, []string{"b"}) {
-		e.Errorf("after the discarding the dead letters are %q, want b", got)
-	}
+	suite.Equal(e, deadNames(e.deadJobs(admin.DeadJobQuery{})), []string{"b"}, "dead letters after the discarding")
 	e.want()
 }
 
@@ -79,9 +74,7 @@ func deadJobRetryNow(e *env) {
 		attempts[j.ID] = j.Attempt
 		e.ack(j)
 	}
-	if want := map[int64]int{ids[0]: 1, ids[1]: 2}; !maps.Equal(attempts, want) {
-		e.Errorf("attempts by job are %v, want %v", attempts, want)
-	}
+	suite.Equal(e, attempts, map[int64]int{ids[0]: 1, ids[1]: 2}, "attempts by job")
 	e.ack(claimed[2])
 	e.ack(e.collect("behind")...)
 	for _, of := range [][]int64{nil, ids} {
@@ -103,9 +96,7 @@ func deadJobRetry(e *env) {
 	}
 	e.enqueue(job("b"))
 	e.retryDead(1, admin.DeadJobQuery{})
-	if dead := e.deadJobs(admin.DeadJobQuery{}); len(dead) != 0 {
-		e.Fatalf("RetryDeadJobs left %d dead letters", len(dead))
-	}
+	suite.MustEqual(e, len(e.deadJobs(admin.DeadJobQuery{})), 0, "dead letters that RetryDeadJobs left")
 	var a penstock.Job
 	for _, j := range e.collect("a", "b") {
 		if string(j.Payload) == "a" {
@@ -124,9 +115,7 @@ func deadJobRetry(e *env) {
 	for _, f := range d.Failures {
 		reasons = append(reasons, f.Err)
 	}
-	if !slices.Equal(reasons, []string{"one", "two", "three"}) {
-		e.Errorf("the failures are %q, want one, two, three", reasons)
-	}
+	suite.Equal(e, reasons, []string{"one", "two", "three"}, "failures")
 }
 
 func deadJobQuery(e *env) {
@@ -158,16 +147,12 @@ func deadJobQuery(e *env) {
 		{admin.DeadJobQuery{Limit: 3}, []string{"a", "b", "c"}},
 		{admin.DeadJobQuery{Key: "k1", AfterID: ids[0], Limit: 3}, []string{"c"}},
 	} {
-		if got := deadNames(e.deadJobs(c.q)); !slices.Equal(got, c.want) {
-			e.Errorf("query %d: got %q, want %q", i, got, c.want)
-		}
+		suite.Equal(e, deadNames(e.deadJobs(c.q)), c.want, "query %d", i)
 	}
 	e.retryDead(1, admin.DeadJobQuery{Key: "k1", Limit: 1})
 	e.ack(e.collect("a")...)
 	e.discardDead(2, admin.DeadJobQuery{Error: "Refused"})
-	if got := deadNames(e.deadJobs(admin.DeadJobQuery{})); !slices.Equal(got, []string{"b"}) {
-		e.Errorf("the dead letters are %q, want b", got)
-	}
+	suite.Equal(e, deadNames(e.deadJobs(admin.DeadJobQuery{})), []string{"b"}, "dead letters")
 }
 
 func deadJobNothingChosen(e *env) {
@@ -181,9 +166,7 @@ func deadJobNothingChosen(e *env) {
 			e.Errorf("%s in a queue without dead letters: got %d, %v", what, n, err)
 		}
 	}
-	if len(e.deadJobs(admin.DeadJobQuery{})) != 1 {
-		e.Error(fmt.Sprint("the dead letter of the queue ", queue, " is gone"))
-	}
+	suite.Equal(e, len(e.deadJobs(admin.DeadJobQuery{})), 1, "dead letters of the queue %s", queue)
 }
 
 // A dead letter that was written by hand, and cannot be parsed, says so. It hides no other, and can be retried, though no number is left for its
@@ -198,9 +181,7 @@ func deadJobWrittenByHand(e *env) {
 	if !slices.Equal(deadNames(dead), []string{"d0", "d1", "d2"}) || dead[0].Err() != "no" || !strings.Contains(dead[1].Err(), "cannot be read") {
 		e.Fatalf("the dead letters are %+v, want three, of which the second cannot be read", dead)
 	}
-	if shown := e.deadJobs(admin.DeadJobQuery{IDs: ids[1:2]}); len(shown) != 1 {
-		e.Errorf("shown are %+v, want the one that cannot be read", shown)
-	}
+	suite.Equal(e, len(e.deadJobs(admin.DeadJobQuery{IDs: ids[1:2]})), 1, "shown, though it cannot be read")
 	if found := e.deadJobs(admin.DeadJobQuery{Error: "no"}); len(found) < 2 {
 		e.Errorf("found by their error are %+v, want d0 and d2", found)
 	}
@@ -210,8 +191,6 @@ func deadJobWrittenByHand(e *env) {
 		e.Must(e.q.DeadLetter(e.ctx, j.Lease, "again"), "DeadLetter")
 	}
 	for _, d := range e.deadJobs(admin.DeadJobQuery{}) {
-		if d.Err() != "again" {
-			e.Errorf("the dead letter says %+v, want what failed last", d.Failures)
-		}
+		suite.Equal(e, d.Err(), "again", "what failed last")
 	}
 }

@@ -1,7 +1,6 @@
 package queuetest
 
 import (
-	"slices"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -25,9 +24,7 @@ func dedupSecondIsTheFirst(e *env) {
 	claimed := e.want("a", "b", "c", "d")
 	e.ack(claimed...)
 	// While the window lasts, the id counts whatever happens to the first job.
-	if third := e.enqueue(once("d", "after it is done")); third[0] != first[0] {
-		e.Errorf("a duplicate of a job that is done has the id %d, want %d", third[0], first[0])
-	}
+	suite.Equal(e, e.enqueue(once("d", "after it is done"))[0], first[0], "id of a duplicate of a job that is done")
 	e.maintain()
 	e.want()
 }
@@ -72,9 +69,7 @@ func (e *env) told(what string, made []penstock.Enqueued, err error, want ...boo
 	for i := range made {
 		got[i] = made[i].Deduplicated
 	}
-	if !slices.Equal(got, want) {
-		e.Errorf("%s: deduplicated %v, want %v", what, got, want)
-	}
+	suite.Equal(e, got, want, "%s: deduplicated", what)
 }
 
 func dedupWindowEnds(e *env) {
@@ -114,9 +109,7 @@ func dedupRace(e *env) {
 		return err
 	}), "Enqueue of the same dedup key at once")
 	for _, id := range ids {
-		if id != ids[0] {
-			e.Fatalf("duplicates at once have the ids %d, want one", ids)
-		}
+		suite.MustEqual(e, id, ids[0], "id of one of several duplicates at once")
 	}
 	e.ack(e.collect("a")...)
 	e.maintain()

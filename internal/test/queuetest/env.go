@@ -60,9 +60,7 @@ func (e *env) maintain() {
 // enqueue returns the ids.
 func (e *env) enqueue(jobs ...penstock.NewJob) []int64 {
 	made := suite.Get(e.q.Enqueue(e.ctx, jobs...)).Must(e, "Enqueue")
-	if len(made) != len(jobs) {
-		e.Fatalf("Enqueue of %d jobs returned %d ids", len(jobs), len(made))
-	}
+	suite.MustEqual(e, len(made), len(jobs), "ids of Enqueue")
 	return idsOf(made)
 }
 
@@ -99,9 +97,7 @@ func (e *env) want(payloads ...string) []penstock.Job {
 }
 
 func (e *env) same(jobs []penstock.Job, want ...string) {
-	if got := names(jobs); !slices.Equal(got, want) {
-		e.Fatalf("claimed %q, want %q", got, want)
-	}
+	suite.MustEqual(e, names(jobs), want, "claimed")
 }
 
 // collect claims until it has as many jobs as payloads, and fails unless they
@@ -115,9 +111,7 @@ func (e *env) collect(payloads ...string) []penstock.Job {
 	got := names(jobs)
 	slices.Sort(got)
 	slices.Sort(payloads)
-	if !slices.Equal(got, payloads) {
-		e.Fatalf("claimed %q, want %q", got, payloads)
-	}
+	suite.MustEqual(e, got, payloads, "claimed")
 	return jobs
 }
 
@@ -130,9 +124,7 @@ func (e *env) sameLeases(what string, held []int64, jobs []penstock.Job) {
 	want := leases(jobs)
 	slices.Sort(want)
 	held = slices.Sorted(slices.Values(held))
-	if !slices.Equal(held, want) {
-		e.Fatalf("%s returned the leases %d, want %d", what, held, want)
-	}
+	suite.MustEqual(e, held, want, "leases that %s returned", what)
 }
 
 // retry gives a job back and fails the test unless it will run again.
@@ -169,16 +161,12 @@ func (e *env) deadJobs(q admin.DeadJobQuery) []admin.DeadJob {
 // retryDead has n dead letters of those that q asks for tried again, discardDead deletes n.
 func (e *env) retryDead(n int, q admin.DeadJobQuery) {
 	q.Queue = queue
-	if got := suite.Get(e.Store.RetryDeadJobs(e.ctx, q)).Must(e, "RetryDeadJobs"); got != n {
-		e.Fatalf("RetryDeadJobs of %+v: got %d, want %d", q, got, n)
-	}
+	suite.MustEqual(e, suite.Get(e.Store.RetryDeadJobs(e.ctx, q)).Must(e, "RetryDeadJobs"), n, "RetryDeadJobs of %+v", q)
 }
 
 func (e *env) discardDead(n int, q admin.DeadJobQuery) {
 	q.Queue = queue
-	if got := suite.Get(e.Store.DiscardDeadJobs(e.ctx, q)).Must(e, "DiscardDeadJobs"); got != n {
-		e.Fatalf("DiscardDeadJobs of %+v: got %d, want %d", q, got, n)
-	}
+	suite.MustEqual(e, suite.Get(e.Store.DiscardDeadJobs(e.ctx, q)).Must(e, "DiscardDeadJobs"), n, "DiscardDeadJobs of %+v", q)
 }
 
 // expire ends a job's lease, as if its worker had died.

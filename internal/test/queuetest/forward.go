@@ -55,9 +55,7 @@ func forwardOneJobOfEachMessage(e *env) {
 		cancel()
 		e.Must(<-done, "Forward")
 	}
-	if n := e.waiting(); n != rounds*each {
-		e.Errorf("%d jobs of %d messages", n, rounds*each)
-	}
+	suite.Equal(e, e.waiting(), rounds*each, "jobs")
 	for n := range rounds * each {
 		j := e.want(fmt.Sprint(n))[0]
 		if j.Key != "k" || j.Headers["a"] != "b" || j.Kind() != "c" || j.Headers[forward.HeaderMessageID] != fmt.Sprint("m", n) || j.Headers[forward.HeaderTopic] != "t" {

@@ -44,9 +44,7 @@ func (e *env) readyGroups(groups []string, behind string, most int) []string {
 }
 
 func (e *env) wantGroups(when string, groups []string, behind string, most int, want ...string) {
-	if got := e.readyGroups(groups, behind, most); !slices.Equal(got, want) {
-		e.Errorf("%s: of %q up to %d groups behind %q are ready: got %q, want %q", when, groups, most, behind, got, want)
-	}
+	suite.Equal(e, e.readyGroups(groups, behind, most), want, "%s: ready of %q, up to %d groups behind %q", when, groups, most, behind)
 }
 
 func groupsReadyOnes(e *env) {
@@ -190,9 +188,7 @@ func groupsNoneWhileALimitThatCameLaterIsReached(e *env) {
 	} else {
 		running = e.claimAs(claim)
 	}
-	if len(running) != 12 {
-		e.Fatalf("claimed %d jobs, want 12", len(running))
-	}
+	suite.MustEqual(e, len(running), 12, "claimed jobs")
 	limit := 5
 	e.set(penstock.QueueSettings{MaxRunning: &limit})
 	e.wantGroups("12 run of 5 that may", nil, "", 10)
@@ -221,9 +217,7 @@ func (e *env) groupStatus(after string, most int) map[string]admin.GroupStatus {
 }
 
 func groupsCounts(e *env) {
-	if all := e.groupStatus("", 10); len(all) != 0 {
-		e.Errorf("an empty queue has the groups %v", all)
-	}
+	suite.Equal(e, len(e.groupStatus("", 10)), 0, "groups of an empty queue")
 	e.deadLetter("x", grouped("dead", "d0"), grouped("dead", "d1"), grouped("a", "d2"))
 	delayed := after(time.Hour, "later")
 	delayed.Group = "later"
@@ -237,9 +231,7 @@ func groupsCounts(e *env) {
 		"dead": {Group: "dead", DeadLetters: 2}, "later": {Group: "later", Delayed: 1},
 	}
 	got := e.groupStatus("", 10)
-	if fmt.Sprint(got) != fmt.Sprint(want) {
-		e.Errorf("got %+v, want %+v", got, want)
-	}
+	suite.Equal(e, fmt.Sprint(got), fmt.Sprint(want), "groups")
 	e.eventually("the oldest job has an age", func() bool {
 		all := suite.Get(e.Store.QueueGroups(e.ctx, queue, "", 1)).Must(e, "QueueGroups")
 		return len(all) == 1 && all[0].OldestAge > 0
@@ -255,14 +247,10 @@ func groupsCountsOfKeys(e *env) {
 	}
 	e.enqueue(in("a", "k", "k0"), in("a", "k", "k1"), in("a", "k", "k2"), in("a", "", "free"), in("b", "l", "l0"), in("b", "l", "l1"))
 	want := map[string]admin.GroupStatus{"a": {Group: "a", Ready: 2, Waiting: 2}, "b": {Group: "b", Ready: 1, Waiting: 1}}
-	if got := e.groupStatus("", 10); fmt.Sprint(got) != fmt.Sprint(want) {
-		e.Errorf("got %+v, want %+v", got, want)
-	}
+	suite.Equal(e, fmt.Sprint(e.groupStatus("", 10)), fmt.Sprint(want), "groups")
 	e.same(e.claimAs(driver.Claim{Group: "b", Jobs: 10}), "l0")
 	want["b"] = admin.GroupStatus{Group: "b", Running: 1, Waiting: 1}
-	if got := e.groupStatus("", 10); fmt.Sprint(got) != fmt.Sprint(want) {
-		e.Errorf("while one runs: got %+v, want %+v", got, want)
-	}
+	suite.Equal(e, fmt.Sprint(e.groupStatus("", 10)), fmt.Sprint(want), "groups while one runs")
 }
 
 func groupsPages(e *env) {
@@ -284,9 +272,7 @@ func groupsPages(e *env) {
 		for _, g := range all {
 			got = append(got, g.Group)
 		}
-		if !slices.Equal(got, page.want) {
-			e.Errorf("up to %d groups after %q are %q, want %q", page.most, page.after, got, page.want)
-		}
+		suite.Equal(e, got, page.want, "up to %d groups after %q", page.most, page.after)
 	}
 }
 

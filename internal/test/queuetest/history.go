@@ -158,9 +158,7 @@ func historyWhateverHappens(e *env) {
 			e.Errorf("job %d is kept as %+v with %s, want %+v", id, j, j.Report, w)
 		}
 	}
-	if len(kept) != len(done) {
-		e.Errorf("%d are kept, %d were done", len(kept), len(done))
-	}
+	suite.Equal(e, len(kept), len(done), "jobs that are kept")
 	for _, kind := range kinds[1:] {
 		some := e.doneOf(admin.DoneJobQuery{Queue: queue, Kind: kind, Limit: 1 + random.IntN(5)})
 		for id, j := range kept {

@@ -71,9 +71,7 @@ func inputBadClaims(e *env) {
 		e.BadField(fmt.Sprintf("Claim %+v", c), err, "")
 	}
 	claimed := e.want("a")
-	if claimed[0].Attempt != 1 {
-		e.Errorf("bad claims spent %d attempts", claimed[0].Attempt-1)
-	}
+	suite.Equal(e, claimed[0].Attempt, 1, "attempt after bad claims")
 	for _, lease := range []time.Duration{0, -time.Second} {
 		_, err := e.q.Extend(e.ctx, lease, claimed[0].Lease)
 		e.BadField(fmt.Sprint("Extend by ", lease), err, "lease")
@@ -117,9 +115,7 @@ func inputNamesUpToTheLimit(e *env) {
 	e.BadField("CreateQueue in no order", e.Store.CreateQueue(e.ctx, "good", "sideways"), "order")
 	for _, name := range []string{`a "quoted" name; drop table x --`, "Grüße", "select", "a.b", "UPPER", "q", "two\nlines\r'", `$fn$ %s {id} \\`, "{queue}", "{sign}new.seq", "jobs_ids", "scheduled_of_jobs", "Jobs", strings.Repeat("q", penstock.MaxNameBytes)} {
 		e.Must(e.Store.CreateQueue(e.ctx, name, ""), "CreateQueue "+name)
-		if s := e.statusOf(name); s.Order != penstock.FIFO {
-			e.Errorf("a queue made without an order is %q, want %q", s.Order, penstock.FIFO)
-		}
+		suite.Equal(e, e.statusOf(name).Order, penstock.FIFO, "order of a queue made without one")
 		q := e.Store.DriverQueue(name)
 		suite.Get(q.Enqueue(e.ctx, job("in "+name))).Must(e, "Enqueue")
 		claimed, err := q.Claim(e.ctx, driver.Claim{Jobs: 2, Lease: suite.LongLease})

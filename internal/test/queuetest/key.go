@@ -26,9 +26,7 @@ func keyOneAtATimeInOrder(e *env) {
 	e.enqueue(keyed("k", "k2"))
 	for i := range 3 {
 		claimed := e.collect(fmt.Sprint("k", i))
-		if claimed[0].Key != "k" {
-			e.Errorf("a job with the key k says %q", claimed[0].Key)
-		}
+		suite.Equal(e, claimed[0].Key, "k", "key")
 		e.enqueue(keyed("k", fmt.Sprint("k", i+3))) // behind all others, though one runs
 		for range 3 {
 			e.want()
@@ -121,9 +119,7 @@ func keyExpiredJobStaysTheHead(e *env) {
 	e.enqueue(keyed("k", "k0"), keyed("k", "k1"))
 	e.same(e.claimAs(driver.Claim{Jobs: 10, Lease: suite.ShortLease}), "k0")
 	again := e.collect("k0")
-	if again[0].Attempt != 2 {
-		e.Errorf("after an expired lease: attempt %d, want 2", again[0].Attempt)
-	}
+	suite.Equal(e, again[0].Attempt, 2, "attempt after an expired lease")
 	e.ack(again...)
 	e.ack(e.collect("k1")...)
 }

@@ -1,12 +1,12 @@
 package queuetest
 
 import (
-	"maps"
 	"strings"
 	"time"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 var kindCases = named("Kind", kindEveryOptionCarriesIt, kindStays)
@@ -18,9 +18,7 @@ func ofKind(kind, payload string) penstock.NewJob {
 // wantKinds takes jobs that are named after their kinds, and ends them.
 func (e *env) wantKinds(claimed []penstock.Job) {
 	for _, j := range claimed {
-		if want := strings.TrimRight(string(j.Payload), "0123456789"); j.Kind() != want {
-			e.Errorf("the job %s has the kind %q, want %q", j.Payload, j.Kind(), want)
-		}
+		suite.Equal(e, j.Kind(), strings.TrimRight(string(j.Payload), "0123456789"), "kind of %s", j.Payload)
 		if j.Kind() == "" && len(j.Headers) > 0 {
 			e.Errorf("a job without a kind has the headers %v", j.Headers)
 		}
@@ -48,13 +46,9 @@ func kindEveryOptionCarriesIt(e *env) {
 	}
 	headers := map[string]string{"h": "1"}
 	e.enqueue(penstock.NewJob{Kind: "h", Headers: headers, Payload: []byte("h")})
-	if len(headers) != 1 {
-		e.Errorf("Enqueue changed the caller's headers to %v", headers)
-	}
+	suite.Equal(e, len(headers), 1, "headers of the caller, after Enqueue")
 	claimed := e.want("h")
-	if want := map[string]string{"h": "1", penstock.HeaderKind: "h"}; !maps.Equal(claimed[0].Headers, want) {
-		e.Errorf("the headers are %v, want %v", claimed[0].Headers, want)
-	}
+	suite.Equal(e, claimed[0].Headers, map[string]string{"h": "1", penstock.HeaderKind: "h"}, "headers")
 	e.wantKinds(claimed)
 }
 

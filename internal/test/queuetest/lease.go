@@ -67,9 +67,7 @@ func leaseLostLeaseSettlesNothing(e *env) {
 	e.ack(again...)
 	wantLost()
 	e.ack(e.collect("k1")...)
-	if dead := e.deadJobs(admin.DeadJobQuery{}); len(dead) != 0 {
-		e.Errorf("lost leases left %d dead letters", len(dead))
-	}
+	suite.Equal(e, len(e.deadJobs(admin.DeadJobQuery{})), 0, "dead letters of lost leases")
 	e.want()
 }
 

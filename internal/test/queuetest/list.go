@@ -68,9 +68,7 @@ func listStates(e *env) {
 		if m := delayed[0].Message; m.Headers[penstock.HeaderKind] != "mail" || m.ID != fmt.Sprint(soon) || m.CreatedAt.IsZero() || delayed[0].Where[0].Attempts != 0 || len(m.Payload) > 0 {
 			e.Errorf("the job that has not begun is listed as %+v", delayed[0])
 		}
-		if delayed[1].Group != "eu" {
-			e.Errorf("the job of a group is listed as %+v", delayed[1])
-		}
+		suite.Equal(e, delayed[1].Group, "eu", "group of a delayed job")
 		mid := delayed[0].Message.CreatedAt
 		e.wantListed(admin.JobQuery{State: "delayed", CreatedBefore: mid.Add(-time.Minute)})
 		e.wantListed(admin.JobQuery{State: "delayed", CreatedAfter: mid.Add(-time.Minute), CreatedBefore: mid.Add(time.Minute)}, soon, late, again)
@@ -123,9 +121,7 @@ func listReady(e *env) {
 	for _, j := range e.claim(10) {
 		ran = append(ran, j.ID)
 	}
-	if !slices.Equal(ran, want) {
-		e.Errorf("the jobs were claimed as %d, and listed as %d", ran, want)
-	}
+	suite.Equal(e, ran, want, "claimed, of those listed")
 	if len(e.wantListed(admin.JobQuery{State: "ready"})) > 0 {
 		e.Error("claimed jobs are listed as ready")
 	}

@@ -102,13 +102,9 @@ func (l *runLog) check(e *env, jobs int) {
 	for _, w := range l.wrong {
 		e.Error(w)
 	}
-	if len(l.done) != jobs {
-		e.Errorf("%d jobs were done, want %d", len(l.done), jobs)
-	}
+	suite.Equal(e, len(l.done), jobs, "jobs that were done")
 	for id, n := range l.done {
-		if n != 1 {
-			e.Errorf("job %d was done %d times", id, n)
-		}
+		suite.Equal(e, n, 1, "how often job %d was done", id)
 	}
 }
 
@@ -215,9 +211,7 @@ func loadWorkersThatDie(e *env) {
 		}
 	}), "working")
 	for id, times := range done {
-		if times != 1 {
-			e.Errorf("job %d was acked %d times", id, times)
-		}
+		suite.Equal(e, times, 1, "how often job %d was acked", id)
 	}
 	e.eventually("nothing is left", func() bool {
 		s := e.status()

@@ -2,7 +2,6 @@ package queuetest
 
 import (
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -203,9 +202,7 @@ func (w *walk) finish() {
 	})
 	w.checkDead()
 	s := w.status()
-	if s.Ready+s.Running+s.Delayed+s.Waiting != 0 {
-		w.Errorf("every job has ended, but the status is %+v", s)
-	}
+	suite.Equal(w, s.Ready+s.Running+s.Delayed+s.Waiting, 0, "jobs left when every one has ended")
 }
 
 // checkDead compares the dead letters.
@@ -220,9 +217,7 @@ func (w *walk) checkDead() {
 		got = append(got, d.Job.ID)
 	}
 	slices.Sort(want)
-	if !slices.Equal(got, want) {
-		w.Fatalf("step %d: the dead letters are %d, want %d", w.step, got, want)
-	}
+	suite.MustEqual(w, got, want, "step %d: dead letters", w.step)
 }
 
 // checkGroups compares how many jobs and dead letters each group has.
@@ -245,7 +240,5 @@ func (w *walk) checkGroups() {
 			return
 		}
 	}
-	if !maps.Equal(got, want) {
-		w.Fatalf("step %d: the groups have %v jobs and dead letters, want %v", w.step, got, want)
-	}
+	suite.MustEqual(w, got, want, "step %d: jobs and dead letters of the groups", w.step)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 var optionCases = slices.Concat(
@@ -120,16 +121,12 @@ func optionsMaxAttempts(e *env) {
 			e.Errorf("the second failure of a job with 2 attempts, in a queue with %d: dead %v, %v", of, dead, err)
 		}
 	}
-	if dead := e.deadJobs(admin.DeadJobQuery{}); len(dead) != 2 {
-		e.Errorf("%d dead letters, want 2", len(dead))
-	}
+	suite.Equal(e, len(e.deadJobs(admin.DeadJobQuery{})), 2, "dead letters")
 }
 
 func optionsMaxAttemptsOfALostLease(e *env) {
 	e.enqueue(penstock.NewJob{MaxAttempts: 1, Payload: []byte("a")}, penstock.NewJob{Payload: []byte("b")})
-	if n := len(e.claimAs(driver.Claim{Jobs: 2, Lease: time.Millisecond})); n != 2 {
-		e.Fatalf("%d jobs", n)
-	}
+	suite.MustEqual(e, len(e.claimAs(driver.Claim{Jobs: 2, Lease: time.Millisecond})), 2, "claimed jobs")
 	e.collect("b")
 	e.eventually("the job with one attempt is dead", func() bool { return e.status().DeadLetters == 1 })
 }
@@ -194,7 +191,5 @@ func optionsManyPassed(e *env) {
 	e.enqueue(jobs...)
 	e.enqueue(job("a"))
 	e.want("a")
-	if s := e.status(); s.Expired != int64(len(jobs)) {
-		e.Errorf("%d expired, want %d", s.Expired, len(jobs))
-	}
+	suite.Equal(e, e.status().Expired, int64(len(jobs)), "expired jobs")
 }

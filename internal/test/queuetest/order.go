@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 var orderCases = slices.Concat(
@@ -19,9 +20,7 @@ var orderCases = slices.Concat(
 // sameSet fails the test unless both have the same strings.
 func (e *env) sameSet(got, want []string) {
 	got, want = slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))
-	if !slices.Equal(got, want) {
-		e.Fatalf("got %q, want %q", got, want)
-	}
+	suite.MustEqual(e, got, want, "both sets")
 }
 
 func orderFIFO(e *env) {
@@ -41,9 +40,7 @@ func orderFIFO(e *env) {
 		got = append(got, names(claimed)...)
 		e.ack(claimed...)
 	}
-	if !slices.Equal(got, want) {
-		e.Fatalf("claimed %q, want %q", got, want)
-	}
+	suite.MustEqual(e, got, want, "claimed")
 }
 
 func lifo(e *env) {

@@ -61,9 +61,7 @@ func (e *env) allPolicies(after string, most int) []admin.GroupPolicy {
 }
 
 func (e *env) wantPolicies(want ...admin.GroupPolicy) {
-	if got := e.allPolicies("", 100); !slices.Equal(got, want) {
-		e.Errorf("the policies are %+v, want %+v", got, want)
-	}
+	suite.Equal(e, e.allPolicies("", 100), want, "policies")
 }
 
 // claimOf claims up to n jobs of a group.
@@ -94,12 +92,8 @@ func policiesSetReplacedDeleted(e *env) {
 	held := admin.GroupPolicy{GroupPolicy: penstock.GroupPolicy{Group: "held"}, Hold: admin.Hold{Reason: "429"}}
 	policy := func(p penstock.GroupPolicy) admin.GroupPolicy { return admin.GroupPolicy{GroupPolicy: p} }
 	e.wantPolicies(policy(is), policy(all), policy(a), held)
-	if page := e.allPolicies("", 2); !slices.Equal(page, []admin.GroupPolicy{policy(is), policy(all)}) {
-		e.Errorf("the first two policies are %+v", page)
-	}
-	if page := e.allPolicies("*", 1); !slices.Equal(page, []admin.GroupPolicy{policy(a)}) {
-		e.Errorf("the policy after * is %+v", page)
-	}
+	suite.Equal(e, e.allPolicies("", 2), []admin.GroupPolicy{policy(is), policy(all)}, "the first two policies")
+	suite.Equal(e, e.allPolicies("*", 1), []admin.GroupPolicy{policy(a)}, "the policy after *")
 	a = penstock.GroupPolicy{Group: "a", Rate: penstock.Rate{Jobs: 1, Per: time.Hour}} // as a whole
 	e.setGroup(a)
 	e.hold("a", time.Hour, "")
@@ -275,9 +269,7 @@ func policiesLimitCountsJobsClaimedTogether(e *env) {
 	e.fill("a", 40)
 	_, running, err := q.AckClaim(e.ctx, []int64{}, driver.Claim{Group: "a", Jobs: 30, Lease: suite.LongLease})
 	e.Must(err, "AckClaim")
-	if len(running) != 30 {
-		e.Fatalf("claimed %d jobs, want 30", len(running))
-	}
+	suite.MustEqual(e, len(running), 30, "claimed jobs")
 	e.setGroup(penstock.GroupPolicy{Group: "a", MaxRunning: 12})
 	e.ack(running[:18]...)
 	e.same(e.claimOf("a", 5))
@@ -377,9 +369,7 @@ func policiesHoldEnds(e *env) {
 		return len(got) == 1
 	})
 	e.wantPolicies()
-	if got[0].Attempt != 1 {
-		e.Errorf("the job that was held has attempt %d", got[0].Attempt)
-	}
+	suite.Equal(e, got[0].Attempt, 1, "attempt of the job that was held")
 }
 
 func policiesSeen(e *env) {
@@ -388,9 +378,7 @@ func policiesSeen(e *env) {
 	e.fill("b", 1)
 	e.fill("c", 1)
 	e.hold("b", time.Hour, "429")
-	if got := e.claimOf("a", 3); len(got) != 2 {
-		e.Fatalf("claimed %q", names(got))
-	}
+	suite.MustEqual(e, len(e.claimOf("a", 3)), 2, "claimed jobs")
 	got := e.groupStatus("", 10)
 	a := admin.GroupLimits{MaxRunning: 2, Rate: penstock.Rate{Jobs: 1, Per: time.Hour, Burst: 5}, Weight: 3, Tokens: 3}
 	if l := got["a"].Limits; l == nil || *l != a || got["a"].Running != 2 {
@@ -470,9 +458,7 @@ func policiesHandlerHoldsTheGroup(e *env) {
 	h := func(_ context.Context, j penstock.Job) error {
 		mu.Lock()
 		defer mu.Unlock()
-		if j.Attempt != 1 {
-			e.Errorf("%q runs with attempt %d, want 1", j.Payload, j.Attempt)
-		}
+		suite.Equal(e, j.Attempt, 1, "attempt of %q", j.Payload)
 		if j.Group == "a" && !refused && len(order) == 10 { // by now some are claimed ahead
 			refused = true
 			return fmt.Errorf("wrapped: %w", work.HoldGroup(time.Hour, "429"))
@@ -490,9 +476,7 @@ func policiesHandlerHoldsTheGroup(e *env) {
 		return slices.Contains(order, "b0") && slices.Contains(order, "b1")
 	})
 	mu.Lock()
-	if len(order) != 12 {
-		e.Errorf("after 10 jobs of a the group was held, and these have run: %q", order)
-	}
+	suite.Equal(e, len(order), 12, "jobs that have run, of which 10 of a before its group was held")
 	mu.Unlock()
 	e.hold("a", 0, "")
 	e.eventually("its jobs run once it is released", func() bool {
@@ -501,9 +485,7 @@ func policiesHandlerHoldsTheGroup(e *env) {
 		return len(order) == n+2
 	})
 	e.Must(stop(), "Work")
-	if dead := e.deadJobs(admin.DeadJobQuery{}); len(dead) != 0 {
-		e.Errorf("there are %d dead letters", len(dead))
-	}
+	suite.Equal(e, len(e.deadJobs(admin.DeadJobQuery{})), 0, "dead letters")
 }
 
 // For example, a handler does not end the hold of an operator.
@@ -533,8 +515,8 @@ func policiesWorkServesAll(e *env) {
 		group := fmt.Sprintf("busy%02d", i)
 		if i%2 == 0 {
 			e.hold(group, time.Hour, "")
-		} else if got := e.claimOf(group, 2); len(got) != 1 {
-			e.Fatalf("of %q, where one may run, %q were claimed", group, names(got))
+		} else {
+			suite.MustEqual(e, len(e.claimOf(group, 2)), 1, "claimed of %q, where one may run", group)
 		}
 	}
 	h, done := e.endless()

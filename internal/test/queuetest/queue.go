@@ -14,9 +14,7 @@ var queueCases = named("Queue", queueExists, queueDropForgetsEverything, queueQu
 func queueExists(e *env) {
 	err := e.Store.CreateQueue(e.ctx, queue, penstock.FIFO)
 	e.MustBe(err, penstock.ErrQueueExists, "a second CreateQueue")
-	if got, want := err.Error(), fmt.Sprintf("queue %q: the queue exists already", queue); got != want {
-		e.Errorf("a second CreateQueue: got %q, want %q", got, want)
-	}
+	suite.Equal(e, err.Error(), fmt.Sprintf("queue %q: the queue exists already", queue), "error of a second CreateQueue")
 	e.MustBe(e.Another(e).CreateQueue(e.ctx, queue, penstock.LIFO), penstock.ErrQueueExists, "CreateQueue by another process")
 	if store, ok := e.Store.(driver.Store); ok {
 		e.Must(store.CreateOutbox(e.ctx, "outbox"), "CreateOutbox")
@@ -58,9 +56,7 @@ func queueDropForgetsEverything(e *env) {
 	if s.Order != penstock.LIFO || s.Ready+s.Running+s.Waiting+s.Delayed+s.DeadLetters != 0 || *s.MaxAttempts == 1 {
 		e.Errorf("a queue that was dropped and made anew has the status %+v", s)
 	}
-	if all := e.schedules(); len(all) != 0 {
-		e.Errorf("a queue that was dropped and made anew has the schedules %+v", all)
-	}
+	suite.Equal(e, len(e.schedules()), 0, "schedules of a queue that was dropped and made anew")
 	e.MustBe(e.q.DeadLetter(e.ctx, running[0].Lease, ""), penstock.ErrLeaseLost, "DeadLetter of a lease from before")
 	e.enqueue(once("d", "a"), keyed("k", "b"))
 	e.ack(e.want("b", "a")...)
@@ -96,7 +92,5 @@ func queueFirstMakersRace(e *env) {
 			n++
 		}
 	}
-	if n != 1 {
-		e.Errorf("%d of %d CreateQueue at once succeeded, want 1", n, len(stores))
-	}
+	suite.Equal(e, n, 1, "successes of CreateQueue at once")
 }

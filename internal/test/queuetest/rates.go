@@ -29,9 +29,7 @@ func policiesRateLetsABurstStart(e *env) {
 	e.setGroup(penstock.GroupPolicy{Group: "a"})
 	got := e.claimOf("a", 2)
 	e.same(got, "a3", "a4")
-	if got[0].Attempt != 1 {
-		e.Errorf("after the rate the job has attempt %d", got[0].Attempt)
-	}
+	suite.Equal(e, got[0].Attempt, 1, "attempt after the rate")
 }
 
 func policiesRateOfTheQueue(e *env) {
@@ -48,9 +46,8 @@ func policiesRateOfTheQueue(e *env) {
 	e.ack(e.claimOf("b", 2)...)
 	e.same(e.claimOf("b", 2))
 	e.wantGroups("the queue has used its burst", nil, "", 10)
-	if s := e.status(); s.WaitsFor() != "rate" {
-		e.Errorf("the queue has used its burst, and waits for %q", s.WaitsFor())
-	}
+	s := e.status()
+	suite.Equal(e, s.WaitsFor(), "rate", "what a queue that has used its burst waits for")
 	e.set(penstock.QueueSettings{Rate: &penstock.Rate{}})
 	if s := e.status(); s.Rate != nil || s.Tokens != nil {
 		e.Errorf("the status says that the rate is %+v, and tokens %v", s.Rate, s.Tokens)

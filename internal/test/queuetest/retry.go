@@ -49,9 +49,7 @@ func retryAfterAPause(e *env) {
 	e.ack(again...)
 	e.maintain()
 	e.want()
-	if s := e.status(); s.Delayed != 1 {
-		e.Errorf("the status counts %d delayed jobs, want 1", s.Delayed)
-	}
+	suite.Equal(e, e.status().Delayed, 1, "delayed jobs of the status")
 }
 
 // The queue's own backoff is a pause, and not an hour the first time.
@@ -60,9 +58,7 @@ func retryBackoff(e *env) {
 	claimed := e.want("a")
 	start := time.Now()
 	e.retry(claimed[0], -1, "x")
-	if again := e.collect("a"); again[0].Attempt != 2 {
-		e.Errorf("attempt %d, want 2", again[0].Attempt)
-	}
+	suite.Equal(e, e.collect("a")[0].Attempt, 2, "attempt")
 	if took := time.Since(start); took < 1590*time.Millisecond {
 		e.Errorf("the first pause took %s, want 2 s ± 20%%", took)
 	}
@@ -75,9 +71,7 @@ func retryLastAttemptIsADeadLetter(e *env) {
 	for attempt := 1; attempt <= 3; attempt++ {
 		j := e.collect("a")[0]
 		dead := suite.Get(e.q.Retry(e.ctx, j.Lease, 0, fmt.Sprint("reason ", attempt))).Must(e, "Retry")
-		if dead != (attempt == 3) {
-			e.Fatalf("Retry of attempt %d of 3 says dead = %v", attempt, dead)
-		}
+		suite.MustEqual(e, dead, attempt == 3, "dead after attempt %d of 3", attempt)
 	}
 	e.maintain()
 	e.want()
@@ -97,9 +91,7 @@ func retryFailuresAreKept(e *env) {
 	long := strings.Repeat("ü", 3000)
 	e.Must(e.q.DeadLetter(e.ctx, last.Lease, long), "DeadLetter")
 	d := e.deadJobs(admin.DeadJobQuery{})[0]
-	if len(d.Failures) != penstock.MaxFailures {
-		e.Fatalf("%d failures are kept, want %d", len(d.Failures), penstock.MaxFailures)
-	}
+	suite.MustEqual(e, len(d.Failures), penstock.MaxFailures, "failures that are kept")
 	for i, f := range d.Failures {
 		attempt := n - penstock.MaxFailures + 1 + i
 		want := fmt.Sprint("reason ", attempt)

@@ -3,7 +3,6 @@ package queuetest
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -30,9 +29,7 @@ func (e *env) schedules() []penstock.Schedule {
 }
 
 func scheduleSetListDrop(e *env) {
-	if all := e.schedules(); len(all) != 0 {
-		e.Fatalf("a new queue has the schedules %+v", all)
-	}
+	suite.MustEqual(e, len(e.schedules()), 0, "schedules of a new queue")
 	now := time.Now()
 	e.schedule(penstock.Schedule{Name: "yearly", Cron: "@yearly", Job: job("y")})
 	e.schedule(penstock.Schedule{Name: "nightly", Cron: "30 4 * * *",
@@ -124,9 +121,7 @@ func scheduleFiresOnceInAllProcesses(e *env) {
 // A periodic job is a duplicate like any other; its schedule continues.
 func scheduleSkipsADuplicate(e *env) {
 	e.schedule(penstock.Schedule{Name: "s", Cron: "@yearly", Job: once("d", "periodic")})
-	if got := e.schedules()[0].Job.DedupKey; got != "d" {
-		e.Errorf("the schedule has the dedup key %q, want d", got)
-	}
+	suite.Equal(e, e.schedules()[0].Job.DedupKey, "d", "dedup key of the schedule")
 	e.enqueue(once("d", "first"))
 	e.ack(e.want("first")...)
 	now := time.Now()
@@ -159,9 +154,7 @@ func scheduleBadInput(e *env) {
 	s = good
 	s.Queue = "missing"
 	e.MustBe(e.Store.SetSchedule(e.ctx, s), penstock.ErrNoQueue, "SetSchedule in a queue that is missing")
-	if all := e.schedules(); len(all) != 0 {
-		e.Errorf("bad input left the schedules %+v", all)
-	}
+	suite.Equal(e, len(e.schedules()), 0, "schedules that bad input left")
 	s = good
 	s.Name = long
 	e.schedule(s)
@@ -186,9 +179,7 @@ func scheduleCarriesOptions(e *env) {
 	e.schedule(set) // what was read can be set again
 	e.Backdate(e, queue, "s", time.Minute)
 	e.maintain()
-	if got := e.collect("")[0]; !maps.Equal(got.Headers, want) {
-		e.Errorf("the schedule's job has the headers %v, want %v", got.Headers, want)
-	}
+	suite.Equal(e, e.collect("")[0].Headers, want, "headers of the schedule's job")
 }
 
 func scheduleOfAUniqueJob(e *env) {

@@ -217,7 +217,5 @@ func settingsUncommittedSettingsHoldNot(e *env) {
 	t.Rollback()
 	nothing("that the limit is lifted was rolled back")
 	e.set(penstock.QueueSettings{MaxRunning: &unlimited})
-	if got := e.claim(5); len(got) != 5 {
-		e.Errorf("without a limit 5 jobs can be claimed, got %q", names(got))
-	}
+	suite.Equal(e, len(e.claim(5)), 5, "claimed without a limit")
 }

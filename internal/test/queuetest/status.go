@@ -50,13 +50,9 @@ func statusSortedByName(e *env) {
 	var got []string
 	for _, s := range all {
 		got = append(got, s.Queue)
-		if want := map[bool]penstock.QueueOrder{true: penstock.FIFO, false: penstock.LIFO}[s.Queue == queue]; s.Order != want {
-			e.Errorf("queue %q has the order %q, want %q", s.Queue, s.Order, want)
-		}
+		suite.Equal(e, s.Order, map[bool]penstock.QueueOrder{true: penstock.FIFO, false: penstock.LIFO}[s.Queue == queue], "order of queue %q", s.Queue)
 	}
-	if !slices.Equal(got, []string{"B", "a", queue, "z", "ä"}) {
-		e.Errorf("the queues are %q", got)
-	}
+	suite.Equal(e, got, []string{"B", "a", queue, "z", "ä"}, "queues")
 }
 
 func statusDefaults(e *env) {
@@ -64,9 +60,7 @@ func statusDefaults(e *env) {
 	if s.MaxAttempts == nil || *s.MaxAttempts != 25 || s.MaxRunning == nil || *s.MaxRunning != 0 || s.DedupWindow == nil || *s.DedupWindow != time.Hour || s.Paused == nil || *s.Paused {
 		e.Errorf("the settings of a new queue are %+v", s.QueueSettings)
 	}
-	if s.OldestAge != 0 {
-		e.Errorf("an empty queue has an oldest job of %s", s.OldestAge)
-	}
+	suite.Equal(e, s.OldestAge, 0, "age of the oldest job of an empty queue")
 }
 
 // If queues are named, only they are described; their settings are returned without counting

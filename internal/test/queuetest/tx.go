@@ -3,6 +3,8 @@ package queuetest
 import (
 	"fmt"
 	"slices"
+
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 var txCases = slices.Concat(
@@ -39,9 +41,7 @@ func txLateCommit(e *env) {
 	for i := range 20 {
 		e.enqueue(jobs("a", 25)...)
 		claimed := e.claim(25)
-		if len(claimed) != 25 {
-			e.Fatalf("round %d: claimed %d jobs beside an open transaction, want 25", i, len(claimed))
-		}
+		suite.MustEqual(e, len(claimed), 25, "round %d: claimed next to an open transaction", i)
 		e.ack(claimed...)
 		e.maintain()
 	}

@@ -51,9 +51,7 @@ func uniqueUntilItEnds(e *env) {
 	id := e.twin("the first", 0, unique("u", "a"))
 	e.twin("while it waits", id, unique("u", "b"))
 	first := e.want("a")
-	if first[0].Key != "u" {
-		e.Errorf("its key is %q", first[0].Key)
-	}
+	suite.Equal(e, first[0].Key, "u", "key")
 	e.twin("while it runs", id, unique("u", "b"))
 	e.retry(first[0], time.Hour, "later")
 	e.twin("while it waits to be tried again", id, unique("u", "b"))
@@ -112,9 +110,7 @@ func uniqueReplace(e *env) {
 	next.Kind, next.Headers = "k", map[string]string{"h": "2"}
 	e.twin("one that waits", id, next)
 	claimed := e.claimAs(driver.Claim{Group: "g", Jobs: 3})
-	if len(claimed) != 2 {
-		e.Fatalf("claimed %q", names(claimed))
-	}
+	suite.MustEqual(e, len(claimed), 2, "claimed jobs")
 	i := slices.IndexFunc(claimed, func(j penstock.Job) bool { return j.Key == "u" })
 	if got := claimed[i]; i != 0 && !e.lifo() || string(got.Payload) != "again" || got.ID != id || got.Headers["h"] != "2" || got.Headers["only"] != "" || got.Kind() != "k" || got.Group != "g" || got.Priority != 3 || got.Attempt != 1 {
 		e.Errorf("got %+v in place %d", got, i)
@@ -162,9 +158,7 @@ func uniqueDebounce(e *env) {
 	}
 	id := e.twin("the first", 0, debounced("a", 50*time.Millisecond, time.Hour))
 	e.twin("the second", id, debounced("b", time.Hour, time.Hour))
-	if s := e.status(); s.Delayed != 1 {
-		e.Errorf("the status is %+v, want a delayed job", s)
-	}
+	suite.Equal(e, e.status().Delayed, 1, "delayed jobs of the status")
 	e.twin("the third", id, debounced("c", time.Hour, 30*time.Minute))
 	e.want()
 	e.twin("the fourth", id, debounced("d", time.Hour, 100*time.Millisecond)) // else it would come in an hour
@@ -195,9 +189,7 @@ func uniqueRunningIsNotReplaced(e *env) {
 	e.ack(e.want("other")...)
 	e.ack(running...)
 	got := e.collect("g")
-	if got[0].ID != second {
-		e.Errorf("got %+v, want the id %d", got, second)
-	}
+	suite.Equal(e, got[0].ID, second, "id")
 	e.ack(got...)
 	e.want()
 }
@@ -282,16 +274,12 @@ func uniqueRace(e *env) {
 	}), "Enqueue of the same unique key at once")
 	first := 0
 	for _, m := range made {
-		if m.ID != made[0].ID {
-			e.Fatalf("enqueued at once: %+v, want one id", made)
-		}
+		suite.MustEqual(e, m.ID, made[0].ID, "id of one of several at once")
 		if !m.Deduplicated {
 			first++
 		}
 	}
-	if first != 1 {
-		e.Errorf("%d of them were not duplicates, want 1", first)
-	}
+	suite.Equal(e, first, 1, "those that were no duplicates")
 	e.ack(e.collect("a")...)
 	e.maintain()
 	e.want()
@@ -435,9 +423,7 @@ func uniqueAtOnce(e *env) {
 	default:
 	}
 	for id, n := range added {
-		if n != 0 {
-			e.Errorf("job %d was added %d times more than it ended", id, n)
-		}
+		suite.Equal(e, n, 0, "how often job %d was added more than it ended", id)
 	}
 	e.maintain()
 	if s := e.status(); s.Ready+s.Running+s.Delayed+s.Waiting+s.DeadLetters != 0 {
@@ -506,8 +492,6 @@ func uniqueRunsWithTheLast(e *env) {
 	e.Must(<-failed, "a worker")
 	e.Must(<-failed, "a worker")
 	for id, want := range last {
-		if ran[id] != want {
-			e.Errorf("job %d ran with %q, want %q", id, ran[id], want)
-		}
+		suite.Equal(e, ran[id], want, "payload and attempt of job %d", id)
 	}
 }

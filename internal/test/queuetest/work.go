@@ -174,9 +174,7 @@ func workSnooze(e *env) {
 	e.enqueue(keyed("k", "a"), keyed("k", "b"), job("c"))
 	log, runs := newRunLog(), atomic.Int64{}
 	stop := e.work(log.logged(func(_ context.Context, j penstock.Job) error {
-		if j.Attempt != 1 {
-			e.Errorf("%q runs with attempt %d, want 1", j.Payload, j.Attempt)
-		}
+		suite.Equal(e, j.Attempt, 1, "attempt of %q", j.Payload)
 		if string(j.Payload) != "b" && runs.Add(1) <= 4 {
 			return fmt.Errorf("wrapped: %w", work.Snooze(20*time.Millisecond))
 		}
@@ -186,9 +184,7 @@ func workSnooze(e *env) {
 	e.Must(stop(), "Work")
 	log.check(e, 3)
 	e.want()
-	if dead := e.deadJobs(admin.DeadJobQuery{}); len(dead) != 0 {
-		e.Errorf("there are %d dead letters", len(dead))
-	}
+	suite.Equal(e, len(e.deadJobs(admin.DeadJobQuery{})), 0, "dead letters")
 }
 
 func workOutcomes(e *env) {
@@ -266,10 +262,6 @@ func workTxTakesEffectOnce(e *env) {
 	got := names(effects)
 	slices.Sort(got)
 	slices.Sort(want)
-	if !slices.Equal(got, want) {
-		e.Errorf("took effect: %q, want %q", got, want)
-	}
-	if dead := e.deadJobs(admin.DeadJobQuery{}); len(dead) != n/10 {
-		e.Errorf("%d dead letters, want %d", len(dead), n/10)
-	}
+	suite.Equal(e, got, want, "took effect")
+	suite.Equal(e, len(e.deadJobs(admin.DeadJobQuery{})), n/10, "dead letters")
 }

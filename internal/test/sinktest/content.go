@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -42,15 +43,9 @@ func everythingArrives(e *env) {
 	}
 	for _, m := range msgs {
 		r := byID[m.ID]
-		if r.Key != m.Key {
-			e.Errorf("%s: key is %q, want %q", m.ID, r.Key, m.Key)
-		}
-		if r.Topic != m.Topic {
-			e.Errorf("%s: topic is %q, want %q", m.ID, r.Topic, m.Topic)
-		}
-		if !bytes.Equal(r.Payload, m.Payload) {
-			e.Errorf("%s: payload is %q, want %q", m.ID, r.Payload, m.Payload)
-		}
+		suite.Equal(e, r.Key, m.Key, "key of %s", m.ID)
+		suite.Equal(e, r.Topic, m.Topic, "topic of %s", m.ID)
+		suite.Equal(e, r.Payload, m.Payload, "payload of %s", m.ID)
 		if !r.CreatedAt.Equal(m.CreatedAt) {
 			e.Errorf("%s: created at %v, want %v", m.ID, r.CreatedAt, m.CreatedAt)
 		}
@@ -153,9 +148,7 @@ func secondDelivery(e *env) {
 		e.drainAll(msgs, false)
 		return
 	}
-	if got := e.Drain(e.T, 2*len(msgs)); len(got) != 2*len(msgs) {
-		e.Errorf("%d messages sent twice arrived as %d", len(msgs), len(got))
-	}
+	suite.Equal(e, len(e.Drain(e.T, 2*len(msgs))), 2*len(msgs), "messages that arrived of those sent twice")
 }
 
 // orderPerKey is how the relay sends to a sink without KeepsOrder: one message
@@ -217,7 +210,5 @@ func (e *env) wantKeyOrder(sent []penstock.Message, got []Received) {
 
 func keepsOrder(e *env) {
 	s, ok := e.open().(driver.InOrderSink)
-	if keeps := ok && s.KeepsOrder(); keeps != e.features.InOrder {
-		e.Errorf("KeepsOrder is %v, Features.InOrder %v", keeps, e.features.InOrder)
-	}
+	suite.Equal(e, ok && s.KeepsOrder(), e.features.InOrder, "KeepsOrder")
 }

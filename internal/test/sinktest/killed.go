@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/test/sqlitetest"
+	"github.com/penstock/penstock/internal/test/suite"
 	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/relay"
 )
@@ -79,9 +80,7 @@ func killedAgainAndAgain(e *env) {
 		next[key] = n + 1
 	}
 	for k := range keys {
-		if key := fmt.Sprintf("key-%d", k); int64(next[key]) != published/keys {
-			e.Errorf("%s ends with message %d of %d", key, next[key], published/keys)
-		}
+		suite.Equal(e, int64(next[fmt.Sprint("key-", k)]), published/keys, "messages of key-%d", k)
 	}
 	if n := stats.ParkedMessages.Load() + stats.DeadLetters.Load(); n > 0 {
 		e.Errorf("%d messages were refused", n)

@@ -10,6 +10,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/descriptor"
 	"github.com/penstock/penstock/internal/readback"
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 // ReadBack checks the consumer that a sink has for the demo and the benchmark: it reads everything that was sent, and ends.
@@ -58,9 +59,7 @@ func ReadBack[C any](t *testing.T, of descriptor.Sink[C], sinkURL string) {
 		next[a.Key]++
 	}))
 	for k := range keys {
-		if key := fmt.Sprintf("key-%d", k); next[key] != each {
-			t.Errorf("%d of %d messages of %s were read", next[key], each, key)
-		}
+		suite.Equal(t, next[fmt.Sprint("key-", k)], each, "messages of key-%d that were read", k)
 	}
 	must(sink.Close(ctx))
 	must(broker.Remove(ctx))

@@ -3,12 +3,12 @@ package storetest
 import (
 	"bytes"
 	"fmt"
-	"maps"
 	"strings"
 	"time"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -26,21 +26,13 @@ func (e *env) sameMessage(got, want penstock.Message) {
 
 // sameContent compares the producer's fields.
 func (e *env) sameContent(got, want penstock.Message) {
-	if got.Key != want.Key {
-		e.Errorf("key: got %q, want %q", got.Key, want.Key)
-	}
-	if got.Topic != want.Topic {
-		e.Errorf("topic: got %q, want %q", got.Topic, want.Topic)
-	}
-	if !maps.Equal(got.Headers, want.Headers) {
-		e.Errorf("headers: got %q, want %q", got.Headers, want.Headers)
-	}
+	suite.Equal(e, got.Key, want.Key, "key")
+	suite.Equal(e, got.Topic, want.Topic, "topic")
+	suite.Equal(e, got.Headers, want.Headers, "headers")
 	if len(got.Headers) == 0 && got.Headers != nil {
 		e.Errorf("headers: got an empty map, want nil where there are none")
 	}
-	if !bytes.Equal(got.Payload, want.Payload) {
-		e.Errorf("payload: got %d bytes %.60q, want %d bytes %.60q", len(got.Payload), got.Payload, len(want.Payload), want.Payload)
-	}
+	suite.Equal(e, got.Payload, want.Payload, "payload")
 }
 
 // roundTrip publishes msgs, which have ids, in a transaction and by
@@ -135,9 +127,7 @@ func contentCreatedAt(e *env) {
 	if age := time.Since(m.CreatedAt); age < -time.Hour || age > time.Hour {
 		e.Errorf("CreatedAt is %s, want about now", m.CreatedAt)
 	}
-	if m.Attempt != 1 {
-		e.Errorf("Attempt is %d on the first delivery, want 1", m.Attempt)
-	}
+	suite.Equal(e, m.Attempt, 1, "Attempt of the first delivery")
 	r = r.again()
 	e.sameMessage(r.fetch(plenty).Messages[0], m) // the id and the time are stable
 	tail := e.subscribe(driver.Subscribe{Ephemeral: true})

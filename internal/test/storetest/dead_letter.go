@@ -26,25 +26,19 @@ func (e *env) deadLetters(r *reader) []admin.DeadLetter {
 // wantDeadLetters lists n of them.
 func (e *env) wantDeadLetters(r *reader, n int) []admin.DeadLetter {
 	deadLetters := e.deadLetters(r)
-	if len(deadLetters) != n {
-		e.Fatalf("there are %d dead letters, want %d", len(deadLetters), n)
-	}
+	suite.MustEqual(e, len(deadLetters), n, "dead letters")
 	return deadLetters
 }
 
 // retryDead sends back n dead letters of those that q asks for, discardDead deletes n.
 func (e *env) retryDead(q admin.DeadLetterQuery, n int) {
 	got := suite.Get(e.Store.RetryDeadLetters(e.ctx, q)).Must(e, "RetryDeadLetters")
-	if got != n {
-		e.Fatalf("RetryDeadLetters of %+v sent %d back, want %d", q, got, n)
-	}
+	suite.MustEqual(e, got, n, "RetryDeadLetters of %+v", q)
 }
 
 func (e *env) discardDead(q admin.DeadLetterQuery, n int) {
 	got := suite.Get(e.Store.DiscardDeadLetters(e.ctx, q)).Must(e, "DiscardDeadLetters")
-	if got != n {
-		e.Fatalf("DiscardDeadLetters of %+v deleted %d, want %d", q, got, n)
-	}
+	suite.MustEqual(e, got, n, "DiscardDeadLetters of %+v", q)
 }
 
 // retry sends dead letters back, and expects that all of them were some.
@@ -92,9 +86,7 @@ func deadLetterListed(e *env) {
 	deadLetters := e.wantDeadLetters(r, 3)
 	for i, l := range deadLetters {
 		e.sameMessage(l.Message, sent[i])
-		if want := fmt.Sprintf("reason %d: \"quoted\", über\nnext line", i); l.Err() != want {
-			e.Errorf("dead letter %d says %q, want %q", i, l.Err(), want)
-		}
+		suite.Equal(e, l.Err(), fmt.Sprintf("reason %d: \"quoted\", über\nnext line", i), "error of dead letter %d", i)
 		if age := time.Since(l.At); age < -time.Hour || age > time.Hour {
 			e.Errorf("dead letter %d is from %s", i, l.At)
 		}
@@ -170,9 +162,7 @@ func deadLetterRetrySurvivesACrash(e *env) {
 		if string(b.Messages[0].Payload[:4]) == "dead" {
 			want = 2
 		}
-		if got := b.Messages[0].Attempt; got != want {
-			e.Errorf("%s has Attempt %d, want %d", b.Messages[0].Payload, got, want)
-		}
+		suite.Equal(e, b.Messages[0].Attempt, want, "Attempt of %s", b.Messages[0].Payload)
 		r.settle(b)
 	}
 	r.again().want()
@@ -262,9 +252,7 @@ func deadLetterOnTheirWayBack(e *env) {
 	e.retry(r, e.deadLetters(r)[0])
 	check := func() {
 		e.wantPayloads(deadMessages(e.deadLetters(r)), "m1")
-		if n := e.subscriptionStatus(r.req).DeadLetters; n != 1 {
-			e.Errorf("status shows %d dead letters, want 1", n)
-		}
+		suite.Equal(e, e.subscriptionStatus(r.req).DeadLetters, 1, "dead letters of the status")
 	}
 	check()
 	b := r.await(plenty)

@@ -62,9 +62,7 @@ func (e *env) ask(q admin.DeadLetterQuery, all []admin.DeadLetter) {
 	for _, l := range got {
 		ids = append(ids, l.Message.ID)
 	}
-	if !slices.Equal(ids, want) {
-		e.Errorf("of %+v\n got %q, want %q", q, ids, want)
-	}
+	suite.Equal(e, ids, want, "dead letters of %+v", q)
 }
 
 // narrowings each set one field.
@@ -167,9 +165,7 @@ func deadLetterQueryDiscardByQuery(e *env) {
 		chosen := suite.Get(e.Store.DeadLetters(e.ctx, q)).Must(e, "DeadLetters")
 		e.discardDead(q, len(chosen))
 		all = e.without(r, all, chosen)
-		if n := e.subscriptionStatus(r.req).DeadLetters; n != int64(len(all)) {
-			e.Errorf("status shows %d dead letters, want %d", n, len(all))
-		}
+		suite.Equal(e, e.subscriptionStatus(r.req).DeadLetters, int64(len(all)), "dead letters of the status")
 		n := suite.Get(e.Store.DiscardDeadLetters(e.ctx, q)).Must(e, "DiscardDeadLetters again")
 		if q.Limit == 0 && n != 0 {
 			e.Errorf("a second DiscardDeadLetters of %+v deleted %d", q, n)

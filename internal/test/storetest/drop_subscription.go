@@ -7,6 +7,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 var dropSubscriptionCases = slices.Concat(
@@ -38,9 +39,7 @@ func dropSubscriptionFencesItsReader(e *env) {
 			}
 		}
 		check()
-		if n := len(e.outboxStatus(outbox).Subscriptions); n != 0 {
-			e.Errorf("status shows %d subscriptions", n)
-		}
+		suite.Equal(e, len(e.outboxStatus(outbox).Subscriptions), 0, "subscriptions of the status")
 		check() // which has not made it anew
 		r := e.subscribe(driver.Subscribe{Start: driver.FromNow})
 		check()

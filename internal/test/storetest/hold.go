@@ -1,9 +1,11 @@
 package storetest
 
 import (
+	"slices"
+
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
-	"slices"
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 var holdCases = slices.Concat(
@@ -153,16 +155,12 @@ func holdRetry(e *env, first func(m penstock.Message) driver.Verdict) {
 		b = r.awaitOnly(driver.OutOfOrder, "k0")
 		attempt++
 	}
-	if got := b.Messages[0].Attempt; got != attempt {
-		e.Errorf("the dead letter came back with attempt %d, want %d", got, attempt)
-	}
+	suite.Equal(e, b.Messages[0].Attempt, attempt, "attempt of the dead letter that came back")
 	r.want() // the others wait until it is delivered
 	e.publish(message("o", "o"))
 	o := r.fetch(plenty)
 	e.wantOrder(o, driver.InOrder, "o")
-	if n := e.subscriptionStatus(r.req).HeldKeys; n != 1 {
-		e.Errorf("while it is on its way %d keys are held, want 1", n)
-	}
+	suite.Equal(e, e.subscriptionStatus(r.req).HeldKeys, 1, "keys held while it is on its way")
 	r.settle(b, o)
 	e.wantReleased(r)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 var inputCases = named("Input", inputBadFieldsAreNamed, inputNamesUpToTheLimit, inputSubscribeUpToTheLimits,
@@ -60,9 +61,7 @@ func inputNamesUpToTheLimit(e *env) {
 	for _, name := range []string{"", "_own", "a\x00b", "a\xff", strings.Repeat("n", penstock.MaxNameBytes+1), strings.Repeat("日", 17)} {
 		e.BadField(fmt.Sprintf("CreateOutbox %q", name), e.Store.CreateOutbox(e.ctx, name), "outbox")
 	}
-	if n := len(e.status()); n != 1 {
-		e.Errorf("there are %d outboxes, want the one that was there", n)
-	}
+	suite.Equal(e, len(e.status()), 1, "outboxes")
 	for _, name := range []string{"n", strings.Repeat("n", penstock.MaxNameBytes), strings.Repeat("日", penstock.MaxNameBytes/3)} {
 		e.Must(e.Store.CreateOutbox(e.ctx, name), "CreateOutbox "+name)
 		e.Must(e.Store.Publish(e.ctx, name, message("", "m")), "Publish")
@@ -90,9 +89,7 @@ func inputSubscribeUpToTheLimits(e *env) {
 		_, err := e.Store.Subscribe(e.ctx, bad.Subscribe)
 		e.BadField("Subscribe", err, bad.field)
 	}
-	if n := len(e.outboxStatus(outbox).Subscriptions); n != 0 {
-		e.Errorf("bad input made %d subscriptions", n)
-	}
+	suite.Equal(e, len(e.outboxStatus(outbox).Subscriptions), 0, "subscriptions after bad input")
 	e.retain(admin.Retention{Age: notInThisTest})
 	e.publish(message("", "m"))
 	for _, good := range []driver.Subscribe{
@@ -176,8 +173,6 @@ func inputNoSuchSubscription(e *env) {
 			e.MustBe(err, penstock.ErrNoSubscription, fmt.Sprintf("%s of %q", op, name))
 		}
 	}
-	if n := len(e.outboxStatus(outbox).Subscriptions); n != 1 {
-		e.Errorf("status shows %d subscriptions, want the one that was there", n)
-	}
+	suite.Equal(e, len(e.outboxStatus(outbox).Subscriptions), 1, "subscriptions of the status")
 	r.want()
 }

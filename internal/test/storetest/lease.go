@@ -180,9 +180,7 @@ func leaseFirstSubscribersRace(e *env) {
 		}
 		return nil
 	}), "Subscribe by several at once")
-	if won.Load() != 1 {
-		e.Fatalf("%d of %d subscribers got the lease, want one", won.Load(), n)
-	}
+	suite.MustEqual(e, won.Load(), 1, "subscribers that got the lease")
 }
 
 // The old holder wakes up at the very moment when another takes over. If it is
@@ -308,9 +306,7 @@ func leaseContendersNeverBothSettle(e *env) {
 		return nil
 	}), "a contender")
 	for k, times := range settled {
-		if times != 1 {
-			e.Fatalf("message %d was settled %d times, want once", k, times)
-		}
+		suite.MustEqual(e, times, 1, "how often message %d was settled", k)
 	}
 	e.takeOver(e.Store, driver.Subscribe{}).want()
 }

@@ -74,9 +74,7 @@ func onceInOrder(e *env) {
 		}
 		e.Must(s.PublishOnce(e.ctx, "imports", outbox, said(texts...)...), "PublishOnce")
 	}
-	if got := payloads(flatten(e.read().drain(plenty))); !slices.Equal(got, want) {
-		e.Errorf("got %d messages\n%.300v, want %d\n%.300v", len(got), got, len(want), want)
-	}
+	suite.Equal(e, payloads(flatten(e.read().drain(plenty))), want, "messages")
 }
 
 func onceOddIDs(e *env) {

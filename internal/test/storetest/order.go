@@ -34,9 +34,7 @@ func orderWithinOneTransaction(e *env) {
 	}
 	tx.Commit()
 	got := payloads(flatten(e.read().drain(driver.Limit{Messages: 7, Bytes: plenty.Bytes})))
-	if !slices.Equal(got, want) {
-		e.Fatalf("the messages of one key came as %s, want %s", brief(got), brief(want))
-	}
+	suite.MustEqual(e, got, want, "messages of one key")
 }
 
 // The transaction that was first to become a writer is the last to lock the
@@ -52,16 +50,12 @@ func orderEarlyIdentifierCommitsLast(e *env) {
 	publishCounted(e, first, "k", 4)
 	first.Commit()
 	got := payloads(e.read().fetch(plenty).Messages)
-	if want := []string{"1", "2", "3", "4"}; !slices.Equal(got, want) {
-		e.Fatalf("the messages came as %s, want %s", brief(got), brief(want))
-	}
+	suite.MustEqual(e, got, []string{"1", "2", "3", "4"}, "messages")
 }
 
 func publishCounted(e *env, t tx, key string, want int64) {
 	n := suite.Get(t.Tx.Count(e.ctx, key)).Must(e, "Count")
-	if n != want {
-		e.Fatalf("storetest: the harness's Count is %d, want %d", n, want)
-	}
+	suite.MustEqual(e, n, want, "storetest: the harness's Count")
 	t.publish(message(key, strconv.FormatInt(n, 10)))
 }
 
@@ -130,9 +124,7 @@ func rowLockedWriters(e *env, page int) {
 		n, err := t.Tx.Count(e.ctx, key)
 		e.Must(err, "Count")
 		t.Rollback()
-		if last[key] != n-1 {
-			e.Errorf("%s: the last message was %d, want %d", key, last[key], n-1)
-		}
+		suite.Equal(e, last[key], n-1, "last message of %s", key)
 	}
 	r.again().want()
 }

@@ -89,9 +89,7 @@ func outboxCreateFromSeveralAtOnce(e *env) {
 		}
 		return nil
 	}), "CreateOutbox by several at once")
-	if made.Load() != 1 {
-		e.Errorf("%d of %d made the outbox, want one", made.Load(), len(stores))
-	}
+	suite.Equal(e, made.Load(), 1, "those that made the outbox")
 }
 
 func outboxOddNamesStayApart(e *env) {
@@ -121,9 +119,7 @@ func outboxOddNamesStayApart(e *env) {
 		}
 	}
 	slices.Sort(names)
-	if want := slices.Sorted(slices.Values(append(oddNames, outbox))); !slices.Equal(names, want) {
-		e.Errorf("status shows the outboxes\n %q, want\n %q", names, want)
-	}
+	suite.Equal(e, names, slices.Sorted(slices.Values(append(oddNames, outbox))), "outboxes of the status")
 	// Dropping one leaves the others alone.
 	for i, name := range oddNames {
 		if i%2 == 0 {
@@ -159,9 +155,7 @@ func outboxDrop(e *env) {
 	}
 
 	e.Must(e.Store.CreateOutbox(e.ctx, outbox), "CreateOutbox of the same name")
-	if subs := e.outboxStatus(outbox).Subscriptions; len(subs) != 0 {
-		e.Errorf("the new outbox has the subscriptions %+v", subs)
-	}
+	suite.Equal(e, len(e.outboxStatus(outbox).Subscriptions), 0, "subscriptions of the new outbox")
 	r = e.read()
 	r.want()
 	e.wantDeadLetters(r, 0)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -71,9 +72,7 @@ func pagingResumeInTheMiddle(e *env) {
 		settled = append(settled, first.Messages...)
 		e.maintain()
 		r = r.again()
-		if again := r.fetch(limit); string(again.Messages[0].Payload) != string(second.Messages[0].Payload) {
-			e.Fatalf("the new reader began with %q, want %q", again.Messages[0].Payload, second.Messages[0].Payload)
-		}
+		suite.MustEqual(e, string(r.fetch(limit).Messages[0].Payload), string(second.Messages[0].Payload), "the new reader's first")
 		r = r.again()
 	}
 	rest := r.drain(limit)

@@ -122,9 +122,7 @@ func parkedHeadIsRefusedAgain(e *env) {
 	r.judge(verdicts{"k0": refused(b.Messages[0], soon), "k1": behind, "k2": behind, "k3": behind}, b)
 	for attempt := 2; attempt <= 4; attempt++ {
 		head := r.awaitOnly(driver.InOrder, "k0")
-		if got := head.Messages[0].Attempt; got != attempt {
-			e.Fatalf("attempt %d came as %d", attempt, got)
-		}
+		suite.MustEqual(e, head.Messages[0].Attempt, attempt, "attempt")
 		r.judge(verdicts{"k0": refused(head.Messages[0], soon)}, head)
 	}
 	r.settle(r.awaitOnly(driver.InOrder, "k0"))
@@ -133,9 +131,7 @@ func parkedHeadIsRefusedAgain(e *env) {
 	r.judge(verdicts{"k1": refused(rest.Messages[0], soon), "k2": behind, "k3": behind}, rest)
 	r = r.again()
 	head := r.awaitOnly(driver.InOrder, "k1")
-	if head.Messages[0].Attempt != 2 {
-		e.Errorf("k1 came with attempt %d, want 2", head.Messages[0].Attempt)
-	}
+	suite.Equal(e, head.Messages[0].Attempt, 2, "attempt of k1")
 	r.judge(verdicts{"k1": refused(head.Messages[0], notInThisTest)}, head)
 	r.want()
 	e.wantParked(r, 3, 1, 0)
@@ -214,9 +210,7 @@ func parkedHandedOutOnce(e *env) {
 		if slices.ContainsFunc(flatten(got)[:i], func(o penstock.Message) bool { return o.ID == m.ID }) {
 			e.Errorf("%s came twice from one Source", m.Payload)
 		}
-		if m.Attempt != 1 {
-			e.Errorf("%s came with attempt %d, want 1: none was counted", m.Payload, m.Attempt)
-		}
+		suite.Equal(e, m.Attempt, 1, "attempt of %s, of which none was counted", m.Payload)
 	}
 	c := &carrier{e: e, r: r.again(), limit: two}
 	c.until(9) // nothing was settled, everything is there
@@ -234,9 +228,7 @@ func parkedFailuresAddUp(e *env) {
 	var all []penstock.Failure
 	for range 4 {
 		m := b.Messages[0]
-		if m.Attempt != len(all)+1 {
-			e.Fatalf("after %d failures the attempt is %d", len(all), m.Attempt)
-		}
+		suite.MustEqual(e, m.Attempt, len(all)+1, "attempt after %d failures", len(all))
 		fs := failures(m, 4, "a \"quoted\"\nreason, über")
 		all = append(all, fs...)
 		v := driver.Verdict{Outcome: driver.Parked, RetryIn: soon, Failures: fs}
@@ -350,18 +342,14 @@ func parkedDescribedByParkedKeys(e *env) {
 	}
 	for i := range 4 {
 		some := suite.Get(e.Store.ParkedKeys(e.ctx, outbox, r.req.Subscription, i)).Must(e, "ParkedKeys")
-		if fmt.Sprint(some) != fmt.Sprint(keys[:i]) {
-			e.Errorf("with a limit of %d there are %+v", i, some)
-		}
+		suite.Equal(e, fmt.Sprint(some), fmt.Sprint(keys[:i]), "with a limit of %d", i)
 	}
 }
 
 // retryParked asks for attempts as another process would.
 func (e *env) retryParked(r *reader, parked int, keys ...string) {
 	n := suite.Get(e.Another(e).RetryParked(e.ctx, outbox, r.req.Subscription, keys...)).Must(e, "RetryParked")
-	if n != parked {
-		e.Fatalf("RetryParked %q: %d keys, want %d", keys, n, parked)
-	}
+	suite.MustEqual(e, n, parked, "RetryParked %q", keys)
 }
 
 func parkedRetriedAtOnce(e *env) {
@@ -400,9 +388,7 @@ func parkedRetriedAtOnce(e *env) {
 // giveUp asks for it as another process would.
 func (e *env) giveUp(r *reader, seq int64, reason string, n int) {
 	got := suite.Get(e.Another(e).GiveUpParked(e.ctx, outbox, r.req.Subscription, seq, reason)).Must(e, "GiveUpParked")
-	if got != n {
-		e.Fatalf("GiveUpParked of %d: %d, want %d", seq, got, n)
-	}
+	suite.MustEqual(e, got, n, "GiveUpParked of %d", seq)
 }
 
 // A message that is given up comes with the reason, until it has its verdict. The reason does not count as an attempt.
@@ -443,9 +429,7 @@ func (e *env) givenUp(r *reader, m penstock.Message, failures []penstock.Failure
 	for range 2 { // the second time to another reader, because the first settled nothing
 		b := r.await(plenty)
 		e.wantNext(b.Messages[0], m, len(failures)+1, since)
-		if fmt.Sprint(b.GivenUp) != fmt.Sprint(map[int]string{0: reason}) {
-			e.Errorf("%s came with %v given up, want it with %q", name, b.GivenUp, reason)
-		}
+		suite.Equal(e, fmt.Sprint(b.GivenUp), fmt.Sprint(map[int]string{0: reason}), "given up with %s", name)
 		r = r.again()
 	}
 	b := r.await(plenty)

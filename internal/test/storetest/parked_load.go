@@ -38,9 +38,7 @@ func parkedLoadManyLines(e *env) {
 			continue
 		}
 		suite.Get(fmt.Sscan(string(m.Payload), &i)).Must(e, "a payload")
-		if i/keys != next[i%keys] {
-			e.Fatalf("%s came as number %d of %s", m.Payload, next[i%keys], m.Key)
-		}
+		suite.MustEqual(e, i/keys, next[i%keys], "number of %s of its key", m.Payload)
 		next[i%keys]++
 	}
 	e.wantParked(r, 0, 0, 0)

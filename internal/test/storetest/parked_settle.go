@@ -127,9 +127,7 @@ func parkedSettleRefusedAndFollowedInOneCall(e *env) {
 	c := &carrier{e: e, r: r, limit: two}
 	c.until(4)
 	c.wantKey("k", "k0", "k1", "k2", "k3")
-	if c.sent[0].Attempt != 3 {
-		e.Errorf("k0 came with attempt %d, want 3", c.sent[0].Attempt)
-	}
+	suite.Equal(e, c.sent[0].Attempt, 3, "attempt of k0")
 }
 
 func parkedSettleSurvivesTakeover(e *env) {
@@ -155,9 +153,7 @@ func parkedSettleSurvivesTakeover(e *env) {
 	c := &carrier{e: e, r: e.takeOver(stores[1], driver.Subscribe{}), limit: plenty}
 	c.until(3)
 	c.wantKey("k", "k0", "k1", "k2")
-	if c.sent[0].Attempt != 2 {
-		e.Errorf("k0 came with attempt %d, want 2", c.sent[0].Attempt)
-	}
+	suite.Equal(e, c.sent[0].Attempt, 2, "attempt of k0")
 }
 
 // A relay that has lost the lease neither parks, drains nor dead-letters.

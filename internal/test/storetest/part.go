@@ -7,6 +7,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 // A sink that is slow: verdicts are settled before their batch has all of them.
@@ -120,9 +121,7 @@ func partThenTheWhole(e *env) {
 	r.judge(verdicts{"m1": dead("too"), "m2": died}, b)
 	e.wantSettled(r, 4, 0)
 	for _, l := range e.deadLetters(r) {
-		if len(l.Failures) != 1 {
-			e.Errorf("%s died with %d failures, want 1", l.Message.Payload, len(l.Failures))
-		}
+		suite.Equal(e, len(l.Failures), 1, "failures of %s", l.Message.Payload)
 	}
 	e.publish(messages("n", 2)...)
 	b = r.fetch(plenty)
@@ -210,9 +209,7 @@ func partOfLinesOfOne(e *env) {
 	batches = r.drain(plenty)
 	e.wantPayloads(flatten(batches), "m3", "k0")
 	for _, m := range flatten(batches) {
-		if m.Attempt != 2 {
-			e.Errorf("%s came with attempt %d, want 2", m.Payload, m.Attempt)
-		}
+		suite.Equal(e, m.Attempt, 2, "attempt of %s", m.Payload)
 	}
 	r.settle(batches...)
 	e.wantParked(r, 1, 1, 0)
@@ -299,9 +296,7 @@ func partReclaimKeepsTheRest(e *env) {
 	r = r.again()
 	e.maintain()
 	batches = r.drain(plenty)
-	if n := len(flatten(batches)); n != held {
-		e.Fatalf("%d messages came, want the %d that were not settled", n, held)
-	}
+	suite.MustEqual(e, len(flatten(batches)), held, "messages that were not settled")
 	e.maintain()
 	r.settle(batches...)
 	e.shrinks(floor)

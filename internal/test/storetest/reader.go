@@ -106,9 +106,7 @@ func (r *reader) check(b driver.Batch, limit driver.Limit) {
 		return
 	}
 	r.number++
-	if b.Number != r.number {
-		r.e.Fatalf("Fetch: the batch has number %d, want %d", b.Number, r.number)
-	}
+	suite.MustEqual(r.e, b.Number, r.number, "number of the batch")
 	if b.KeyOrder != nil && len(b.KeyOrder) != len(b.Messages) {
 		r.e.Fatalf("Fetch: %d messages and %d of KeyOrder, want one for each, or nil", len(b.Messages), len(b.KeyOrder))
 	}
@@ -198,9 +196,7 @@ func (e *env) wantPayloads(msgs []penstock.Message, want ...string) {
 	got := payloads(msgs)
 	slices.Sort(got)
 	want = slices.Sorted(slices.Values(want))
-	if !slices.Equal(got, want) {
-		e.Fatalf("got %d messages, want %d\n got: %s\nwant: %s", len(got), len(want), brief(got), brief(want))
-	}
+	suite.MustEqual(e, got, want, "messages")
 }
 
 func brief(payloads []string) string {

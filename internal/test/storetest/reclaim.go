@@ -7,6 +7,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -86,9 +87,7 @@ func reclaimWaitsForEverySubscription(e *env) {
 	}
 	slow = e.subscribe(slow.req)
 	batches := slow.drain(page)
-	if n := len(flatten(batches)); n != 54 {
-		e.Fatalf("the slow subscription got %d of the 54 messages that it had not settled", n)
-	}
+	suite.MustEqual(e, len(flatten(batches)), 54, "messages that the slow subscription had not settled")
 	slow.settle(batches...)
 	e.shrinks(floor)
 }
@@ -101,9 +100,8 @@ func reclaimKeepsWhatHasNoSubscription(e *env) {
 			e.maintain()
 		}
 	}
-	if n := len(flatten(e.read().drain(driver.Limit{Messages: 10, Bytes: plenty.Bytes}))); n != 64 {
-		e.Errorf("the first subscription got %d of the 64 messages that were published before", n)
-	}
+	got := flatten(e.read().drain(driver.Limit{Messages: 10, Bytes: plenty.Bytes}))
+	suite.Equal(e, len(got), 64, "messages of the first subscription that were published before")
 }
 
 // Housekeeping runs at every point of a subscription's life.

@@ -21,9 +21,7 @@ var replayCases = named("Replay", replayBySeq, replayByTime, replayOnlyWhatIsSet
 func (e *env) replay(r *reader, what admin.Replay, n int) {
 	what.Outbox, what.Subscription = r.req.Outbox, r.req.Subscription
 	got := suite.Get(e.Store.Replay(e.ctx, what)).Must(e, "Replay")
-	if got != int64(n) {
-		e.Fatalf("Replay of %+v has %d messages, want %d", what, got, n)
-	}
+	suite.MustEqual(e, got, int64(n), "Replay of %+v", what)
 }
 
 // settledOnes is a subscription that has settled messages of three keys, which
@@ -240,9 +238,7 @@ func replayOfWhatIsUnderWay(e *env) {
 	c.until(len(want))
 	for c.step() {
 	}
-	if got, all := slices.Sorted(slices.Values(payloads(c.sent))), slices.Sorted(slices.Values(payloads(want))); !slices.Equal(got, all) {
-		e.Errorf("two replays of a range delivered %v, want %v", got, all)
-	}
+	suite.Equal(e, slices.Sorted(slices.Values(payloads(c.sent))), slices.Sorted(slices.Values(payloads(want))), "delivered by two replays of a range")
 	e.replay(r, admin.Replay{ToSeq: sent[4].Seq}, 5)
 	r.again().want("m0", "m1", "m2", "m3", "m4")
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 var retentionCases = slices.Concat(
@@ -20,9 +21,7 @@ var retentionCases = slices.Concat(
 
 func (e *env) retain(r admin.Retention) {
 	e.Must(e.Store.SetRetention(e.ctx, outbox, r), "SetRetention")
-	if got := e.outboxStatus(outbox).Retention; got != r {
-		e.Errorf("status shows the retention %+v, want %+v", got, r)
-	}
+	suite.Equal(e, e.outboxStatus(outbox).Retention, r, "retention of the status")
 }
 
 // settleBulk publishes n MiB and settles them, with housekeeping on the way.
@@ -138,15 +137,11 @@ func retentionUpToTheLimits(e *env) {
 	for _, bad := range []admin.Retention{{Age: -1}, {Age: time.Microsecond - 1}, {Bytes: -1}, {Age: -time.Hour, Bytes: 1}, {Age: time.Hour, Bytes: math.MinInt64}} {
 		e.BadField(fmt.Sprintf("SetRetention(%+v)", bad), e.Store.SetRetention(e.ctx, outbox, bad), "retention")
 	}
-	if got := e.outboxStatus(outbox).Retention; got != want {
-		e.Errorf("status shows the retention %+v, want %+v", got, want)
-	}
+	suite.Equal(e, e.outboxStatus(outbox).Retention, want, "retention of the status")
 	for _, good := range []admin.Retention{{}, {Age: time.Microsecond, Bytes: 1}, {Age: (math.MaxInt64 * time.Nanosecond).Truncate(time.Microsecond), Bytes: math.MaxInt64}} {
 		e.retain(good)
 		e.maintain()
 	}
 	e.Must(e.Store.CreateOutbox(e.ctx, "other"), "CreateOutbox")
-	if got := e.outboxStatus("other").Retention; got != (admin.Retention{}) {
-		e.Errorf("the new outbox has the retention %s", fmt.Sprint(got))
-	}
+	suite.Equal(e, e.outboxStatus("other").Retention, admin.Retention{}, "retention of the new outbox")
 }

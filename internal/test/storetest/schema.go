@@ -34,9 +34,7 @@ func (e *env) wantSchema(hint string, migrates bool, want ...error) {
 	}
 	for what, err := range said {
 		for _, kind := range schemaErrors {
-			if errors.Is(err, kind) != slices.Contains(want, kind) {
-				e.Errorf("%s: got %v, want it to be %v and no other", what, err, want)
-			}
+			suite.Equal(e, errors.Is(err, kind), slices.Contains(want, kind), "%s: %v is %v", what, err, kind)
 		}
 		hinted, _ := errors.AsType[*penstock.HintError](err)
 		if _, typed := errors.AsType[*penstock.SchemaError](err); !typed || hinted == nil || !strings.Contains(hinted.Hint, hint) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 var settleCases = named("Settle", settleUnsettledComesBack, settleOnceForEachSource, settleMixedVerdictsApplyTogether,
@@ -54,9 +55,7 @@ func settleMixedVerdictsApplyTogether(e *env) {
 	deadLetters := e.deadLetters(r)
 	e.wantPayloads(deadMessages(deadLetters), died...)
 	for _, l := range deadLetters {
-		if want := "refused " + string(l.Message.Payload); l.Err() != want {
-			e.Errorf("the dead letter %s says %q, want %q", l.Message.Payload, l.Err(), want)
-		}
+		suite.Equal(e, l.Err(), "refused "+string(l.Message.Payload), "error of the dead letter %s", l.Message.Payload)
 	}
 	if s := e.subscriptionStatus(r.req); s.Settled != 5 || s.DeadLetters != 2 || s.Backlog != 0 {
 		e.Errorf("status: settled %d, dead letters %d, backlog %d, want 5, 2, 0", s.Settled, s.DeadLetters, s.Backlog)
@@ -108,8 +107,6 @@ func settleSettleWhileFetching(e *env) {
 	}
 	end()
 	e.Must(<-done, "the settling goroutine")
-	if len(got) != total {
-		e.Fatalf("got %d messages, want %d", len(got), total)
-	}
+	suite.MustEqual(e, len(got), total, "messages")
 	r.again().want()
 }

@@ -93,22 +93,16 @@ func statusNumbers(e *env) {
 	fresh := e.subscribe(driver.Subscribe{Subscription: "fresh", Start: driver.FromNow})
 	e.publish(message("", "c"))
 	for _, req := range []driver.Subscribe{r.req, fresh.req} {
-		if n := e.subscriptionStatus(req).Backlog; n != 1 {
-			e.Errorf("the backlog of %s is %d, want 1", req.Subscription, n)
-		}
+		suite.Equal(e, e.subscriptionStatus(req).Backlog, 1, "backlog of %s", req.Subscription)
 	}
 	fresh.settle(fresh.want("c")...)
-	if n := e.subscriptionStatus(fresh.req).Settled; n != 1 {
-		e.Errorf("the new subscription has settled %d, want 1: it counts from its creation", n)
-	}
+	suite.Equal(e, e.subscriptionStatus(fresh.req).Settled, 1, "settled by the new subscription since its creation")
 }
 
 func statusLease(e *env) {
 	r := e.subscribe(driver.Subscribe{Holder: "host \"one\"/1"})
 	s := e.subscriptionStatus(r.req)
-	if s.Holder != r.req.Holder {
-		e.Errorf("the holder is %q, want %q", s.Holder, r.req.Holder)
-	}
+	suite.Equal(e, s.Holder, r.req.Holder, "holder")
 	if in := time.Until(s.LeaseUntil); in < suite.LongLease/2 || in > 2*suite.LongLease {
 		e.Errorf("the lease ends in %s, want about %s", in, suite.LongLease)
 	}

@@ -1,10 +1,11 @@
 package storetest
 
 import (
+	"slices"
+
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/suite"
-	"slices"
 )
 
 var subscriptionCases = slices.Concat(
@@ -68,9 +69,7 @@ func subscriptionTwoAreIndependent(e *env) {
 	verdicts[0] = dead("only for b")
 	e.Must(b.Settle(e.ctx, driver.Settled{Batch: batch, Verdicts: verdicts}), "Settle")
 	e.wantDeadLetters(a, 0)
-	if n := len(e.deadLetters(b)); n != 1 {
-		e.Errorf("b has %d dead letters, want 1", n)
-	}
+	suite.Equal(e, len(e.deadLetters(b)), 1, "dead letters of b")
 	e.wantPayloads(batch.Messages, "m0", "m1", "m2", "m3")
 	b.again().want()
 }
@@ -84,9 +83,7 @@ func subscriptionOddNames(e *env) {
 		r.settle(r.want("m")...)
 		r.again().want()
 	}
-	if n := len(e.outboxStatus(outbox).Subscriptions); n != len(names) {
-		e.Errorf("status shows %d subscriptions, want %d", n, len(names))
-	}
+	suite.Equal(e, len(e.outboxStatus(outbox).Subscriptions), len(names), "subscriptions of the status")
 }
 
 func subscriptionEphemeral(e *env) {
@@ -106,12 +103,8 @@ func subscriptionEphemeral(e *env) {
 	all.close()
 	tail.close()
 	r.want("before0", "before1", "after")
-	if n := len(e.outboxStatus(outbox).Subscriptions); n != 1 {
-		e.Errorf("status shows %d subscriptions, want only the lasting one", n)
-	}
-	if s := e.subscriptionStatus(r.req); s.Holder != r.req.Holder {
-		e.Errorf("the holder is %q, want %q", s.Holder, r.req.Holder)
-	}
+	suite.Equal(e, len(e.outboxStatus(outbox).Subscriptions), 1, "subscriptions of the status, of which one lasts")
+	suite.Equal(e, e.subscriptionStatus(r.req).Holder, r.req.Holder, "holder")
 }
 
 func subscriptionEphemeralHoldsNothingBack(e *env) {
@@ -127,9 +120,7 @@ func subscriptionEphemeralHoldsNothingBack(e *env) {
 	for _, m := range flatten(tail.drain(two)) { // some may be gone
 		last = string(m.Payload)
 	}
-	if last != "last" {
-		e.Errorf("the last message that the ephemeral reader saw is %q", last)
-	}
+	suite.Equal(e, last, "last", "the last message that the ephemeral reader saw")
 }
 
 func subscriptionDefaultLease(e *env) {

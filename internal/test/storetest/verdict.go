@@ -85,9 +85,7 @@ func (r *reader) awaitOnly(how driver.KeyOrder, payloads ...string) driver.Batch
 func (e *env) wantOrder(b driver.Batch, how driver.KeyOrder, want ...string) {
 	e.wantInOrder(b.Messages, want...)
 	for i, m := range b.Messages {
-		if got := keyOrderOf(b, i); got != how {
-			e.Fatalf("%.40q came with order %d, want %d", m.Payload, got, how)
-		}
+		suite.MustEqual(e, keyOrderOf(b, i), how, "order of %.40q", m.Payload)
 	}
 }
 
@@ -131,9 +129,7 @@ func (e *env) wantParked(r *reader, parked, keys, held int64) {
 	if held == 0 && (s.ParkedAge > 0) != (parked > 0) || s.ParkedAge < 0 || s.ParkedAge > 2*time.Hour {
 		e.Fatalf("status: %d are parked, the oldest for %s", parked, s.ParkedAge)
 	}
-	if n := len(e.parkedKeys(r)); int64(n) != keys {
-		e.Fatalf("ParkedKeys lists %d keys, want %d", n, keys)
-	}
+	suite.MustEqual(e, int64(len(e.parkedKeys(r))), keys, "parked keys")
 }
 
 // keyed makes messages of one key with the payloads key0, key1, …

@@ -255,9 +255,7 @@ func (w *walk) retrySome() {
 		return
 	}
 	n := suite.Get(w.store().RetryDeadLetters(w.ctx, q)).Must(w, "RetryDeadLetters")
-	if n != len(some) {
-		w.Fatalf("step %d: RetryDeadLetters sent %d back, want %d", w.step, n, len(some))
-	}
+	suite.MustEqual(w, n, len(some), "step %d: RetryDeadLetters", w.step)
 	for _, t := range some {
 		t.fate, t.outOfOrder, t.seen = unsettled, true, false
 		w.note(t, "is sent back")
@@ -271,9 +269,7 @@ func (w *walk) discardSome() {
 		return
 	}
 	n := suite.Get(w.store().DiscardDeadLetters(w.ctx, q)).Must(w, "DiscardDeadLetters")
-	if n != len(some) {
-		w.Fatalf("step %d: DiscardDeadLetters deleted %d, want %d", w.step, n, len(some))
-	}
+	suite.MustEqual(w, n, len(some), "step %d: DiscardDeadLetters", w.step)
 	for _, t := range some {
 		w.discarded(t)
 	}

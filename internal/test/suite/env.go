@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path"
+	"reflect"
 	"runtime"
 	"strings"
 	"sync"
@@ -109,6 +110,44 @@ func (e *Env) MustBe(err, want error, what string) {
 	if !errors.Is(err, want) {
 		e.Fatalf("%s: got error %v, want one that is %q", what, err, want)
 	}
+}
+
+// Equal fails the test unless both are the same; nothing is the same as an empty list or map. MustEqual ends it as well.
+func Equal[T any](t fataler, got, want T, what string, args ...any) {
+	t.Helper()
+	if !same(got, want) {
+		t.Errorf("%s: got %s, want %s", fmt.Sprintf(what, args...), show(got), show(want))
+	}
+}
+
+func MustEqual[T any](t fataler, got, want T, what string, args ...any) {
+	t.Helper()
+	if !same(got, want) {
+		t.Fatalf("%s: got %s, want %s", fmt.Sprintf(what, args...), show(got), show(want))
+	}
+}
+
+type fataler interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+}
+
+func same(got, want any) bool {
+	if reflect.DeepEqual(got, want) {
+		return true
+	}
+	a, b := reflect.ValueOf(got), reflect.ValueOf(want)
+	return (a.Kind() == reflect.Slice || a.Kind() == reflect.Map) && a.Len()+b.Len() == 0
+}
+
+// show quotes texts, and cuts long values.
+func show(value any) string {
+	switch value.(type) {
+	case string, []string, []byte:
+		return fmt.Sprintf("%.500q", value)
+	}
+	return fmt.Sprintf("%.1000s", fmt.Sprintf("%+v", value))
 }
 
 // BadField fails the test unless err is a *FieldError whose field begins so.

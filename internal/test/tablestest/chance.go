@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -76,9 +75,7 @@ func endingsByChance(f *fixture) {
 				return err
 			}))
 		}
-		if jobs[0].Attempt != attempt {
-			f.Fatalf("claimed %+v, want attempt %d", jobs[0], attempt)
-		}
+		suite.MustEqual(f, jobs[0].Attempt, attempt, "attempt of %+v", jobs[0])
 		lease, held := jobs[0].Lease, []int64{jobs[0].Lease}
 		then := rnd.IntN(5)
 		f.must(again(func() (err error) {
@@ -96,9 +93,7 @@ func endingsByChance(f *fixture) {
 			}
 			return err
 		}))
-		if !slices.Equal(held, []int64{lease}) {
-			f.Fatalf("call %d of lease %d held %v", then, lease, held)
-		}
+		suite.MustEqual(f, held, []int64{lease}, "held by call %d of lease %d", then, lease)
 		if then > 0 {
 			jobs = nil
 		}

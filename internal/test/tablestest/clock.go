@@ -1,9 +1,10 @@
 package tablestest
 
 import (
-	"github.com/penstock/penstock/internal/test/suite"
 	"testing"
 	"time"
+
+	"github.com/penstock/penstock/internal/test/suite"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
@@ -30,9 +31,7 @@ func (h Harness) setClock(t *testing.T) {
 func limitAndAClockThatIsSetBack(f *fixture, c Clocked) {
 	claim := func(s Store, want int) (leases []int64) {
 		jobs := suite.Get(s.DriverQueue("limited").Claim(f.Context(), driver.Claim{Jobs: 10, Lease: time.Minute})).Must(f, "Claim")
-		if len(jobs) != want {
-			f.Fatalf("claimed %d jobs, want %d", len(jobs), want)
-		}
+		suite.MustEqual(f, len(jobs), want, "claimed jobs")
 		for _, j := range jobs {
 			leases = append(leases, j.Lease)
 		}
@@ -57,9 +56,7 @@ func scheduleAndAClockThatIsSet(f *fixture, c Clocked) {
 		c.Set(offset)
 		f.must(c.A.DriverQueue("timed").Maintain(f.Context()))
 		all := suite.Get(c.A.QueueStatus(f.Context(), "timed")).Must(f, "QueueStatus")
-		if ran := all[0].Ready + all[0].Delayed; ran != want {
-			f.Errorf("%s: it ran %d times, want %d", when, ran, want)
-		}
+		suite.Equal(f, all[0].Ready+all[0].Delayed, want, "%s: how often it ran", when)
 	}
 	runs("the database's clock is before its time", -twoYears, 0)
 	runs("behind its time", twoYears, 0)

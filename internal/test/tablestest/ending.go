@@ -87,9 +87,7 @@ func (r *run) claim(n int) (jobs []penstock.Job) {
 	suite.Get(r.q.Enqueue(r.Context(), slices.Repeat([]penstock.NewJob{{}}, n)...)).Must(r, "Enqueue")
 	suite.Get(r.q.Enqueue(r.Context(), penstock.NewJob{Group: "others"})).Must(r, "Enqueue")
 	jobs = suite.Get(r.q.Claim(r.Context(), driver.Claim{Jobs: n, Lease: time.Hour})).Must(r, "Claim")
-	if len(jobs) != n {
-		r.Fatalf("claimed %d jobs, want %d", len(jobs), n)
-	}
+	suite.MustEqual(r, len(jobs), n, "claimed jobs")
 	return jobs
 }
 
@@ -109,9 +107,7 @@ func (r *run) calls(trip *Trip, jobs ...penstock.Job) (held []int64) {
 	}
 	held = suite.Get(r.do(r.Context(), r.q, leases)).Must(r, "the call")
 	r.must(r.Direct.SetQueue(r.Context(), "jobs", penstock.QueueSettings{MaxAttempts: new(25)}))
-	if n := r.looked(); n != looked {
-		r.Errorf("looked up %d times, want %d", n, looked)
-	}
+	suite.Equal(r, r.looked(), looked, "how often it looked")
 	return held
 }
 
@@ -139,9 +135,7 @@ func (r *run) gone() penstock.Job {
 		r.must(other.Maintain(r.Context()))
 		again := suite.Get(other.Claim(r.Context(), driver.Claim{Jobs: 1, Lease: time.Hour})).Must(r, "Claim")
 		for _, a := range again {
-			if a.ID != j.ID {
-				r.Fatalf("claimed %+v, want the job %d again", a, j.ID)
-			}
+			suite.MustEqual(r, a.ID, j.ID, "the job of %+v", a)
 			suite.Get(other.Ack(r.Context(), a.Lease)).Must(r, "Ack")
 			return j
 		}
@@ -167,13 +161,9 @@ func (r *run) held(trip Trip) {
 	}
 	slices.Sort(want)
 	slices.Sort(held)
-	if !slices.Equal(held, want) {
-		r.Errorf("held %v, want %v", held, want)
-	}
+	suite.Equal(r, held, want, "held")
 	for _, j := range jobs {
-		if b := r.became(j); b != r.becomes {
-			r.Errorf("a job became %s, want %s", b, r.becomes)
-		}
+		suite.Equal(r, r.became(j), r.becomes, "what a job became")
 	}
 }
 
@@ -188,9 +178,7 @@ func (r *run) became(j penstock.Job) string {
 	}
 	for _, d := range dead {
 		found = append(found, "dead")
-		if len(d.Failures) != 1 {
-			r.Errorf("a dead letter has the failures %+v", d.Failures)
-		}
+		suite.Equal(r, len(d.Failures), 1, "failures of a dead letter")
 	}
 	again := suite.Get(q.Claim(r.Context(), driver.Claim{Jobs: 100, Lease: time.Hour})).Must(r, "Claim")
 	var others []int64

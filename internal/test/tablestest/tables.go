@@ -103,9 +103,7 @@ func cancelledWithinAClaim(f *fixture) {
 	}()
 	await("the cancellation waits or is over", func() bool { return len(cancelled) == 1 || f.count(f.Waiting) == 2 })
 	f.must(closed.Commit(), <-claimed, <-cancelled)
-	if n := f.count("select count(*) from {schema}.leases"); n != 0 {
-		f.Fatalf("%d leases are left of a job that was cancelled", n)
-	}
+	suite.MustEqual(f, f.count("select count(*) from {schema}.leases"), 0, "leases left of a job that was cancelled")
 	var jobs []penstock.Job
 	f.Eventually("a job of the key is claimed", func() bool {
 		jobs = suite.Get(q.Claim(f.Context(), driver.Claim{Jobs: 2, Lease: time.Hour})).Must(f, "Claim")
@@ -173,9 +171,7 @@ func epochThatComesAgain(f *fixture, join func(ctx context.Context, req driver.S
 			f.exec("delete from {schema}.members")
 		}
 		after := subscribe("after")
-		if again := f.fetch(after); len(again.Messages) != 1 {
-			f.Fatalf("got %v, want a message", again.Messages)
-		}
+		suite.MustEqual(f, len(f.fetch(after).Messages), 1, "messages")
 		if err := call(before, b); !errors.Is(err, penstock.ErrFenced) {
 			f.Errorf("%s: %v, want ErrFenced", what, err)
 		}

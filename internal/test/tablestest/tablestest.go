@@ -168,18 +168,14 @@ func (f *fixture) count(query string) (n int) {
 }
 
 func (f *fixture) counts(query string, want int) {
-	if n := f.count(query); n != want {
-		f.Errorf("%s: %d, want %d", query, n, want)
-	}
+	suite.Equal(f, f.count(query), want, "%s", query)
 }
 
 // looked is how often it was looked up what had become of a transaction.
 func (f *fixture) looked() int64 { return f.Store.Retries()["unknown"] }
 
 func (f *fixture) lookedOnce() {
-	if n := f.looked(); n != 1 {
-		f.Errorf("looked up %d times, want once", n)
-	}
+	suite.Equal(f, f.looked(), 1, "how often it looked")
 }
 
 var cuts = map[string]wire.Fault{"before": wire.CutBefore, "after": wire.CutAfter, "late": wire.CutLate, "carried off": wire.CutAfter}
