@@ -18,6 +18,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/doctor"
 )
 
@@ -211,7 +212,7 @@ var routes = slices.Concat([]route{
 	reads("/inboxes/{consumer}/held", "Held messages, those due first at first", []string{"limit"}, (*Console).held),
 	reads("/inboxes/{consumer}/gaps", "Gaps, the latest first", []string{"limit"}, (*Console).gaps),
 	acts("/inboxes/{consumer}/release", "Have held messages handed over without waiting for more", func(c *Console, ctx context.Context, call *call, b Held) (Count, error) {
-		store, ok := c.o.Store.(inboxes)
+		store, ok := c.o.Store.(driver.InboxStore)
 		if !ok {
 			return Count{}, errNotFound
 		}

@@ -28,38 +28,6 @@ import (
 
 // Optional parts of a store. Without a part, the console lacks its pages.
 type (
-	outboxes interface {
-		StatusUpTo(ctx context.Context, most int) ([]admin.OutboxStatus, error)
-		DeadLetters(ctx context.Context, q admin.DeadLetterQuery) ([]admin.DeadLetter, error)
-		DeadLetterCauses(ctx context.Context, q admin.DeadLetterQuery) ([]admin.DeadCause, error)
-		RetryDeadLetters(ctx context.Context, q admin.DeadLetterQuery) (int, error)
-		DiscardDeadLetters(ctx context.Context, q admin.DeadLetterQuery) (int, error)
-		ParkedKeys(ctx context.Context, outbox, subscription string, limit int) ([]admin.ParkedKey, error)
-		RetryParked(ctx context.Context, outbox, subscription string, keys ...string) (int, error)
-		GiveUpParked(ctx context.Context, outbox, subscription string, seq int64, reason string) (int, error)
-		Replay(ctx context.Context, r admin.Replay) (int64, error)
-	}
-	queues interface {
-		QueueStatusUpTo(ctx context.Context, most int, names ...string) ([]admin.QueueStatus, error)
-		QueueGroups(ctx context.Context, queue, after string, most int) ([]admin.GroupStatus, error)
-		DeadJobs(ctx context.Context, q admin.DeadJobQuery) ([]admin.DeadJob, error)
-		DeadJobCauses(ctx context.Context, q admin.DeadJobQuery) ([]admin.DeadCause, error)
-		RetryDeadJobs(ctx context.Context, q admin.DeadJobQuery) (int, error)
-		DiscardDeadJobs(ctx context.Context, q admin.DeadJobQuery) (int, error)
-		SetQueue(ctx context.Context, name string, s penstock.QueueSettings) error
-		CancelJobs(ctx context.Context, queue string, ids ...int64) (int, error)
-		ListJobs(ctx context.Context, q admin.JobQuery) (admin.JobPage, error)
-		Schedules(ctx context.Context, queue string) ([]penstock.Schedule, error)
-		PauseSchedule(ctx context.Context, queue, name string) error
-		ResumeSchedule(ctx context.Context, queue, name string) error
-		RunSchedule(ctx context.Context, queue, name string) (penstock.Enqueued, error)
-	}
-	inboxes interface {
-		Inboxes(ctx context.Context) ([]admin.InboxStatus, error)
-		HeldMessages(ctx context.Context, q admin.HeldQuery) ([]admin.HeldMessage, error)
-		InboxGaps(ctx context.Context, consumer string, limit int) ([]admin.InboxGap, error)
-		ReleaseHeld(ctx context.Context, q admin.HeldQuery) (int64, error)
-	}
 	pins interface {
 		VacuumPins(ctx context.Context) ([]admin.VacuumPin, error)
 	}
@@ -77,10 +45,14 @@ type (
 
 // Store has the required methods; other parts are optional.
 type Store interface {
-	outboxes
-	queues
+	driver.Operator
+	driver.StatusCounter
+	driver.CauseCounter
+	driver.QueueStore
+	driver.QueueStatusCounter
+	driver.JobCauseCounter
+	ListJobs(ctx context.Context, q admin.JobQuery) (admin.JobPage, error)
 	Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error
-	DriverQueue(name string) driver.Queue
 	DeadNumbers(ctx context.Context, in, subscription string, after int64, most int) ([]int64, error)
 }
 
@@ -257,7 +229,7 @@ func (c *Console) lookAtStatus() (*Status, error) {
 	if s.Queues, err = orEmpty(c.o.Store.QueueStatusUpTo(ctx, countedUpTo)); refused("queues", err) != nil {
 		return nil, err
 	}
-	if store, ok := c.o.Store.(inboxes); ok { // it counts by reading the held messages
+	if store, ok := c.o.Store.(driver.InboxStore); ok { // it counts by reading the held messages
 		if s.Inboxes, err = orEmpty(c.inboxes.get(ctx, func() ([]admin.InboxStatus, error) {
 			ctx, cancel := context.WithTimeout(context.Background(), patience) // it may continue when this examination has ended
 			defer cancel()

@@ -214,7 +214,7 @@ type HeldMessage struct {
 
 func (c *Console) held(ctx context.Context, r *call) (l List[HeldMessage], err error) {
 	limit, err := r.int("limit", 50, 1000)
-	store, ok := c.o.Store.(inboxes)
+	store, ok := c.o.Store.(driver.InboxStore)
 	if err != nil || !ok {
 		return l, cmp.Or(err, errNotFound)
 	}
@@ -227,7 +227,7 @@ func (c *Console) held(ctx context.Context, r *call) (l List[HeldMessage], err e
 
 func (c *Console) gaps(ctx context.Context, r *call) (l List[admin.InboxGap], err error) {
 	limit, err := r.int("limit", 50, 1000)
-	store, ok := c.o.Store.(inboxes)
+	store, ok := c.o.Store.(driver.InboxStore)
 	if err != nil || !ok {
 		return l, cmp.Or(err, errNotFound)
 	}

@@ -18,10 +18,7 @@ import (
 var ErrGone = errors.New("it is not a dead letter any more")
 
 // Jobs enqueues dead jobs again, and returns the new ids in the order of the old ones. All of them are in memory.
-func Jobs(ctx context.Context, store interface {
-	DeadJobs(ctx context.Context, q admin.DeadJobQuery) ([]admin.DeadJob, error)
-	DriverQueue(name string) driver.Queue
-}, queue string, old []int64) (ids []string, err error) {
+func Jobs(ctx context.Context, store driver.QueueStore, queue string, old []int64) (ids []string, err error) {
 	found, err := store.DeadJobs(ctx, admin.DeadJobQuery{Queue: queue, IDs: old, Limit: len(old)})
 	if err != nil {
 		return nil, err

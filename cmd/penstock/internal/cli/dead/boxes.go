@@ -119,10 +119,7 @@ func (b *deadMessages) discard(ctx context.Context, seqs []int64) (int, error) {
 }
 
 func (b *deadMessages) resend(ctx context.Context, seqs []int64) (int, error) {
-	store, ok := b.store.(interface {
-		deadStore
-		Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error
-	})
+	store, ok := b.store.(driver.Store)
 	if !ok || b.adopted != nil {
 		return 0, errNoResend
 	}
@@ -243,10 +240,7 @@ func (b *deadJobs) discard(ctx context.Context, ids []int64) (int, error) {
 }
 
 func (b *deadJobs) resend(ctx context.Context, ids []int64) (int, error) {
-	store, ok := b.store.(interface {
-		cli.DeadJobStore
-		DriverQueue(name string) driver.Queue
-	})
+	store, ok := b.store.(driver.QueueStore)
 	if !ok {
 		return 0, errNoResend
 	}

@@ -26,7 +26,7 @@ func Command(a *cli.App) *cobra.Command {
 }
 
 // findInbox returns the status of an inbox.
-func findInbox(ctx context.Context, store cli.InboxReader, consumer string) (*admin.InboxStatus, error) {
+func findInbox(ctx context.Context, store driver.InboxStore, consumer string) (*admin.InboxStatus, error) {
 	inboxes, err := store.Inboxes(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading the status of inboxes: %w", err)

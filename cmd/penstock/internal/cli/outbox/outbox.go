@@ -152,12 +152,6 @@ func grantCommand(a *cli.App) *cobra.Command {
 	return a.WithJSON(cmd, "the rights granted, as one JSON line")
 }
 
-// retentionSetter has the methods of a store that change the retention.
-type retentionSetter interface {
-	cli.StatusReader
-	SetRetention(ctx context.Context, outbox string, r admin.Retention) error
-}
-
 // retentionFlags set how long settled messages are kept. A nil flag leaves the setting unchanged.
 type retentionFlags struct {
 	ageText, bytesText string
@@ -198,7 +192,7 @@ func (f *retentionFlags) read(flags *pflag.FlagSet) (bool, error) {
 func isOff(s string) bool { return s == "off" || s == "0" }
 
 // apply changes the given limits and leaves the others.
-func (f *retentionFlags) apply(ctx context.Context, store retentionSetter, outbox string) (admin.Retention, error) {
+func (f *retentionFlags) apply(ctx context.Context, store driver.Store, outbox string) (admin.Retention, error) {
 	found, err := cli.ReadStatus(ctx, store, []string{outbox})
 	if err != nil {
 		return admin.Retention{}, err

@@ -11,6 +11,7 @@ import (
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/terminal"
 )
 
@@ -18,12 +19,6 @@ type replayFlags struct {
 	subscription, from, to string
 	dryRun                 bool
 	leave                  cli.Consent
-}
-
-// replayer has the methods of a store that replay needs.
-type replayer interface {
-	cli.StatusReader
-	Replay(ctx context.Context, r admin.Replay) (int64, error)
 }
 
 func ReplayCommand(a *cli.App) *cobra.Command {
@@ -88,7 +83,7 @@ func (f *replayFlags) replay(outbox string, now time.Time) (r admin.Replay, err 
 	return r, nil
 }
 
-func startReplay(ctx context.Context, a *cli.App, store replayer, r admin.Replay, f replayFlags) error {
+func startReplay(ctx context.Context, a *cli.App, store driver.Store, r admin.Replay, f replayFlags) error {
 	to := cli.OfSubscription(r.Outbox, r.Subscription)
 	if !f.leave.Yes {
 		count := r

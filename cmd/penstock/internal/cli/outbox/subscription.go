@@ -12,6 +12,7 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/adopt"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
 )
@@ -19,12 +20,6 @@ import (
 func SubscriptionCommand(a *cli.App) *cobra.Command {
 	return terminal.Group(&cobra.Command{Use: "subscription", Short: "Drop subscriptions that are no longer needed"},
 		subscriptionDropCommand(a))
-}
-
-// subscriptionDropper has the methods of a store that drop a subscription.
-type subscriptionDropper interface {
-	cli.StatusReader
-	DropSubscription(ctx context.Context, outbox, subscription string) error
 }
 
 func subscriptionDropCommand(a *cli.App) *cobra.Command {
@@ -52,7 +47,7 @@ func subscriptionDropCommand(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-func dropSubscription(ctx context.Context, a *cli.App, store subscriptionDropper, outbox, name string, leave cli.Consent) error {
+func dropSubscription(ctx context.Context, a *cli.App, store driver.Store, outbox, name string, leave cli.Consent) error {
 	s, err := findSubscription(ctx, store, outbox, name)
 	if err != nil {
 		return err

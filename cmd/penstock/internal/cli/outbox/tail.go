@@ -73,12 +73,7 @@ func TailCommand(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// fetcher has the methods of a source that tail needs.
-type fetcher interface {
-	Fetch(ctx context.Context, limit driver.Limit) (driver.Batch, error)
-}
-
-func tail(ctx context.Context, source fetcher, show func(context.Context, []penstock.Message) error, f tailFlags) error {
+func tail(ctx context.Context, source driver.Source, show func(context.Context, []penstock.Message) error, f tailFlags) error {
 	const pollEvery = 100 * time.Millisecond
 	for shown := 0; ; {
 		batch, err := source.Fetch(ctx, driver.Limit{Messages: 500, Bytes: 4 << 20})

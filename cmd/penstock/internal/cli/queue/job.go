@@ -61,12 +61,6 @@ func onJobs(a *cli.App, past, others string, act func(store driver.QueueStore, c
 	}
 }
 
-// historyStore has the methods of a store that show done jobs.
-type historyStore interface {
-	driver.HistoryStore
-	cli.QueueStatusReader
-}
-
 // donePage is how many jobs one call asks for.
 const donePage = 1000
 
@@ -92,7 +86,7 @@ func doneCommand(a *cli.App) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		store, ok := open.(historyStore)
+		history, ok := open.(driver.HistoryStore)
 		if !ok {
 			return terminal.Usage(errors.New("this database keeps no jobs that are done: PostgreSQL does"))
 		}
@@ -100,7 +94,7 @@ func doneCommand(a *cli.App) *cobra.Command {
 		list := terminal.NewTable(a.Stdout, terminal.Right("ID"), terminal.Cut("KIND", 24), terminal.Cut("KEY", 24), terminal.Cut("GROUP", 24), terminal.Right("ATTEMPT"), terminal.Cut("WORKER", 24), terminal.Right("TOOK"), terminal.Left("AGE"), terminal.Cut("REPORT", 64))
 		listed, after := 0, ""
 		for {
-			found, next, err := store.DoneJobs(ctx, admin.DoneJobQuery{Queue: args[0], IDs: wanted, Kind: kind, After: after, Limit: min(donePage, limit-listed)})
+			found, next, err := history.DoneJobs(ctx, admin.DoneJobQuery{Queue: args[0], IDs: wanted, Kind: kind, After: after, Limit: min(donePage, limit-listed)})
 			if err != nil {
 				return about.Queue(err, "reading jobs that are done", args[0])
 			}
@@ -129,7 +123,7 @@ func doneCommand(a *cli.App) *cobra.Command {
 		if listed > 0 {
 			return list.Flush()
 		}
-		return nothingDone(a, cmd, store, args[0], len(wanted) > 0 || kind != "")
+		return nothingDone(a, cmd, open, args[0], len(wanted) > 0 || kind != "")
 	})
 	cmd.Flags().StringArrayVar(&ids, "id", nil, "only the job with this `id`; may be repeated")
 	cmd.Flags().StringVar(&kind, "kind", "", "only jobs of this `kind`")

@@ -195,7 +195,7 @@ func scheduleForPrograms(s *penstock.Schedule) any {
 }
 
 // showSchedule prints a schedule that was set, paused or resumed.
-func showSchedule(ctx context.Context, a *cli.App, store scheduleReader, queue, name string) error {
+func showSchedule(ctx context.Context, a *cli.App, store driver.QueueStore, queue, name string) error {
 	schedules, err := store.Schedules(ctx, queue)
 	if err != nil {
 		return about.Queue(err, "reading schedules", queue)
@@ -215,9 +215,4 @@ func showSchedule(ctx context.Context, a *cli.App, store scheduleReader, queue, 
 		}
 	}
 	return fmt.Errorf("schedule %q of queue %q was dropped meanwhile: %w", name, queue, penstock.ErrNoSchedule)
-}
-
-// scheduleReader has the methods of a store that show schedules.
-type scheduleReader interface {
-	Schedules(ctx context.Context, queue string) ([]penstock.Schedule, error)
 }

@@ -92,12 +92,6 @@ func (f *queueFlags) read(flags *pflag.FlagSet) (s penstock.QueueSettings, err e
 	return s, nil
 }
 
-// queueSetter has the methods of a store that change a queue.
-type queueSetter interface {
-	cli.QueueStatusReader
-	SetQueue(ctx context.Context, name string, s penstock.QueueSettings) error
-}
-
 func setCommand(a *cli.App) *cobra.Command {
 	var f queueFlags
 	cmd := terminal.Verb("set NAME", "Set a queue's limits", func(cmd *cobra.Command, args []string) error {
@@ -131,7 +125,7 @@ func pauseCommand(a *cli.App, pause bool) *cobra.Command {
 }
 
 // setQueue changes a queue and prints the new settings.
-func setQueue(ctx context.Context, a *cli.App, store queueSetter, name string, wanted penstock.QueueSettings) error {
+func setQueue(ctx context.Context, a *cli.App, store driver.QueueStore, name string, wanted penstock.QueueSettings) error {
 	if err := store.SetQueue(ctx, name, wanted); err != nil {
 		return about.Queue(err, fmt.Sprintf("setting up queue %q", name), name)
 	}

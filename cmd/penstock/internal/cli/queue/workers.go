@@ -20,20 +20,17 @@ func workersCommand(a *cli.App) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		store, ok := open.(interface {
-			driver.WorkerStore
-			cli.QueueStatusReader
-		})
+		workers, ok := open.(driver.WorkerStore)
 		if !ok {
 			return terminal.Usage(errors.New("this database keeps no heartbeats of workers: PostgreSQL does"))
 		}
 		queue := strings.Join(args, "")
-		found, err := store.Workers(cmd.Context(), queue, cli.CountedUpTo)
+		found, err := workers.Workers(cmd.Context(), queue, cli.CountedUpTo)
 		if err != nil {
 			return about.Queue(err, "reading workers", queue)
 		}
 		if len(found) == 0 && queue != "" {
-			if _, err := findQueue(cmd.Context(), store, queue, uncounted); err != nil {
+			if _, err := findQueue(cmd.Context(), open, queue, uncounted); err != nil {
 				return err
 			}
 		}
