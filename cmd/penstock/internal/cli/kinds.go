@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -150,29 +149,46 @@ func ListCommand[S any](a *App, things, short string, names func(context.Context
 	return a.WithJSON(cmd, "a JSON array on one line")
 }
 
-// List prints what was found: for programs a line of JSON for each, as it says, and for people a table, or none if nothing was.
-func List[T any](a *App, all []T, forPrograms func(*T) any, none string, columns []terminal.Column, row func(*T) []string) error {
-	switch {
-	case a.JSON:
-		return JSONLines(a.Stdout, all, forPrograms)
-	case len(all) == 0:
-		_, err := fmt.Fprintln(a.Stdout, none)
-		return err
-	}
-	table := terminal.NewTable(a.Stdout, columns...)
-	for i := range all {
-		table.Row(row(&all[i])...)
-	}
-	return table.Flush()
+// Rows prints what a verb lists: for programs a line of JSON each, for people a table.
+type Rows struct {
+	a     *App
+	table *terminal.Table
+	err   error // the first of a write
+	Shown int
+	More  string // how to see the others, if there are more
 }
 
-// JSONLines writes each of them as a line that as makes.
-func JSONLines[T any](w io.Writer, all []T, as func(*T) any) error {
-	lines := json.NewEncoder(w)
-	for i := range all {
-		if err := lines.Encode(as(&all[i])); err != nil {
-			return err
-		}
+func (a *App) Rows(columns ...terminal.Column) *Rows {
+	return &Rows{a: a, table: terminal.NewTable(a.Stdout, columns...)}
+}
+
+// Add prints one of them. After an error, which Err and End return, it prints nothing.
+func (r *Rows) Add(forPrograms any, cells ...string) {
+	r.Shown++
+	switch {
+	case r.err != nil:
+	case r.a.JSON:
+		r.err = json.NewEncoder(r.a.Stdout).Encode(forPrograms)
+	default:
+		r.table.Row(cells...)
+		r.err = r.table.Err()
 	}
-	return nil
+}
+
+// Err ends a long list when its reader has gone.
+func (r *Rows) Err() error { return r.err }
+
+// End prints the rest of the table, or for people the sentence none if nothing was added.
+func (r *Rows) End(none string) error {
+	if r.More != "" {
+		defer fmt.Fprintln(r.a.Stderr, "penstock: there are more: "+r.More)
+	}
+	switch {
+	case r.a.JSON || r.err != nil:
+		return r.err
+	case r.Shown == 0:
+		_, err := fmt.Fprintln(r.a.Stdout, none)
+		return err
+	}
+	return r.table.Flush()
 }

@@ -26,35 +26,16 @@ func listCommand(a *cli.App) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if a.JSON {
-			lines := json.NewEncoder(a.Stdout)
-			return eachPage(ctx, box, f.Limit, func(page []letter) error {
-				for _, l := range page {
-					if err := lines.Encode(l.forPrograms(false)); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-		}
-		list := terminal.NewTable(a.Stdout, box.columns()...)
-		listed := 0
-		now := time.Now()
-		err = eachPage(ctx, box, f.Limit, func(page []letter) error {
+		now, rows := time.Now(), a.Rows(box.columns()...)
+		if err := eachPage(ctx, box, f.Limit, func(page []letter) error {
 			for _, l := range page {
-				list.Row(l.row(now)...)
+				rows.Add(l.forPrograms(false), l.row(now)...)
 			}
-			listed += len(page)
-			return list.Err()
-		})
-		if err != nil {
+			return rows.Err()
+		}); err != nil {
 			return err
 		}
-		if listed == 0 {
-			fmt.Fprintf(a.Stdout, "0 dead letters of %s%s.\n", box.name(), map[bool]string{true: " match"}[f.narrowed])
-			return nil
-		}
-		return list.Flush()
+		return rows.End(fmt.Sprintf("0 dead letters of %s%s.", box.name(), map[bool]string{true: " match"}[f.narrowed]))
 	})
 	f.add(cmd.Flags())
 	cmd.Flags().BoolVar(&f.all, "all", false, "all of them, which is the default")

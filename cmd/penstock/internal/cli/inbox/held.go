@@ -100,18 +100,18 @@ func listHeld(ctx context.Context, a *cli.App, store driver.InboxStore, q admin.
 	if err != nil {
 		return about.Inbox(err, "reading held messages", q.Consumer)
 	}
+	rows := a.Rows(terminal.Cut("ID", 40), terminal.Cut("KEY", 24), terminal.Cut("PREVIOUS", 40), terminal.Left("WHICH"),
+		terminal.Left("HELD"), terminal.Left("DUE"), terminal.Right("PAYLOAD"))
 	if len(held) > limit {
-		held = held[:limit]
-		defer fmt.Fprintln(a.Stderr, "penstock: there are more: raise --limit")
+		held, rows.More = held[:limit], "raise --limit"
 	}
 	now := time.Now()
-	return cli.List(a, held, func(m *admin.HeldMessage) any { return heldForPrograms(q.Consumer, m, false) },
-		fmt.Sprintf("Nothing of %s%s is held.", shell.Visible(q.Consumer), chosenHeld(q)),
-		[]terminal.Column{terminal.Cut("ID", 40), terminal.Cut("KEY", 24), terminal.Cut("PREVIOUS", 40), terminal.Left("WHICH"),
-			terminal.Left("HELD"), terminal.Left("DUE"), terminal.Right("PAYLOAD")},
-		func(m *admin.HeldMessage) []string {
-			return []string{m.ID, m.Key, m.Previous, heldOrMissing(m), cli.Since(m.At, now), cli.Until(m.Due, now), terminal.Size(m.PayloadBytes)}
-		})
+	for i := range held {
+		m := &held[i]
+		rows.Add(heldForPrograms(q.Consumer, m, false), m.ID, m.Key, m.Previous, heldOrMissing(m),
+			cli.Since(m.At, now), cli.Until(m.Due, now), terminal.Size(m.PayloadBytes))
+	}
+	return rows.End(fmt.Sprintf("Nothing of %s%s is held.", shell.Visible(q.Consumer), chosenHeld(q)))
 }
 
 // chosenHeld describes how a query narrows the choice.
@@ -187,24 +187,24 @@ func listGaps(ctx context.Context, a *cli.App, store driver.InboxStore, consumer
 	if err != nil {
 		return about.Inbox(err, "reading gaps", consumer)
 	}
+	rows := a.Rows(terminal.Cut("MISSING", 40), terminal.Cut("KEY", 24), terminal.Cut("FOLLOWED", 40),
+		terminal.Left("REPORTED"), terminal.Left("WHY"), terminal.Left("CAME"))
 	if len(gaps) > limit {
-		gaps = gaps[:limit]
-		defer fmt.Fprintln(a.Stderr, "penstock: there are more: raise --limit")
+		gaps, rows.More = gaps[:limit], "raise --limit"
 	}
 	now := time.Now()
-	return cli.List(a, gaps, func(g *admin.InboxGap) any {
+	for i := range gaps {
+		g, why := &gaps[i], "waited"
+		if g.Discarded {
+			why = "discarded"
+		}
 		g.At = g.At.UTC()
-		return struct {
-			Consumer string `json:"consumer"`
-			*admin.InboxGap
-		}{consumer, g}
-	}, fmt.Sprintf("No gap of %s was reported.", shell.Visible(consumer)),
-		[]terminal.Column{terminal.Cut("MISSING", 40), terminal.Cut("KEY", 24), terminal.Cut("FOLLOWED", 40), terminal.Left("REPORTED"), terminal.Left("WHY"), terminal.Left("CAME")},
-		func(g *admin.InboxGap) []string {
-			why := "waited"
-			if g.Discarded {
-				why = "discarded"
-			}
-			return []string{g.Missing, g.Key, g.Next, cli.Since(g.At, now), why, terminal.YesNo(g.Came)}
-		})
+		rows.Add(gapJSON{consumer, g}, g.Missing, g.Key, g.Next, cli.Since(g.At, now), why, terminal.YesNo(g.Came))
+	}
+	return rows.End(fmt.Sprintf("No gap of %s was reported.", shell.Visible(consumer)))
+}
+
+type gapJSON struct {
+	Consumer string `json:"consumer"`
+	*admin.InboxGap
 }

@@ -163,7 +163,11 @@ func statusCommand(a *cli.App) *cobra.Command {
 
 func showInboxes(a *cli.App, inboxes []admin.InboxStatus) error {
 	if a.JSON {
-		return cli.JSONLines(a.Stdout, inboxes, func(b *admin.InboxStatus) any { return b })
+		rows := a.Rows()
+		for i := range inboxes {
+			rows.Add(&inboxes[i])
+		}
+		return rows.End("")
 	}
 	if len(inboxes) == 0 {
 		fmt.Fprintln(a.Stdout, a.Suggest("There is no inbox yet: penstock inbox create CONSUMER makes one."))

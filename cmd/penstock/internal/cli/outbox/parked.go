@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -97,9 +96,8 @@ func showParked(ctx context.Context, a *cli.App, store parkedReader, outbox, onl
 	if err != nil {
 		return err
 	}
-	lines := terminal.NewTable(a.Stdout, terminal.Cut("SUBSCRIPTION", 24), terminal.Cut("KEY", 32), terminal.Right("SEQ"), terminal.Right("MESSAGES"),
+	rows := a.Rows(terminal.Cut("SUBSCRIPTION", 24), terminal.Cut("KEY", 32), terminal.Right("SEQ"), terminal.Right("MESSAGES"),
 		terminal.Right("ATTEMPTS"), terminal.Left("SINCE"), terminal.Left("NEXT RETRY"), terminal.Left("HELD"), terminal.Cut("ERROR", 64))
-	shown, more := 0, false
 	now := time.Now()
 	for _, subscription := range subscriptions {
 		keys, err := store.ParkedKeys(ctx, outbox, subscription, limit+1)
@@ -107,32 +105,14 @@ func showParked(ctx context.Context, a *cli.App, store parkedReader, outbox, onl
 			return about.Outbox(err, "reading parked messages", outbox, subscription)
 		}
 		if len(keys) > limit {
-			keys, more = keys[:limit], true
+			keys, rows.More = keys[:limit], "raise --limit"
 		}
-		for i := range keys {
-			k := &keys[i]
-			if a.JSON {
-				err = json.NewEncoder(a.Stdout).Encode(parkedJSON{outbox, subscription, *k})
-			} else {
-				lines.Row(subscription, k.Key, fmt.Sprint(k.FirstSeq), terminal.Count(k.Messages), fmt.Sprint(k.Attempt), cli.Since(k.Since, now), retryText(k, now), terminal.YesNo(k.Held), k.Err)
-			}
-			if err != nil {
-				return err
-			}
-			shown++
+		for _, k := range keys {
+			rows.Add(parkedJSON{outbox, subscription, k}, subscription, k.Key, fmt.Sprint(k.FirstSeq), terminal.Count(k.Messages), fmt.Sprint(k.Attempt),
+				cli.Since(k.Since, now), retryText(&k, now), terminal.YesNo(k.Held), k.Err)
 		}
 	}
-	if more {
-		defer fmt.Fprintln(a.Stderr, "penstock: there are more: raise --limit")
-	}
-	switch {
-	case a.JSON:
-		return nil
-	case shown == 0:
-		fmt.Fprintf(a.Stdout, "Nothing of %s is parked.\n", shell.Visible(outbox))
-		return nil
-	}
-	return lines.Flush()
+	return rows.End(fmt.Sprintf("Nothing of %s is parked.", shell.Visible(outbox)))
 }
 
 // subscriptionsOf returns all subscriptions of an outbox, or the named one.

@@ -102,22 +102,23 @@ func groupListCommand(a *cli.App) *cobra.Command {
 					break
 				}
 			}
-			return cli.List(a, all, func(p *admin.GroupPolicy) any { return p },
-				fmt.Sprintf("No group of queue %s has a policy or is held: %s sets one.", shell.Visible(args[0]), a.Suggest("penstock queue group set "+shell.Word(args[0])+" GROUP --max-running 5")),
-				[]terminal.Column{terminal.Cut("GROUP", 32), terminal.Right("MAX RUNNING"), terminal.Left("RATE"), terminal.Right("WEIGHT"), terminal.Left("HELD UNTIL (UTC)"), terminal.Cut("REASON", 40)},
-				func(p *admin.GroupPolicy) []string {
-					running, rate, until := "", "", ""
-					if p.MaxRunning > 0 {
-						running = terminal.Count(int64(p.MaxRunning))
-					}
-					if p.Rate.Jobs > 0 {
-						rate = cli.RateText(p.Rate)
-					}
-					if !p.Until.IsZero() {
-						until = p.Until.UTC().Format("2006-01-02 15:04:05")
-					}
-					return []string{p.Group, running, rate, fmt.Sprint(max(p.Weight, 1)), until, p.Reason}
-				})
+			rows := a.Rows(terminal.Cut("GROUP", 32), terminal.Right("MAX RUNNING"), terminal.Left("RATE"), terminal.Right("WEIGHT"),
+				terminal.Left("HELD UNTIL (UTC)"), terminal.Cut("REASON", 40))
+			for _, p := range all {
+				running, rate, until := "", "", ""
+				if p.MaxRunning > 0 {
+					running = terminal.Count(int64(p.MaxRunning))
+				}
+				if p.Rate.Jobs > 0 {
+					rate = cli.RateText(p.Rate)
+				}
+				if !p.Until.IsZero() {
+					until = p.Until.UTC().Format("2006-01-02 15:04:05")
+				}
+				rows.Add(&p, p.Group, running, rate, fmt.Sprint(max(p.Weight, 1)), until, p.Reason)
+			}
+			return rows.End(fmt.Sprintf("No group of queue %s has a policy or is held: %s sets one.", shell.Visible(args[0]),
+				a.Suggest("penstock queue group set "+shell.Word(args[0])+" GROUP --max-running 5")))
 		}))
 	return a.WithJSON(cmd, "one JSON line per group")
 }

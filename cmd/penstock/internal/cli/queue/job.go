@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -90,40 +89,30 @@ func doneCommand(a *cli.App) *cobra.Command {
 		if !ok {
 			return terminal.Usage(errors.New("this database keeps no jobs that are done: PostgreSQL does"))
 		}
-		lines := json.NewEncoder(a.Stdout)
-		list := terminal.NewTable(a.Stdout, terminal.Right("ID"), terminal.Cut("KIND", 24), terminal.Cut("KEY", 24), terminal.Cut("GROUP", 24), terminal.Right("ATTEMPT"), terminal.Cut("WORKER", 24), terminal.Right("TOOK"), terminal.Left("AGE"), terminal.Cut("REPORT", 64))
-		listed, after := 0, ""
-		for {
-			found, next, err := history.DoneJobs(ctx, admin.DoneJobQuery{Queue: args[0], IDs: wanted, Kind: kind, After: after, Limit: min(donePage, limit-listed)})
+		rows := a.Rows(terminal.Right("ID"), terminal.Cut("KIND", 24), terminal.Cut("KEY", 24), terminal.Cut("GROUP", 24), terminal.Right("ATTEMPT"),
+			terminal.Cut("WORKER", 24), terminal.Right("TOOK"), terminal.Left("AGE"), terminal.Cut("REPORT", 64))
+		q := admin.DoneJobQuery{Queue: args[0], IDs: wanted, Kind: kind}
+		for rows.Shown < limit && rows.Err() == nil {
+			q.Limit = min(donePage, limit-rows.Shown)
+			found, next, err := history.DoneJobs(ctx, q)
 			if err != nil {
 				return about.Queue(err, "reading jobs that are done", args[0])
 			}
 			for i := range found {
-				j := &found[i]
-				if a.JSON {
-					if err := lines.Encode(j); err != nil {
-						return err
-					}
-					continue
-				}
-				took := "?"
+				j, took := &found[i], "?"
 				if !j.ClaimedAt.IsZero() {
 					took = cli.Age(j.Duration())
 				}
-				list.Row(fmt.Sprint(j.ID), j.Kind, j.Key, j.Group, fmt.Sprint(j.Attempt), j.Worker, took, cli.Since(j.FinishedAt, now), string(j.Report))
+				rows.Add(j, fmt.Sprint(j.ID), j.Kind, j.Key, j.Group, fmt.Sprint(j.Attempt), j.Worker, took, cli.Since(j.FinishedAt, now), string(j.Report))
 			}
-			listed += len(found)
-			if after = next; next == "" || listed >= limit {
+			if q.After = next; next == "" {
 				break
 			}
 		}
-		if a.JSON {
-			return nil
+		if rows.Shown == 0 && !a.JSON {
+			return nothingDone(a, cmd, open, args[0], len(wanted) > 0 || kind != "")
 		}
-		if listed > 0 {
-			return list.Flush()
-		}
-		return nothingDone(a, cmd, open, args[0], len(wanted) > 0 || kind != "")
+		return rows.End("")
 	})
 	cmd.Flags().StringArrayVar(&ids, "id", nil, "only the job with this `id`; may be repeated")
 	cmd.Flags().StringVar(&kind, "kind", "", "only jobs of this `kind`")

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -53,13 +52,14 @@ func jobListCommand(a *cli.App) *cobra.Command {
 			return err
 		}
 		q.Queue = args[0]
-		list := newJobTable(a, limit)
+		list := &jobTable{left: limit, now: time.Now(), Rows: a.Rows(terminal.Right("ID"), terminal.Left("STATE"), terminal.Cut("KIND", 24), terminal.Cut("KEY", 24),
+			terminal.Cut("GROUP", 24), terminal.Right("ATTEMPTS"), terminal.Left("AGE"), terminal.Left("UNTIL"), terminal.Cut("WORKER", 24), terminal.Cut("ERROR", 64))}
 		for _, q.State = range states {
 			if err := list.read(ctx, store, q, cmd.Flags().Changed("group")); err != nil {
 				return about.Queue(err, "reading jobs", args[0])
 			}
 		}
-		return list.end(args[0])
+		return list.End(fmt.Sprintf("0 jobs of %s match.", shell.Visible(args[0])))
 	})
 	flags := cmd.Flags()
 	flags.StringVar(&q.State, "state", "", "only jobs in this `state`: "+strings.Join(jobStates, ", ")+" (default: all of them)")
@@ -73,17 +73,9 @@ func jobListCommand(a *cli.App) *cobra.Command {
 
 // jobTable writes jobs up to a limit.
 type jobTable struct {
-	a     *cli.App
-	left  int
-	more  bool
-	shown int
-	table *terminal.Table
-	now   time.Time
-}
-
-func newJobTable(a *cli.App, limit int) *jobTable {
-	return &jobTable{a: a, left: limit, now: time.Now(), table: terminal.NewTable(a.Stdout, terminal.Right("ID"), terminal.Left("STATE"), terminal.Cut("KIND", 24), terminal.Cut("KEY", 24),
-		terminal.Cut("GROUP", 24), terminal.Right("ATTEMPTS"), terminal.Left("AGE"), terminal.Left("UNTIL"), terminal.Cut("WORKER", 24), terminal.Cut("ERROR", 64))}
+	*cli.Rows
+	left int
+	now  time.Time
 }
 
 // read writes the jobs of a state, page by page. The ready jobs of each group have their order: without a chosen one it reads group after group.
@@ -98,7 +90,7 @@ func (l *jobTable) read(ctx context.Context, store jobStore, q admin.JobQuery, g
 		}
 		for i := range groups {
 			after = groups[i].Group
-			if groups[i].Ready == 0 || l.more {
+			if groups[i].Ready == 0 || l.More != "" {
 				continue
 			}
 			q.Group = after
@@ -106,36 +98,32 @@ func (l *jobTable) read(ctx context.Context, store jobStore, q admin.JobQuery, g
 				return err
 			}
 		}
-		if len(groups) < cli.GroupsAtOnce || l.more {
+		if len(groups) < cli.GroupsAtOnce || l.More != "" {
 			return nil
 		}
 	}
 }
 
 func (l *jobTable) pages(ctx context.Context, store jobStore, q admin.JobQuery) error {
-	for {
-		if q.Limit = min(l.left+1, donePage); l.more { // one more means that there are more
-			return nil
-		}
+	for l.More == "" {
+		q.Limit = min(l.left+1, donePage) // one more means that there are more
 		page, err := store.ListJobs(ctx, q)
 		if err != nil {
 			return err
 		}
 		for i := range page.Jobs {
 			if l.left == 0 {
-				l.more = true
+				l.More = "raise --limit, or narrow the choice"
 				return nil
 			}
 			l.left--
-			l.shown++
-			if err := l.write(&page.Jobs[i], q.State); err != nil {
-				return err
-			}
+			l.write(&page.Jobs[i], q.State)
 		}
 		if q.After = page.Next; q.After == "" {
-			return nil
+			break
 		}
 	}
+	return l.Err()
 }
 
 // listedJob is a job in JSON, without its payload.
@@ -149,31 +137,13 @@ type listedJob struct {
 	admin.Whereabouts
 }
 
-func (l *jobTable) write(f *admin.Found, state string) error {
+func (l *jobTable) write(f *admin.Found, state string) {
 	m, w := &f.Message, f.Where[0]
-	kind := m.Headers[penstock.HeaderKind]
-	if l.a.JSON {
-		return json.NewEncoder(l.a.Stdout).Encode(listedJob{m.Seq, kind, m.Key, f.Group, f.Priority, m.CreatedAt.UTC(), w})
-	}
-	until := ""
+	kind, until := m.Headers[penstock.HeaderKind], ""
 	if !w.Until.IsZero() {
 		until = cli.Until(w.Until, l.now)
 	}
 	reason, _, _ := strings.Cut(penstock.LastError(w.Failures), "\n")
-	l.table.Row(strconv.FormatInt(m.Seq, 10), state, kind, m.Key, f.Group, strconv.Itoa(w.Attempts), cli.Since(m.CreatedAt, l.now), until, w.Worker, reason)
-	return nil
-}
-
-func (l *jobTable) end(queue string) error {
-	if l.more {
-		defer fmt.Fprintln(l.a.Stderr, "penstock: there are more: raise --limit, or narrow the choice")
-	}
-	switch {
-	case l.a.JSON:
-		return nil
-	case l.shown == 0:
-		_, err := fmt.Fprintf(l.a.Stdout, "0 jobs of %s match.\n", shell.Visible(queue))
-		return err
-	}
-	return l.table.Flush()
+	l.Add(listedJob{m.Seq, kind, m.Key, f.Group, f.Priority, m.CreatedAt.UTC(), w},
+		strconv.FormatInt(m.Seq, 10), state, kind, m.Key, f.Group, strconv.Itoa(w.Attempts), cli.Since(m.CreatedAt, l.now), until, w.Worker, reason)
 }

@@ -114,13 +114,16 @@ func scheduleListCommand(a *cli.App) *cobra.Command {
 			if slices.ContainsFunc(schedules, func(s penstock.Schedule) bool { return isOverdue(&s) }) {
 				defer fmt.Fprintf(a.Stderr, "penstock: a schedule is overdue: no worker of the queue seems to run, or the queue is paused: %s\n", cli.StartWorkers+a.Suggest("penstock work "+shell.Word(args[0])+" --exec COMMAND"))
 			}
-			return cli.List(a, schedules, scheduleForPrograms,
-				fmt.Sprintf("Queue %s has no schedule yet: %s makes one.", shell.Visible(args[0]), a.Suggest("penstock schedule set "+shell.Word(args[0])+" NAME --cron TEXT")),
-				[]terminal.Column{terminal.Cut("NAME", 24), terminal.Cut("CRON", 24), terminal.Left("NEXT (UTC)"), terminal.Right("LAST JOB"), terminal.Left("OVERLAP"),
-					terminal.Cut("KIND", 16), terminal.Cut("KEY", 16), terminal.Cut("DEDUP KEY", 16), terminal.Cut("GROUP", 16), terminal.Right("PRIORITY"), terminal.Cut("PAYLOAD", 32)},
-				func(s *penstock.Schedule) []string {
-					return []string{s.Name, s.Cron, nextOf(s), lastJob(s), overlap(s), s.Job.Kind, s.Job.Key, s.Job.DedupKey, s.Job.Group, fmt.Sprint(s.Job.Priority), string(s.Job.Payload)}
-				})
+			rows := a.Rows(terminal.Cut("NAME", 24), terminal.Cut("CRON", 24), terminal.Left("NEXT (UTC)"), terminal.Right("LAST JOB"), terminal.Left("OVERLAP"),
+				terminal.Cut("KIND", 16), terminal.Cut("KEY", 16), terminal.Cut("DEDUP KEY", 16),
+				terminal.Cut("GROUP", 16), terminal.Right("PRIORITY"), terminal.Cut("PAYLOAD", 32))
+			for i := range schedules {
+				s := &schedules[i]
+				rows.Add(scheduleForPrograms(s), s.Name, s.Cron, nextOf(s), lastJob(s), map[bool]string{true: "skip"}[s.SkipOverlap],
+					s.Job.Kind, s.Job.Key, s.Job.DedupKey, s.Job.Group, fmt.Sprint(s.Job.Priority), string(s.Job.Payload))
+			}
+			return rows.End(fmt.Sprintf("Queue %s has no schedule yet: %s makes one.", shell.Visible(args[0]),
+				a.Suggest("penstock schedule set "+shell.Word(args[0])+" NAME --cron TEXT")))
 		}))
 	return a.WithJSON(cmd, "one JSON line per schedule")
 }
@@ -147,13 +150,6 @@ func lastJob(s *penstock.Schedule) string {
 		return ""
 	}
 	return fmt.Sprint(s.LastJob)
-}
-
-func overlap(s *penstock.Schedule) string {
-	if s.SkipOverlap {
-		return "skip"
-	}
-	return ""
 }
 
 func utc(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") }

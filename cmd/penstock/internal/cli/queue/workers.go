@@ -34,26 +34,26 @@ func workersCommand(a *cli.App) *cobra.Command {
 				return err
 			}
 		}
-		now := time.Now()
-		return cli.List(a, found, func(w *admin.Worker) any {
-			return struct {
-				*admin.Worker
-				State string `json:"state"`
-			}{w, w.State(now)}
-		}, "No worker has sent a heartbeat in the last ten minutes.",
-			[]terminal.Column{terminal.Cut("QUEUE", 24), terminal.Cut("WORKER", 32), terminal.Left("STATE"), terminal.Right("RUNNING"), terminal.Left("LAST CLAIM"),
-				terminal.Right("DONE"), terminal.Right("FAILED"), terminal.Left("SEEN"), terminal.Cut("VERSION", 24)},
-			func(w *admin.Worker) []string {
-				claimed := "never"
-				if !w.ClaimedAt.IsZero() {
-					claimed = cli.Since(w.ClaimedAt, now)
-				}
-				running := terminal.Count(int64(w.Running))
-				if w.Concurrency > 0 {
-					running += " of " + terminal.Count(int64(w.Concurrency))
-				}
-				return []string{w.Queue, w.Name, w.State(now), running, claimed, terminal.Count(w.Done), terminal.Count(w.Failed + w.Dead), cli.Since(w.SeenAt, now), w.Version}
-			})
+		now, rows := time.Now(), a.Rows(terminal.Cut("QUEUE", 24), terminal.Cut("WORKER", 32), terminal.Left("STATE"), terminal.Right("RUNNING"),
+			terminal.Left("LAST CLAIM"), terminal.Right("DONE"), terminal.Right("FAILED"), terminal.Left("SEEN"), terminal.Cut("VERSION", 24))
+		for i := range found {
+			w := &found[i]
+			claimed, running := "never", terminal.Count(int64(w.Running))
+			if !w.ClaimedAt.IsZero() {
+				claimed = cli.Since(w.ClaimedAt, now)
+			}
+			if w.Concurrency > 0 {
+				running += " of " + terminal.Count(int64(w.Concurrency))
+			}
+			rows.Add(workerJSON{w, w.State(now)}, w.Queue, w.Name, w.State(now), running, claimed,
+				terminal.Count(w.Done), terminal.Count(w.Failed+w.Dead), cli.Since(w.SeenAt, now), w.Version)
+		}
+		return rows.End("No worker has sent a heartbeat in the last ten minutes.")
 	})
 	return a.WithJSON(cmd, "one JSON object per line")
+}
+
+type workerJSON struct {
+	*admin.Worker
+	State string `json:"state"`
 }
