@@ -265,6 +265,18 @@ func Opened[S any](a *App, things string, do func(ctx context.Context, store S, 
 	}
 }
 
+// Checked is Opened for a verb that checks its flags and arguments before.
+func Checked[S any](a *App, things string, check func(*cobra.Command, []string) error,
+	do func(ctx context.Context, store S, args []string) error) func(*cobra.Command, []string) error {
+	opened := Opened(a, things, do)
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return err
+		}
+		return opened(cmd, args)
+	}
+}
+
 // Logger writes to stderr as --log-format and --log-level say.
 func (a *App) Logger() (*slog.Logger, error) {
 	return terminal.NewLogger(a.Stderr, a.LogLevel, a.LogFormat)

@@ -21,11 +21,19 @@ import (
 // script, which must not widen a choice.
 func NotEmpty(flags *pflag.FlagSet, names ...string) error {
 	for _, name := range names {
-		if f := flags.Lookup(name); f.Changed && f.Value.String() == "" {
+		if f := flags.Lookup(name); f != nil && f.Changed && f.Value.String() == "" {
 			return terminal.Usage(fmt.Errorf("--%s is empty: give it a text, or leave it out", name))
 		}
 	}
 	return nil
+}
+
+// Refuse is an error of usage if something is so; the text has a correct form.
+func Refuse(is bool, format string, args ...any) error {
+	if !is {
+		return nil
+	}
+	return terminal.Usage(fmt.Errorf(format, args...))
 }
 
 // Report prints err as "penstock: problem: next step" and returns the exit code.

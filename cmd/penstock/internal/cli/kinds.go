@@ -101,25 +101,22 @@ type Drop struct {
 
 // DropCommand is the verb that drops a thing with its contents, once its name was typed or --yes is
 // given.
-func DropCommand(a *App, argument, short string, find func(ctx context.Context, name string) (Drop, error)) *cobra.Command {
+func DropCommand[S any](a *App, argument, short, things string, find func(ctx context.Context, store S, name string) (Drop, error)) *cobra.Command {
 	leave := Consent{Undone: "nothing was dropped"}
-	cmd := terminal.Verb("drop "+argument, short, func(cmd *cobra.Command, args []string) error {
-		ctx := cmd.Context()
-		if err := a.Possible(leave); err != nil {
-			return err
-		}
-		drop, err := find(ctx, args[0])
-		if err != nil {
-			return err
-		}
-		if err := a.ConfirmName(ctx, leave, drop.Warning, args[0]); err != nil {
-			return err
-		}
-		if err := drop.Do(); err != nil {
-			return err
-		}
-		return a.Tell(drop.Fields, "%s\n", drop.Gone)
-	})
+	cmd := terminal.Verb("drop "+argument, short, Checked(a, things, func(*cobra.Command, []string) error { return a.Possible(leave) },
+		func(ctx context.Context, store S, args []string) error {
+			drop, err := find(ctx, store, args[0])
+			if err == nil {
+				err = a.ConfirmName(ctx, leave, drop.Warning, args[0])
+			}
+			if err == nil {
+				err = drop.Do()
+			}
+			if err != nil {
+				return err
+			}
+			return a.Tell(drop.Fields, "%s\n", drop.Gone)
+		}))
 	cmd.Flags().BoolVar(&leave.Yes, "yes", false, "do not ask")
 	return a.WithJSON(cmd, "the dropped object as one JSON line")
 }

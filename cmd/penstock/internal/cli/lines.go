@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/lines"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/shell"
@@ -45,17 +46,11 @@ func (f *LineFlags) Add(flags *pflag.FlagSet) {
 
 // Check reports flags that exclude each other.
 func (f *LineFlags) Check() error {
-	switch {
-	case f.Batch < 0:
-		return terminal.Usage(errors.New("--batch is negative: use 1 or more, or 0 for one transaction"))
-	case f.rejects != "" && !f.goOn:
-		return terminal.Usage(errors.New("--rejects goes with --continue-on-error"))
-	case f.goOn && f.Batch == 0:
-		return terminal.Usage(errors.New("--batch is 0 and --continue-on-error is given: one transaction is all or nothing, so leave one of them out"))
-	case f.goOn && f.rejects == "" && (f.File == "" || f.File == "-"):
-		return terminal.Usage(errors.New("--continue-on-error needs --rejects FILE when the lines come from stdin"))
-	}
-	return nil
+	return cmp.Or(
+		Refuse(f.Batch < 0, "--batch is negative: use 1 or more, or 0 for one transaction"),
+		Refuse(f.rejects != "" && !f.goOn, "--rejects goes with --continue-on-error"),
+		Refuse(f.goOn && f.Batch == 0, "--batch is 0 and --continue-on-error is given: one transaction is all or nothing, so leave one of them out"),
+		Refuse(f.goOn && f.rejects == "" && (f.File == "" || f.File == "-"), "--continue-on-error needs --rejects FILE when the lines come from stdin"))
 }
 
 // Writer collects items and writes a batch in one call.
@@ -67,15 +62,27 @@ func (f *LineFlags) Writer(store writer.Store) *writer.Writer {
 	return writer.New(store, o)
 }
 
-func (f *LineFlags) open(a *App) (io.ReadCloser, error) {
-	if f.File == "" || f.File == "-" {
+// OpenInput opens the file that a flag names, or stdin for -.
+func (a *App) OpenInput(flag, file string) (io.ReadCloser, error) {
+	if file == "-" {
 		return io.NopCloser(a.Stdin), nil
 	}
-	file, err := os.Open(f.File)
+	opened, err := os.Open(file)
 	if err != nil {
-		return nil, terminal.Usage(fmt.Errorf("--file: %w", err))
+		return nil, terminal.Usage(fmt.Errorf("%s: %w", flag, err))
 	}
-	return file, nil
+	return opened, nil
+}
+
+// ReadPayload reads at most one byte more than a message or a job may hold, to notice a larger payload.
+func (a *App) ReadPayload(ctx context.Context, flag, file string) ([]byte, error) {
+	in, err := a.OpenInput(flag, file)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	payload, err := io.ReadAll(io.LimitReader(UntilDone(ctx, in), penstock.MaxPayloadBytes+1))
+	return payload, about.While(err, flag)
 }
 
 // Numbered returns a parser that gives each item an id made of its source and of all lines up to it. By these ids a
@@ -146,7 +153,7 @@ type Carried struct{ Sent, Rejected int64 }
 // CarryLines passes the items of the input to send, each batch as one transaction. If bad ones are skipped, each line is
 // a separate transaction. It reads one batch ahead.
 func CarryLines[T any](ctx context.Context, a *App, f *LineFlags, kind *lines.Kind[T], send Send[T], refuses func(error) bool) (done Carried, err error) {
-	in, err := f.open(a)
+	in, err := a.OpenInput("--file", cmp.Or(f.File, "-"))
 	if err != nil {
 		return done, err
 	}

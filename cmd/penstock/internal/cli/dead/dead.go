@@ -2,8 +2,9 @@
 package dead
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -52,37 +53,24 @@ func (f *deadFlags) add(flags *pflag.FlagSet) {
 // from an unset variable of a script. For listing, the empty group also selects: jobs without a
 // group.
 func (f *deadFlags) check(flags *pflag.FlagSet) error {
-	for name, empty := range map[string]bool{"key": f.Key == "", "kind": f.kind == "", "topic": f.Topic == "", "error": f.Error == "", "subscription": f.Subscription == ""} {
-		if flags.Changed(name) && empty {
-			return terminal.Usage(fmt.Errorf("--%s is empty: give it a text, or leave it out", name))
-		}
-	}
-	for _, id := range f.IDs {
-		if id == "" {
-			return terminal.Usage(errors.New("--id is empty: give an id that penstock dead list NAME shows, or leave it out"))
-		}
+	if err := cmp.Or(cli.NotEmpty(flags, "key", "kind", "topic", "error", "subscription"),
+		cli.Refuse(slices.Contains(f.IDs, ""), "--id is empty: give an id that penstock dead list NAME shows, or leave it out")); err != nil {
+		return err
 	}
 	for _, seq := range f.Seqs {
 		if seq < 1 {
 			return terminal.Usage(fmt.Errorf("--seq is %d: give a seq that penstock dead list NAME shows", seq))
 		}
 	}
-	if f.Limit < 0 || flags.Changed("limit") && f.Limit == 0 {
-		return terminal.Usage(fmt.Errorf("--limit is %d: use 1 or more, or leave it out", f.Limit))
-	}
-	if flags.Changed("older-than") && flags.Changed("newer-than") && f.olderThan >= f.newerThan {
-		return terminal.Usage(errors.New("--older-than is not less than --newer-than: nothing is both"))
-	}
 	f.noGroup = flags.Changed("group") && f.group == ""
-	if f.noGroup && !f.listing {
-		return terminal.Usage(errors.New("--group is empty: give it a text, or leave it out; penstock dead list NAME takes it, for the jobs without a group"))
-	}
 	f.byName = len(f.IDs)+len(f.Seqs) > 0
 	f.narrowed = f.byName || flags.Changed("older-than") || flags.Changed("newer-than") || f.Key != "" || f.Topic != "" || f.kind != "" || flags.Changed("group") || f.Error != ""
-	if f.all && f.narrowed {
-		return terminal.Usage(errors.New("--all is given with flags that narrow the choice: leave it out, the rest takes every one that matches"))
-	}
-	return nil
+	return cmp.Or(
+		cli.Refuse(f.Limit < 0 || flags.Changed("limit") && f.Limit == 0, "--limit is %d: use 1 or more, or leave it out", f.Limit),
+		cli.Refuse(flags.Changed("older-than") && flags.Changed("newer-than") && f.olderThan >= f.newerThan,
+			"--older-than is not less than --newer-than: nothing is both"),
+		cli.Refuse(f.noGroup && !f.listing, "--group is empty: give it a text, or leave it out; penstock dead list NAME takes it, for the jobs without a group"),
+		cli.Refuse(f.all && f.narrowed, "--all is given with flags that narrow the choice: leave it out, the rest takes every one that matches"))
 }
 
 // ofJobs is a flag that was given and is for queues alone, or "".

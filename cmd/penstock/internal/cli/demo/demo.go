@@ -2,13 +2,13 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
 	"math"
-	"os"
 	"strings"
 	"time"
 
@@ -145,21 +145,13 @@ func showing(a *cli.App, cfg *demo.Config, listen string, clear func()) (end fun
 }
 
 func (f *demoFlags) validate() error {
-	switch {
-	case f.Rate < 0 || math.IsNaN(f.Rate):
-		return terminal.Usage(fmt.Errorf("--rate is %v: use 1 or more, or 0 for as many as can", f.Rate))
-	case f.Producers < 1:
-		return terminal.Usage(fmt.Errorf("--producers is %d: use 1 or more", f.Producers))
-	case f.Producers > 1000:
-		return terminal.Usage(fmt.Errorf("--producers is %d: use at most 1000, each takes a connection", f.Producers))
-	case math.IsNaN(f.Rollback) || f.Rollback < 0 || f.Rollback > 1:
-		return terminal.Usage(fmt.Errorf("--rollback is %v: use a share from 0 to 1", f.Rollback))
-	case f.limit < 0:
-		return terminal.Usage(fmt.Errorf("--limit is %d: use 1 or more, or 0 for all", f.limit))
-	case f.Patience <= 0:
-		return terminal.Usage(fmt.Errorf("--patience is %v: use a time such as 1m", f.Patience))
-	}
-	return nil
+	return cmp.Or(
+		cli.Refuse(f.Rate < 0 || math.IsNaN(f.Rate), "--rate is %v: use 1 or more, or 0 for as many as can", f.Rate),
+		cli.Refuse(f.Producers < 1, "--producers is %d: use 1 or more", f.Producers),
+		cli.Refuse(f.Producers > 1000, "--producers is %d: use at most 1000, each takes a connection", f.Producers),
+		cli.Refuse(math.IsNaN(f.Rollback) || f.Rollback < 0 || f.Rollback > 1, "--rollback is %v: use a share from 0 to 1", f.Rollback),
+		cli.Refuse(f.limit < 0, "--limit is %d: use 1 or more, or 0 for all", f.limit),
+		cli.Refuse(f.Patience <= 0, "--patience is %v: use a time such as 1m", f.Patience))
 }
 
 // demoLogger logs less than the relay does: the summary has normal events.
@@ -174,15 +166,11 @@ func readFlights(a *cli.App, f demoFlags) ([]demo.Flight, error) {
 	if f.csv == "" {
 		return demo.Sample(f.limit)
 	}
-	in := a.Stdin
-	if f.csv != "-" {
-		file, err := os.Open(f.csv)
-		if err != nil {
-			return nil, terminal.Usage(fmt.Errorf("--csv: %w", err))
-		}
-		defer file.Close()
-		in = file
+	in, err := a.OpenInput("--csv", f.csv)
+	if err != nil {
+		return nil, err
 	}
+	defer in.Close()
 	flights, err := demo.ReadFlights(in, f.limit)
 	if err != nil {
 		return nil, terminal.Usage(fmt.Errorf("--csv %s: %w", f.csv, err))

@@ -2,6 +2,7 @@
 package explain
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,16 +21,12 @@ import (
 )
 
 func Command(a *cli.App) *cobra.Command {
-	cmd := terminal.Verb("explain OUTBOX|QUEUE", "Run the statements of a relay or a worker, and show the rows and pages they read",
-		func(cmd *cobra.Command, args []string) error {
-			store, err := cli.OpenWith[doctor.Explainer](cmd.Context(), a, "plans to explain")
-			if err != nil {
-				return err
-			}
+	return a.WithJSON(terminal.Verb("explain OUTBOX|QUEUE", "Run the statements of a relay or a worker, and show the rows and pages they read",
+		cli.Opened(a, "plans to explain", func(ctx context.Context, store doctor.Explainer, args []string) error {
 			name := args[0]
-			found, err := store.ExplainOutbox(cmd.Context(), name)
+			found, err := store.ExplainOutbox(ctx, name)
 			if errors.Is(err, penstock.ErrNoOutbox) {
-				found, err = store.ExplainQueue(cmd.Context(), name)
+				found, err = store.ExplainQueue(ctx, name)
 			}
 			if errors.Is(err, penstock.ErrNoQueue) {
 				err = penstock.WithHint(fmt.Errorf("there is no outbox and no queue %q", name), "penstock status lists them")
@@ -44,8 +41,7 @@ func Command(a *cli.App) *cobra.Command {
 				return &terminal.ExitError{Code: terminal.ExitCheck, Err: errors.New("a statement reads far more than it returns: see its verdict")}
 			}
 			return nil
-		})
-	return a.WithJSON(cmd, "one JSON line with every figure")
+		})), "one JSON line with every figure")
 }
 
 func show(a *cli.App, found []doctor.Statement) error {

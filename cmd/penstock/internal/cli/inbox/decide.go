@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,41 +20,35 @@ import (
 func releaseCommand(a *cli.App) *cobra.Command {
 	var (
 		f     heldFlags
-		id    string
+		q     admin.HeldQuery
 		all   bool
 		leave = cli.Consent{Undone: "nothing was released"}
 	)
 	cmd := terminal.Verb("release CONSUMER --key KEY|--previous ID|--id ID|--all", "Stop waiting for missing messages: make held ones due",
-		func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
+		cli.Checked(a, "inboxes", func(cmd *cobra.Command, args []string) error {
 			if err := cli.NotEmpty(cmd.Flags(), "key", "previous", "id"); err != nil {
 				return err
 			}
-			q := admin.HeldQuery{Consumer: args[0], Key: f.key, Previous: f.previous, ID: id}
-			switch narrowed := chosenHeld(q) != ""; {
-			case !narrowed && !all:
+			q.Consumer, q.Key, q.Previous = args[0], f.key, f.previous
+			narrowed := chosenHeld(q) != ""
+			if !narrowed && !all {
 				return terminal.Misuse(errors.New("nothing was released: select messages with --key, --previous or --id, or give --all"))
-			case narrowed && all:
-				return terminal.Usage(errors.New("--all is given with flags that narrow the choice: leave it out, the rest takes every one that matches"))
 			}
 			leave.Yes = leave.Yes || !all
-			if err := a.Possible(leave); err != nil {
-				return err
-			}
-			store, err := cli.OpenWith[driver.InboxStore](ctx, a, "inboxes")
-			if err != nil {
-				return err
-			}
+			return cmp.Or(
+				cli.Refuse(narrowed && all, "--all is given with flags that narrow the choice: leave it out, the rest takes every one that matches"),
+				a.Possible(leave))
+		}, func(ctx context.Context, store driver.InboxStore, _ []string) error {
 			if all {
 				if err := confirmRelease(ctx, a, store, q.Consumer, leave); err != nil {
 					return err
 				}
 			}
 			return release(ctx, a, store, q)
-		})
+		}))
 	f.add(cmd.Flags())
 	flags := cmd.Flags()
-	flags.StringVar(&id, "id", "", "the held message with this `id`, and its line")
+	flags.StringVar(&q.ID, "id", "", "the held message with this `id`, and its line")
 	flags.BoolVar(&all, "all", false, "all held messages; asks first")
 	flags.BoolVar(&leave.Yes, "yes", false, "do not ask")
 	return a.WithJSON(cmd, "how many, as one JSON line")
@@ -83,32 +78,27 @@ func release(ctx context.Context, a *cli.App, store driver.InboxStore, q admin.H
 
 func discardCommand(a *cli.App) *cobra.Command {
 	leave := cli.Consent{Undone: "nothing was discarded"}
-	cmd := terminal.Verb("discard CONSUMER ID…", "Delete held messages, as if they had never come", func(cmd *cobra.Command, args []string) error {
-		ctx := cmd.Context()
-		if err := a.Possible(leave); err != nil {
-			return err
-		}
-		store, err := cli.OpenWith[driver.InboxStore](ctx, a, "inboxes")
-		if err != nil {
-			return err
-		}
-		consumer, ids := args[0], slices.Compact(slices.Sorted(slices.Values(args[1:])))
-		if err := areHeld(ctx, store, consumer, ids); err != nil {
-			return err
-		}
-		if err := a.Confirm(ctx, leave, fmt.Sprintf("Discard %s of %s permanently?", terminal.Plural(int64(len(ids)), "held message"), shell.Visible(consumer))); err != nil {
-			return err
-		}
-		gone, err := store.DiscardHeld(ctx, consumer, ids...)
-		if err != nil {
-			return about.Inbox(err, "discarding", consumer)
-		}
-		text := fmt.Sprintf("%s of %s discarded", terminal.Plural(int64(len(gone)), "held message"), shell.Visible(consumer))
-		if rest := len(ids) - len(gone); rest > 0 {
-			text += fmt.Sprintf("; %s meanwhile handed over", terminal.Count(int64(rest)))
-		}
-		return a.Tell(map[string]any{"consumer": consumer, "discarded": len(gone)}, "%s.\n", text)
-	})
+	cmd := terminal.Verb("discard CONSUMER ID…", "Delete held messages, as if they had never come",
+		cli.Checked(a, "inboxes", func(*cobra.Command, []string) error { return a.Possible(leave) },
+			func(ctx context.Context, store driver.InboxStore, args []string) error {
+				consumer, ids := args[0], slices.Compact(slices.Sorted(slices.Values(args[1:])))
+				if err := areHeld(ctx, store, consumer, ids); err != nil {
+					return err
+				}
+				question := fmt.Sprintf("Discard %s of %s permanently?", terminal.Plural(int64(len(ids)), "held message"), shell.Visible(consumer))
+				if err := a.Confirm(ctx, leave, question); err != nil {
+					return err
+				}
+				gone, err := store.DiscardHeld(ctx, consumer, ids...)
+				if err != nil {
+					return about.Inbox(err, "discarding", consumer)
+				}
+				text := fmt.Sprintf("%s of %s discarded", terminal.Plural(int64(len(gone)), "held message"), shell.Visible(consumer))
+				if rest := len(ids) - len(gone); rest > 0 {
+					text += fmt.Sprintf("; %s meanwhile handed over", terminal.Count(int64(rest)))
+				}
+				return a.Tell(map[string]any{"consumer": consumer, "discarded": len(gone)}, "%s.\n", text)
+			}))
 	cmd.Flags().BoolVar(&leave.Yes, "yes", false, "do not ask")
 	return a.WithJSON(cmd, "how many, as one JSON line")
 }

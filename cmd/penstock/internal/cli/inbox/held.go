@@ -1,9 +1,9 @@
 package inbox
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -30,38 +30,24 @@ func (f *heldFlags) add(flags *pflag.FlagSet) {
 
 func heldCommand(a *cli.App) *cobra.Command {
 	var (
-		f     heldFlags
-		limit int
-		full  bool
+		f    heldFlags
+		q    admin.HeldQuery
+		full bool
 	)
 	cmd := terminal.Verb("held CONSUMER [ID]", "Show the messages that an inbox holds back, and those that they wait for",
-		func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			q := admin.HeldQuery{Consumer: args[0], Key: f.key, Previous: f.previous, Limit: limit}
-			if limit < 1 || limit >= admin.MaxRows {
-				return terminal.Usage(fmt.Errorf("--limit is %d: use 1 to %d", limit, admin.MaxRows-1))
-			}
-			if err := cli.NotEmpty(cmd.Flags(), "key", "previous"); err != nil {
-				return err
-			}
-			if len(args) == 2 {
-				if q.ID = args[1]; q.ID == "" {
-					return terminal.Usage(errors.New("ID is empty: give the id of a message, or leave it out to list them"))
-				}
-			} else if full {
-				return terminal.Usage(errors.New("--full goes with ID: say which message to show"))
-			}
-			store, err := cli.OpenWith[driver.InboxStore](ctx, a, "inboxes")
-			if err != nil {
-				return err
-			}
+		cli.Checked(a, "inboxes", func(cmd *cobra.Command, args []string) error {
+			q.Consumer, q.Key, q.Previous, q.ID = args[0], f.key, f.previous, append(args, "")[1]
+			return cmp.Or(checkLimit(q.Limit), cli.NotEmpty(cmd.Flags(), "key", "previous"),
+				cli.Refuse(len(args) == 2 && q.ID == "", "ID is empty: give the id of a message, or leave it out to list them"),
+				cli.Refuse(len(args) == 1 && full, "--full goes with ID: say which message to show"))
+		}, func(ctx context.Context, store driver.InboxStore, _ []string) error {
 			if q.ID != "" {
 				return showHeld(ctx, a, store, q, full)
 			}
 			return listHeld(ctx, a, store, q)
-		})
+		}))
 	f.add(cmd.Flags())
-	cmd.Flags().IntVar(&limit, "limit", 100, "at most this `number`")
+	cmd.Flags().IntVar(&q.Limit, "limit", 100, "at most this `number`")
 	cmd.Flags().BoolVar(&full, "full", false, "with ID: the whole payload, however long")
 	return a.WithJSON(cmd, "one JSON line per message; with ID, with the payload")
 }
@@ -165,19 +151,18 @@ func notHeld(consumer string, ids ...string) error {
 		"it may have been handed over meanwhile; penstock inbox held %s shows those there are", shell.Word(consumer))
 }
 
+// checkLimit leaves room for one more, which shows that there are more.
+func checkLimit(limit int) error {
+	return cli.Refuse(limit < 1 || limit >= admin.MaxRows, "--limit is %d: use 1 to %d", limit, admin.MaxRows-1)
+}
+
 func gapsCommand(a *cli.App) *cobra.Command {
 	var limit int
-	cmd := terminal.Verb("gaps CONSUMER", "List messages that an inbox expected but never received", func(cmd *cobra.Command, args []string) error {
-		ctx := cmd.Context()
-		if limit < 1 || limit >= admin.MaxRows {
-			return terminal.Usage(fmt.Errorf("--limit is %d: use 1 to %d", limit, admin.MaxRows-1))
-		}
-		store, err := cli.OpenWith[driver.InboxStore](ctx, a, "inboxes")
-		if err != nil {
-			return err
-		}
-		return listGaps(ctx, a, store, args[0], limit)
-	})
+	cmd := terminal.Verb("gaps CONSUMER", "List messages that an inbox expected but never received", cli.Checked(a, "inboxes",
+		func(*cobra.Command, []string) error { return checkLimit(limit) },
+		func(ctx context.Context, store driver.InboxStore, args []string) error {
+			return listGaps(ctx, a, store, args[0], limit)
+		}))
 	cmd.Flags().IntVar(&limit, "limit", 100, "at most this `number`")
 	return a.WithJSON(cmd, "one JSON line per gap")
 }

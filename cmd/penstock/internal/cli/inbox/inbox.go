@@ -44,24 +44,15 @@ func createCommand(a *cli.App) *cobra.Command {
 		keep      cli.Span
 		ifMissing bool
 	)
-	cmd := terminal.Verb("create CONSUMER", "Create an inbox for a consumer", func(cmd *cobra.Command, args []string) error {
-		ctx := cmd.Context()
-		if err := validKeep(keep, cmd.Flags().Changed("keep")); err != nil {
-			return err
-		}
-		store, err := cli.OpenWith[driver.InboxStore](ctx, a, "inboxes")
-		if err != nil {
-			return err
-		}
-		err = store.CreateInbox(ctx, args[0], time.Duration(keep))
-		if ifMissing && errors.Is(err, penstock.ErrInboxExists) {
-			err = nil
-		}
-		if err != nil {
+	cmd := terminal.Verb("create CONSUMER", "Create an inbox for a consumer", cli.Checked(a, "inboxes", func(cmd *cobra.Command, _ []string) error {
+		return validKeep(keep, cmd.Flags().Changed("keep"))
+	}, func(ctx context.Context, store driver.InboxStore, args []string) error {
+		err := store.CreateInbox(ctx, args[0], time.Duration(keep))
+		if err != nil && !(ifMissing && errors.Is(err, penstock.ErrInboxExists)) {
 			return about.Inbox(err, fmt.Sprintf("creating the inbox %q", args[0]), args[0])
 		}
 		return a.Tell(map[string]any{"consumer": args[0]}, "Inbox %s is ready.\n", shell.Visible(args[0]))
-	})
+	}))
 	cmd.Flags().Var(&keep, "keep", "`duration` for which ids are known, such as 12h or 30d (default "+cli.SpanText(penstock.DefaultInboxKeep)+")")
 	cmd.Flags().BoolVar(&ifMissing, "if-missing", false, "succeed if it exists already, and leave it as it is")
 	return a.WithJSON(cmd, "the created object as one JSON line")
@@ -69,35 +60,25 @@ func createCommand(a *cli.App) *cobra.Command {
 
 // validKeep reports a --keep that no inbox accepts.
 func validKeep(keep cli.Span, given bool) error {
-	if !given {
-		return nil
-	}
-	if d := time.Duration(keep); penstock.ValidateInboxKeep(d) != nil {
-		return terminal.Usage(fmt.Errorf("--keep is %s: use a time between 1m and %s, such as 12h or 30d", cli.SpanText(d), cli.SpanText(penstock.MaxInboxKeep)))
-	}
-	return nil
+	d := time.Duration(keep)
+	return cli.Refuse(given && penstock.ValidateInboxKeep(d) != nil,
+		"--keep is %s: use a time between 1m and %s, such as 12h or 30d", cli.SpanText(d), cli.SpanText(penstock.MaxInboxKeep))
 }
 
 func setCommand(a *cli.App) *cobra.Command {
 	var keep cli.Span
-	cmd := terminal.Verb("set CONSUMER --keep DURATION", "Set how long an inbox knows ids", func(cmd *cobra.Command, args []string) error {
-		ctx := cmd.Context()
+	cmd := terminal.Verb("set CONSUMER --keep DURATION", "Set how long an inbox knows ids", cli.Checked(a, "inboxes", func(cmd *cobra.Command, _ []string) error {
 		if !cmd.Flags().Changed("keep") {
 			return terminal.Misuse(errors.New("nothing to set: give --keep"))
 		}
-		if err := validKeep(keep, true); err != nil {
-			return err
-		}
-		store, err := cli.OpenWith[driver.InboxStore](ctx, a, "inboxes")
-		if err != nil {
-			return err
-		}
+		return validKeep(keep, true)
+	}, func(ctx context.Context, store driver.InboxStore, args []string) error {
 		if err := store.SetInbox(ctx, args[0], time.Duration(keep)); err != nil {
 			return about.Inbox(err, fmt.Sprintf("setting up the inbox %q", args[0]), args[0])
 		}
 		return a.Tell(map[string]any{"consumer": args[0], "keep_ns": time.Duration(keep)},
 			"Inbox %s: ids are known for %s.\n", shell.Visible(args[0]), cli.SpanText(time.Duration(keep)))
-	})
+	}))
 	cmd.Flags().Var(&keep, "keep", "`duration` for which ids are known, such as 12h or 30d")
 	return a.WithJSON(cmd, "the new settings, as one JSON line")
 }
@@ -113,25 +94,22 @@ func listCommand(a *cli.App) *cobra.Command {
 }
 
 func dropCommand(a *cli.App) *cobra.Command {
-	return cli.DropCommand(a, "CONSUMER", "Drop an inbox with its ids and its held messages", func(ctx context.Context, consumer string) (cli.Drop, error) {
-		store, err := cli.OpenWith[driver.InboxStore](ctx, a, "inboxes")
-		if err != nil {
-			return cli.Drop{}, err
-		}
-		box, err := findInbox(ctx, store, consumer)
-		if err != nil {
-			return cli.Drop{}, err
-		}
-		lost := terminal.Plural(box.Held, "held message")
-		return cli.Drop{
-			Warning: fmt.Sprintf("This deletes the inbox of %s with every id it knows, and %s.", shell.Visible(consumer), lost),
-			Do: func() error {
-				return about.Inbox(store.DropInbox(ctx, consumer), fmt.Sprintf("dropping the inbox %q", consumer), consumer)
-			},
-			Fields: map[string]any{"consumer": consumer, "held": box.Held},
-			Gone:   fmt.Sprintf("Inbox %s is gone (counted before: %s).", shell.Visible(consumer), lost),
-		}, nil
-	})
+	return cli.DropCommand(a, "CONSUMER", "Drop an inbox with its ids and its held messages", "inboxes",
+		func(ctx context.Context, store driver.InboxStore, consumer string) (cli.Drop, error) {
+			box, err := findInbox(ctx, store, consumer)
+			if err != nil {
+				return cli.Drop{}, err
+			}
+			lost := terminal.Plural(box.Held, "held message")
+			return cli.Drop{
+				Warning: fmt.Sprintf("This deletes the inbox of %s with every id it knows, and %s.", shell.Visible(consumer), lost),
+				Do: func() error {
+					return about.Inbox(store.DropInbox(ctx, consumer), fmt.Sprintf("dropping the inbox %q", consumer), consumer)
+				},
+				Fields: map[string]any{"consumer": consumer, "held": box.Held},
+				Gone:   fmt.Sprintf("Inbox %s is gone (counted before: %s).", shell.Visible(consumer), lost),
+			}, nil
+		})
 }
 
 var grantableInbox = cli.Grantable{Kind: "inbox", Argument: "CONSUMER", About: about.Inbox, Rights: []cli.Privilege{

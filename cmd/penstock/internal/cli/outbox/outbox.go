@@ -3,6 +3,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,26 +29,16 @@ func Command(a *cli.App) *cobra.Command {
 
 func createCommand(a *cli.App) *cobra.Command {
 	var (
-		ifMissing bool
-		by, with  string
-		retain    retentionFlags
+		ifMissing, retains bool
+		by, with           string
+		retain             retentionFlags
 	)
-	cmd := terminal.Verb("create NAME", "Create an outbox", func(cmd *cobra.Command, args []string) error {
-		ctx := cmd.Context()
-		retains, err := retain.read(cmd.Flags())
-		if err != nil {
-			return err
-		}
-		switch {
-		case (by == "") != (with == ""):
-			return terminal.Usage(errors.New("--distribute-by and --colocate-with go together: give the column, and the table with whose rows messages lie"))
-		case by != "" && retains:
-			return terminal.Usage(errors.New("a distributed outbox keeps no settled messages: leave out --retain-age and --retain-bytes"))
-		}
-		store, err := a.OpenStore(ctx)
-		if err != nil {
-			return err
-		}
+	cmd := terminal.Verb("create NAME", "Create an outbox", cli.Checked(a, "outboxes", func(cmd *cobra.Command, _ []string) (err error) {
+		retains, err = retain.read(cmd.Flags())
+		return cmp.Or(err,
+			cli.Refuse((by == "") != (with == ""), "--distribute-by and --colocate-with go together: give the column, and the table with whose rows messages lie"),
+			cli.Refuse(by != "" && retains, "a distributed outbox keeps no settled messages: leave out --retain-age and --retain-bytes"))
+	}, func(ctx context.Context, store driver.Store, args []string) error {
 		create := store.CreateOutbox
 		if by != "" {
 			distributor, ok := store.(driver.Distributor)
@@ -67,7 +58,7 @@ func createCommand(a *cli.App) *cobra.Command {
 			}
 		}
 		return a.Tell(map[string]any{"outbox": args[0]}, "Outbox %s is ready.\n", shell.Visible(args[0]))
-	})
+	}))
 	retain.add(cmd.Flags())
 	cmd.Flags().BoolVar(&ifMissing, "if-missing", false, "succeed if it exists already")
 	cmd.Flags().StringVar(&by, "distribute-by", "", "on Citus, the `column` that decides on which worker a message lies, such as tenant")
@@ -80,25 +71,22 @@ func listCommand(a *cli.App) *cobra.Command {
 }
 
 func dropCommand(a *cli.App) *cobra.Command {
-	return cli.DropCommand(a, "NAME", "Drop an outbox with everything in it", func(ctx context.Context, name string) (cli.Drop, error) {
-		store, err := a.OpenStore(ctx)
-		if err != nil {
-			return cli.Drop{}, err
-		}
-		found, err := cli.ReadStatus(ctx, store, []string{name})
-		if err != nil {
-			return cli.Drop{}, err
-		}
-		lost, fields := outboxLoss(&found[0])
-		return cli.Drop{
-			Warning: fmt.Sprintf("This deletes outbox %s with every message in it, delivered or not: %s.", shell.Visible(name), lost),
-			Do: func() error {
-				return about.Outbox(store.DropOutbox(ctx, name), fmt.Sprintf("dropping outbox %q", name), name, "")
-			},
-			Fields: fields,
-			Gone:   fmt.Sprintf("Outbox %s is gone (%s).", shell.Visible(name), lost),
-		}, nil
-	})
+	return cli.DropCommand(a, "NAME", "Drop an outbox with everything in it", "outboxes",
+		func(ctx context.Context, store driver.Store, name string) (cli.Drop, error) {
+			found, err := cli.ReadStatus(ctx, store, []string{name})
+			if err != nil {
+				return cli.Drop{}, err
+			}
+			lost, fields := outboxLoss(&found[0])
+			return cli.Drop{
+				Warning: fmt.Sprintf("This deletes outbox %s with every message in it, delivered or not: %s.", shell.Visible(name), lost),
+				Do: func() error {
+					return about.Outbox(store.DropOutbox(ctx, name), fmt.Sprintf("dropping outbox %q", name), name, "")
+				},
+				Fields: fields,
+				Gone:   fmt.Sprintf("Outbox %s is gone (%s).", shell.Visible(name), lost),
+			}, nil
+		})
 }
 
 // outboxLoss describes the loss of an outbox, for people and for programs.
@@ -209,25 +197,19 @@ func (f *retentionFlags) apply(ctx context.Context, store driver.Store, outbox s
 
 func setCommand(a *cli.App) *cobra.Command {
 	var f retentionFlags
-	cmd := terminal.Verb("set NAME", "Set how long an outbox keeps settled messages", func(cmd *cobra.Command, args []string) error {
-		ctx := cmd.Context()
+	cmd := terminal.Verb("set NAME", "Set how long an outbox keeps settled messages", cli.Checked(a, "outboxes", func(cmd *cobra.Command, _ []string) error {
 		given, err := f.read(cmd.Flags())
-		if err != nil {
-			return err
+		if err == nil && !given {
+			err = terminal.Misuse(errors.New("nothing to set: give --retain-age or --retain-bytes"))
 		}
-		if !given {
-			return terminal.Misuse(errors.New("nothing to set: give --retain-age or --retain-bytes"))
-		}
-		store, err := a.OpenStore(ctx)
-		if err != nil {
-			return err
-		}
+		return err
+	}, func(ctx context.Context, store driver.Store, args []string) error {
 		r, err := f.apply(ctx, store, args[0])
 		if err != nil {
 			return err
 		}
 		return a.Tell(map[string]any{"outbox": args[0], "retention": r}, "Outbox %s keeps settled messages: %s.\n", shell.Visible(args[0]), cli.RetentionText(r))
-	})
+	}))
 	f.add(cmd.Flags())
 	return a.WithJSON(cmd, "the new settings, as one JSON line")
 }

@@ -1,8 +1,8 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -40,24 +40,16 @@ func ParkedCommand(a *cli.App) *cobra.Command {
 	cmd := terminal.Verb("parked OUTBOX|SUBSCRIPTION", "List keys that are waiting for a retry, retry them now, or give up a message",
 		func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			if limit < 1 {
-				return terminal.Usage(fmt.Errorf("--limit is %d: use 1 or more", limit))
-			}
-			if cmd.Flags().Changed("subscription") && subscription == "" {
-				return terminal.Usage(errors.New("--subscription is empty: name one, or leave it out"))
-			}
-			if slices.Contains(keys, "") {
-				return terminal.Usage(errors.New("--key is empty: give it a text, or leave it out"))
-			}
-			if len(keys) > 0 && !retry {
-				return terminal.Usage(errors.New("--key is given without --retry: it says which keys are tried now"))
-			}
 			gives := cmd.Flags().Changed("give-up")
-			if gives && (subscription == "" || retry) {
-				return terminal.Usage(errors.New("--give-up needs --subscription, and goes without --retry"))
-			}
-			if reason != "" && !gives {
-				return terminal.Usage(errors.New("--reason is given without --give-up: it says why a message is given up"))
+			if err := cmp.Or(
+				cli.Refuse(limit < 1, "--limit is %d: use 1 or more", limit),
+				cli.Refuse(cmd.Flags().Changed("subscription") && subscription == "", "--subscription is empty: name one, or leave it out"),
+				cli.Refuse(slices.Contains(keys, ""), "--key is empty: give it a text, or leave it out"),
+				cli.Refuse(len(keys) > 0 && !retry, "--key is given without --retry: it says which keys are tried now"),
+				cli.Refuse(gives && (subscription == "" || retry), "--give-up needs --subscription, and goes without --retry"),
+				cli.Refuse(reason != "" && !gives, "--reason is given without --give-up: it says why a message is given up"),
+			); err != nil {
+				return err
 			}
 			do := func(store parkedReader, outbox, subscription string) error {
 				if gives {

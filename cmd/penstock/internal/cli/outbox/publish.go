@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,20 +39,14 @@ func PublishCommand(a *cli.App) *cobra.Command {
 		for _, name := range []string{"id", "key", "topic", "header", "payload", "payload-file"} {
 			one = one || flags.Changed(name)
 		}
-		if !one && f.File == "" && terminal.IsTerminal(a.Stdin) {
-			return terminal.Usage(errors.New("nothing to publish: give --topic and --payload, --file, or JSON lines on stdin"))
-		}
-		if one && f.File != "" {
-			return terminal.Usage(errors.New("--file is given with flags of one message: its lines have their own key, topic and payload"))
-		}
-		if one && f.once != "" && f.message.ID == "" {
-			return terminal.Usage(errors.New("--once needs --id: the message is recognized by it"))
-		}
-		if err := f.Check(); err != nil {
+		if err := cmp.Or(
+			cli.Refuse(!one && f.File == "" && terminal.IsTerminal(a.Stdin), "nothing to publish: give --topic and --payload, --file, or JSON lines on stdin"),
+			cli.Refuse(one && f.File != "", "--file is given with flags of one message: its lines have their own key, topic and payload"),
+			cli.Refuse(one && f.once != "" && f.message.ID == "", "--once needs --id: the message is recognized by it"),
+			f.Check(),
+			cli.Refuse(flags.Changed("payload") && flags.Changed("payload-file"), "--payload and --payload-file are given: use one of them"),
+		); err != nil {
 			return err
-		}
-		if flags.Changed("payload") && flags.Changed("payload-file") {
-			return terminal.Usage(errors.New("--payload and --payload-file are given: use one of them"))
 		}
 		headers, err := cli.ReadHeaders(f.headers, "name=value")
 		if err != nil {
@@ -98,7 +90,7 @@ func publishOne(ctx context.Context, a *cli.App, store writer.Store, outbox stri
 	m.Headers, m.Payload = headers, []byte(f.payload)
 	if f.payloadFile != "" {
 		var err error
-		if m.Payload, err = readPayload(a, f.payloadFile); err != nil {
+		if m.Payload, err = a.ReadPayload(ctx, "--payload-file", f.payloadFile); err != nil {
 			return 0, err
 		}
 	}
@@ -106,24 +98,6 @@ func publishOne(ctx context.Context, a *cli.App, store writer.Store, outbox stri
 		return 0, about.Outbox(err, "publishing", outbox, "")
 	}
 	return 1, nil
-}
-
-// readPayload reads at most one byte more than a message may hold, to notice a larger payload.
-func readPayload(a *cli.App, file string) ([]byte, error) {
-	in := a.Stdin
-	if file != "-" {
-		opened, err := os.Open(file)
-		if err != nil {
-			return nil, terminal.Usage(fmt.Errorf("--payload-file: %w", err))
-		}
-		defer opened.Close()
-		in = opened
-	}
-	payload, err := io.ReadAll(io.LimitReader(in, penstock.MaxPayloadBytes+1))
-	if err != nil {
-		return nil, fmt.Errorf("--payload-file: %w", err)
-	}
-	return payload, nil
 }
 
 func publishLines(ctx context.Context, a *cli.App, store writer.Store, outbox string, f *publishFlags) (cli.Carried, error) {

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,30 +24,23 @@ type replayFlags struct {
 
 func ReplayCommand(a *cli.App) *cobra.Command {
 	f := replayFlags{leave: cli.Consent{Undone: "nothing is replayed"}}
+	var r admin.Replay
 	cmd := terminal.Verb("replay OUTBOX --from TIME|SEQ", "Deliver messages again that a subscription has delivered",
-		func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			r, err := f.replay(args[0], time.Now())
-			if err != nil {
+		cli.Checked(a, "outboxes", func(cmd *cobra.Command, args []string) (err error) {
+			if r, err = f.replay(args[0], time.Now()); err != nil {
 				return err
-			}
-			if cmd.Flags().Changed("subscription") && f.subscription == "" {
-				return terminal.Usage(errors.New("--subscription is empty: name one, or leave it out"))
 			}
 			r.CountOnly = f.dryRun
 			f.leave.Yes = f.leave.Yes || f.dryRun
-			if err := a.Possible(f.leave); err != nil {
-				return err
-			}
-			store, err := a.OpenStore(ctx)
-			if err != nil {
-				return err
-			}
+			return cmp.Or(
+				cli.Refuse(cmd.Flags().Changed("subscription") && f.subscription == "", "--subscription is empty: name one, or leave it out"),
+				a.Possible(f.leave))
+		}, func(ctx context.Context, store driver.Store, args []string) (err error) {
 			if r.Subscription, err = cli.ChooseSubscription(ctx, store, args[0], f.subscription); err != nil {
 				return err
 			}
 			return startReplay(ctx, a, store, r, f)
-		})
+		}))
 	flags := cmd.Flags()
 	flags.StringVar(&f.subscription, "subscription", "", "`name` of the subscription that delivers again (default: the outbox's only one)")
 	flags.StringVar(&f.from, "from", "", "`start` of the range: TIME, SEQ, -2h or beginning (required)")

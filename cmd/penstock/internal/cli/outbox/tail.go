@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,26 +33,21 @@ type tailFlags struct {
 }
 
 func TailCommand(a *cli.App) *cobra.Command {
-	var f tailFlags
-	cmd := terminal.Verb("tail OUTBOX", "Print messages of an outbox (read-only)", func(cmd *cobra.Command, args []string) error {
-		ctx := cmd.Context()
-		start, err := cli.ParseStart(f.start)
-		if err != nil {
+	var (
+		f     tailFlags
+		start config.Start
+	)
+	cmd := terminal.Verb("tail OUTBOX", "Print messages of an outbox (read-only)", cli.Checked(a, "outboxes", func(cmd *cobra.Command, _ []string) (err error) {
+		if start, err = cli.ParseStart(f.start); err != nil {
 			return err
 		}
-		if start == config.FromNow && !f.follow {
-			return terminal.Usage(errors.New("--start now without --follow prints nothing: add --follow"))
-		}
-		if err := cli.NotEmpty(cmd.Flags(), "key"); err != nil {
+		if err = cmp.Or(cli.Refuse(start == config.FromNow && !f.follow, "--start now without --follow prints nothing: add --follow"),
+			cli.NotEmpty(cmd.Flags(), "key")); err != nil {
 			return err
 		}
-		if f.filter, err = f.Read(); err != nil {
-			return err
-		}
-		store, err := a.OpenStore(ctx)
-		if err != nil {
-			return err
-		}
+		f.filter, err = f.Read()
+		return err
+	}, func(ctx context.Context, store driver.Store, args []string) error {
 		source, err := store.Subscribe(ctx, driver.Subscribe{Outbox: args[0], Subscription: "tail", Ephemeral: true, Start: start.Of()})
 		if err != nil {
 			return about.Outbox(err, fmt.Sprintf("reading outbox %q", args[0]), args[0], "")
@@ -62,7 +58,7 @@ func TailCommand(a *cli.App) *cobra.Command {
 			return nil // interrupting is the way to end it
 		}
 		return err
-	})
+	}))
 	flags := cmd.Flags()
 	flags.StringVar(&f.start, "start", "beginning", "`start`: beginning or now")
 	flags.BoolVarP(&f.follow, "follow", "f", false, "continue with messages that are committed later, until interrupted")

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -62,30 +61,25 @@ type enqueueFlags struct {
 }
 
 func EnqueueCommand(a *cli.App) *cobra.Command {
-	var f enqueueFlags
-	cmd := terminal.Verb("enqueue QUEUE [PAYLOAD|-]", "Enqueue one job, or JSON lines of a file or stdin", func(cmd *cobra.Command, args []string) error {
-		ctx := cmd.Context()
-		if err := checkEnqueue(a, &f, cmd.Flags(), len(args) == 2); err != nil {
-			return err
-		}
-		one := []penstock.NewJob{}
-		if len(args) == 2 {
-			job, err := oneJob(ctx, a, &f, cmd.Flags(), args[1])
-			if err != nil {
-				return err
+	var (
+		f   enqueueFlags
+		one []penstock.NewJob
+	)
+	cmd := terminal.Verb("enqueue QUEUE [PAYLOAD|-]", "Enqueue one job, or JSON lines of a file or stdin",
+		cli.Checked(a, "queues", func(cmd *cobra.Command, args []string) error {
+			err := checkEnqueue(a, &f, cmd.Flags(), len(args) == 2)
+			if err == nil && len(args) == 2 {
+				one = make([]penstock.NewJob, 1)
+				one[0], err = oneJob(cmd.Context(), a, &f, cmd.Flags(), args[1])
 			}
-			one = append(one, job)
-		}
-		store, err := cli.OpenWith[driver.QueueStore](ctx, a, "queues")
-		if err != nil {
 			return err
-		}
-		if len(one) > 0 {
-			made, err := store.DriverQueue(args[0]).Enqueue(ctx, one...)
-			return tellEnqueued(a, args[0], made, err)
-		}
-		return enqueueLines(ctx, a, store, args[0], &f)
-	})
+		}, func(ctx context.Context, store driver.QueueStore, args []string) error {
+			if len(one) > 0 {
+				made, err := store.DriverQueue(args[0]).Enqueue(ctx, one...)
+				return tellEnqueued(a, args[0], made, err)
+			}
+			return enqueueLines(ctx, a, store, args[0], &f)
+		}))
 	f.add(cmd.Flags())
 	return a.WithJSON(cmd, "the ids of each transaction, and which are of duplicates, as one JSON line")
 }
@@ -100,27 +94,19 @@ func (f *enqueueFlags) add(flags *pflag.FlagSet) {
 }
 
 func checkEnqueue(a *cli.App, f *enqueueFlags, flags *pflag.FlagSet, one bool) error {
-	if err := errors.Join(f.Check(), cli.NotEmpty(flags, "file", "rejects")); err != nil {
+	if err := cmp.Or(
+		errors.Join(f.Check(), cli.NotEmpty(flags, "file", "rejects")),
+		cli.Refuse(flags.Changed("delay") && flags.Changed("not-before"), "--delay and --not-before are given: use one of them"),
+		cli.Refuse(one && (f.File != "" || f.once), "--file and --once are for JSON lines, and PAYLOAD is given: leave one out"),
+	); err != nil || one {
 		return err
-	}
-	if flags.Changed("delay") && flags.Changed("not-before") {
-		return terminal.Usage(errors.New("--delay and --not-before are given: use one of them"))
-	}
-	if one && (f.File != "" || f.once) {
-		return terminal.Usage(errors.New("--file and --once are for JSON lines, and PAYLOAD is given: leave one out"))
-	}
-	if one {
-		return nil
 	}
 	for _, name := range []string{"kind", "key", "group", "priority", "header", "delay", "not-before", "dedup-key", "unique-key", "on-conflict", "debounce-max", "max-attempts", "timeout", "deadline"} {
 		if flags.Changed(name) {
 			return terminal.Usage(fmt.Errorf("--%s is given without PAYLOAD: give one, - to read it from stdin, or write %s into the JSON lines", name, name))
 		}
 	}
-	if f.File == "" && terminal.IsTerminal(a.Stdin) {
-		return terminal.Usage(errors.New("nothing to enqueue: give PAYLOAD, --file, or JSON lines on stdin"))
-	}
-	return nil
+	return cli.Refuse(f.File == "" && terminal.IsTerminal(a.Stdin), "nothing to enqueue: give PAYLOAD, --file, or JSON lines on stdin")
 }
 
 // oneJob is the job of the flags and PAYLOAD.
@@ -156,17 +142,12 @@ func oneJob(ctx context.Context, a *cli.App, f *enqueueFlags, flags *pflag.FlagS
 	return job, job.Validate()
 }
 
-// payloadArgument is the argument itself, or stdin for -. It reads at most one byte more than a
-// job may hold, to notice a larger payload.
+// payloadArgument is the argument itself, or stdin for -.
 func payloadArgument(ctx context.Context, a *cli.App, argument string) ([]byte, error) {
 	if argument != "-" {
 		return []byte(argument), nil
 	}
-	payload, err := io.ReadAll(io.LimitReader(cli.UntilDone(ctx, a.Stdin), penstock.MaxPayloadBytes+1))
-	if err != nil {
-		return nil, fmt.Errorf("reading the payload: %w", err)
-	}
-	return payload, nil
+	return a.ReadPayload(ctx, "reading the payload", argument)
 }
 
 func enqueueLines(ctx context.Context, a *cli.App, store driver.QueueStore, name string, f *enqueueFlags) error {

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,31 +24,24 @@ func JobCommand(a *cli.App) *cobra.Command {
 }
 
 func jobCancelCommand(a *cli.App) *cobra.Command {
-	cmd := terminal.Verb("cancel QUEUE ID…", "Remove jobs that wait, and stop those that run",
-		onJobs(a, "cancelled", "done, dead, or never there", driver.QueueStore.CancelJobs))
-	return a.WithJSON(cmd, "how many, as one JSON line")
+	return a.WithJSON(terminal.Verb("cancel QUEUE ID…", "Remove jobs that wait, and stop those that run",
+		onJobs(a, "cancelled", "done, dead, or never there", driver.QueueStore.CancelJobs)), "how many, as one JSON line")
 }
 
 func jobRetryCommand(a *cli.App) *cobra.Command {
-	cmd := terminal.Verb("retry QUEUE ID…", "Run jobs now that are delayed, failed and wait, or are dead",
+	return a.WithJSON(terminal.Verb("retry QUEUE ID…", "Run jobs now that are delayed, failed and wait, or are dead",
 		onJobs(a, "run now", "done, running, ready, waiting, or never there", func(store driver.QueueStore, ctx context.Context, queue string, ids ...int64) (int, error) {
 			return store.RetryDeadJobs(ctx, admin.DeadJobQuery{Queue: queue, IDs: ids})
-		}))
-	return a.WithJSON(cmd, "how many, as one JSON line")
+		})), "how many, as one JSON line")
 }
 
 // onJobs acts on the jobs of a queue with the given ids. others are the states of jobs that it leaves alone.
 func onJobs(a *cli.App, past, others string, act func(store driver.QueueStore, ctx context.Context, queue string, ids ...int64) (int, error)) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		ctx := cmd.Context()
-		ids, err := cli.JobIDs(args[1:])
-		if err != nil {
-			return err
-		}
-		store, err := cli.OpenWith[driver.QueueStore](ctx, a, "queues")
-		if err != nil {
-			return err
-		}
+	var ids []int64
+	return cli.Checked(a, "queues", func(_ *cobra.Command, args []string) (err error) {
+		ids, err = cli.JobIDs(args[1:])
+		return err
+	}, func(ctx context.Context, store driver.QueueStore, args []string) error {
 		n, err := act(store, ctx, args[0], ids...)
 		if err != nil {
 			return about.Queue(err, "changing jobs", args[0])
@@ -57,7 +51,7 @@ func onJobs(a *cli.App, past, others string, act func(store driver.QueueStore, c
 			text += fmt.Sprintf("; %s not: %s", terminal.Count(int64(rest)), others)
 		}
 		return a.Tell(map[string]any{"queue": args[0], strings.ReplaceAll(past, " ", "_"): n}, "%s.\n", text)
-	}
+	})
 }
 
 // donePage is how many jobs one call asks for.
@@ -65,30 +59,20 @@ const donePage = 1000
 
 func doneCommand(a *cli.App) *cobra.Command {
 	var (
-		ids   []string
-		kind  string
-		limit int
+		given  []string
+		wanted []int64
+		kind   string
+		limit  int
 	)
-	cmd := terminal.Verb("done NAME", "List jobs that are done, the latest first", func(cmd *cobra.Command, args []string) error {
-		ctx, now := cmd.Context(), time.Now()
-		wanted, err := cli.JobIDs(ids)
-		if err != nil {
-			return err
-		}
-		if err := cli.NotEmpty(cmd.Flags(), "kind"); err != nil {
-			return err
-		}
-		if limit < 1 {
-			return terminal.Usage(fmt.Errorf("--limit is %d: use 1 or more", limit))
-		}
-		open, err := cli.OpenWith[driver.QueueStore](ctx, a, "queues")
-		if err != nil {
-			return err
-		}
-		history, ok := open.(driver.HistoryStore)
+	cmd := terminal.Verb("done NAME", "List jobs that are done, the latest first", cli.Checked(a, "queues", func(cmd *cobra.Command, _ []string) (err error) {
+		wanted, err = cli.JobIDs(given)
+		return cmp.Or(err, cli.NotEmpty(cmd.Flags(), "kind"), cli.Refuse(limit < 1, "--limit is %d: use 1 or more", limit))
+	}, func(ctx context.Context, store driver.QueueStore, args []string) error {
+		history, ok := store.(driver.HistoryStore)
 		if !ok {
 			return terminal.Usage(errors.New("this database keeps no jobs that are done: PostgreSQL does"))
 		}
+		now := time.Now()
 		rows := a.Rows(terminal.Right("ID"), terminal.Cut("KIND", 24), terminal.Cut("KEY", 24), terminal.Cut("GROUP", 24), terminal.Right("ATTEMPT"),
 			terminal.Cut("WORKER", 24), terminal.Right("TOOK"), terminal.Left("AGE"), terminal.Cut("REPORT", 64))
 		q := admin.DoneJobQuery{Queue: args[0], IDs: wanted, Kind: kind}
@@ -110,19 +94,19 @@ func doneCommand(a *cli.App) *cobra.Command {
 			}
 		}
 		if rows.Shown == 0 && !a.JSON {
-			return nothingDone(a, cmd, open, args[0], len(wanted) > 0 || kind != "")
+			return nothingDone(ctx, a, store, args[0], len(wanted) > 0 || kind != "")
 		}
 		return rows.End("")
-	})
-	cmd.Flags().StringArrayVar(&ids, "id", nil, "only the job with this `id`; may be repeated")
+	}))
+	cmd.Flags().StringArrayVar(&given, "id", nil, "only the job with this `id`; may be repeated")
 	cmd.Flags().StringVar(&kind, "kind", "", "only jobs of this `kind`")
 	cmd.Flags().IntVar(&limit, "limit", 100, "at most this `number`")
 	return a.WithJSON(cmd, "one JSON object per line")
 }
 
 // nothingDone explains why there is nothing to list.
-func nothingDone(a *cli.App, cmd *cobra.Command, store cli.QueueStatusReader, name string, narrowed bool) error {
-	q, err := findQueue(cmd.Context(), store, name, uncounted)
+func nothingDone(ctx context.Context, a *cli.App, store cli.QueueStatusReader, name string, narrowed bool) error {
+	q, err := findQueue(ctx, store, name, uncounted)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -29,38 +30,30 @@ type jobStore interface {
 
 func jobListCommand(a *cli.App) *cobra.Command {
 	var (
-		q     admin.JobQuery
-		limit int
+		q       admin.JobQuery
+		limit   int
+		grouped bool
 	)
-	cmd := terminal.Verb("list QUEUE", "List jobs that wait or run, with their last errors", func(cmd *cobra.Command, args []string) error {
-		ctx := cmd.Context()
+	cmd := terminal.Verb("list QUEUE", "List jobs that wait or run, with their last errors", cli.Checked(a, "queues", func(cmd *cobra.Command, _ []string) error {
+		grouped = cmd.Flags().Changed("group")
+		return cmp.Or(
+			cli.Refuse(cmd.Flags().Changed("state") && !slices.Contains(jobStates, q.State), "--state is %q: use %s", q.State, strings.Join(jobStates, ", ")),
+			cli.NotEmpty(cmd.Flags(), "kind", "key"), cli.Refuse(limit < 1, "--limit is %d: use 1 or more", limit))
+	}, func(ctx context.Context, store jobStore, args []string) error {
 		states := jobStates
-		if cmd.Flags().Changed("state") {
-			if !slices.Contains(jobStates, q.State) {
-				return terminal.Usage(fmt.Errorf("--state is %q: use %s", q.State, strings.Join(jobStates, ", ")))
-			}
+		if q.State != "" {
 			states = []string{q.State}
-		}
-		if err := cli.NotEmpty(cmd.Flags(), "kind", "key"); err != nil {
-			return err
-		}
-		if limit < 1 {
-			return terminal.Usage(fmt.Errorf("--limit is %d: use 1 or more", limit))
-		}
-		store, err := cli.OpenWith[jobStore](ctx, a, "queues")
-		if err != nil {
-			return err
 		}
 		q.Queue = args[0]
 		list := &jobTable{left: limit, now: time.Now(), Rows: a.Rows(terminal.Right("ID"), terminal.Left("STATE"), terminal.Cut("KIND", 24), terminal.Cut("KEY", 24),
 			terminal.Cut("GROUP", 24), terminal.Right("ATTEMPTS"), terminal.Left("AGE"), terminal.Left("UNTIL"), terminal.Cut("WORKER", 24), terminal.Cut("ERROR", 64))}
 		for _, q.State = range states {
-			if err := list.read(ctx, store, q, cmd.Flags().Changed("group")); err != nil {
+			if err := list.read(ctx, store, q, grouped); err != nil {
 				return about.Queue(err, "reading jobs", args[0])
 			}
 		}
 		return list.End(fmt.Sprintf("0 jobs of %s match.", shell.Visible(args[0])))
-	})
+	}))
 	flags := cmd.Flags()
 	flags.StringVar(&q.State, "state", "", "only jobs in this `state`: "+strings.Join(jobStates, ", ")+" (default: all of them)")
 	flags.StringVar(&q.Kind, "kind", "", "only jobs of this `kind`")

@@ -2,6 +2,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,23 +46,15 @@ func createCommand(a *cli.App) *cobra.Command {
 		order     string
 		ifMissing bool
 		settings  queueFlags
+		wanted    penstock.QueueSettings
 	)
-	cmd := terminal.Verb("create NAME", "Create a queue", func(cmd *cobra.Command, args []string) error {
-		ctx := cmd.Context()
-		wanted, err := settings.read(cmd.Flags())
-		if err != nil {
-			return err
-		}
-		if order != string(penstock.FIFO) && order != string(penstock.LIFO) {
-			return terminal.Usage(fmt.Errorf("--order is %q: use fifo or lifo", order))
-		}
-		store, err := cli.OpenWith[driver.QueueStore](ctx, a, "queues")
-		if err != nil {
-			return err
-		}
-		err = store.CreateQueue(ctx, args[0], penstock.QueueOrder(order))
+	cmd := terminal.Verb("create NAME", "Create a queue", cli.Checked(a, "queues", func(cmd *cobra.Command, _ []string) (err error) {
+		wanted, err = settings.read(cmd.Flags())
+		return cmp.Or(err, cli.Refuse(order != string(penstock.FIFO) && order != string(penstock.LIFO), "--order is %q: use fifo or lifo", order))
+	}, func(ctx context.Context, store driver.QueueStore, args []string) error {
+		err := store.CreateQueue(ctx, args[0], penstock.QueueOrder(order))
 		if ifMissing && errors.Is(err, penstock.ErrQueueExists) {
-			err = alreadyThere(ctx, a, store, args[0], penstock.QueueOrder(order))
+			err = alreadyThere(ctx, store, args[0], penstock.QueueOrder(order))
 		}
 		if err != nil {
 			return fmt.Errorf("creating queue %q: %w", args[0], cli.NameTaken(err, "a queue"))
@@ -72,7 +65,7 @@ func createCommand(a *cli.App) *cobra.Command {
 			}
 		}
 		return a.Tell(map[string]any{"queue": args[0]}, "Queue %s is ready.\n", shell.Visible(args[0]))
-	})
+	}))
 	settings.add(cmd.Flags())
 	cmd.Flags().StringVar(&order, "order", string(penstock.FIFO), "`order` of jobs of one priority: fifo, the oldest first, or lifo, the newest first")
 	cmd.Flags().BoolVar(&ifMissing, "if-missing", false, "succeed if it exists already")
@@ -80,7 +73,7 @@ func createCommand(a *cli.App) *cobra.Command {
 }
 
 // alreadyThere checks that an existing queue of that name has the requested order.
-func alreadyThere(ctx context.Context, a *cli.App, store cli.QueueStatusReader, name string, order penstock.QueueOrder) error {
+func alreadyThere(ctx context.Context, store cli.QueueStatusReader, name string, order penstock.QueueOrder) error {
 	q, err := findQueue(ctx, store, name, uncounted)
 	if err == nil && q.Order != order {
 		return terminal.Usage(fmt.Errorf("it exists with the order %s, which cannot be changed: pass --order %s, or choose another name", q.Order, q.Order))
@@ -93,29 +86,26 @@ func listCommand(a *cli.App) *cobra.Command {
 }
 
 func dropCommand(a *cli.App) *cobra.Command {
-	return cli.DropCommand(a, "NAME", "Drop a queue with every job in it", func(ctx context.Context, name string) (cli.Drop, error) {
-		store, err := cli.OpenWith[driver.QueueStore](ctx, a, "queues")
-		if err != nil {
-			return cli.Drop{}, err
-		}
-		q, err := findQueue(ctx, store, name, cli.CountedUpTo)
-		if err != nil {
-			return cli.Drop{}, err
-		}
-		lost := fmt.Sprintf("%s, %s", cli.PluralOf(jobsLeft(q), "jobs", anyMore(q), "job"), cli.PluralOf(q.DeadLetters, "dead_letters", q.AtLeast, "dead letter"))
-		fields := map[string]any{"queue": name, "jobs": jobsLeft(q), "dead_letters": q.DeadLetters}
-		if more := slices.DeleteFunc(append(anyMore(q), q.AtLeast...), func(name string) bool { return name != "jobs" && name != "dead_letters" }); len(more) > 0 {
-			fields["at_least"] = more
-		}
-		return cli.Drop{
-			Warning: fmt.Sprintf("This deletes queue %s with everything in it: %s.", shell.Visible(name), lost),
-			Do: func() error {
-				return about.Queue(store.DropQueue(ctx, name), fmt.Sprintf("dropping queue %q", name), name)
-			},
-			Fields: fields,
-			Gone:   fmt.Sprintf("Queue %s is gone (counted before: %s).", shell.Visible(name), lost),
-		}, nil
-	})
+	return cli.DropCommand(a, "NAME", "Drop a queue with every job in it", "queues",
+		func(ctx context.Context, store driver.QueueStore, name string) (cli.Drop, error) {
+			q, err := findQueue(ctx, store, name, cli.CountedUpTo)
+			if err != nil {
+				return cli.Drop{}, err
+			}
+			lost := fmt.Sprintf("%s, %s", cli.PluralOf(jobsLeft(q), "jobs", anyMore(q), "job"), cli.PluralOf(q.DeadLetters, "dead_letters", q.AtLeast, "dead letter"))
+			fields := map[string]any{"queue": name, "jobs": jobsLeft(q), "dead_letters": q.DeadLetters}
+			if more := slices.DeleteFunc(append(anyMore(q), q.AtLeast...), func(name string) bool { return name != "jobs" && name != "dead_letters" }); len(more) > 0 {
+				fields["at_least"] = more
+			}
+			return cli.Drop{
+				Warning: fmt.Sprintf("This deletes queue %s with everything in it: %s.", shell.Visible(name), lost),
+				Do: func() error {
+					return about.Queue(store.DropQueue(ctx, name), fmt.Sprintf("dropping queue %q", name), name)
+				},
+				Fields: fields,
+				Gone:   fmt.Sprintf("Queue %s is gone (counted before: %s).", shell.Visible(name), lost),
+			}, nil
+		})
 }
 
 // anyMore reports whether there are more jobs than were counted.

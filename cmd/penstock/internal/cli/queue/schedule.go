@@ -25,39 +25,30 @@ func ScheduleCommand(a *cli.App) *cobra.Command {
 
 func scheduleSetCommand(a *cli.App) *cobra.Command {
 	var (
-		f    jobFlags
-		cron string
-		skip bool
+		f jobFlags
+		s penstock.Schedule
 	)
-	cmd := terminal.Verb("set QUEUE NAME --cron TEXT [PAYLOAD|-]", "Make or change a periodic job", func(cmd *cobra.Command, args []string) error {
-		ctx := cmd.Context()
-		if cron == "" {
-			return terminal.Usage(errors.New("--cron is missing: give it five fields, such as '30 4 * * *', or @daily"))
-		}
-		payload := ""
-		if len(args) == 3 {
-			payload = args[2]
-		}
-		bytes, err := payloadArgument(ctx, a, payload)
-		if err != nil {
+	cmd := terminal.Verb("set QUEUE NAME --cron TEXT [PAYLOAD|-]", "Make or change a periodic job",
+		cli.Checked(a, "queues", func(cmd *cobra.Command, args []string) error {
+			if s.Cron == "" {
+				return terminal.Usage(errors.New("--cron is missing: give it five fields, such as '30 4 * * *', or @daily"))
+			}
+			payload, err := payloadArgument(cmd.Context(), a, append(args, "")[2])
+			if err != nil {
+				return err
+			}
+			s.Queue, s.Name = args[0], args[1]
+			s.Job, err = f.read(cmd.Flags(), payload)
 			return err
-		}
-		job, err := f.read(cmd.Flags(), bytes)
-		if err != nil {
-			return err
-		}
-		store, err := cli.OpenWith[driver.QueueStore](ctx, a, "queues")
-		if err != nil {
-			return err
-		}
-		if err := store.SetSchedule(ctx, penstock.Schedule{Queue: args[0], Name: args[1], Cron: cron, Job: job, SkipOverlap: skip}); err != nil {
-			return about.Queue(err, fmt.Sprintf("setting schedule %q of queue %q", args[1], args[0]), args[0])
-		}
-		return showSchedule(ctx, a, store, args[0], args[1])
-	})
+		}, func(ctx context.Context, store driver.QueueStore, args []string) error {
+			if err := store.SetSchedule(ctx, s); err != nil {
+				return about.Queue(err, fmt.Sprintf("setting schedule %q of queue %q", args[1], args[0]), args[0])
+			}
+			return showSchedule(ctx, a, store, args[0], args[1])
+		}))
 	f.add(cmd.Flags())
-	cmd.Flags().StringVar(&cron, "cron", "", "`times` in UTC, or in a zone as in TZ=Europe/Berlin: five fields, or @hourly, @daily, @weekly, @monthly, @yearly")
-	cmd.Flags().BoolVar(&skip, "skip-overlap", false, "enqueue no job while the last one of the schedule has not ended")
+	cmd.Flags().StringVar(&s.Cron, "cron", "", "`times` in UTC, or in a zone as in TZ=Europe/Berlin: five fields, or @hourly, @daily, @weekly, @monthly, @yearly")
+	cmd.Flags().BoolVar(&s.SkipOverlap, "skip-overlap", false, "enqueue no job while the last one of the schedule has not ended")
 	return a.WithJSON(cmd, "the schedule as one JSON line")
 }
 

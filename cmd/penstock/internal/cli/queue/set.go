@@ -93,22 +93,18 @@ func (f *queueFlags) read(flags *pflag.FlagSet) (s penstock.QueueSettings, err e
 }
 
 func setCommand(a *cli.App) *cobra.Command {
-	var f queueFlags
-	cmd := terminal.Verb("set NAME", "Set a queue's limits", func(cmd *cobra.Command, args []string) error {
-		ctx := cmd.Context()
-		wanted, err := f.read(cmd.Flags())
-		if err != nil {
-			return err
+	var (
+		f      queueFlags
+		wanted penstock.QueueSettings
+	)
+	cmd := terminal.Verb("set NAME", "Set a queue's limits", cli.Checked(a, "queues", func(cmd *cobra.Command, _ []string) (err error) {
+		if wanted, err = f.read(cmd.Flags()); err == nil && wanted == (penstock.QueueSettings{}) {
+			err = terminal.Misuse(errors.New("nothing to set: give --max-attempts, --max-running, --rate, --dedup-window or --keep-done"))
 		}
-		if wanted == (penstock.QueueSettings{}) {
-			return terminal.Misuse(errors.New("nothing to set: give --max-attempts, --max-running, --rate, --dedup-window or --keep-done"))
-		}
-		store, err := cli.OpenWith[driver.QueueStore](ctx, a, "queues")
-		if err != nil {
-			return err
-		}
+		return err
+	}, func(ctx context.Context, store driver.QueueStore, args []string) error {
 		return setQueue(ctx, a, store, args[0], wanted)
-	})
+	}))
 	f.add(cmd.Flags())
 	return a.WithJSON(cmd, "the new settings, as one JSON line")
 }
