@@ -59,11 +59,11 @@ func TestInternalsDocs(t *testing.T) {
 		blocks []int64 // how many rows each finds or changes at least
 		values []string
 	}{
-		{"docs/internals/README.md", []int64{1}, []string{"'worker'", "'" + role + "'"}},
+		{"docs/internals/README.md", []int64{1}, []string{"'penstock_worker'", "'" + role + "'"}},
 		{"docs/internals/job.md", []int64{1, 1, 1, 2, 1, 3},
 			[]string{"{segment}", `penstock."_emails.0"`, ":lo", "1", ":hi", "100", ":n)", "100)", ":n ", "100 ", ":seq", "(select min(seq) from penstock.emails)", ":lease", "interval '1 min'"}},
 		{"docs/internals/message.md", []int64{1, 1, 0, 2},
-			[]string{":xip", "array['3'::xid8]", ":low", "0", ":done", "pg_current_snapshot()", ":lease", "interval '1 min'", ":expected", "(select n from penstock._head(1))"}},
+			[]string{"{segment}", `penstock."_orders.0"`, ":xip", "array['3'::xid8]", ":low", "0", ":done", "pg_current_snapshot()", ":lease", "interval '1 min'", ":expected", "(select n from penstock._head(1))"}},
 	} {
 		blocks := docblock.Of(t, page.file, "sql")
 		if len(blocks) != len(page.blocks) {

@@ -180,7 +180,7 @@ func isTrue(s string) bool {
 	return s == "on" || s == "yes" || err == nil && v
 }
 
-const heldBack = " While it is open, vacuum removes nothing that it could see, in any table of the database. Penstock's low-water mark steps over such rows; its own outboxes have none."
+const heldBack = " While it is open, vacuum removes nothing that it could see, in any table of the database. Penstock's own segments are truncated all the same, unless it has locked them."
 
 // findHolders: transactions, slots and standbys that hold back vacuum.
 func findHolders(f *facts) (found []Finding) {
