@@ -16,12 +16,12 @@ import (
 // A guide of docs/migrate for jobs in tables is followed with the other system's tables; testdata/migrate says of which
 // version. The move runs twice, as after a lost answer: each job is in one system. Jobs that are due come back, of a key not
 // more than the first. pg-boss has such keys: 31 has been tried and is before 32, and 42 is more urgent than 41. 21 is blocked by a failed job.
-// A job that has been tried has the attempts left that it had there.
+// A job that has been tried has the attempts left that it had there. A job of a kind comes back with it, where the other system has kinds.
 func TestMigrationOfJobs(t *testing.T) {
-	for _, of := range []struct{ guide, stay, moved, attempts, back, left string }{
-		{"river", "5 6 7", "3 2 0", "22 25", "1 2 5 6 7 ann", "0 2 0"},
-		{"graphile-worker", "6 7", "3 2 0", "22 25", "1 2 6 7 ann", "0 2 0"},
-		{"pg-boss", "20 21 5 6 7 8", "5 2 0", "2 3", "1 2 20 21 42 5 6 7 8 ann", "2 2 0"},
+	for _, of := range []struct{ guide, stay, moved, attempts, back, left, others string }{
+		{"river", "5 6 7", "3 2 0", "22 25", "1 2 5 6 7 ann bob", "0 2 0", "select args ->> 'to' from river_job where kind = 'other' and args ? 'to'"},
+		{"graphile-worker", "6 7", "3 2 0", "22 25", "1 2 6 7 ann bob", "0 2 0", "select payload ->> 'to' from graphile_worker._private_jobs where task_id = 2 and payload::jsonb ? 'to'"},
+		{"pg-boss", "20 21 5 6 7 8", "5 2 0", "2 3", "1 2 20 21 42 5 6 7 8 ann bob", "2 2 0", ""},
 	} {
 		t.Run(of.guide, func(t *testing.T) {
 			t.Parallel()
@@ -33,8 +33,12 @@ func TestMigrationOfJobs(t *testing.T) {
 			g.want(of.moved, "select ready || ' ' || delayed || ' ' || dead from penstock.queue_status('emails')")
 			g.want(of.attempts, `select string_agg(distinct headers ->> 'penstock-max-attempts', ' ' order by headers ->> 'penstock-max-attempts')
 				from (select headers from penstock.emails union all select headers from penstock._scheduled) jobs`)
+			g.execute(`select penstock.enqueue('emails', '{"to": "bob"}', kind => 'other')`)
 			g.follow("Go back")
 			g.want(of.back, old)
+			if of.others != "" {
+				g.want("bob", of.others)
+			}
 			g.want(of.left, "select ready || ' ' || delayed || ' ' || dead from penstock.queue_status('emails')")
 		})
 	}
