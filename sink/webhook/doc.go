@@ -9,6 +9,7 @@
 //	Penstock-Topic: orders.placed
 //	Penstock-Key: customer-4711
 //
+// The headers Webhook-… are there if Config has Secrets.
 // A 2xx answer delivers the message. Requests of different keys run concurrently,
 // those of one key one after another. DESIGN.md explains every other answer,
 // and which addresses the sink does not connect to.
