@@ -33,6 +33,7 @@ func TestGoGuideOnPostgreSQL(t *testing.T) {
 	program := docblock.Of(t, goGuidePage, "go")
 	g.save("main.go", program[4])
 	g.save("shop_test.go", program[5])
+	g.save("tx_test.go", txTest+program[6])
 	for _, said := range []string{create, saidDatabase, saidBroker} {
 		if !strings.Contains(g.commands[3], said) {
 			t.Fatalf("the page does not say %s any more", said)
@@ -63,6 +64,52 @@ import (
 	"github.com/penstock/penstock/sink/rabbitmq"
 	"github.com/penstock/penstock/work"
 )
+
+`
+
+// txTest calls the page's helper for handlers that get a transaction. The writes of the second handler are rolled back.
+const txTest = `package main
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/penstocktest"
+	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/work"
+)
+
+func TestInTx(t *testing.T) {
+	ctx, db := t.Context(), newDatabase(t)
+	store := postgres.New(db, postgres.Options{})
+	if err := setUp(ctx, db, store); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []error{nil, penstock.Permanent(errors.New("sold out"))} {
+		if err := placeOrder(ctx, db, store, "ann", 10); err != nil {
+			t.Fatal(err)
+		}
+		var mux work.TxMux[pgx.Tx]
+		mux.Handle("", func(ctx context.Context, tx pgx.Tx, _ penstock.Job) error {
+			if _, err := tx.Exec(ctx, "insert into shop_order values ('booked', 1)"); err != nil {
+				return err
+			}
+			return want
+		})
+		if _, how := penstocktest.RunOne(t, store.Queue("emails"), inTx(db, mux.Handler())); (how == work.Done) != (want == nil) {
+			t.Errorf("the job is %s, want %v", how, want)
+		}
+	}
+	var booked int
+	if err := db.QueryRow(ctx, "select count(*) from shop_order where customer = 'booked'").Scan(&booked); err != nil || booked != 1 {
+		t.Errorf("%d rows, %v", booked, err)
+	}
+}
 
 `
 

@@ -85,7 +85,7 @@ var runs = map[string]struct {
 	"docs/migrate/sequin.md yaml":          {1, "cmd/penstock/systemtest TestMigrationFromSequin"},
 	"docs/guides/buffering.md go":          {2, "cmd/penstock/systemtest TestBufferingInGo TestWriterInGo"},
 	"docs/guides/go.md sh":                 {5, "cmd/penstock/systemtest TestGoGuide TestGoGuideOnPostgreSQL"},
-	"docs/guides/go.md go":                 {6, "cmd/penstock/systemtest TestGoGuide TestGoGuideOnPostgreSQL"},
+	"docs/guides/go.md go":                 {7, "cmd/penstock/systemtest TestGoGuide TestGoGuideOnPostgreSQL"},
 	"docs/guides/inbox.md go":              {1, "cmd/penstock/systemtest TestInboxInGo"},
 	"docs/guides/inbox.md sql":             {6, "store/postgres TestInboxDocs"},
 	"docs/guides/inbox.md python":          {1, "store/postgres TestPythonDocs"},
