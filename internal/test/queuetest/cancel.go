@@ -42,8 +42,7 @@ func cancelRunning(e *env) {
 	e.cancel(1, ids[0])
 	held := suite.Get(e.q.Extend(e.ctx, suite.LongLease, leases(claimed)...)).Must(e, "Extend")
 	e.sameLeases("Extend after CancelJobs", held, claimed[1:])
-	_, err := e.q.Retry(e.ctx, claimed[0].Lease, 0, "x")
-	e.MustBe(err, penstock.ErrLeaseLost, "Retry of a cancelled job")
+	e.MustBe(suite.Err(e.q.Retry(e.ctx, claimed[0].Lease, 0, "x")), penstock.ErrLeaseLost, "Retry of a cancelled job")
 	e.ack(claimed[1])
 	e.maintain()
 	e.want()
@@ -69,22 +68,20 @@ func cancelContext(e *env) {
 	e.enqueue(job("a"), job("b"))
 	claimed := e.claim(1)
 	ctx := cancelled(e.ctx)
-	_, enqueue := e.q.Enqueue(ctx, job("never"))
-	_, claim := e.q.Claim(ctx, driver.Claim{Jobs: 1, Lease: suite.LongLease})
-	_, ack := e.q.Ack(ctx, claimed[0].Lease)
-	_, extend := e.q.Extend(ctx, suite.LongLease, claimed[0].Lease)
-	_, retry := e.q.Retry(ctx, claimed[0].Lease, 0, "")
-	_, status := e.Store.QueueStatus(ctx)
+	lease := claimed[0].Lease
 	for what, err := range map[string]error{
-		"Enqueue": enqueue, "Claim": claim, "Ack": ack, "Extend": extend, "Retry": retry, "QueueStatus": status,
-		"DeadLetter":  e.q.DeadLetter(ctx, claimed[0].Lease, ""),
+		"Enqueue":     suite.Err(e.q.Enqueue(ctx, job("never"))),
+		"Claim":       suite.Err(e.q.Claim(ctx, driver.Claim{Jobs: 1, Lease: suite.LongLease})),
+		"Ack":         suite.Err(e.q.Ack(ctx, lease)),
+		"Extend":      suite.Err(e.q.Extend(ctx, suite.LongLease, lease)),
+		"Retry":       suite.Err(e.q.Retry(ctx, lease, 0, "")),
+		"QueueStatus": suite.Err(e.Store.QueueStatus(ctx)),
+		"DeadLetter":  e.q.DeadLetter(ctx, lease, ""),
 		"Maintain":    e.q.Maintain(ctx),
 		"CreateQueue": e.Store.CreateQueue(ctx, "never", penstock.FIFO),
 		"DropQueue":   e.Store.DropQueue(ctx, queue),
 	} {
-		if err == nil {
-			e.Errorf("%s with a context that has ended succeeded", what)
-		}
+		e.Fails(err, "%s with a context that has ended", what)
 	}
 	e.ack(claimed...)
 	e.want("b")

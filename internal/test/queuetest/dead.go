@@ -87,8 +87,7 @@ func deadJobRetryNow(e *env) {
 
 // A dead letter that is retried goes to the end, with one attempt to spend.
 func deadJobRetry(e *env) {
-	attempts := 2
-	e.set(penstock.QueueSettings{MaxAttempts: &attempts})
+	e.set(penstock.QueueSettings{MaxAttempts: new(2)})
 	ids := e.enqueue(job("a"))
 	e.retry(e.collect("a")[0], 0, "one")
 	if dead, err := e.q.Retry(e.ctx, e.collect("a")[0].Lease, 0, "two"); !dead || err != nil {

@@ -73,8 +73,7 @@ func (e *env) told(what string, made []penstock.Enqueued, err error, want ...boo
 }
 
 func dedupWindowEnds(e *env) {
-	window := 100 * time.Millisecond
-	e.set(penstock.QueueSettings{DedupWindow: &window})
+	e.set(penstock.QueueSettings{DedupWindow: new(100 * time.Millisecond)})
 	first := e.enqueue(once("d", "a"))
 	e.ack(e.collect("a")...)
 	e.eventually("the window ends", func() bool { return e.enqueue(once("d", "b"))[0] != first[0] })
@@ -98,20 +97,28 @@ func dedupQueuesApart(e *env) {
 	e.same(claimed, "other")
 }
 
-func dedupRace(e *env) {
+func dedupRace(e *env) { e.race(once("d", "a")) }
+
+// race has two processes enqueue the same job at once: there is one.
+func (e *env) race(j penstock.NewJob) {
 	qs := []driver.Queue{e.q, e.Another(e).DriverQueue(queue)}
-	ids := make([]int64, 8)
-	e.Must(suite.Concurrently(len(ids), func(i int) error {
-		got, err := qs[i%2].Enqueue(e.ctx, once("d", "a"))
+	made := make([]penstock.Enqueued, 8)
+	e.Must(suite.Concurrently(len(made), func(i int) error {
+		got, err := qs[i%2].Enqueue(e.ctx, j)
 		if err == nil {
-			ids[i] = got[0].ID
+			made[i] = got[0]
 		}
 		return err
-	}), "Enqueue of the same dedup key at once")
-	for _, id := range ids {
-		suite.MustEqual(e, id, ids[0], "id of one of several duplicates at once")
+	}), "Enqueue of the same job at once")
+	first := 0
+	for _, m := range made {
+		suite.MustEqual(e, m.ID, made[0].ID, "id of one of several at once")
+		if !m.Deduplicated {
+			first++
+		}
 	}
-	e.ack(e.collect("a")...)
+	suite.Equal(e, first, 1, "those that were no duplicates")
+	e.ack(e.collect(string(j.Payload))...)
 	e.maintain()
 	e.want()
 }

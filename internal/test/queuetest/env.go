@@ -154,8 +154,7 @@ func (e *env) statusOf(name string) admin.QueueStatus {
 
 func (e *env) deadJobs(q admin.DeadJobQuery) []admin.DeadJob {
 	q.Queue = queue
-	dead := suite.Get(e.Store.DeadJobs(e.ctx, q)).Must(e, "DeadJobs")
-	return dead
+	return suite.Get(e.Store.DeadJobs(e.ctx, q)).Must(e, "DeadJobs")
 }
 
 // retryDead has n dead letters of those that q asks for tried again, discardDead deletes n.
@@ -172,6 +171,20 @@ func (e *env) discardDead(n int, q admin.DeadJobQuery) {
 // expire ends a job's lease, as if its worker had died.
 func (e *env) expire(j penstock.Job) []int64 {
 	return suite.Get(e.q.Extend(e.ctx, time.Millisecond, j.Lease)).Must(e, "Extend")
+}
+
+// readsInLine fails the test if ten times as many jobs read many more than ten times as many entries.
+func (e *env) readsInLine(of func(n int)) {
+	reads := func(n int) float64 {
+		before := e.Reads(e)
+		of(n)
+		return e.Reads(e) - before
+	}
+	few, many := reads(100), reads(1000)
+	e.Logf("%.0f entries for 100 jobs, %.0f for 1000", few, many)
+	if many > 15*few {
+		e.Errorf("100 jobs read %.0f entries, 1000 read %.0f", few, many)
+	}
 }
 
 // tx is a Tx that fails the test.

@@ -33,14 +33,23 @@ func (e *env) outboxes() outboxes {
 	return s
 }
 
+// forward makes jobs of messages until end is called.
+func (e *env) forward() (end func()) {
+	ctx, cancel := context.WithCancel(e.ctx)
+	done := make(chan error, 1)
+	go func() { done <- e.Forwarder(e).Forward(ctx, forwarded, queue) }()
+	return func() {
+		cancel()
+		e.Must(<-done, "Forward")
+	}
+}
+
 // Every message becomes one job, in order, though the forwarding fails again and again, and one follows another.
 func forwardOneJobOfEachMessage(e *env) {
 	s := e.outboxes()
 	const rounds, each = 4, 50
 	for round := range rounds {
-		ctx, cancel := context.WithCancel(e.ctx)
-		done := make(chan error, 1)
-		go func() { done <- e.Forwarder(e).Forward(ctx, forwarded, queue) }()
+		end := e.forward()
 		var calm func()
 		for i := range each {
 			n := round*each + i
@@ -52,8 +61,7 @@ func forwardOneJobOfEachMessage(e *env) {
 		}
 		calm()
 		e.Eventually("every message is a job", func() bool { return e.waiting() >= (round+1)*each })
-		cancel()
-		e.Must(<-done, "Forward")
+		end()
 	}
 	suite.Equal(e, e.waiting(), rounds*each, "jobs")
 	for n := range rounds * each {
@@ -76,12 +84,9 @@ func forwardRefusedOptions(e *env) {
 		e.Must(s.Publish(e.ctx, outbox, penstock.Message{Key: "k", Topic: "t", Payload: fmt.Append(nil, i), Headers: headers}), "Publish")
 	}
 	e.Must(s.Publish(e.ctx, outbox, penstock.Message{Key: "k", Topic: "t", Payload: []byte("good"), Headers: map[string]string{penstock.HeaderMaxAttempts: "3"}}), "Publish")
-	ctx, cancel := context.WithCancel(e.ctx)
-	done := make(chan error, 1)
-	go func() { done <- e.Forwarder(e).Forward(ctx, forwarded, queue) }()
+	end := e.forward()
 	e.Eventually("every message is a job", func() bool { return e.waiting() > len(bad) })
-	cancel()
-	e.Must(<-done, "Forward")
+	end()
 	for i, headers := range bad {
 		j := e.want(fmt.Sprint(i))[0]
 		if j.Headers[forward.HeaderRefused] == "" || j.MaxAttempts() != 0 || j.Timeout() != 0 || !j.Deadline().IsZero() || j.Headers[penstock.HeaderUniqueKey] != "" || i == 0 && j.Kind() != "k" {
@@ -111,12 +116,9 @@ func forwardBarriers(e *env) {
 	for _, m := range messages {
 		e.Must(s.Publish(e.ctx, outbox, penstock.Message{Topic: "t", Payload: []byte(m.payload), Headers: map[string]string{m.header: fmt.Sprint(m.barrier)}}), "Publish")
 	}
-	ctx, cancel := context.WithCancel(e.ctx)
-	done := make(chan error, 1)
-	go func() { done <- e.Forwarder(e).Forward(ctx, forwarded, queue) }()
+	end := e.forward()
 	e.Eventually("every message is a job", func() bool { return e.waiting() == len(messages) })
-	cancel()
-	e.Must(<-done, "Forward")
+	end()
 	e.seal(b)
 	for i, j := range e.want("holds", "holds an open one", "waits for none", "holds too") {
 		if refused := j.Headers[forward.HeaderRefused] != ""; refused != messages[i].refused {
@@ -136,9 +138,7 @@ func (e *env) waiting() int {
 
 func forwardEndsBeforeItBegins(e *env) {
 	s := e.outboxes()
-	ctx, cancel := context.WithCancel(e.ctx)
-	cancel()
-	e.Must(s.Forward(ctx, forwarded, queue), "Forward that is ended before it has begun")
+	e.Must(s.Forward(cancelled(e.ctx), forwarded, queue), "Forward that is ended before it has begun")
 }
 
 func forwardRefuses(e *env) {

@@ -39,8 +39,7 @@ func (e *env) finder(q driver.Queue) driver.GroupFinder {
 }
 
 func (e *env) readyGroups(groups []string, behind string, most int) []string {
-	found := suite.Get(e.finder(e.q).ReadyGroups(e.ctx, groups, behind, most)).Must(e, "ReadyGroups")
-	return found
+	return suite.Get(e.finder(e.q).ReadyGroups(e.ctx, groups, behind, most)).Must(e, "ReadyGroups")
 }
 
 func (e *env) wantGroups(when string, groups []string, behind string, most int, want ...string) {
@@ -81,9 +80,7 @@ func groupsReadyOnes(e *env) {
 
 	_, err := e.finder(e.Store.DriverQueue("none-such")).ReadyGroups(e.ctx, nil, "", 10)
 	e.MustBe(err, penstock.ErrNoQueue, "ReadyGroups of no queue")
-	if _, err := e.finder(e.q).ReadyGroups(cancelled(e.ctx), nil, "", 10); err == nil {
-		e.Error("ReadyGroups with a context that has ended succeeded")
-	}
+	e.Fails(suite.Err(e.finder(e.q).ReadyGroups(cancelled(e.ctx), nil, "", 10)), "ReadyGroups with a context that has ended")
 }
 
 // A limit that no list can have is named before the database sees it.
@@ -163,8 +160,7 @@ func groupsNoneWhilePausedOrFull(e *env) {
 	}
 	e.pause(false)
 	e.wantGroups("resumed", nil, "", 10, "a", "b")
-	limit := 1
-	e.set(penstock.QueueSettings{MaxRunning: &limit})
+	e.set(penstock.QueueSettings{MaxRunning: new(1)})
 	running := e.claimAs(driver.Claim{Group: "b", Jobs: 10})
 	e.same(running, "b0")
 	e.wantGroups("as many run as may", nil, "", 10)
@@ -189,8 +185,7 @@ func groupsNoneWhileALimitThatCameLaterIsReached(e *env) {
 		running = e.claimAs(claim)
 	}
 	suite.MustEqual(e, len(running), 12, "claimed jobs")
-	limit := 5
-	e.set(penstock.QueueSettings{MaxRunning: &limit})
+	e.set(penstock.QueueSettings{MaxRunning: new(5)})
 	e.wantGroups("12 run of 5 that may", nil, "", 10)
 	e.ack(running[:7]...)
 	e.wantGroups("5 run of 5 that may", nil, "", 10)
@@ -236,8 +231,7 @@ func groupsCounts(e *env) {
 		all := suite.Get(e.Store.QueueGroups(e.ctx, queue, "", 1)).Must(e, "QueueGroups")
 		return len(all) == 1 && all[0].OldestAge > 0
 	})
-	_, err := e.Store.QueueGroups(e.ctx, "none-such", "", 10)
-	e.MustBe(err, penstock.ErrNoQueue, "QueueGroups of no queue")
+	e.MustBe(suite.Err(e.Store.QueueGroups(e.ctx, "none-such", "", 10)), penstock.ErrNoQueue, "QueueGroups of no queue")
 }
 
 // Of a key one job may run at a time: the others wait.

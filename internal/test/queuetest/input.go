@@ -1,7 +1,6 @@
 package queuetest
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -51,8 +50,7 @@ func inputBadJobs(e *env) {
 		_, err := tx.Tx.Enqueue(e.ctx, queue, job("with a bad one"), b.job)
 		e.BadField("Enqueue in a transaction with a bad "+b.field, err, b.field)
 		if e.features.ConcurrentWriters {
-			_, err = e.q.Enqueue(e.ctx, job("with a bad one"), b.job)
-			e.BadField("Enqueue with a bad "+b.field, err, b.field)
+			e.BadField("Enqueue with a bad "+b.field, suite.Err(e.q.Enqueue(e.ctx, job("with a bad one"), b.job)), b.field)
 		}
 	}
 	tx.enqueue(job("still good"))
@@ -67,14 +65,12 @@ func inputBadClaims(e *env) {
 		{Jobs: 1}, {Jobs: 1, Lease: -time.Second},
 		{Jobs: 1, Lease: time.Second, Group: "\x00"}, {Jobs: 1, Lease: time.Second, Worker: "\xff"},
 	} {
-		_, err := e.q.Claim(e.ctx, c)
-		e.BadField(fmt.Sprintf("Claim %+v", c), err, "")
+		e.BadField(fmt.Sprintf("Claim %+v", c), suite.Err(e.q.Claim(e.ctx, c)), "")
 	}
 	claimed := e.want("a")
 	suite.Equal(e, claimed[0].Attempt, 1, "attempt after bad claims")
 	for _, lease := range []time.Duration{0, -time.Second} {
-		_, err := e.q.Extend(e.ctx, lease, claimed[0].Lease)
-		e.BadField(fmt.Sprint("Extend by ", lease), err, "lease")
+		e.BadField(fmt.Sprint("Extend by ", lease), suite.Err(e.q.Extend(e.ctx, lease, claimed[0].Lease)), "lease")
 	}
 	e.ack(claimed...)
 	e.same(e.claimAs(driver.Claim{Jobs: driver.MaxClaim}))
@@ -136,26 +132,23 @@ func inputNamesUpToTheLimit(e *env) {
 func inputNoSuchQueue(e *env) {
 	const name = "missing"
 	q := e.Store.DriverQueue(name)
-	_, enqueue := q.Enqueue(e.ctx, job("a"))
-	_, claim := q.Claim(e.ctx, driver.Claim{Jobs: 1, Lease: suite.LongLease})
-	_, ack := q.Ack(e.ctx, 1)
-	_, extend := q.Extend(e.ctx, suite.LongLease, 1)
-	_, retry := q.Retry(e.ctx, 1, 0, "")
-	_, cancel := e.Store.CancelJobs(e.ctx, name, 1)
-	_, dead := e.Store.DeadJobs(e.ctx, admin.DeadJobQuery{Queue: name})
-	_, retryDead := e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: name})
-	_, discard := e.Store.DiscardDeadJobs(e.ctx, admin.DeadJobQuery{Queue: name})
-	_, schedules := e.Store.Schedules(e.ctx, name)
+	dead := admin.DeadJobQuery{Queue: name}
 	for what, err := range map[string]error{
-		"Enqueue": enqueue, "Claim": claim, "Ack": ack, "Extend": extend, "Retry": retry, "CancelJobs": cancel, "DeadJobs": dead,
-		"RetryDeadJobs": retryDead, "DiscardDeadJobs": discard, "Schedules": schedules,
-		"DeadLetter": q.DeadLetter(e.ctx, 1, ""),
-		"Maintain":   q.Maintain(e.ctx),
-		"SetQueue":   e.Store.SetQueue(e.ctx, name, penstock.QueueSettings{}),
-		"DropQueue":  e.Store.DropQueue(e.ctx, name),
+		"Enqueue":         suite.Err(q.Enqueue(e.ctx, job("a"))),
+		"Claim":           suite.Err(q.Claim(e.ctx, driver.Claim{Jobs: 1, Lease: suite.LongLease})),
+		"Ack":             suite.Err(q.Ack(e.ctx, 1)),
+		"Extend":          suite.Err(q.Extend(e.ctx, suite.LongLease, 1)),
+		"Retry":           suite.Err(q.Retry(e.ctx, 1, 0, "")),
+		"CancelJobs":      suite.Err(e.Store.CancelJobs(e.ctx, name, 1)),
+		"DeadJobs":        suite.Err(e.Store.DeadJobs(e.ctx, dead)),
+		"RetryDeadJobs":   suite.Err(e.Store.RetryDeadJobs(e.ctx, dead)),
+		"DiscardDeadJobs": suite.Err(e.Store.DiscardDeadJobs(e.ctx, dead)),
+		"Schedules":       suite.Err(e.Store.Schedules(e.ctx, name)),
+		"DeadLetter":      q.DeadLetter(e.ctx, 1, ""),
+		"Maintain":        q.Maintain(e.ctx),
+		"SetQueue":        e.Store.SetQueue(e.ctx, name, penstock.QueueSettings{}),
+		"DropQueue":       e.Store.DropQueue(e.ctx, name),
 	} {
-		if !errors.Is(err, penstock.ErrNoQueue) {
-			e.Errorf("%s of a queue that is missing: got error %v, want one that is %q", what, err, penstock.ErrNoQueue)
-		}
+		e.MustBe(err, penstock.ErrNoQueue, what+" of a queue that is missing")
 	}
 }

@@ -78,8 +78,7 @@ type walkTx struct {
 }
 
 func modelRandomWalk(e *env) {
-	attempts := 1_000_000
-	e.set(penstock.QueueSettings{MaxAttempts: &attempts})
+	e.set(penstock.QueueSettings{MaxAttempts: new(1_000_000)})
 	w := &walk{env: e, rnd: e.Random(0), lifo: e.status().Order == penstock.LIFO, byID: map[int64]*tracked{},
 		stores: []driver.QueueStore{e.Store, e.Another(e)}}
 	operations, steps := w.operations(), testseed.Steps(1000)

@@ -36,8 +36,7 @@ func optionsUnsupported(e *env) {
 		if c.has {
 			continue
 		}
-		_, err := e.q.Enqueue(e.ctx, job("a"), c.job)
-		e.BadField("Enqueue", err, c.field)
+		e.BadField("Enqueue", suite.Err(e.q.Enqueue(e.ctx, job("a"), c.job)), c.field)
 		e.BadField("SetSchedule", e.Store.SetSchedule(e.ctx, penstock.Schedule{Queue: queue, Name: "s", Cron: "@daily", Job: c.job}), c.field)
 	}
 	e.want()

@@ -126,10 +126,8 @@ func policiesRefused(e *env) {
 	e.BadField("HoldGroup", s.HoldGroup(e.ctx, queue, penstock.DefaultGroup, time.Second, ""), "group")
 	e.BadField("HoldGroup", s.HoldGroup(e.ctx, queue, "a", -1, ""), "for")
 	e.BadField("HoldGroup", s.HoldGroup(e.ctx, queue, "a", 1, strings.Repeat("x", penstock.MaxReasonBytes+1)), "reason")
-	_, err := s.GroupPolicies(e.ctx, queue, "", 0)
-	e.BadField("GroupPolicies", err, "limit")
-	_, err = s.GroupPolicies(e.ctx, "none-such", "", 1)
-	e.MustBe(err, penstock.ErrNoQueue, "GroupPolicies of no queue")
+	e.BadField("GroupPolicies", suite.Err(s.GroupPolicies(e.ctx, queue, "", 0)), "limit")
+	e.MustBe(suite.Err(s.GroupPolicies(e.ctx, "none-such", "", 1)), penstock.ErrNoQueue, "GroupPolicies of no queue")
 	e.MustBe(s.SetGroup(e.ctx, "none-such", penstock.GroupPolicy{Weight: 2}), penstock.ErrNoQueue, "SetGroup of no queue")
 	e.MustBe(s.HoldGroup(e.ctx, "none-such", "a", 1, ""), penstock.ErrNoQueue, "HoldGroup of no queue")
 	e.wantPolicies()
@@ -213,48 +211,27 @@ func policiesLimitHoldsForClaimsAtOnce(e *env) {
 		e.fill(group, n)
 	}
 	qs := []driver.Queue{e.q, e.Another(e).DriverQueue(queue)}
-	var mu sync.Mutex
-	running, most, done := map[string]int{}, map[string]int{}, 0
+	t := newTally()
 	e.Must(suite.Concurrently(8, func(i int) error {
-		last := ""
-		for e.ctx.Err() == nil {
+		for last := ""; t.total() < n*len(limits); {
 			ready, err := e.finder(qs[i%2]).ReadyGroups(e.ctx, nil, last, 2)
 			if err != nil {
 				return err
 			}
 			if len(ready) == 0 {
-				mu.Lock()
-				over := done == n*len(limits)
-				mu.Unlock()
-				if over {
-					return nil
-				}
 				runtime.Gosched()
 				continue
 			}
 			last = ready[0]
-			jobs, err := qs[i%2].Claim(e.ctx, driver.Claim{Group: last, Jobs: 1 + i%3, Lease: suite.LongLease})
-			if err != nil {
-				return err
-			}
-			mu.Lock()
-			running[last] += len(jobs)
-			most[last] = max(most[last], running[last])
-			mu.Unlock()
-			runtime.Gosched()
-			mu.Lock()
-			running[last] -= len(jobs) // before the queue learns of it
-			done += len(jobs)
-			mu.Unlock()
-			if _, err := qs[i%2].Ack(e.ctx, leases(jobs)...); err != nil {
+			if err := t.work(e, qs[i%2], last, 1+i%3); err != nil {
 				return err
 			}
 		}
-		return e.ctx.Err()
+		return nil
 	}), "working")
 	for group, limit := range limits {
-		if most[group] > limit || most[group] == 0 {
-			e.Errorf("%d jobs of the group %q ran at a time, the limit is %d", most[group], group, limit)
+		if t.most[group] > limit || t.most[group] == 0 {
+			e.Errorf("%d jobs of the group %q ran at a time, the limit is %d", t.most[group], group, limit)
 		}
 	}
 }
@@ -282,9 +259,8 @@ func policiesLimitCountsJobsClaimedTogether(e *env) {
 }
 
 func policiesLimitOfQueueAndGroup(e *env) {
-	limit := 5
 	e.policies()
-	e.set(penstock.QueueSettings{MaxRunning: &limit})
+	e.set(penstock.QueueSettings{MaxRunning: new(5)})
 	e.setGroup(penstock.GroupPolicy{Group: "a", MaxRunning: 3})
 	e.fill("a", 10)
 	e.fill("b", 10)
@@ -448,8 +424,7 @@ func (e *env) holder() driver.GroupHolder {
 // A handler that has its group held gets its job back afterwards, and no attempt is spent. The group waits, others continue.
 func policiesHandlerHoldsTheGroup(e *env) {
 	e.holder()
-	one := 1
-	e.set(penstock.QueueSettings{MaxAttempts: &one})
+	e.set(penstock.QueueSettings{MaxAttempts: new(1)})
 	const n = 100
 	e.fill("a", n)
 	var mu sync.Mutex

@@ -37,17 +37,14 @@ func queueExists(e *env) {
 }
 
 func queueDropForgetsEverything(e *env) {
-	attempts := 1
-	e.set(penstock.QueueSettings{MaxAttempts: &attempts})
+	e.set(penstock.QueueSettings{MaxAttempts: new(1)})
 	e.deadLetter("x", job("dead"))
 	e.enqueue(keyed("k", "running"), keyed("k", "waiting"), once("d", "ready"), after(suite.LongLease, "delayed"))
 	running := e.claim(1)
 	e.schedule(penstock.Schedule{Name: "s", Cron: "@hourly", Job: job("s")})
 	e.Must(e.Store.DropQueue(e.ctx, queue), "DropQueue")
-	_, err := e.q.Enqueue(e.ctx, job("a"))
-	e.MustBe(err, penstock.ErrNoQueue, "Enqueue after DropQueue")
-	_, err = e.q.Ack(e.ctx, running[0].Lease)
-	e.MustBe(err, penstock.ErrNoQueue, "Ack after DropQueue")
+	e.MustBe(suite.Err(e.q.Enqueue(e.ctx, job("a"))), penstock.ErrNoQueue, "Enqueue after DropQueue")
+	e.MustBe(suite.Err(e.q.Ack(e.ctx, running[0].Lease)), penstock.ErrNoQueue, "Ack after DropQueue")
 
 	e.Must(e.Store.CreateQueue(e.ctx, queue, penstock.LIFO), "CreateQueue")
 	e.maintain()

@@ -1,7 +1,6 @@
 package queuetest
 
 import (
-	"sync"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -38,8 +37,7 @@ func policiesRateOfTheQueue(e *env) {
 	if s := e.status(); s.Rate == nil || *s.Rate != (penstock.Rate{Jobs: 1, Per: time.Hour, Burst: 3}) || s.Tokens == nil || *s.Tokens != 3 || s.WaitsFor() != "" {
 		e.Errorf("the status says that the rate is %+v, and tokens %v", s.Rate, s.Tokens)
 	}
-	limit := 100
-	e.set(penstock.QueueSettings{MaxRunning: &limit}) // leaves it as it is
+	e.set(penstock.QueueSettings{MaxRunning: new(100)}) // leaves it as it is
 	e.fill("a", 2)
 	e.fill("b", 2)
 	e.ack(e.claimOf("a", 2)...)
@@ -76,26 +74,14 @@ func policiesRateOverTime(e *env) {
 	const n = 8
 	e.fill("a", n)
 	qs := []driver.Queue{e.q, e.Another(e).DriverQueue(queue)}
-	var mu sync.Mutex
-	done, start := 0, time.Now()
+	t, start := newTally(), time.Now()
 	e.Must(suite.Concurrently(4, func(i int) error {
-		for e.ctx.Err() == nil {
-			jobs, err := qs[i%2].Claim(e.ctx, driver.Claim{Group: "a", Jobs: 2, Lease: suite.LongLease})
-			if err != nil {
+		for t.total() < n {
+			if err := t.work(e, qs[i%2], "a", 2); err != nil {
 				return err
-			}
-			if _, err = qs[i%2].Ack(e.ctx, leases(jobs)...); err != nil {
-				return err
-			}
-			mu.Lock()
-			done += len(jobs)
-			over := done == n
-			mu.Unlock()
-			if over {
-				return nil
 			}
 		}
-		return e.ctx.Err()
+		return nil
 	}), "working")
 	if took := time.Since(start); took < (n-1)*rate.Per {
 		e.Errorf("%d jobs started within %s, at a rate of one in %s", n, took, rate.Per)

@@ -163,16 +163,12 @@ func reportStepsAddUp(e *env) {
 	j = next("a step in place of a number", j, stepA)
 	e.report(j, stepB)
 	j = next("a step in another attempt", j, `{"rows": 3, `+bothAB+`}`)
-	if err := r.Report(e.ctx, j.Lease, []byte(stepA)); err == nil {
-		e.Error("a step was taken twice")
-	}
+	e.Fails(r.Report(e.ctx, j.Lease, []byte(stepA)), "a second report of a step")
 	e.report(j, `{"cols": 4}`)
 	j = next("a report behind steps", j, `{"cols": 4, `+bothAB+`}`)
 	for _, bad := range []string{`5`, `"x"`, `[1]`, `null`, `{"penstock-steps": 5}`, `{"penstock-steps": null}`,
 		`{"penstock-steps": {"c": "` + strings.Repeat("c", penstock.MaxReportBytes-50) + `"}}`} {
-		if err := r.Report(e.ctx, j.Lease, []byte(bad)); err == nil {
-			e.Errorf("a job with steps took the report %.50s", bad)
-		}
+		e.Fails(r.Report(e.ctx, j.Lease, []byte(bad)), "behind steps, the report %.50s", bad)
 	}
 	j = next("refused reports", j, `{"cols": 4, `+bothAB+`}`)
 	e.ack(j)
@@ -184,9 +180,7 @@ func reportRefused(e *env) {
 	j := e.collect("x")[0]
 	e.report(j, `{"n": 1}`)
 	for _, bad := range [][]byte{nil, []byte("no JSON"), []byte(`{"a": "` + string(make([]byte, 1)) + `"}`), slices.Concat([]byte(`"`), slices.Repeat([]byte("x"), penstock.MaxReportBytes), []byte(`"`))} {
-		if err := r.Report(e.ctx, j.Lease, bad); err == nil {
-			e.Errorf("a report was taken that is %.20q of %d bytes", bad, len(bad))
-		}
+		e.Fails(r.Report(e.ctx, j.Lease, bad), "a report that is %.20q of %d bytes", bad, len(bad))
 	}
 	for _, lease := range []int64{j.Lease + 2, -1, 1 << 62} {
 		e.MustBe(r.Report(e.ctx, lease, []byte("1")), penstock.ErrLeaseLost, "Report of a lease that nobody has")
@@ -381,9 +375,7 @@ func reportStepTakesEffectOnce(e *env) {
 			if n, err := in(commit); err != nil || n != 3 {
 				e.Errorf("the step that commits: %d, %v", n, err)
 			}
-			if _, err := in(commit); err == nil {
-				e.Error("a step committed twice in one attempt")
-			}
+			e.Fails(suite.Err(in(commit)), "to commit a step a second time in one attempt")
 			return again
 		}
 		n, err := in(commit)

@@ -31,8 +31,7 @@ func retryRunsAgain(e *env) {
 			e.Fatalf("attempt %d is %+v, want the same job as %+v", attempt, j, first)
 		}
 		e.retry(j, 0, "again")
-		_, err := e.q.Retry(e.ctx, j.Lease, 0, "twice")
-		e.MustBe(err, penstock.ErrLeaseLost, "a second Retry")
+		e.MustBe(suite.Err(e.q.Retry(e.ctx, j.Lease, 0, "twice")), penstock.ErrLeaseLost, "a second Retry")
 	}
 }
 
@@ -65,8 +64,7 @@ func retryBackoff(e *env) {
 }
 
 func retryLastAttemptIsADeadLetter(e *env) {
-	attempts := 3
-	e.set(penstock.QueueSettings{MaxAttempts: &attempts})
+	e.set(penstock.QueueSettings{MaxAttempts: new(3)})
 	e.enqueue(job("a"))
 	for attempt := 1; attempt <= 3; attempt++ {
 		j := e.collect("a")[0]

@@ -24,8 +24,7 @@ func (e *env) schedule(s penstock.Schedule) {
 }
 
 func (e *env) schedules() []penstock.Schedule {
-	all := suite.Get(e.Store.Schedules(e.ctx, queue)).Must(e, "Schedules")
-	return all
+	return suite.Get(e.Store.Schedules(e.ctx, queue)).Must(e, "Schedules")
 }
 
 func scheduleSetListDrop(e *env) {
@@ -131,8 +130,7 @@ func scheduleSkipsADuplicate(e *env) {
 	if next := e.schedules()[0].Next; next.Before(now) {
 		e.Errorf("after a duplicate the next time is %s, which has passed", next)
 	}
-	window := time.Microsecond
-	e.set(penstock.QueueSettings{DedupWindow: &window})
+	e.set(penstock.QueueSettings{DedupWindow: new(time.Microsecond)})
 	e.Backdate(e, queue, "s", time.Minute)
 	e.ack(e.collect("periodic")...)
 }

@@ -45,8 +45,7 @@ func settingsPauseAndResume(e *env) {
 }
 
 func settingsMaxRunning(e *env) {
-	limit := 3
-	e.set(penstock.QueueSettings{MaxRunning: &limit})
+	e.set(penstock.QueueSettings{MaxRunning: new(3)})
 	e.enqueue(jobs("a", 8)...)
 	first := e.claim(2)
 	e.same(first, "a0", "a1")
@@ -58,45 +57,61 @@ func settingsMaxRunning(e *env) {
 	e.retry(first[1], time.Hour, "x")
 	e.Must(e.q.DeadLetter(e.ctx, second[0].Lease, "x"), "DeadLetter")
 	e.same(e.claim(8), "a3", "a4", "a5")
-	limit = 0
-	e.set(penstock.QueueSettings{MaxRunning: &limit})
+	e.set(penstock.QueueSettings{MaxRunning: new(0)})
 	e.want("a6", "a7")
 }
 
 // The limit holds for claims at the same time.
 func settingsMaxRunningAtOnce(e *env) {
-	limit := 5
-	e.set(penstock.QueueSettings{MaxRunning: &limit})
-	const n = 200
+	const limit, n = 5, 200
+	e.set(penstock.QueueSettings{MaxRunning: new(limit)})
 	e.enqueue(jobs("a", n)...)
 	qs := []driver.Queue{e.q, e.Another(e).DriverQueue(queue)}
-	var mu sync.Mutex
-	running, most, done := 0, 0, 0
+	t := newTally()
 	e.Must(suite.Concurrently(8, func(i int) error {
-		for e.ctx.Err() == nil {
-			jobs, err := qs[i%2].Claim(e.ctx, driver.Claim{Jobs: 1 + i%3, Lease: suite.LongLease})
-			if err != nil {
-				return err
-			}
-			mu.Lock()
-			running += len(jobs)
-			most = max(most, running)
-			mu.Unlock()
-			runtime.Gosched()
-			mu.Lock()
-			running -= len(jobs) // before the queue learns of it
-			done += len(jobs)
-			over := done >= n
-			mu.Unlock()
-			if _, err := qs[i%2].Ack(e.ctx, leases(jobs)...); err != nil || over {
+		for t.total() < n {
+			if err := t.work(e, qs[i%2], "", 1+i%3); err != nil {
 				return err
 			}
 		}
-		return e.ctx.Err()
+		return nil
 	}), "working")
-	if most > limit {
-		e.Errorf("%d jobs ran at a time, want at most %d", most, limit)
+	if t.most[""] > limit {
+		e.Errorf("%d jobs ran at a time, want at most %d", t.most[""], limit)
 	}
+}
+
+// tally counts how many jobs of each group run at a time, and how many are done.
+type tally struct {
+	mu            sync.Mutex
+	running, most map[string]int
+	done          int
+}
+
+func newTally() *tally { return &tally{running: map[string]int{}, most: map[string]int{}} }
+
+func (t *tally) total() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.done
+}
+
+// work claims up to n jobs, and acks them a moment later.
+func (t *tally) work(e *env, q driver.Queue, group string, n int) error {
+	jobs, err := q.Claim(e.ctx, driver.Claim{Group: group, Jobs: n, Lease: suite.LongLease})
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	t.running[group] += len(jobs)
+	t.most[group] = max(t.most[group], t.running[group])
+	t.mu.Unlock()
+	runtime.Gosched()
+	t.mu.Lock()
+	t.running[group] -= len(jobs) // before the queue learns of it
+	t.done += len(jobs)
+	t.mu.Unlock()
+	return suite.Err(q.Ack(e.ctx, leases(jobs)...))
 }
 
 func settingsNilLeavesAsItIs(e *env) {

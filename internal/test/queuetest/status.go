@@ -67,8 +67,7 @@ func statusDefaults(e *env) {
 // anything.
 func statusNamed(e *env) {
 	e.Must(e.Store.CreateQueue(e.ctx, "other", penstock.LIFO), "CreateQueue")
-	three := 3
-	e.set(penstock.QueueSettings{MaxRunning: &three})
+	e.set(penstock.QueueSettings{MaxRunning: new(3)})
 	e.enqueue(jobs("a", 3)...)
 	read := map[string]func(names ...string) ([]admin.QueueStatus, error){"QueueStatus": func(names ...string) ([]admin.QueueStatus, error) { return e.Store.QueueStatus(e.ctx, names...) }}
 	if counter, ok := e.Store.(driver.QueueStatusCounter); ok {

@@ -262,28 +262,7 @@ func uniqueOtherKeys(e *env) {
 	e.ack(e.collect("e")...)
 }
 
-func uniqueRace(e *env) {
-	qs := []driver.Queue{e.q, e.Another(e).DriverQueue(queue)}
-	made := make([]penstock.Enqueued, 8)
-	e.Must(suite.Concurrently(len(made), func(i int) error {
-		got, err := qs[i%2].Enqueue(e.ctx, unique("u", "a"))
-		if err == nil {
-			made[i] = got[0]
-		}
-		return err
-	}), "Enqueue of the same unique key at once")
-	first := 0
-	for _, m := range made {
-		suite.MustEqual(e, m.ID, made[0].ID, "id of one of several at once")
-		if !m.Deduplicated {
-			first++
-		}
-	}
-	suite.Equal(e, first, 1, "those that were no duplicates")
-	e.ack(e.collect("a")...)
-	e.maintain()
-	e.want()
-}
+func uniqueRace(e *env) { e.race(unique("u", "a")) }
 
 // One that meets another which is rolled back then is not lost.
 func uniqueRollback(e *env) {

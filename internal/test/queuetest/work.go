@@ -169,8 +169,7 @@ func workCancelledJob(e *env) {
 
 // A job with one attempt that snoozes twice is done after all.
 func workSnooze(e *env) {
-	one := 1
-	e.set(penstock.QueueSettings{MaxAttempts: &one})
+	e.set(penstock.QueueSettings{MaxAttempts: new(1)})
 	e.enqueue(keyed("k", "a"), keyed("k", "b"), job("c"))
 	log, runs := newRunLog(), atomic.Int64{}
 	stop := e.work(log.logged(func(_ context.Context, j penstock.Job) error {

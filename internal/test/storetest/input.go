@@ -86,8 +86,7 @@ func inputSubscribeUpToTheLimits(e *env) {
 		{"lease", driver.Subscribe{Subscription: "s", Lease: -1}},
 	} {
 		bad.Outbox = outbox
-		_, err := e.Store.Subscribe(e.ctx, bad.Subscribe)
-		e.BadField("Subscribe", err, bad.field)
+		e.BadField("Subscribe", suite.Err(e.Store.Subscribe(e.ctx, bad.Subscribe)), bad.field)
 	}
 	suite.Equal(e, len(e.outboxStatus(outbox).Subscriptions), 0, "subscriptions after bad input")
 	e.retain(admin.Retention{Age: notInThisTest})
@@ -117,8 +116,7 @@ func inputFetchOfNothing(e *env) {
 	r := e.read()
 	e.publish(message("", "m"))
 	for _, limit := range []driver.Limit{{}, {Messages: 1}, {Bytes: 1}, {Messages: -1, Bytes: 1}, {Messages: 1, Bytes: -1}} {
-		_, err := r.Fetch(e.ctx, limit)
-		e.BadField(fmt.Sprintf("Fetch %+v", limit), err, "limit")
+		e.BadField(fmt.Sprintf("Fetch %+v", limit), suite.Err(r.Fetch(e.ctx, limit)), "limit")
 	}
 	r.want("m")
 }

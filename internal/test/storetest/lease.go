@@ -116,8 +116,7 @@ func leaseClosedSource(e *env) {
 	if err := r.Renew(e.ctx); err == nil {
 		e.Error("Renew after Close succeeded")
 	}
-	_, err = e.Store.Subscribe(e.ctx, e.request(driver.Subscribe{}))
-	e.Must(err, "Subscribe after Renew by a closed source")
+	suite.Get(e.Store.Subscribe(e.ctx, e.request(driver.Subscribe{}))).Must(e, "Subscribe after Renew by a closed source")
 }
 
 // A program has closed its store, and a part of it continues.
@@ -139,8 +138,7 @@ func leaseClosedStore(e *env) {
 	for range 2 {
 		e.Must(s.Close(), "Close")
 	}
-	_, err = s.Subscribe(e.ctx, e.request(driver.Subscribe{}))
-	e.MustBe(err, penstock.ErrClosed, "Subscribe to a closed store")
+	e.MustBe(suite.Err(s.Subscribe(e.ctx, e.request(driver.Subscribe{}))), penstock.ErrClosed, "Subscribe to a closed store")
 	_, err = s.Subscribe(e.ctx, e.request(driver.Subscribe{Ephemeral: true}))
 	e.MustBe(err, penstock.ErrClosed, "an ephemeral Subscribe to a closed store")
 	_, err = s.Status(e.ctx)
@@ -148,17 +146,14 @@ func leaseClosedStore(e *env) {
 	e.MustBe(s.Maintain(e.ctx, outbox), penstock.ErrClosed, "Maintain of a closed store")
 	e.MustBe(s.Publish(e.ctx, outbox, message("", "m")), penstock.ErrClosed, "Publish to a closed store")
 	if x, ok := s.(doctor.Explainer); ok {
-		_, err = x.ExplainOutbox(e.ctx, outbox)
-		e.MustBe(err, penstock.ErrClosed, "ExplainOutbox of a closed store")
-		_, err = x.ExplainQueue(e.ctx, "q")
-		e.MustBe(err, penstock.ErrClosed, "ExplainQueue of a closed store")
+		e.MustBe(suite.Err(x.ExplainOutbox(e.ctx, outbox)), penstock.ErrClosed, "ExplainOutbox of a closed store")
+		e.MustBe(suite.Err(x.ExplainQueue(e.ctx, "q")), penstock.ErrClosed, "ExplainQueue of a closed store")
 	}
 	q, ok := s.(driver.QueueStore)
 	if !ok {
 		return
 	}
-	_, err = q.DriverQueue("q").Enqueue(e.ctx, penstock.NewJob{})
-	e.MustBe(err, penstock.ErrClosed, "Enqueue to a closed store")
+	e.MustBe(suite.Err(q.DriverQueue("q").Enqueue(e.ctx, penstock.NewJob{})), penstock.ErrClosed, "Enqueue to a closed store")
 	_, err = q.DriverQueue("q").Claim(e.ctx, driver.Claim{Jobs: 1, Lease: time.Second})
 	e.MustBe(err, penstock.ErrClosed, "Claim of a closed store")
 }

@@ -186,8 +186,7 @@ func outboxDropUnderAReader(e *env) {
 			e.Errorf("Fetch by the reader of the dropped outbox returned %s", brief(payloads(b.Messages)))
 		}
 		_ = old.Close(e.ctx)
-		_, err := e.Store.Subscribe(e.ctx, e.request(r.req))
-		e.MustBe(err, penstock.ErrHeld, "Subscribe after the old reader's Close")
+		e.MustBe(suite.Err(e.Store.Subscribe(e.ctx, e.request(r.req))), penstock.ErrHeld, "Subscribe after the old reader's Close")
 		r.settle(r.want("new0", "new1")...)
 		r.again().want()
 	}

@@ -85,6 +85,17 @@ func (e *Env) Must(err error, what string) {
 	}
 }
 
+// Fails fails the test unless err is an error.
+func (e *Env) Fails(err error, what string, args ...any) {
+	e.Helper()
+	if err == nil {
+		e.Errorf("%s succeeded", fmt.Sprintf(what, args...))
+	}
+}
+
+// Err is the error of a call whose result does not matter.
+func Err[T any](_ T, err error) error { return err }
+
 // Got is the result of a call and its error.
 type Got[T any] struct {
 	value T
