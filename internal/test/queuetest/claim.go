@@ -10,7 +10,7 @@ import (
 )
 
 var claimCases = slices.Concat(
-	named("Claim", claimEnqueueClaimAck, claimEmptyQueue, claimClaimedIsNotClaimedAgain,
+	named("Claim", claimEnqueueClaimAck, claimEmptyQueue,
 		claimAcrossProcesses, claimGroupsAreLinesOfTheirOwn),
 	needing(Features{Release: true}, named("Claim", claimReleaseSpendsNoAttempt, claimReleaseForAWhile)),
 )
@@ -52,18 +52,6 @@ func claimEmptyQueue(e *env) {
 	held = suite.Get(e.q.Extend(e.ctx, time.Second)).Must(e, "Extend of nothing")
 	e.sameLeases("Extend of nothing", held, nil)
 	e.enqueue()
-	e.want()
-}
-
-func claimClaimedIsNotClaimedAgain(e *env) {
-	e.enqueue(jobs("a", 5)...)
-	first := e.claim(2)
-	e.same(first, "a0", "a1")
-	second := e.claim(2)
-	e.same(second, "a2", "a3")
-	e.ack(second...)
-	e.same(e.claim(10), "a4")
-	e.ack(first...)
 	e.want()
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 var cancelCases = named("Cancel", cancelBeforeTheCall, cancelInTheMiddleOfFetch, cancelInTheMiddleOfSettle,
@@ -19,20 +20,19 @@ func cancelBeforeTheCall(e *env) {
 	b := r.fetch(driver.Limit{Messages: 1, Bytes: plenty.Bytes})
 	ctx, cancel := context.WithCancel(e.ctx)
 	cancel()
-	_, fetch := r.Fetch(ctx, plenty)
-	_, subscribe := e.Store.Subscribe(ctx, e.request(driver.Subscribe{Subscription: "other"}))
-	_, status := e.Store.Status(ctx)
-	_, deadLetters := e.Store.DeadLetters(ctx, query(r.req))
-	_, retry := e.Store.RetryDeadLetters(ctx, query(r.req))
 	for what, err := range map[string]error{
-		"Fetch": fetch, "Subscribe": subscribe, "Status": status, "DeadLetters": deadLetters, "RetryDeadLetters": retry,
-		"Settle":       r.Settle(ctx, delivered(b)...),
-		"Renew":        r.Renew(ctx),
-		"Publish":      e.Store.Publish(ctx, outbox, message("", "never")),
-		"Maintain":     e.Store.Maintain(ctx, outbox),
-		"CreateOutbox": e.Store.CreateOutbox(ctx, "never"),
-		"DropOutbox":   e.Store.DropOutbox(ctx, outbox),
-		"Migrate":      e.Store.Migrate(ctx),
+		"Fetch":            suite.Err(r.Fetch(ctx, plenty)),
+		"Subscribe":        suite.Err(e.Store.Subscribe(ctx, e.request(driver.Subscribe{Subscription: "other"}))),
+		"Status":           suite.Err(e.Store.Status(ctx)),
+		"DeadLetters":      suite.Err(e.Store.DeadLetters(ctx, query(r.req))),
+		"RetryDeadLetters": suite.Err(e.Store.RetryDeadLetters(ctx, query(r.req))),
+		"Settle":           r.Settle(ctx, delivered(b)...),
+		"Renew":            r.Renew(ctx),
+		"Publish":          e.Store.Publish(ctx, outbox, message("", "never")),
+		"Maintain":         e.Store.Maintain(ctx, outbox),
+		"CreateOutbox":     e.Store.CreateOutbox(ctx, "never"),
+		"DropOutbox":       e.Store.DropOutbox(ctx, outbox),
+		"Migrate":          e.Store.Migrate(ctx),
 	} {
 		if err == nil {
 			e.Errorf("%s with a context that has ended succeeded", what)

@@ -19,8 +19,7 @@ var deadLetterCases = named("DeadLetter", deadLetterListed, deadLetterRetryAndDe
 
 // deadLetters lists those of r's subscription.
 func (e *env) deadLetters(r *reader) []admin.DeadLetter {
-	deadLetters := suite.Get(e.Store.DeadLetters(e.ctx, query(r.req))).Must(e, "DeadLetters")
-	return deadLetters
+	return suite.Get(e.Store.DeadLetters(e.ctx, query(r.req))).Must(e, "DeadLetters")
 }
 
 // wantDeadLetters lists n of them.
@@ -28,6 +27,13 @@ func (e *env) wantDeadLetters(r *reader, n int) []admin.DeadLetter {
 	deadLetters := e.deadLetters(r)
 	suite.MustEqual(e, len(deadLetters), n, "dead letters")
 	return deadLetters
+}
+
+// onlyDead is the one dead letter that there is, which holds its key or does not.
+func (e *env) onlyDead(r *reader, held bool) admin.DeadLetter {
+	l := e.wantDeadLetters(r, 1)[0]
+	suite.Equal(e, l.Held, held, "the dead letter %s holds its key", l.Message.Payload)
+	return l
 }
 
 // retryDead sends back n dead letters of those that q asks for, discardDead deletes n.

@@ -13,8 +13,7 @@ import (
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
-var deadLetterQueryCases = named("DeadLetterQuery", deadLetterQueryEachFieldNarrows, deadLetterQueryAnyCombination,
-	deadLetterQueryPageByPage, deadLetterQueryRetryByQuery, deadLetterQueryDiscardByQuery)
+var deadLetterQueryCases = named("DeadLetterQuery", deadLetterQueryEachFieldNarrows, deadLetterQueryAnyCombination, deadLetterQueryRetryByQuery, deadLetterQueryDiscardByQuery)
 
 // someDeadLetters are dead letters that differ in whatever a query asks for.
 func (e *env) someDeadLetters() (*reader, []admin.DeadLetter) {
@@ -32,8 +31,7 @@ func (e *env) someDeadLetters() (*reader, []admin.DeadLetter) {
 		}
 		r.judge(verdicts{string(m.Payload): v}, b)
 	}
-	deadLetters := e.wantDeadLetters(r, 10)
-	return r, deadLetters
+	return r, e.wantDeadLetters(r, 10)
 }
 
 // describes is the promise of a query.
@@ -119,22 +117,6 @@ func randomQuery(rnd *rand.Rand, r *reader, all []admin.DeadLetter) admin.DeadLe
 		fs[rnd.IntN(len(fs))](&q)
 	}
 	return q
-}
-
-func deadLetterQueryPageByPage(e *env) {
-	r, all := e.someDeadLetters()
-	q := query(r.req)
-	q.Limit = 3
-	var got []admin.DeadLetter
-	for {
-		page := suite.Get(e.Store.DeadLetters(e.ctx, q)).Must(e, "DeadLetters")
-		if len(page) == 0 {
-			break
-		}
-		got = append(got, page...)
-		q.AfterSeq = page[len(page)-1].Message.Seq
-	}
-	e.wantInOrder(deadMessages(got), payloads(deadMessages(all))...)
 }
 
 // retry and discard act on the list of the same query, and on nothing else.

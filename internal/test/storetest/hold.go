@@ -9,7 +9,7 @@ import (
 )
 
 var holdCases = slices.Concat(
-	named("Hold", holdKeepsItsKeyWaiting, holdDiscardReleases, holdDiscardReleasesAnEmptyKey,
+	named("Hold", holdKeepsItsKeyWaiting, holdDiscardReleasesAnEmptyKey,
 		holdRetryAndDieAgainKeepsWaiting, holdRetrySurvivesACrash, holdAParkedHead, holdNothingWithoutAKey, holdNothingWhenItIsAlone,
 		holdRemovedWithItsSubscription),
 	[]testCase{
@@ -50,10 +50,8 @@ func (e *env) wantHeld(r *reader) {
 
 func holdKeepsItsKeyWaiting(e *env) {
 	r := e.held()
-	deadLetters := e.deadLetters(r)
-	if len(deadLetters) != 1 || !deadLetters[0].Held || deadLetters[0].Message.Key != "k" {
-		e.Fatalf("the dead letters are %+v, want a held one", deadLetters)
-	}
+	died := e.onlyDead(r, true)
+	suite.Equal(e, died.Message.Key, "k", "key of the dead letter")
 	for range 2 {
 		e.publish(message("o", "o"))
 		b := r.fetch(plenty)
@@ -64,18 +62,12 @@ func holdKeepsItsKeyWaiting(e *env) {
 		r = r.again()
 	}
 	k := e.parkedKeys(r)[0]
-	if k.Key != "k" || k.Messages != 2 || k.FirstSeq != deadLetters[0].Message.Seq || !k.Held || !k.Retry.IsZero() || k.Err != deadLetters[0].Err() {
-		e.Errorf("ParkedKeys: %+v, want two messages held by %d because of %q", k, deadLetters[0].Message.Seq, deadLetters[0].Err())
+	if k.Key != "k" || k.Messages != 2 || k.FirstSeq != died.Message.Seq || !k.Held || !k.Retry.IsZero() || k.Err != died.Err() {
+		e.Errorf("ParkedKeys: %+v, want two messages held by %d because of %q", k, died.Message.Seq, died.Err())
 	}
 	r.close()
 	r = e.subscribeOn(e.Another(e), driver.Subscribe{})
 	e.wantHeld(r)
-}
-
-func holdDiscardReleases(e *env) {
-	r := e.held()
-	e.discard(r, 1)
-	e.wantReleased(r)
 }
 
 // wantReleased expects that the key continues, soon.
@@ -170,10 +162,7 @@ func holdRetryAndDieAgainKeepsWaiting(e *env) {
 	for range 2 {
 		e.retry(r, e.deadLetters(r)...)
 		r.judge(verdicts{"k0": dead("again")}, r.awaitOnly(driver.OutOfOrder, "k0"))
-		deadLetters := e.deadLetters(r)
-		if len(deadLetters) != 1 || !deadLetters[0].Held || deadLetters[0].Err() != "again" {
-			e.Fatalf("the dead letters are %+v, want a held one", deadLetters)
-		}
+		suite.Equal(e, e.onlyDead(r, true).Err(), "again", "error of the dead letter")
 		e.wantHeld(r)
 		r = r.again()
 	}
@@ -201,10 +190,7 @@ func holdAParkedHead(e *env) {
 	b = r.awaitOnly(driver.InOrder, "k0")
 	r.judge(verdicts{"k0": holding(b.Messages[0])}, b)
 	e.wantHeld(r)
-	deadLetters := e.deadLetters(r)
-	if len(deadLetters) != 1 || !deadLetters[0].Held || len(deadLetters[0].Failures) != 2 {
-		e.Fatalf("the dead letters are %+v, want a held one with two failures", deadLetters)
-	}
+	suite.Equal(e, len(e.onlyDead(r, true).Failures), 2, "failures of the dead letter")
 	r = r.again()
 	e.wantHeld(r)
 	e.discard(r, 1)
@@ -216,10 +202,7 @@ func holdNothingWithoutAKey(e *env) {
 	e.publish(messages("u", 2)...)
 	b := r.fetch(plenty)
 	r.judge(verdicts{"u0": holding(b.Messages[0])}, b)
-	deadLetters := e.deadLetters(r)
-	if len(deadLetters) != 1 || deadLetters[0].Held {
-		e.Errorf("the dead letters are %+v, want one that holds nothing", deadLetters)
-	}
+	e.onlyDead(r, false)
 	e.publish(message("", "u2"))
 	e.wantOrder(r.fetch(plenty), driver.InOrder, "u2")
 	e.wantParked(r, 0, 0, 0)
@@ -234,10 +217,7 @@ func holdNothingWhenItIsAlone(e *env) {
 	e.retry(r, e.deadLetters(r)...)
 	b = r.awaitOnly(driver.OutOfOrder, "k0")
 	r.judge(verdicts{"k0": holding(b.Messages[0])}, b)
-	deadLetters := e.deadLetters(r)
-	if len(deadLetters) != 1 || deadLetters[0].Held {
-		e.Errorf("the dead letters are %+v, want one that holds nothing", deadLetters)
-	}
+	e.onlyDead(r, false)
 	e.publish(keyed("k", 2, 3)...)
 	e.wantOrder(r.fetch(plenty), driver.InOrder, "k2")
 }

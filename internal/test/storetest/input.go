@@ -150,16 +150,15 @@ func inputNoSuchOutbox(e *env) {
 // operate asks every operation on a subscription for its error.
 func (e *env) operate(name, subscription string) map[string]error {
 	q := admin.DeadLetterQuery{Outbox: name, Subscription: subscription}
-	_, list := e.Store.DeadLetters(e.ctx, q)
-	_, retry := e.Store.RetryDeadLetters(e.ctx, q)
-	_, discard := e.Store.DiscardDeadLetters(e.ctx, q)
-	_, parked := e.Store.ParkedKeys(e.ctx, name, subscription, 10)
-	_, retryParked := e.Store.RetryParked(e.ctx, name, subscription)
-	_, giveUp := e.Store.GiveUpParked(e.ctx, name, subscription, 1, "")
-	_, replay := e.Store.Replay(e.ctx, admin.Replay{Outbox: name, Subscription: subscription})
 	return map[string]error{
-		"DeadLetters": list, "RetryDeadLetters": retry, "DiscardDeadLetters": discard, "ParkedKeys": parked, "RetryParked": retryParked, "GiveUpParked": giveUp, "Replay": replay,
-		"DropSubscription": e.Store.DropSubscription(e.ctx, name, subscription),
+		"DeadLetters":        suite.Err(e.Store.DeadLetters(e.ctx, q)),
+		"RetryDeadLetters":   suite.Err(e.Store.RetryDeadLetters(e.ctx, q)),
+		"DiscardDeadLetters": suite.Err(e.Store.DiscardDeadLetters(e.ctx, q)),
+		"ParkedKeys":         suite.Err(e.Store.ParkedKeys(e.ctx, name, subscription, 10)),
+		"RetryParked":        suite.Err(e.Store.RetryParked(e.ctx, name, subscription)),
+		"GiveUpParked":       suite.Err(e.Store.GiveUpParked(e.ctx, name, subscription, 1, "")),
+		"Replay":             suite.Err(e.Store.Replay(e.ctx, admin.Replay{Outbox: name, Subscription: subscription})),
+		"DropSubscription":   e.Store.DropSubscription(e.ctx, name, subscription),
 	}
 }
 

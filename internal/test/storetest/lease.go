@@ -113,9 +113,7 @@ func leaseClosedSource(e *env) {
 	r.close()
 	_, err := r.Fetch(e.ctx, plenty)
 	e.MustBe(err, penstock.ErrClosed, "Fetch after Close")
-	if err := r.Renew(e.ctx); err == nil {
-		e.Error("Renew after Close succeeded")
-	}
+	e.Fails(r.Renew(e.ctx), "Renew after Close")
 	suite.Get(e.Store.Subscribe(e.ctx, e.request(driver.Subscribe{}))).Must(e, "Subscribe after Renew by a closed source")
 }
 

@@ -173,15 +173,11 @@ func outboxDropUnderAReader(e *env) {
 		e.publish(messages("old", 2)...)
 		b := old.fetch(plenty)
 		e.Must(e.Store.DropOutbox(e.ctx, outbox), "DropOutbox")
-		if err := old.Renew(e.ctx); err == nil {
-			e.Error("Renew after DropOutbox succeeded")
-		}
+		e.Fails(old.Renew(e.ctx), "Renew after DropOutbox")
 		e.Must(e.Store.CreateOutbox(e.ctx, outbox), "CreateOutbox of the same name")
 		e.Must(s.Publish(e.ctx, outbox, messages("new", 2)...), "Publish by a store that knew the old outbox")
 		r := e.subscribe(driver.Subscribe{Subscription: fmt.Sprint("sub", i)})
-		if err := old.Settle(e.ctx, delivered(b)...); err == nil {
-			e.Error("Settle of a batch from the dropped outbox succeeded")
-		}
+		e.Fails(old.Settle(e.ctx, delivered(b)...), "Settle of a batch from the dropped outbox")
 		if b, err := old.Fetch(e.ctx, plenty); err == nil && len(b.Messages) > 0 {
 			e.Errorf("Fetch by the reader of the dropped outbox returned %s", brief(payloads(b.Messages)))
 		}

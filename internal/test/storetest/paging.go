@@ -6,12 +6,10 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
-	"github.com/penstock/penstock/internal/test/suite"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
-var pagingCases = named("Paging", pagingByMessages, pagingByBytes, pagingOneMessageOverTheLimit,
-	pagingResumeInTheMiddle, pagingPublishingBetweenPages, pagingEveryPageByAnotherReader)
+var pagingCases = named("Paging", pagingByMessages, pagingByBytes, pagingOneMessageOverTheLimit, pagingEveryPageByAnotherReader)
 
 func pagingByMessages(e *env) {
 	backlog := messages("m", 250)
@@ -58,56 +56,6 @@ func pagingOneMessageOverTheLimit(e *env) {
 	r := e.read()
 	got := flatten(r.drain(driver.Limit{Messages: 10, Bytes: 1}))
 	e.wantPayloads(got, "small0", "small1", string(big.Payload))
-}
-
-func pagingResumeInTheMiddle(e *env) {
-	backlog := messages("m", 30)
-	e.publish(backlog...)
-	limit := driver.Limit{Messages: 4, Bytes: plenty.Bytes}
-	r := e.read()
-	var settled []penstock.Message
-	for range 3 {
-		first, second := r.fetch(limit), r.fetch(limit)
-		r.settle(first)
-		settled = append(settled, first.Messages...)
-		e.maintain()
-		r = r.again()
-		suite.MustEqual(e, string(r.fetch(limit).Messages[0].Payload), string(second.Messages[0].Payload), "the new reader's first")
-		r = r.again()
-	}
-	rest := r.drain(limit)
-	e.wantPayloads(append(settled, flatten(rest)...), payloads(backlog)...)
-	r.settle(rest...)
-	r.again().want()
-}
-
-func pagingPublishingBetweenPages(e *env) {
-	backlog := messages("m", 20)
-	e.publish(backlog...)
-	want := payloads(backlog)
-	r := e.read()
-	limit := driver.Limit{Messages: 3, Bytes: plenty.Bytes}
-	var got []penstock.Message
-	var open []driver.Batch
-	for i := 0; ; i++ {
-		b := r.fetch(limit)
-		if len(b.Messages) == 0 {
-			break
-		}
-		got = append(got, b.Messages...)
-		if open = append(open, b); i%3 == 2 {
-			r.settle(open...)
-			open = nil
-		}
-		if i < 10 {
-			m := message("new", fmt.Sprint("new", i))
-			e.publish(m)
-			want = append(want, string(m.Payload))
-		}
-	}
-	e.wantPayloads(got, want...)
-	r.settle(open...)
-	r.again().want()
 }
 
 // Cursors written in the middle of a backlog, one after another, with new

@@ -24,6 +24,11 @@ func (e *env) replay(r *reader, what admin.Replay, n int) {
 	suite.MustEqual(e, got, int64(n), "Replay of %+v", what)
 }
 
+// wantReplaying compares the status.
+func (e *env) wantReplaying(r *reader, want bool) {
+	suite.Equal(e, e.subscriptionStatus(r.req).Replaying, want, "status: a replay is under way")
+}
+
 // settledOnes is a subscription that has settled messages of three keys, which
 // the outbox retains.
 func (e *env) settledOnes(n int) (*reader, []penstock.Message) {
@@ -58,9 +63,7 @@ func (e *env) wantReplay(r *reader, limit driver.Limit, want ...penstock.Message
 			e.Errorf("%s was replayed with attempt %d and failed since %s, want 1 and never", m.Payload, m.Attempt, m.FailedSince)
 		}
 	}
-	if e.subscriptionStatus(r.req).Replaying {
-		e.Error("status: the replay goes on, but nothing comes")
-	}
+	e.wantReplaying(r, false)
 }
 
 func replayBySeq(e *env) {
@@ -69,9 +72,7 @@ func replayBySeq(e *env) {
 	for _, c := range [][2]int{{0, 9}, {3, 5}, {4, 4}, {9, 9}} {
 		from, to := c[0], c[1]
 		e.replay(r, admin.Replay{FromSeq: sent[from].Seq, ToSeq: sent[to].Seq}, to-from+1)
-		if !e.subscriptionStatus(r.req).Replaying {
-			e.Error("status does not show the replay")
-		}
+		e.wantReplaying(r, true)
 		e.wantReplay(r, plenty, sent[from:to+1]...)
 	}
 	e.replay(r, admin.Replay{FromSeq: sent[7].Seq}, 3)
@@ -134,9 +135,7 @@ func replayNothingToReplay(e *env) {
 	e.replay(r, admin.Replay{FromSeq: seq + 1}, 0)
 	e.replay(r, admin.Replay{FromSeq: seq, ToSeq: seq - 1}, 0)
 	e.replay(r, admin.Replay{To: b[0].Messages[0].CreatedAt}, 0)
-	if e.subscriptionStatus(r.req).Replaying {
-		e.Error("status shows a replay of nothing")
-	}
+	e.wantReplaying(r, false)
 	r.want()
 }
 
@@ -202,9 +201,7 @@ func replaySurvivesACrash(e *env) {
 	if twice := len(got) - len(rest[2:]); twice < 0 || twice > 2 || !slices.Equal(got, rest[2-twice:]) {
 		e.Errorf("after the crash there came %s, want %s", brief(got), brief(rest[2:]))
 	}
-	if e.subscriptionStatus(r.req).Replaying {
-		e.Error("status: the replay goes on, but nothing comes")
-	}
+	e.wantReplaying(r, false)
 	c.r.again().want()
 }
 
@@ -268,9 +265,7 @@ func replayOfOneSubscription(e *env) {
 	e.replay(r, admin.Replay{}, 4)
 	other.want()
 	tail.want()
-	if e.subscriptionStatus(other.req).Replaying {
-		e.Error("status shows the replay for another subscription")
-	}
+	e.wantReplaying(other, false)
 	e.wantReplay(r, plenty, sent...)
 }
 

@@ -9,20 +9,11 @@ import (
 	"github.com/penstock/penstock/internal/test/suite"
 )
 
-var settleCases = named("Settle", settleUnsettledComesBack, settleOnceForEachSource, settleMixedVerdictsApplyTogether,
+var settleCases = named("Settle", settleOnceForEachSource, settleMixedVerdictsApplyTogether,
 	settleSeveralBatchesInOneCall, settleSettleWhileFetching)
 
 // two is a limit that makes several batches of a few messages.
 var two = driver.Limit{Messages: 2, Bytes: plenty.Bytes}
-
-func settleUnsettledComesBack(e *env) {
-	e.publish(messages("m", 5)...)
-	r := e.read()
-	for range 3 {
-		r.want("m0", "m1", "m2", "m3", "m4")
-		r = r.again()
-	}
-}
 
 func settleOnceForEachSource(e *env) {
 	e.publish(messages("a", 3)...)

@@ -13,8 +13,7 @@ import (
 var statusCases = named("Status", statusOrderedByName, statusNumbers, statusLease, statusSink, statusUpTo)
 
 func (e *env) status() []admin.OutboxStatus {
-	all := suite.Get(e.Store.Status(e.ctx)).Must(e, "Status")
-	return all
+	return suite.Get(e.Store.Status(e.ctx)).Must(e, "Status")
 }
 
 func (e *env) outboxStatus(name string) admin.OutboxStatus {

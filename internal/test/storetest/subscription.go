@@ -9,19 +9,10 @@ import (
 )
 
 var subscriptionCases = slices.Concat(
-	named("Subscription", subscriptionFromBeginning, subscriptionFromNow, subscriptionStartIsForNewOnes,
+	named("Subscription", subscriptionFromNow, subscriptionStartIsForNewOnes,
 		subscriptionTwoAreIndependent, subscriptionOddNames, subscriptionEphemeral, subscriptionEphemeralHoldsNothingBack, subscriptionDefaultLease),
 	needing(Features{ConcurrentWriters: true}, named("Subscription", subscriptionFromNowWithOpenTransaction)),
 )
-
-func subscriptionFromBeginning(e *env) {
-	e.publish(messages("before", 3)...)
-	e.maintain() // without a subscription nothing is settled
-	e.maintain()
-	r := e.read()
-	e.publish(message("", "after"))
-	r.want("before0", "before1", "before2", "after")
-}
 
 func subscriptionFromNow(e *env) {
 	e.publish(messages("before", 3)...)
@@ -81,6 +72,7 @@ func subscriptionOddNames(e *env) {
 	for _, name := range names {
 		r := e.subscribe(driver.Subscribe{Subscription: name})
 		r.settle(r.want("m")...)
+		e.maintain()
 		r.again().want()
 	}
 	suite.Equal(e, len(e.outboxStatus(outbox).Subscriptions), len(names), "subscriptions of the status")

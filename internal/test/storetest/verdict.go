@@ -116,8 +116,7 @@ func keyOrderOf(b driver.Batch, i int) driver.KeyOrder {
 }
 
 func (e *env) parkedKeys(r *reader) []admin.ParkedKey {
-	keys := suite.Get(e.Store.ParkedKeys(e.ctx, r.req.Outbox, r.req.Subscription, 10_000)).Must(e, "ParkedKeys")
-	return keys
+	return suite.Get(e.Store.ParkedKeys(e.ctx, r.req.Outbox, r.req.Subscription, 10_000)).Must(e, "ParkedKeys")
 }
 
 // wantParked compares the status of parked messages.

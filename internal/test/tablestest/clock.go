@@ -4,10 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock/penstock/internal/test/suite"
-
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 // Clocked is a server whose clock a test sets. To start one takes longer than the cases do, which therefore share it.
