@@ -9,11 +9,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/rocksdb"
 	"github.com/penstock/penstock/store/mysql"
 	"github.com/penstock/penstock/store/portable"
+	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
 // churner is one of the ways to insert and consume that take turns.
@@ -223,4 +226,42 @@ func (c *churner) beginLate(ctx context.Context) error {
 		return err
 	}
 	return s.do("inserting the late row", c.sql[c.insertLate])
+}
+
+// adopt opens a table of the run for Penstock, as one reader in order. forget closes it
+// and removes what Penstock remembers of it: the schema may be there before and after.
+func (d Setup) adopt(ctx context.Context, table string, c adopt.Config) (t *adopt.Table, forget func(context.Context) error, err error) {
+	c.Table = pgx.Identifier{d.Schema, table}.Sanitize()
+	t, err = adopt.Open(ctx, adopt.Options{URL: d.URL, Schema: d.Schema, Subscription: table, Config: c})
+	if err != nil {
+		return nil, nil, err
+	}
+	return t, func(ctx context.Context) error {
+		err := t.Drop(context.WithoutCancel(ctx))
+		if errors.Is(err, penstock.ErrNoSubscription) { // it was never made
+			err = nil
+		}
+		return errors.Join(err, t.Close())
+	}, nil
+}
+
+// adoptedTable is the published table, adopted.
+func (cfg ChurnConfig) adoptedTable(ctx context.Context) (*churner, error) {
+	name := cfg.Name + "_churn_adopted"
+	c, err := cfg.table(ctx, "the adopted table", name)
+	if err != nil {
+		return c, err
+	}
+	c.size = "size_adopted"
+	table, forget, err := cfg.adopt(ctx, name, adopt.Config{Preset: "message", Margin: cfg.Margin, Sweep: cfg.sweep()})
+	if err != nil {
+		return c, err
+	}
+	c.closers = append(c.closers, forget)
+	src, err := table.Subscribe(ctx, driver.Subscribe{Holder: holder})
+	if err != nil {
+		return c, err
+	}
+	c.from(ctx, src, cfg.Batch)
+	return c, nil
 }

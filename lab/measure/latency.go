@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -111,31 +110,31 @@ func (t *timing) arrive(payload []byte) {
 // result leaves out the first tenth, in which connections are made and caches
 // are cold. A message that arrived before its commit was answered took 0.
 func (t *timing) result(to string) (*Latency, error) {
-	var took []float64
+	took := newHistogram()
 	for i := len(t.committed) / 10; i < len(t.committed); i++ {
 		if t.arrived[i].IsZero() {
 			return nil, fmt.Errorf("message %d of the latency phase never arrived", i)
 		}
-		took = append(took, max(0, t.arrived[i].Sub(t.committed[i]).Seconds()*1000))
+		took.add(t.arrived[i].Sub(t.committed[i]))
 	}
-	slices.Sort(took)
-	return &Latency{P50: quantile(took, 0.5), P99: quantile(took, 0.99), Max: quantile(took, 1), Messages: len(took), To: to}, nil
+	return &Latency{P50: took.quantileMS(0.5), P99: took.quantileMS(0.99), Max: took.quantileMS(1), Messages: int(took.TotalCount()), To: to}, nil
 }
 
 // intervals cuts the time from start to the last commit into n. Messages that have not arrived are
 // in none.
 func (t *timing) intervals(start time.Time, n int) []Interval {
 	length := t.committed[len(t.committed)-1].Sub(start)/time.Duration(n) + 1
-	took := make([][]float64, n)
+	out, took := make([]Interval, n), make([]histogram, n)
+	for i := range took {
+		took[i] = newHistogram()
+	}
 	for i, committed := range t.committed {
 		if at := int(committed.Sub(start) / length); at >= 0 && at < n && !t.arrived[i].IsZero() {
-			took[at] = append(took[at], max(0, t.arrived[i].Sub(committed).Seconds()*1000))
+			took[at].add(t.arrived[i].Sub(committed))
 		}
 	}
-	out := make([]Interval, n)
-	for i, all := range took {
-		slices.Sort(all)
-		out[i] = Interval{At: (length * time.Duration(i+1)).Seconds(), PerSecond: float64(len(all)) / length.Seconds(), P50MS: quantile(all, 0.5), P99MS: quantile(all, 0.99)}
+	for i, h := range took {
+		out[i] = Interval{At: (length * time.Duration(i+1)).Seconds(), PerSecond: float64(h.TotalCount()) / length.Seconds(), P50MS: h.quantileMS(0.5), P99MS: h.quantileMS(0.99)}
 	}
 	return out
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -72,6 +71,9 @@ func Outage(ctx context.Context, cfg OutageConfig) (_ OutageResult, err error) {
 		// Each writer has separate keys: within a key, commits are in the order of their numbers.
 		load: load{topic: "bench", keyName: "key-", keys: 125 * cfg.Writers, payload: cfg.Payload},
 	}
+	for i := range r.took {
+		r.took[i] = newHistogram()
+	}
 	r.By = "sink unavailable"
 	if r.link, err = newLink(cfg.SinkURL); err != nil {
 		return r.OutageResult, err
@@ -97,7 +99,7 @@ type outageRun struct {
 	ending    atomic.Bool
 	done      chan struct{} // once the last commit is done
 	mu        sync.Mutex
-	took      [stages][]float64 // milliseconds
+	took      [stages]histogram
 }
 
 // The stage in which a commit was made.
@@ -196,7 +198,7 @@ func (r *outageRun) produce(ctx context.Context, failed context.CancelCauseFunc)
 		r.committed.Add(1)
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.took[at] = append(r.took[at], time.Since(start).Seconds()*1000)
+		r.took[at].add(time.Since(start))
 		return true, nil
 	})
 	if err != nil {
@@ -212,8 +214,7 @@ func (r *outageRun) stopProducers() {
 
 // commits of a stage, in milliseconds.
 func (r *outageRun) commits(stage int32) (p50, p99 float64) {
-	slices.Sort(r.took[stage])
-	return quantile(r.took[stage], 0.5), quantile(r.took[stage], 0.99)
+	return r.took[stage].quantileMS(0.5), r.took[stage].quantileMS(0.99)
 }
 
 // during measures what is committed and used in a stage of the given length.

@@ -17,6 +17,7 @@ import (
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/readback"
 	"github.com/penstock/penstock/relay"
+	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
 // processor is a run of processor at work.
@@ -221,4 +222,30 @@ func (p *processor) drain(ctx context.Context, sink driver.Sink, open func(conte
 		return 0, 0, err
 	}
 	return float64(n) / took.Seconds(), int(count.counted.Load()), nil
+}
+
+// adopted has Penstock process the table as the last rung has it.
+func (p *processor) adopted(ctx context.Context) (rate float64, err error) {
+	err = p.withTable(ctx, true, func(keeper *session) (failed error) {
+		table, forget, err := p.adopt(ctx, p.table, adopt.Config{Preset: "dotnet"})
+		if err != nil {
+			return err
+		}
+		defer func() { failed = errors.Join(failed, forget(ctx)) }()
+		return p.withQueue(ctx, func(q *queue) error {
+			p.progress("the relay drains the adopted table")
+			var processed int
+			rate, processed, err = p.drain(ctx, q.sink, func(ctx context.Context) (driver.Source, error) {
+				return table.Subscribe(ctx, driver.Subscribe{Holder: holder})
+			}, nil)
+			if err != nil {
+				return err
+			}
+			if err := p.marked(keeper, "the adopted table", processed); err != nil {
+				return err
+			}
+			return p.check(ctx, "the adopted table", q, processed)
+		})
+	})
+	return rate, err
 }
