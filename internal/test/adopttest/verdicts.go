@@ -34,9 +34,7 @@ func parkedInOrder(f *fixture) {
 	f.want(b, "a4", "b2")
 	suite.Equal(f, b.KeyOrder, []driver.KeyOrder{driver.BehindParked, driver.InOrder}, "order of the keys")
 	f.settle(src, b, behind, ok)
-	if n, err := table.RetryParked(f.Context(), "a"); err != nil || n != 1 {
-		f.Errorf("%d rows are to be tried at once, %v", n, err)
-	}
+	suite.Equal(f, suite.Get(table.RetryParked(f.Context(), "a")).Must(f, "RetryParked"), 1, "RetryParked")
 	b = f.fetch(src)
 	f.want(b, "a1") // alone, since it has been refused
 	if m := b.Messages[0]; m.Attempt != 2 || m.FailedSince.IsZero() || m.ID != "shop-1" {
@@ -80,12 +78,8 @@ func parkedSurvives(f *fixture) {
 	if status.Parked != 3 || status.ParkedKeys != 1 || status.Backlog != 1 || status.Holder != "test" || status.Epoch != 2 {
 		f.Errorf("status %+v", status)
 	}
-	if n, err := table.RetryParked(f.Context(), "other"); err != nil || n != 0 {
-		f.Errorf("%d rows of another key, %v", n, err)
-	}
-	if n, err := table.RetryParked(f.Context()); err != nil || n != 1 {
-		f.Errorf("%d rows, %v", n, err)
-	}
+	suite.Equal(f, suite.Get(table.RetryParked(f.Context(), "other")).Must(f, "RetryParked"), 0, "RetryParked")
+	suite.Equal(f, suite.Get(table.RetryParked(f.Context())).Must(f, "RetryParked"), 1, "RetryParked")
 	f.want(f.fetch(src), "k0")
 }
 

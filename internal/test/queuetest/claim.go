@@ -38,9 +38,7 @@ func claimEnqueueClaimAck(e *env) {
 		s := e.status()
 		return s.Ready == 0 && s.Running == 0
 	})
-	if held, err := e.q.Ack(e.ctx, leases(claimed)...); err != nil || len(held) != 0 {
-		e.Errorf("a second Ack: got %d, %v, want no lease and no error", held, err)
-	}
+	e.sameLeases("a second Ack", suite.Get(e.q.Ack(e.ctx, leases(claimed)...)).Must(e, "a second Ack"), nil)
 }
 
 func claimEmptyQueue(e *env) {
@@ -101,9 +99,7 @@ func claimReleaseSpendsNoAttempt(e *env) {
 	if again[0].ID != ids[0] || again[0].Attempt != 1 || again[0].Lease == claimed[0].Lease {
 		e.Errorf("after Release the job is %+v, want id %d, attempt 1 and another lease", again[0], ids[0])
 	}
-	if held, err := e.q.Ack(e.ctx, claimed[0].Lease); err != nil || len(held) != 0 {
-		e.Errorf("Ack of a released lease: got %d, %v, want no lease and no error", held, err)
-	}
+	e.sameLeases("Ack of a released lease", suite.Get(e.q.Ack(e.ctx, claimed[0].Lease)).Must(e, "Ack of a released lease"), nil)
 	e.ack(again...)
 	e.ack(e.collect("k1")...)
 }

@@ -27,9 +27,7 @@ func schedulePausesAndResumes(e *env) {
 	next := e.schedules()[0].Next
 	e.Must(e.Store.PauseSchedule(e.ctx, queue, "s"), "PauseSchedule")
 	e.Must(e.Store.PauseSchedule(e.ctx, queue, "s"), "a second PauseSchedule")
-	if e.runs() {
-		e.Error("a paused schedule has made a job")
-	}
+	suite.Equal(e, e.runs(), false, "a paused schedule has made a job")
 	e.schedule(yearly) // as at each start of an application
 	if !e.schedules()[0].Paused || e.runs() {
 		e.Error("SetSchedule ended the pause")
@@ -83,9 +81,7 @@ func scheduleRunsNow(e *env) {
 func scheduleSkipsAnOverlap(e *env) {
 	e.schedule(yearly)
 	for range 2 {
-		if !e.runs() {
-			e.Fatal("without SkipOverlap a schedule has left out a time")
-		}
+		suite.MustEqual(e, e.runs(), true, "without SkipOverlap a schedule has made a job")
 	}
 	e.ack(e.collect("s", "s")...)
 	set := yearly
@@ -95,13 +91,9 @@ func scheduleSkipsAnOverlap(e *env) {
 		e.Fatal("the schedule has lost SkipOverlap")
 	}
 	skips := func(where string) {
-		if e.runs() {
-			e.Errorf("the schedule has made a job while its last one %s", where)
-		}
+		suite.Equal(e, e.runs(), false, "the schedule has made a job while its last one %s", where)
 	}
-	if !e.runs() {
-		e.Fatal("the schedule has made no job after its last one had ended")
-	}
+	suite.MustEqual(e, e.runs(), true, "the schedule has made a job after its last one had ended")
 	skips("is ready")
 	set.Job.Priority, set.Job.Group = -5, "elsewhere"
 	e.schedule(set)
@@ -109,29 +101,18 @@ func scheduleSkipsAnOverlap(e *env) {
 	e.schedule(penstock.Schedule{Name: "s", Cron: "@yearly", Job: job("s"), SkipOverlap: true})
 	j := e.want("s")[0]
 	skips("runs")
-	if _, err := e.q.Retry(e.ctx, j.Lease, time.Hour, "no"); err != nil {
-		e.Fatalf("Retry: %v", err)
-	}
+	e.retry(j, time.Hour, "no")
 	skips("waits to be tried again")
-	n, err := e.Store.CancelJobs(e.ctx, queue, j.ID)
-	if e.Must(err, "CancelJobs"); n != 1 {
-		e.Errorf("CancelJobs found %d jobs, want 1", n)
-	}
-	if !e.runs() {
-		e.Error("the schedule has made no job after its last one was cancelled")
-	}
+	e.cancel(1, j.ID)
+	suite.Equal(e, e.runs(), true, "the schedule has made a job after its last one was cancelled")
 	if r, ok := e.q.(driver.Releaser); ok {
-		held, err := r.Release(e.ctx, 0, e.want("s")[0].Lease)
-		if e.Must(err, "Release"); len(held) != 1 {
-			e.Error("Release has lost the lease")
-		}
+		j = e.want("s")[0]
+		e.sameLeases("Release", suite.Get(r.Release(e.ctx, 0, j.Lease)).Must(e, "Release"), []penstock.Job{j})
 		skips("was released")
 	}
 	j = e.collect("s")[0]
 	e.Must(e.q.DeadLetter(e.ctx, j.Lease, "no"), "DeadLetter")
-	if !e.runs() {
-		e.Error("the schedule has made no job after its last one had become a dead letter")
-	}
+	suite.Equal(e, e.runs(), true, "the schedule has made a job after its last one had become a dead letter")
 	e.ack(e.collect("s")...)
 	e.want()
 }
@@ -148,9 +129,7 @@ func scheduleSkipsAnOverlapAmongMany(e *env) {
 	for range 20 {
 		e.enqueue(job("other"))
 	}
-	if !e.runs() {
-		e.Fatal("the schedule has made no job")
-	}
+	suite.MustEqual(e, e.runs(), true, "the schedule has made a job")
 	for range 20 {
 		e.enqueue(job("other"))
 	}
@@ -158,15 +137,11 @@ func scheduleSkipsAnOverlapAmongMany(e *env) {
 	if e.Must(err, "AckClaim"); len(jobs) != 41 {
 		e.Fatalf("AckClaim returned %d jobs, want 41", len(jobs))
 	}
-	if e.runs() {
-		e.Error("the schedule has made a job while its last one runs with others")
-	}
+	suite.Equal(e, e.runs(), false, "the schedule has made a job while its last one runs with others")
 	for i := range jobs {
 		if string(jobs[i].Payload) == "s" {
 			e.ack(jobs[i])
 		}
 	}
-	if !e.runs() {
-		e.Error("the schedule has made no job after its last one had ended, while others run")
-	}
+	suite.Equal(e, e.runs(), true, "the schedule has made a job after its last one had ended, while others run")
 }
