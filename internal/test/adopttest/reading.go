@@ -255,12 +255,8 @@ func next(f *fixture) {
 		return err == nil
 	})
 	f.want(f.fetch(second), "0", "1")
-	if err := first.Settle(f.Context(), a.Number, driver.Settled{Batch: a}); !errors.Is(err, penstock.ErrFenced) {
-		f.Errorf("the first could settle: %v", err)
-	}
-	if err := first.Renew(f.Context()); !errors.Is(err, penstock.ErrFenced) {
-		f.Errorf("the first could renew: %v", err)
-	}
+	f.MustBe(first.Settle(f.Context(), a.Number, driver.Settled{Batch: a}), penstock.ErrFenced, "Settle by the first")
+	f.MustBe(first.Renew(f.Context()), penstock.ErrFenced, "Renew by the first")
 	f.rows(2, "shop where done_at is null")
 	var held *penstock.HeldError
 	if _, err := table.Subscribe(f.Context(), driver.Subscribe{Holder: "third"}); !errors.As(err, &held) || held.Holder != "second" {

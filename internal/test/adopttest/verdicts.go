@@ -1,7 +1,6 @@
 package adopttest
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -243,9 +242,7 @@ func drop(f *fixture) {
 	if status, err := table.Status(f.Context()); err != nil || status.Backlog != 2 || status.Epoch != 0 {
 		f.Errorf("before it has run: %+v, %v", status, err)
 	}
-	if _, err := table.ParkedKeys(f.Context(), 1); !errors.Is(err, penstock.ErrNoSubscription) {
-		f.Errorf("before it has run: %v", err)
-	}
+	f.MustBe(suite.Err(table.ParkedKeys(f.Context(), 1)), penstock.ErrNoSubscription, "ParkedKeys before it has run")
 	src := f.subscribe(table)
 	b := f.fetch(src)
 	f.settle(src, b, parked(1, time.Hour), behind)
@@ -254,11 +251,7 @@ func drop(f *fixture) {
 		f.Errorf("remembered are %+v", all)
 	}
 	f.must(table.Drop(f.Context()))
-	if err := src.Renew(f.Context()); !errors.Is(err, penstock.ErrFenced) {
-		f.Errorf("the reader of what was dropped could renew: %v", err)
-	}
-	if err := table.Drop(f.Context()); !errors.Is(err, penstock.ErrNoSubscription) {
-		f.Errorf("dropped twice: %v", err)
-	}
+	f.MustBe(src.Renew(f.Context()), penstock.ErrFenced, "Renew by the reader of a table that was dropped")
+	f.MustBe(table.Drop(f.Context()), penstock.ErrNoSubscription, "Drop again")
 	f.want(f.fetch(f.subscribe(table)), "a1", "a2") // as if they had not been read
 }

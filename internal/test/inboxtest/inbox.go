@@ -147,9 +147,7 @@ func pastAFailure(f *fixture) {
 		f.must(f.Process(f.Context(), consumer, received(key, key+"2", key+"1"), 0, h))
 	}
 	for range 2 {
-		if _, err := f.ProcessDue(f.Context(), consumer, h); !errors.Is(err, fail) {
-			f.Errorf("got %v, want the handler's error", err)
-		}
+		f.MustBe(suite.Err(f.ProcessDue(f.Context(), consumer, h)), fail, "ProcessDue")
 		if slices.Sort(done); !slices.Equal(done, []string{"a2", "b2"}) {
 			f.Errorf("processed %q, want a2 and b2", done)
 		}
@@ -200,51 +198,28 @@ func inOrder(f *fixture) {
 }
 
 func refuses(f *fixture) {
-	var field *penstock.FieldError
 	f.in(func(tx Tx) {
 		for _, id := range []string{"", strings.Repeat("x", 257), "a\x00"} {
-			if _, err := tx.FirstOf(f.Context(), id); !errors.As(err, &field) {
-				f.Errorf("FirstOf(%q): %v, want a FieldError", id, err)
-			}
+			f.BadField(fmt.Sprintf("FirstOf(%q)", id), suite.Err(tx.FirstOf(f.Context(), id)), "")
 		}
 		for _, wait := range []time.Duration{-1, 5 * 24 * time.Hour} {
-			if _, err := tx.InOrder(f.Context(), received("k", "a", ""), wait); !errors.As(err, &field) {
-				f.Errorf("a wait of %s: %v, want a FieldError", wait, err)
-			}
+			f.BadField(fmt.Sprint("a wait of ", wait), suite.Err(tx.InOrder(f.Context(), received("k", "a", ""), wait)), "")
 		}
-		if fresh, err := tx.FirstOf(f.Context(), "a"); err != nil || len(fresh) != 1 {
-			f.Errorf("%q and %v, want the message to be new: it was refused before", fresh, err)
-		}
-		if _, err := tx.InOrder(f.Context(), received("k", "a", "a"), 0); !errors.As(err, &field) {
-			f.Errorf("its own predecessor: %v, want a FieldError", err)
-		}
-		if _, err := tx.Due(f.Context(), 0); !errors.As(err, &field) {
-			f.Errorf("Due(0): %v, want a FieldError", err)
-		}
+		fresh := suite.Get(tx.FirstOf(f.Context(), "a")).Must(f, "FirstOf")
+		suite.Equal(f, fresh, []string{"a"}, "new, as it was refused before")
+		f.BadField("its own predecessor", suite.Err(tx.InOrder(f.Context(), received("k", "a", "a"), 0)), "")
+		f.BadField("Due(0)", suite.Err(tx.Due(f.Context(), 0)), "")
 	})
 	without := suite.Get(f.Begin(f.Context(), nobody)).Must(f, "Begin")
-	if _, err := without.FirstOf(f.Context(), "a"); !errors.Is(err, penstock.ErrNoInbox) {
-		f.Errorf("without an inbox: %v, want ErrNoInbox", err)
-	}
+	f.MustBe(suite.Err(without.FirstOf(f.Context(), "a")), penstock.ErrNoInbox, "without an inbox")
 	f.must(without.Rollback())
-	for name, got := range map[string]error{
-		"no name":  f.Store.CreateInbox(f.Context(), "", 0),
-		"too long": f.Store.CreateInbox(f.Context(), strings.Repeat("x", 49), 0),
-		"a second": f.Store.CreateInbox(f.Context(), "x", time.Second),
-	} {
-		if !errors.As(got, &field) {
-			f.Errorf("%s: %v, want a FieldError", name, got)
-		}
-	}
-	if err := f.Store.CreateInbox(f.Context(), consumer, 0); !errors.Is(err, penstock.ErrInboxExists) {
-		f.Errorf("CreateInbox: %v, want ErrInboxExists", err)
-	}
+	f.BadField("no name", f.Store.CreateInbox(f.Context(), "", 0), "")
+	f.BadField("too long", f.Store.CreateInbox(f.Context(), strings.Repeat("x", 49), 0), "")
+	f.BadField("a second", f.Store.CreateInbox(f.Context(), "x", time.Second), "")
+	f.MustBe(f.Store.CreateInbox(f.Context(), consumer, 0), penstock.ErrInboxExists, "CreateInbox")
 	f.must(f.Store.DropInbox(f.Context(), consumer))
-	for _, err := range []error{f.Store.DropInbox(f.Context(), consumer), f.Store.SetInbox(f.Context(), consumer, time.Hour)} {
-		if !errors.Is(err, penstock.ErrNoInbox) {
-			f.Errorf("%v, want ErrNoInbox", err)
-		}
-	}
+	f.MustBe(f.Store.DropInbox(f.Context(), consumer), penstock.ErrNoInbox, "DropInbox again")
+	f.MustBe(f.Store.SetInbox(f.Context(), consumer, time.Hour), penstock.ErrNoInbox, "SetInbox")
 }
 
 // Held messages can be seen, released and discarded, and missed ones are listed.
