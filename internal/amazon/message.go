@@ -73,7 +73,7 @@ func (o *Options) entry(m *penstock.Message, fifo bool) (Entry, error) {
 		if err != nil {
 			return e, penstock.Permanent(err)
 		}
-		// JSON allows these two as they are, and the services do not.
+		// JSON allows these two as they are, and SQS does not.
 		e.Body = strings.NewReplacer("\uFFFE", `\ufffe`, "\uFFFF", `\uffff`).Replace(string(encoded))
 	}
 	if fifo {
@@ -93,7 +93,7 @@ func (o *Options) entry(m *penstock.Message, fifo bool) (Entry, error) {
 	return e, nil
 }
 
-// isText reports whether all of s are characters that XML 1.0 allows: no others are taken.
+// isText reports whether all of s are characters that XML 1.0 allows: SQS takes no others.
 func isText(s string) bool {
 	for i, r := range s {
 		switch {
