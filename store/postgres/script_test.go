@@ -86,7 +86,7 @@ func inPsql(db *postgrestest.DB, text string) {
 	file := filepath.Join(db.TempDir(), "penstock.sql")
 	db.Must(os.WriteFile(file, []byte(text), 0o600))
 	out, err := osexec.CommandContext(db.Ctx, psql, "--no-psqlrc", "-v", "ON_ERROR_STOP=1", "-f", file, db.URL).CombinedOutput()
-	if err != nil || strings.Contains(string(out), "ERROR") {
+	if err != nil || strings.Contains(string(out), "ERROR") || strings.Contains(string(out), "NOTICE") {
 		db.Fatalf("%v: %s", err, out)
 	}
 }

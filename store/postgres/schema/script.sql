@@ -8,7 +8,7 @@
 -- +goose StatementBegin
 do {outer}
 declare
-    settings constant text[] := '{search_path, check_function_bodies, standard_conforming_strings}';
+    settings constant text[] := '{search_path, check_function_bodies, standard_conforming_strings, client_min_messages}';
     before   constant text[] := array(select current_setting(s) from unnest(settings) with ordinality u(s, i) order by i);
     version  bigint := 0;
 begin
@@ -30,6 +30,7 @@ begin
     set local search_path = {schema}, pg_temp;
     set local check_function_bodies = off;
     set local standard_conforming_strings = on;
+    set local client_min_messages = warning; -- no notices of functions that are dropped if they exist
 {changes}
     perform set_config(settings[i], before[i], true) from generate_subscripts(settings, 1) i;
 end {outer};
