@@ -308,6 +308,25 @@ def test_work_runs_the_tasks_of_an_app(project: str, conn: psycopg.Connection) -
         assert worker.wait(60) == 0
 
 
+def test_a_task_of_an_app_has_the_transaction_that_ends_its_job(project: str, conn: psycopg.Connection) -> None:
+    from django.db import connection, transaction
+    from django.test import override_settings
+
+    from tests.django_app.jobs import grant
+
+    grant.enqueue(conn, "ann")
+    args = [sys.executable, "-m", "django", "penstock_work", "emails", "--handler", "tests.django_app.jobs.with_tx", "--atomic"]
+    with subprocess.Popen(args) as worker:
+        until(lambda: rows(conn, "select payload from penstock.orders") == [(b"granted ann 2",)])
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(60) == 0
+    assert rows(conn, "select ready, running, delayed, dead from penstock.queue_status('emails')") == [(0, 0, 0, 0)]
+    with override_settings(PENSTOCK={"QUEUES": {"emails": {"handler": "tests.django_app.jobs.with_tx"}}}), transaction.atomic():
+        grant.enqueue(connection, "bob")
+        assert [ran.outcome for ran in testing.run_all(connection, "emails")] == ["retry", "done"]
+        transaction.set_rollback(True)
+
+
 def test_a_sentence_is_no_traceback(project: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from django.core.management.base import CommandError
     from django.db import connections
@@ -315,6 +334,8 @@ def test_a_sentence_is_no_traceback(project: str, monkeypatch: pytest.MonkeyPatc
     for args, says in (
         (["missing", "--handler", "tests.django_app.jobs.send"], "penstock queue create"),
         (["emails", "--handler", "tests.django_app.jobs.nothing"], "nothing"),
+        (["emails", "--handler", "tests.django_app.jobs.with_tx"], "grant needs a transaction.* --atomic"),
+        (["missing", "--handler", "tests.django_app.jobs.app"], "no task of the queue missing.*its queues are: emails"),
         (["emails", "--handler", "tests.django_app.jobs.send", "--concurrency", "0"], "concurrency"),
     ):
         with pytest.raises(CommandError, match=says):

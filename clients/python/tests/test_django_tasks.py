@@ -287,5 +287,5 @@ def test_work(tasks: Any, project: str, atomic: bool) -> None:
     for n, result in enumerate(results):
         result.refresh()
         assert result.return_value == n + 1
-    with pytest.raises(sys.modules["penstock.django.tasks"].exceptions.TaskResultDoesNotExist):
+    with pytest.raises(sys.modules["penstock.django.tasks"].exceptions.TaskResultDoesNotExist, match="keep_done"):
         asynchronous.refresh()  # its queue keeps none that are done

@@ -279,7 +279,7 @@ class App:
     def handlers(self, queue: str, tx: Transaction | None = None) -> dict[str, Handler]:
         """The handlers of a queue's tasks by kind, for `penstock.work`. Tasks with a transaction need one here: only `work` begins it for each."""
         if tx is None and (needy := [task.name for task in self._of(queue) if task.tx]):
-            raise TypeError(f"the task {needy[0]} needs a transaction: run it with work or awork of the App")
+            raise TypeError(f"the task {needy[0]} needs a transaction: run it with work or awork of the App, in Django with penstock_work --atomic")
         return {task.name: functools.partial(task._run, tx) if task.tx else task._run for task in self._of(queue)}
 
     def _of(self, queue: str) -> list[AnyTask[Any]]:

@@ -307,7 +307,7 @@ def text(name: str, value: str | None, limit: int | None = None) -> str | None:
     if not value:
         return None
     if not isinstance(value, str):
-        raise FieldError(name, f"is a {type(value).__name__}", "give a str")
+        raise FieldError(name, f"has the type {type(value).__name__}", "give a str")
     if "\0" in value:
         raise FieldError(name, "has a NUL", "put bytes into the payload or encode them")
     try:
@@ -358,7 +358,7 @@ def with_kind(kind: str, headers: Mapping[str, str] | None) -> Mapping[str, str]
 def time_of(name: str, value: datetime | timedelta) -> datetime:
     at = datetime.now(timezone.utc) + value if isinstance(value, timedelta) else value
     if not isinstance(at, datetime):
-        raise FieldError(name, f"is a {type(at).__name__}", "give a datetime, or a timedelta from now")
+        raise FieldError(name, f"has the type {type(at).__name__}", "give a datetime, or a timedelta from now")
     if at.tzinfo is None:
         raise FieldError(name, "has no time zone", "use datetime.now(timezone.utc), for instance")
     return at

@@ -133,7 +133,7 @@ def run_one(tx: Transaction, queue: str, handler: Handlers | App | None = None, 
     been enqueued in the same transaction. A job to be retried runs after `advance`. Nothing is committed. Raises an AssertionError if there is no job.
     Jobs without a group come first, and then the groups by name. `group_key` chooses one group, or with "" the jobs without. Without a handler it is that of
     `manage.py penstock_work`: Django's tasks, and the handler of settings.PENSTOCK."""
-    handler = handler or of_django(queue)
+    handler = handler or of_django(queue, tx)
     desk = Desk(queue, Options(schema=schema))
 
     def claim(group: str) -> list[Job]:
@@ -168,10 +168,10 @@ def run_one(tx: Transaction, queue: str, handler: Handlers | App | None = None, 
     return Ran(jobs[0], word, how)
 
 
-def of_django(queue: str) -> Any:
+def of_django(queue: str, tx: Transaction) -> Any:
     from .django import handlers_of
 
-    if (found := handlers_of(queue, "test")) is None:
+    if (found := handlers_of(queue, "test", tx=tx)) is None:
         raise TypeError(f"there is no handler for the queue {queue}: give one, or name it in settings.PENSTOCK['QUEUES'] or in settings.TASKS")
     return found
 
@@ -182,7 +182,7 @@ def run_all(
     """Runs the queue's jobs, of every group or of one, until each is done or a dead letter, and returns the attempts. Time passes at once: for retries,
     snoozes and delayed jobs. Raises an AssertionError after that many attempts, if a handler snoozes for ever, for example, and at once at a job whose kind
     has no handler. Without a handler it is as in run_one."""
-    handler = handler or of_django(queue)
+    handler = handler or of_django(queue, tx)
     ran: list[Ran] = []
     name = f"(select id from {quoted(schema)}._queue where name = $1)"
     while True:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import penstock
 from penstock.django import publish
 
@@ -26,3 +28,14 @@ app = penstock.App("emails")
 @app.task
 def greet(to: str) -> None:
     publish("orders", f"greeted {to}", require_atomic=False)
+
+
+with_tx = penstock.App("emails")
+
+
+@with_tx.task_tx(backoff=0)
+def grant(tx: Any, to: str) -> None:
+    job = penstock.current_job()
+    penstock.publish(tx, "orders", f"granted {to} {job.attempt}")
+    if job.attempt == 1:
+        raise OSError("no route")

@@ -28,7 +28,7 @@ from .. import _api
 from .. import inbox as _inbox
 from .._app import App
 from .._desk import threads_take
-from .._model import Encoder, Enqueued, Message, NewJob, Payload
+from .._model import Encoder, Enqueued, Error, Message, NewJob, Payload
 
 TASK_BACKEND = "penstock.django.tasks.PenstockBackend"
 
@@ -58,12 +58,17 @@ def _queues_of_backends() -> list[list[str]]:
     return [params.get("QUEUES", ["default"]) for params in getattr(settings, "TASKS", {}).values() if params.get("BACKEND") == TASK_BACKEND]
 
 
-def handlers_of(queue: str, worker: str, given: Any = None) -> Any:
-    """What handles the jobs of a queue: `given`, or else the handler of the settings, and the tasks of settings.TASKS. None if there is nothing."""
+def handlers_of(queue: str, worker: str, given: Any = None, tx: Any = None) -> Any:
+    """What handles the jobs of a queue: `given`, or else the handler of the settings, and the tasks of settings.TASKS. None if there is nothing.
+
+    `tx`: the connection whose transaction ends each job, for an App's tasks that take it."""
     chosen = given or setting("QUEUES").get(queue, {}).get("handler")
     chosen = import_string(chosen) if isinstance(chosen, str) else chosen
     if isinstance(chosen, App):
-        chosen = chosen.handlers(queue)
+        try:
+            chosen = chosen.handlers(queue, tx)
+        except (TypeError, ValueError) as e:  # a task that needs a transaction, or an app without a task of the queue
+            raise Error(str(e)) from None
     threads_take(chosen)
     if any(not names or queue in names for names in _queues_of_backends()):  # an empty list stands for every queue
         from .tasks import Handlers

@@ -109,7 +109,8 @@ class PenstockBackend(BaseTaskBackend):
         found = found_job(queue, int(number))
         task: Any = task_of(found.kind or "") if found else None
         if not found or task is None:
-            raise exceptions.TaskResultDoesNotExist(result_id)
+            kept = f"a task that has succeeded is found if settings.PENSTOCK['QUEUES'][{queue!r}] has keep_done"
+            raise exceptions.TaskResultDoesNotExist(result_id if found else f"{result_id} ({kept})")
         if found.due or queue != task.queue_name:
             task = task.using(queue_name=queue, run_after=found.due)
         status = {"ready": Status.READY, "running": Status.RUNNING, "dead": Status.FAILED, "done": Status.SUCCESSFUL}[found.state]

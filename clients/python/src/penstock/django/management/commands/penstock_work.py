@@ -5,6 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import close_old_connections, connections, reset_queries
+from django.utils.connection import ConnectionProxy
 
 import penstock
 from penstock._desk import log
@@ -39,7 +40,8 @@ class Command(BaseCommand):
 
 
 def worker_of(queue: str, given: str | None, atomic: bool, options: penstock.Options) -> penstock.Worker:
-    alias, found = setting("DATABASE"), handlers_of(queue, options.worker, given)
+    alias = setting("DATABASE")
+    found = handlers_of(queue, options.worker, given, ConnectionProxy(connections, alias) if atomic else None)  # it is the connection of each thread
     if found is None:
         raise CommandError(
             f"there is no handler for the queue {queue}: give --handler or settings.PENSTOCK['QUEUES'][{queue!r}]['handler'], or name it in settings.TASKS"
