@@ -384,6 +384,10 @@ final class Desk {
         return busy == 0;
     }
 
+    int running() {
+        return busy;
+    }
+
     boolean draining() {
         return stopping && busy == 0;
     }
@@ -393,8 +397,10 @@ final class Desk {
     }
 
     /** The drain time is over. */
-    void interrupt() {
-        held.values().stream().filter(t -> t.begun && !t.ended).forEach(t -> t.abort(Job.Aborted.STOPPING));
+    int interrupt() {
+        List<Task> running = held.values().stream().filter(t -> t.begun && !t.ended).toList();
+        running.forEach(t -> t.abort(Job.Aborted.STOPPING));
+        return running.size();
     }
 
     /**

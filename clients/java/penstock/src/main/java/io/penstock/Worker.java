@@ -160,8 +160,11 @@ public final class Worker implements AutoCloseable {
             lockedRun(desk::expire);
         }
         giveBack(locked(this::unbegun));
-        waitForHandlers(failed == null ? nanos(o.drainTimeout) : 0);
-        lockedRun(desk::interrupt);
+        if (failed == null) {
+            LOG.log(Level.INFO, "the worker of queue {0} stops; running jobs: {1}, waits up to {2}", queue, locked(desk::running), o.drainTimeout);
+            waitForHandlers(nanos(o.drainTimeout));
+        }
+        int interrupted = locked(desk::interrupt);
         waitForHandlers(Math.max(nanos(o.drainTimeout), 1_000 * MS)); // a handler that ignores the interrupt cannot be ended
         int busy = locked(() -> {
             changed.signalAll();
@@ -181,6 +184,7 @@ public final class Worker implements AutoCloseable {
         if (left > 0) {
             throw new PenstockException("how " + left + " jobs ended could not be written within " + o.drainTimeout + "; they run again when their leases end", null);
         }
+        LOG.log(Level.INFO, "the worker of queue {0} has stopped; interrupted jobs: {1}", queue, interrupted);
     }
 
     private List<Task> unbegun() {

@@ -323,6 +323,24 @@ class WorkTest {
     }
 
     @Test
+    void aStopIsLoggedWithTheJobsThatItInterrupts() throws Exception {
+        var lines = new LinkedBlockingQueue<String>();
+        enqueue("slow");
+        CountDownLatch begun = new CountDownLatch(1);
+        try (var log = new Log(r -> lines.add(new java.util.logging.SimpleFormatter().formatMessage(r)))) {
+            try (Worker worker = penstock.worker("jobs", job -> {
+                begun.countDown();
+                new CountDownLatch(1).await();
+                return null;
+            }, options.drainTimeout(Duration.ofMillis(10))).start()) {
+                begun.await();
+            }
+            assertTrue(lines.contains("the worker of queue jobs stops; running jobs: 1, waits up to PT0.01S"), lines::toString);
+            assertTrue(lines.contains("the worker of queue jobs has stopped; interrupted jobs: 1"), lines::toString);
+        }
+    }
+
+    @Test
     void anOutageIsALineWhenItBeginsAndOneWhenItIsOver() throws Exception {
         AtomicBoolean away = new AtomicBoolean();
         AtomicInteger refused = new AtomicInteger();

@@ -53,19 +53,30 @@ final class HandlerMethods {
                     throw new IllegalStateException("two methods handle kind \"" + how.kind() + "\" of queue " + queue + ": " + other + " and " + method);
                 }
                 Handler handler = handler(bean, type, method);
-                found.computeIfAbsent(queue, q -> new LinkedHashMap<>()).put(how.kind(), limited(how, how.transactional() ? transactions.around(queue, handler) : handler));
+                found.computeIfAbsent(queue, q -> new LinkedHashMap<>()).put(how.kind(), limited(method, how, how.transactional() ? transactions.around(queue, handler) : handler));
             });
         }
         return found;
     }
 
-    private Handler limited(PenstockHandler how, Handler handler) {
-        String timeout = beans.resolveEmbeddedValue(how.timeout());
-        Handler timed = timeout == null || timeout.isEmpty() ? handler : Handler.timeout(DurationStyle.detectAndParse(timeout), handler);
-        String backoff = beans.resolveEmbeddedValue(how.backoff());
-        Duration after = backoff == null || backoff.isEmpty() ? null : DurationStyle.detectAndParse(backoff);
+    private Handler limited(Method method, PenstockHandler how, Handler handler) {
+        Duration timeout = duration(method, "timeout", how.timeout());
+        Handler timed = timeout == null ? handler : Handler.timeout(timeout, handler);
+        Duration after = duration(method, "backoff", how.backoff());
         Handler pausing = after == null ? timed : Handler.backoff(attempt -> after, timed);
         return how.maxAttempts() == 0 ? pausing : Handler.maxAttempts(how.maxAttempts(), pausing);
+    }
+
+    private Duration duration(Method method, String attribute, String text) {
+        String resolved = beans.resolveEmbeddedValue(text);
+        if (resolved == null || resolved.isEmpty()) {
+            return null;
+        }
+        try {
+            return DurationStyle.detectAndParse(resolved);
+        } catch (IllegalArgumentException e) {
+            throw new IllegalStateException(method + " has @PenstockHandler with " + attribute + " = \"" + resolved + "\", which is not a duration, as \"30s\" is", e);
+        }
     }
 
     private Handler handler(String bean, Class<?> type, Method method) {
@@ -82,7 +93,12 @@ final class HandlerMethods {
                 throw new IllegalStateException(method + " takes its payload from JSON, and there is no Jackson: add spring-boot-starter-json");
             }
         }
-        AopUtils.selectInvocableMethod(method, type); // a proxy that hides it is an error now, and not of the first job
+        Class<?> made = beans.getType(bean, false); // of a bean that is there, the class of its proxy
+        try {
+            AopUtils.selectInvocableMethod(method, made == null ? type : made);
+        } catch (IllegalStateException e) { // now, and not at the first job
+            throw new IllegalStateException("bean \"" + bean + "\" is a proxy, and cannot run its method " + method + " with @PenstockHandler: " + e.getMessage(), e);
+        }
         return job -> {
             Object[] arguments = new Object[parameters.length];
             for (int i = 0; i < arguments.length; i++) {

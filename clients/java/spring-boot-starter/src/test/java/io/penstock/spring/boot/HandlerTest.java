@@ -165,6 +165,24 @@ class HandlerTest {
         }
     }
 
+    static class Hidden {
+        @Transactional // so it is a proxy
+        public void other() {}
+
+        @PenstockHandler(queue = "jobs")
+        private void take(String text) {}
+    }
+
+    static class Timeout30 {
+        @PenstockHandler(queue = "jobs", timeout = "30 seconds")
+        void take(String text) {}
+    }
+
+    static class BackoffSoon {
+        @PenstockHandler(queue = "jobs", backoff = "${pause:soon}")
+        void take(String text) {}
+    }
+
     static class Both {
         @Bean
         PenstockWorker worker() {
@@ -179,6 +197,9 @@ class HandlerTest {
     void whatCannotWorkIsSaidAtTheStart() {
         Map<Class<?>, String> wrong = new HashMap<>(Map.of(Twice.class, "two methods handle kind \"\" of queue jobs", TakesTwo.class, "takes a payload, a Job, or both",
             Returns.class, "returns nothing or an Outcome", Both.class, "would take each other's jobs"));
+        wrong.put(Hidden.class, "bean \"handlerTest.Hidden\" is a proxy, and cannot run its method private void io.penstock.spring.boot.HandlerTest$Hidden.take(java.lang.String)");
+        wrong.put(Timeout30.class, "HandlerTest$Timeout30.take(java.lang.String) has @PenstockHandler with timeout = \"30 seconds\"");
+        wrong.put(BackoffSoon.class, "HandlerTest$BackoffSoon.take(java.lang.String) has @PenstockHandler with backoff = \"soon\"");
         wrong.forEach((type, message) -> {
             var e = assertThrows(Exception.class, () -> database.application(Map.of(), Application.class, type).run());
             assertTrue(String.valueOf(e.getCause().getMessage()).contains(message), e.toString());

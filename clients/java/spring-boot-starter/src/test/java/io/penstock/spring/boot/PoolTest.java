@@ -83,6 +83,8 @@ class PoolTest {
                     Thread.sleep(20);
                 }
             }
+            lines.await("has stopped");
+            lines.await("has stopped");
         }
     }
 
