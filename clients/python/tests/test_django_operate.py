@@ -346,6 +346,11 @@ def test_admin_shows_queues_and_outboxes(refused: str, conn: psycopg.Connection,
     assert f'<a href="{DEAD}?of=emails">3</a>' in page
     assert f'<a href="{DEAD}?of={refused}&amp;subscription=billing">' in page
     assert "host/2" in page and "dead letters to retry or to discard" in page
+    assert "penstock_dead" not in page, "the pages do that"
+    penstock.enqueue(conn, "stacks", "x")
+    conn.execute("update penstock.stacks set created_at = created_at - interval '1 minute'")
+    assert "1 job is ready: manage.py penstock_work stacks" in body(client.get(QUEUES))
+    testing.clear(conn, "stacks")
     assert "(none)" in page  # orders, which has no subscription
     assert "2 queues paused" in body(post(client, QUEUES, action="pause", row=["emails", "stacks"]))
     assert rows(conn, "select name from penstock._queue where paused order by 1") == [("emails",), ("stacks",)]

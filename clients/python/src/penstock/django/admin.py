@@ -112,7 +112,7 @@ class QueueAdmin(Page):
         subscriptions += [("", [outbox["outbox"], "(none)", *("-" * 5)]) for outbox in found["outboxes"] if not outbox["subscriptions"]]
         workers = [("", [q["queue"], w["worker"], w["running"], w["lease_until"]]) for q in found["queues"] for w in q["workers"]]
         return {
-            "notes": [line.partition(": manage.py")[0] for line in notes(found)],
+            "notes": [line.partition(": manage.py penstock_dead")[0] for line in notes(found)],
             "choosing": table("Queues", "Queue  Ready  Oldest  Running  Delayed  Waiting  Dead letters", queues),
             "tables": [
                 table("Outboxes", "Outbox  Subscription  Backlog  Oldest  Parked  Dead letters  Relay", subscriptions),
