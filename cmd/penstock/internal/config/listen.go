@@ -51,33 +51,30 @@ func (s *Serve) Validate() error {
 		return nil
 	}
 	credentials := s.credentials()
-	var wrong []error
+	var all []error
 	known, tokens := map[string]bool{}, map[string]bool{}
 	for i, o := range s.Outboxes {
-		bad := func(field, problem, hint string) {
-			wrong = append(wrong, &penstock.FieldError{Field: fmt.Sprintf("outboxes[%d].%s", i, field), Problem: problem, Hint: hint})
-		}
-		if err := penstock.ValidateOutboxName(o.Name); err != nil {
-			bad("name", fmt.Sprintf("is %q", o.Name), "name an outbox")
-		} else if known[o.Name] {
-			bad("name", "is given twice", "keep one")
-		}
-		switch token := o.Token.Reveal(); {
-		case token == "" && len(credentials) > 0:
-			bad("token", "is missing, and other outboxes have one", "give each outbox one")
-		case token == "":
-		case len(token) < minToken:
-			bad("token", "is shorter than 32 characters", "make one with: openssl rand -hex 32")
-		case tokens[token]:
-			bad("token", "is that of another outbox", "give each outbox its own")
-		}
-		known[o.Name], tokens[o.Token.Reveal()] = true, true
+		field, token := fmt.Sprintf("outboxes[%d].", i), o.Token.Reveal()
+		named := penstock.ValidateOutboxName(o.Name) == nil
+		all = append(all,
+			wrong(!named, field+"name", fmt.Sprintf("is %q", o.Name), "name an outbox"),
+			wrong(named && known[o.Name], field+"name", "is given twice", "keep one"),
+			wrong(token == "" && len(credentials) > 0, field+"token", "is missing, and other outboxes have one", "give each outbox one"),
+			wrong(token != "" && len(token) < minToken, field+"token", "is shorter than 32 characters", "make one with: openssl rand -hex 32"),
+			wrong(len(token) >= minToken && tokens[token], field+"token", "is that of another outbox", "give each outbox its own"))
+		known[o.Name], tokens[token] = true, true
 	}
-	if s.MaxBodyBytes < 0 || s.MaxWait < 0 {
-		wrong = append(wrong, &penstock.FieldError{Field: "max_body_bytes", Problem: "or max_wait is negative", Hint: "leave them out for 16 MiB and 2s"})
-	}
+	all = append(all, wrong(s.MaxBodyBytes < 0 || s.MaxWait < 0, "max_body_bytes", "or max_wait is negative", "leave them out for 16 MiB and 2s"))
 	o := web.Options{Listen: s.Listen, Credentials: credentials}
-	return errors.Join(append(wrong, o.Check())...)
+	return errors.Join(append(all, o.Check())...)
+}
+
+// wrong is an error about a field if something is so.
+func wrong(is bool, field, problem, hint string) error {
+	if !is {
+		return nil
+	}
+	return &penstock.FieldError{Field: field, Problem: problem, Hint: hint}
 }
 
 // SetDefaults sets the fields that are zero.
@@ -105,17 +102,13 @@ const maxGroups = 1000
 
 // Validate returns the first setting that cannot be served.
 func (m *Metrics) Validate() error {
-	if m.Groups < 0 || m.Groups > maxGroups {
-		return &penstock.FieldError{Field: "groups", Problem: fmt.Sprintf("is %d", m.Groups), Hint: fmt.Sprintf("use 0 to %d", maxGroups)}
-	}
-	return listenable(m.Listen)
+	return cmp.Or(wrong(m.Groups < 0 || m.Groups > maxGroups, "groups", fmt.Sprintf("is %d", m.Groups), fmt.Sprintf("use 0 to %d", maxGroups)),
+		listenable(m.Listen))
 }
 
 func listenable(address string) error {
-	if _, port, err := net.SplitHostPort(address); address != "" && (err != nil || port == "") {
-		return &penstock.FieldError{Field: "listen", Problem: fmt.Sprintf("is %q", address), Hint: "write an address and a port, as in 127.0.0.1:9464"}
-	}
-	return nil
+	_, port, err := net.SplitHostPort(address)
+	return wrong(address != "" && (err != nil || port == ""), "listen", fmt.Sprintf("is %q", address), "write an address and a port, as in 127.0.0.1:9464")
 }
 
 // Console sets where and how to serve the console; see docs/operations/console.md. Its tokens are in the environment.
@@ -139,8 +132,8 @@ func (c *Console) SetDefaults() {
 
 // Validate returns the first setting that cannot be served.
 func (c *Console) Validate() error {
-	if c.BasePath != "" && !strings.HasPrefix(c.BasePath, "/") {
-		return &penstock.FieldError{Field: "base_path", Problem: "has no slash first", Hint: "write it as in /penstock"}
+	if err := wrong(c.BasePath != "" && !strings.HasPrefix(c.BasePath, "/"), "base_path", "has no slash first", "write it as in /penstock"); err != nil {
+		return err
 	}
 	for i, url := range c.Databases {
 		err := drivers.CheckStore(url.Reveal(), "")

@@ -116,40 +116,31 @@ func (d *decoder) validate(c *Config) {
 // Misfits are conflicts within a subscription or with its database, each by the key that has to
 // change.
 func (s *Subscription) Misfits(database URL) (all []*penstock.FieldError) {
-	misfit := func(key, problem, hint string) {
-		all = append(all, &penstock.FieldError{Field: key, Problem: problem, Hint: hint})
-	}
 	adopted, other := s.Adopt != nil, drivers.NoTables(database.Reveal())
 	_, queue := s.Sink.Queue()
-	switch {
-	case adopted && other != "":
-		misfit("adopt", "is for tables in PostgreSQL and MariaDB, and the database is "+other, "name an outbox to read instead")
-	case adopted && s.Start == FromNow:
-		misfit("start", "is now for an adopted table, whose rows say themselves which of them wait for delivery", "remove it, and mark the other rows as delivered")
-	case adopted && queue:
-		misfit("sink", "is a queue, which only an outbox is forwarded to", "name a broker, or write to the queue in the business transaction: penstock.enqueue")
-	}
-	// The messages of a queue never leave the database, and all of them become jobs.
-	if queue && !s.Filter.Empty() {
-		misfit("filter", "is set for a queue, which gets every message", "remove it, or use a separate outbox for the messages of the queue")
-	}
-	if queue && s.Format != nil {
-		misfit("format", "is set for a queue, whose jobs have the message's headers and payload as they are", "remove it")
-	}
-	if queue && s.ClaimCheck != nil {
-		misfit("claim_check", "is set for a queue, whose jobs stay in the database with their payloads", "remove it")
-	}
-	switch {
-	case s.Previous && adopted && !s.Adopt.Ordered():
-		misfit("previous", "is true, but several workers read the table in no order", "remove it, or have one worker read the table")
-	case s.Previous && queue:
-		misfit("previous", "is true for a queue, which runs the jobs of a key one after another anyway", "remove it")
-	case s.Shared && adopted:
-		misfit("shared", "is true for an adopted table", "let several workers read it: adopt.workers")
-	case s.Shared && queue:
-		misfit("shared", "is true for a queue, which is filled within the database", "remove it")
-	case s.Shared && s.Previous:
-		misfit("shared", "is true with previous, which has to know the message before", "remove one of them")
+	for _, err := range []error{
+		cmp.Or(
+			wrong(adopted && other != "", "adopt", "is for tables in PostgreSQL and MariaDB, and the database is "+other, "name an outbox to read instead"),
+			wrong(adopted && s.Start == FromNow, "start", "is now for an adopted table, whose rows say themselves which of them wait for delivery",
+				"remove it, and mark the other rows as delivered"),
+			wrong(adopted && queue, "sink", "is a queue, which only an outbox is forwarded to",
+				"name a broker, or write to the queue in the business transaction: penstock.enqueue")),
+		// The messages of a queue never leave the database, and all of them become jobs.
+		wrong(queue && !s.Filter.Empty(), "filter", "is set for a queue, which gets every message",
+			"remove it, or use a separate outbox for the messages of the queue"),
+		wrong(queue && s.Format != nil, "format", "is set for a queue, whose jobs have the message's headers and payload as they are", "remove it"),
+		wrong(queue && s.ClaimCheck != nil, "claim_check", "is set for a queue, whose jobs stay in the database with their payloads", "remove it"),
+		cmp.Or(
+			wrong(s.Previous && adopted && !s.Adopt.Ordered(), "previous", "is true, but several workers read the table in no order",
+				"remove it, or have one worker read the table"),
+			wrong(s.Previous && queue, "previous", "is true for a queue, which runs the jobs of a key one after another anyway", "remove it"),
+			wrong(s.Shared && adopted, "shared", "is true for an adopted table", "let several workers read it: adopt.workers"),
+			wrong(s.Shared && queue, "shared", "is true for a queue, which is filled within the database", "remove it"),
+			wrong(s.Shared && s.Previous, "shared", "is true with previous, which has to know the message before", "remove one of them")),
+	} {
+		if field, is := errors.AsType[*penstock.FieldError](err); is {
+			all = append(all, field)
+		}
 	}
 	return all
 }

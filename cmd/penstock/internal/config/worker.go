@@ -53,44 +53,27 @@ func (w *Worker) SetDefaults() {
 
 // Validate returns the first setting that no worker can use.
 func (w *Worker) Validate() error {
-	var wrong []error
-	bad := func(field, problem, hint string) {
-		wrong = append(wrong, &penstock.FieldError{Field: field, Problem: problem, Hint: hint})
+	all := []error{
+		wrong(w.Queue == "", "queue", "is missing", "name the queue whose jobs it runs"),
+		wrong(w.Queue != "" && penstock.ValidateQueueName(w.Queue) != nil, "queue", fmt.Sprintf("is %q", w.Queue), "name a queue"),
+		wrong(w.Exec == "" && w.HTTP == "", "exec", "is missing", "give the command to run, or with http the URL to send each job to"),
+		wrong(w.Exec != "" && w.HTTP != "", "exec", "is given together with http", "leave one of them out"),
+		wrong(w.Exec != "" && w.HTTP == "" && len(w.HTTPSecrets) > 0, "http_secrets", "is given without http", "leave it out: it signs requests"),
+		wrong(w.AllGroups && len(w.Groups) > 0, "all_groups", "is given together with groups", "leave one of them out"),
+		wrong(w.Concurrency < 0, "concurrency", fmt.Sprintf("is %d", w.Concurrency), "use 1 or more, or leave it out for the number of CPUs"),
+		wrong(w.Lease < 0, "lease", "is negative", "use a time such as 30s"),
 	}
-	if err := penstock.ValidateQueueName(w.Queue); w.Queue == "" {
-		bad("queue", "is missing", "name the queue whose jobs it runs")
-	} else if err != nil {
-		bad("queue", fmt.Sprintf("is %q", w.Queue), "name a queue")
-	}
-	switch {
-	case w.Exec == "" && w.HTTP == "":
-		bad("exec", "is missing", "give the command to run, or with http the URL to send each job to")
-	case w.Exec != "" && w.HTTP != "":
-		bad("exec", "is given together with http", "leave one of them out")
-	case w.HTTP != "":
+	if w.Exec == "" && w.HTTP != "" {
 		if _, err := w.Webhook(); err != nil {
-			bad("http", "cannot be used", err.Error())
+			all = append(all, wrong(true, "http", "cannot be used", err.Error()))
 		}
-	case len(w.HTTPSecrets) > 0:
-		bad("http_secrets", "is given without http", "leave it out: it signs requests")
-	}
-	if w.AllGroups && len(w.Groups) > 0 {
-		bad("all_groups", "is given together with groups", "leave one of them out")
 	}
 	for i, kind := range w.Kinds {
-		if err := penstock.ValidateKind(kind); err != nil {
-			bad("kinds", fmt.Sprintf("has %q", kind), "use up to 100 bytes without control characters")
-		} else if slices.Contains(w.Kinds[:i], kind) {
-			bad("kinds", fmt.Sprintf("has %q twice", kind), "name each kind once")
-		}
+		all = append(all,
+			wrong(penstock.ValidateKind(kind) != nil, "kinds", fmt.Sprintf("has %q", kind), "use up to 100 bytes without control characters"),
+			wrong(penstock.ValidateKind(kind) == nil && slices.Contains(w.Kinds[:i], kind), "kinds", fmt.Sprintf("has %q twice", kind), "name each kind once"))
 	}
-	if w.Concurrency < 0 {
-		bad("concurrency", fmt.Sprintf("is %d", w.Concurrency), "use 1 or more, or leave it out for the number of CPUs")
-	}
-	if w.Lease < 0 {
-		bad("lease", "is negative", "use a time such as 30s")
-	}
-	return errors.Join(wrong...)
+	return errors.Join(all...)
 }
 
 // Webhook sends the jobs: requests are signed and answers judged as by the sink.
