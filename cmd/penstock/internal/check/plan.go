@@ -157,30 +157,14 @@ func (n *node) lines(depth int, analyzed bool) []string {
 	}
 	lines := []string{indent + arrow + head}
 	under := strings.Repeat(" ", len(indent)+len(arrow)+2)
-	add := func(format string, args ...any) { lines = append(lines, under+fmt.Sprintf(format, args...)) }
-	if n.Cond != "" {
-		add("Index Cond: %s", n.Cond)
-	}
-	if len(n.SortKey) > 0 {
-		add("Sort Key: %s", strings.Join(n.SortKey, ", "))
-	}
-	if len(n.Presort) > 0 {
-		add("Presorted Key: %s", strings.Join(n.Presort, ", "))
-	}
-	if n.Method != "" {
-		add("Sort Method: %s (%s)", n.Method, n.Space)
-	}
-	if n.Filter != "" {
-		add("Filter: %s", n.Filter)
-	}
-	if n.Filtered > 0 {
-		add("Rows Removed by Filter: %s", number(n.Filtered*n.loops()))
-	}
-	if n.Rechecked > 0 {
-		add("Rows Removed by Index Recheck: %s", number(n.Rechecked*n.loops()))
-	}
-	if n.HeapFetches > 0 {
-		add("Heap Fetches: %s", number(n.HeapFetches))
+	for _, fact := range []struct{ name, text string }{
+		{"Index Cond", n.Cond}, {"Sort Key", strings.Join(n.SortKey, ", ")}, {"Presorted Key", strings.Join(n.Presort, ", ")},
+		{"Sort Method", strings.TrimSuffix(n.Method+" ("+n.Space+")", " ()")}, {"Filter", n.Filter}, {"Rows Removed by Filter", number(n.Filtered * n.loops())},
+		{"Rows Removed by Index Recheck", number(n.Rechecked * n.loops())}, {"Heap Fetches", number(n.HeapFetches)},
+	} {
+		if fact.text != "" && fact.text != "0" {
+			lines = append(lines, under+fact.name+": "+fact.text)
+		}
 	}
 	return lines
 }

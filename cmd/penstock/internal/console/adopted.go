@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -94,16 +95,9 @@ func tableRoutes() []route {
 }
 
 func (c *Console) deadOfTable(ctx context.Context, r *call) (l List[DeadLetter], err error) {
-	limit, err := r.int("limit", 25, 100)
-	if err != nil {
-		return l, err
-	}
-	after, err := r.after()
-	if err != nil {
-		return l, err
-	}
-	a, err := c.adoptedOf(r)
-	if err != nil {
+	limit, after, err := r.page()
+	a, failed := c.adoptedOf(r)
+	if err = cmp.Or(err, failed); err != nil {
 		return l, err
 	}
 	found, err := a.Store.DeadLetters(ctx, admin.DeadLetterQuery{AfterSeq: after, Limit: limit})
@@ -117,12 +111,8 @@ type tableData struct {
 	Letters List[DeadLetter]
 }
 
-func (c *Console) tablePage(ctx context.Context, r *call) (string, any, error) {
+func (c *Console) tablePage(ctx context.Context, r *call, s *Status) (string, any, error) {
 	a, err := c.adoptedOf(r)
-	if err != nil {
-		return "", nil, err
-	}
-	s, err := c.readStatus(ctx)
 	if err != nil {
 		return "", nil, err
 	}

@@ -45,13 +45,21 @@ func (c *call) int(name string, otherwise, most int) (int, error) {
 	return n, nil
 }
 
-// after is where the page before ended, by number.
-func (c *call) after() (int64, error) {
-	n, err := strconv.ParseInt(cmp.Or(c.FormValue("after"), "0"), 10, 64)
-	if err != nil {
-		err = &penstock.FieldError{Field: "after", Problem: "is not a number", Hint: "give the value that the page before had as after"}
+// page is how long a page of dead letters is, and where the page before ended, by number.
+func (c *call) page() (limit int, after int64, err error) {
+	if after, err = strconv.ParseInt(cmp.Or(c.FormValue("after"), "0"), 10, 64); err != nil {
+		return 0, 0, &penstock.FieldError{Field: "after", Problem: "is not a number", Hint: "give the value that the page before had as after"}
 	}
-	return n, err
+	limit, err = c.int("limit", 25, 100)
+	return limit, after, err
+}
+
+// subject is the queue, or outbox/subscription, of a request, of samples or of labels.
+func subject(queue, outbox, subscription string) string {
+	if queue != "" {
+		return queue
+	}
+	return outbox + "/" + subscription
 }
 
 // reads is a route that changes nothing, acts one that does.

@@ -39,11 +39,7 @@ func (c *Console) readSamples(ctx context.Context) (sampled, error) {
 		s.all, err = store.Samples(ctx, charted)
 		s.trends = map[string]Trend{}
 		for _, one := range s.all {
-			name := one.Queue
-			if name == "" {
-				name = one.Outbox + "/" + one.Subscription
-			}
-			s.trends[name] = trendOf(one.Points, time.Now())
+			s.trends[subject(one.Queue, one.Outbox, one.Subscription)] = trendOf(one.Points, time.Now())
 		}
 		return s, err
 	}, seldom)

@@ -70,10 +70,7 @@ func (l *latencies) add(now time.Time, families []*dto.MetricFamily) {
 			for _, label := range m.Label {
 				labels[label.GetName()] = label.GetValue()
 			}
-			name := labels["queue"]
-			if name == "" {
-				name = labels["outbox"] + "/" + labels["subscription"]
-			}
+			name := subject(labels["queue"], labels["outbox"], labels["subscription"])
 			bounds, counts := []float64{}, []uint64{}
 			for _, bucket := range m.GetHistogram().GetBucket() {
 				bounds, counts = append(bounds, bucket.GetUpperBound()), append(counts, bucket.GetCumulativeCount())
@@ -111,11 +108,7 @@ func quantile(q float64, bounds []float64, cumulative []uint64) float64 {
 
 // latency is that of a queue, or of a subscription.
 func (c *Console) latency(_ context.Context, r *call) (Waits, error) {
-	name := r.PathValue("queue")
-	if name == "" {
-		name = r.PathValue("outbox") + "/" + r.PathValue("subscription")
-	}
-	return c.waits(name), nil
+	return c.waits(subject(r.PathValue("queue"), r.PathValue("outbox"), r.PathValue("subscription"))), nil
 }
 
 // waits are the latencies of a queue, or of outbox/subscription.

@@ -14,16 +14,9 @@ import (
 )
 
 func (c *Console) dead(ctx context.Context, r *call) (l List[DeadLetter], err error) {
-	limit, err := r.int("limit", 25, 100)
-	if err != nil {
-		return l, err
-	}
-	f, err := filterOf(r.URL.Query())
-	if err != nil {
-		return l, err
-	}
-	after, err := r.after()
-	if err != nil {
+	limit, after, err := r.page()
+	f, failed := filterOf(r.URL.Query())
+	if err = cmp.Or(err, failed); err != nil {
 		return l, err
 	}
 	b := c.boxOf(r)
@@ -54,11 +47,8 @@ func (c *Console) dead(ctx context.Context, r *call) (l List[DeadLetter], err er
 
 func (c *Console) parked(ctx context.Context, r *call) (l List[admin.ParkedKey], err error) {
 	limit, err := r.int("limit", 50, 1000)
-	if err != nil {
-		return l, err
-	}
-	p, err := c.parkedOf(r)
-	if err != nil {
+	p, failed := c.parkedOf(r)
+	if err = cmp.Or(err, failed); err != nil {
 		return l, err
 	}
 	found, err := p.ParkedKeys(ctx, limit)
@@ -302,14 +292,9 @@ type workersData struct {
 	Relays []admin.OutboxStatus
 }
 
-func (c *Console) workersPage(ctx context.Context, r *call) (string, any, error) {
-	var d workersData
-	s, err := c.readStatus(ctx)
-	if err != nil {
-		return "", nil, err
-	}
+func (c *Console) workersPage(ctx context.Context, r *call, s *Status) (_ string, _ any, err error) {
+	d := workersData{Relays: s.Outboxes}
 	_, d.Finds = c.o.Store.(finders)
-	d.Relays = s.Outboxes
 	d.Workers, err = c.workers(ctx, r)
 	return "Workers", d, err
 }

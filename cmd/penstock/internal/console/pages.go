@@ -79,7 +79,7 @@ type page struct {
 func (c *Console) pages() {
 	static, _ := fs.Sub(files, "static")
 	c.mux.Handle("GET /static/", http.StripPrefix("/static/", http.FileServerFS(static)))
-	overview := c.shows("overview", true, c.overview)
+	overview := c.shows("overview", true, c.withStatus(c.overview))
 	c.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
 		c.awaitFindings(r.Context())
 		overview(w, r)
@@ -89,13 +89,13 @@ func (c *Console) pages() {
 		c.answers.forget()
 		http.Redirect(w, r, c.o.BasePath+"/", http.StatusSeeOther)
 	})
-	c.page("GET /outboxes/{outbox}", "outbox", true, c.outbox)
-	c.page("GET /queues/{queue}", "queue", true, c.queue)
-	c.page("GET "+ofTable, "table", true, c.tablePage)
+	c.page("GET /outboxes/{outbox}", "outbox", true, c.withStatus(c.outbox))
+	c.page("GET /queues/{queue}", "queue", true, c.withStatus(c.queue))
+	c.page("GET "+ofTable, "table", true, c.withStatus(c.tablePage))
 	c.mux.HandleFunc("POST "+ofTable+"/{verb}", c.tableAction)
-	c.page("GET /workers", "workers", true, c.workersPage)
+	c.page("GET /workers", "workers", true, c.withStatus(c.workersPage))
 	c.page("GET "+ofQueue+"/done", "done", false, c.donePage)
-	c.page("GET /inboxes/{consumer}", "inbox", true, c.inbox)
+	c.page("GET /inboxes/{consumer}", "inbox", true, c.withStatus(c.inbox))
 	c.page("GET /outboxes/{outbox}/messages", "find", false, c.findPage)
 	c.page("GET "+ofQueue+"/jobs", "find", false, c.findPage)
 	for _, of := range []string{ofQueue, ofSubscription} {
@@ -113,6 +113,17 @@ func (c *Console) pages() {
 // page serves a template with the data that read returns, and a title.
 func (c *Console) page(pattern, name string, live bool, read func(ctx context.Context, r *call) (title string, data any, err error)) {
 	c.mux.HandleFunc(pattern, c.shows(name, live, read))
+}
+
+// withStatus is for a page that shows a part of the status.
+func (c *Console) withStatus(read func(context.Context, *call, *Status) (string, any, error)) func(context.Context, *call) (string, any, error) {
+	return func(ctx context.Context, r *call) (string, any, error) {
+		s, err := c.readStatus(ctx)
+		if err != nil {
+			return "", nil, err
+		}
+		return read(ctx, r, s)
+	}
 }
 
 // shows is the handler of such a page.
@@ -168,11 +179,7 @@ type overviewData struct {
 	Trends   map[string]Trend
 }
 
-func (c *Console) overview(ctx context.Context, _ *call) (string, any, error) {
-	s, err := c.readStatus(ctx)
-	if err != nil {
-		return "", nil, err
-	}
+func (c *Console) overview(ctx context.Context, _ *call, s *Status) (string, any, error) {
 	d := overviewData{Status: s, History: c.history.all(), Trends: c.trends(ctx), Links: s.links()}
 	findings, looked, err := c.lastFindings()
 	if d.Looked, d.Looking = looked, looked.IsZero(); err != nil {
@@ -221,11 +228,7 @@ type outboxData struct {
 	History     map[string][]float64
 }
 
-func (c *Console) outbox(ctx context.Context, r *call) (string, any, error) {
-	s, err := c.readStatus(ctx)
-	if err != nil {
-		return "", nil, err
-	}
+func (c *Console) outbox(ctx context.Context, r *call, s *Status) (_ string, _ any, err error) {
 	name := r.PathValue("outbox")
 	i := slices.IndexFunc(s.Outboxes, func(o admin.OutboxStatus) bool { return o.Outbox == name })
 	if i < 0 {
@@ -264,11 +267,7 @@ type queueData struct {
 	History   map[string][]float64
 }
 
-func (c *Console) queue(ctx context.Context, r *call) (string, any, error) {
-	s, err := c.readStatus(ctx)
-	if err != nil {
-		return "", nil, err
-	}
+func (c *Console) queue(ctx context.Context, r *call, s *Status) (_ string, _ any, err error) {
 	name := r.PathValue("queue")
 	i := slices.IndexFunc(s.Queues, func(q admin.QueueStatus) bool { return q.Queue == name })
 	if i < 0 {
@@ -360,11 +359,7 @@ type inboxData struct {
 	Gaps List[admin.InboxGap]
 }
 
-func (c *Console) inbox(ctx context.Context, r *call) (string, any, error) {
-	s, err := c.readStatus(ctx)
-	if err != nil {
-		return "", nil, err
-	}
+func (c *Console) inbox(ctx context.Context, r *call, s *Status) (_ string, _ any, err error) {
 	name := r.PathValue("consumer")
 	i := slices.IndexFunc(s.Inboxes, func(b admin.InboxStatus) bool { return b.Consumer == name })
 	if i < 0 {
