@@ -1,3 +1,7 @@
+// Command penstock relays outboxes to brokers, works on queues and operates both.
+//
+// The verbs are in cmd/penstock/internal/cli, one folder per subject. root.go assembles them, and
+// the tests here run the whole command line.
 package main
 
 import (

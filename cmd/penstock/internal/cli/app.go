@@ -1,7 +1,7 @@
 // Package cli is shared by the verbs of the command line; each folder below it has the
 // verbs of one subject, and cmd/penstock puts them together.
 //
-//	app.go run.go          the streams, the global flags, the database they mean, and what runs until a signal
+//	app.go                 the streams, the global flags, the database they mean, and what runs until a signal
 //	outboxes.go queues.go  questions of several verbs to a store
 //	kinds.go               list, grant and drop, the same for each kind of thing
 //	flags.go lines.go      flags of several verbs, JSON lines from stdin
@@ -25,6 +25,7 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	"go.opentelemetry.io/otel"
 
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
 	"github.com/penstock/penstock/cmd/penstock/internal/run"
@@ -33,6 +34,7 @@ import (
 	"github.com/penstock/penstock/internal/schema"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/store/portable"
+	"github.com/penstock/penstock/trace/otlp"
 )
 
 // App is shared by all verbs: the streams and the global flags.
@@ -306,4 +308,57 @@ func WarnOfDifferences(ctx context.Context, store any, queue string, worker bool
 		cancel()
 		<-done
 	}
+}
+
+// errHurried is the cause of the end at the second signal.
+var errHurried = errors.New("hurried")
+
+// Run runs the parts that cfg describes. The first signal, or the end of ctx, drains it; the second signal ends it at
+// once.
+func (a *App) Run(ctx context.Context, cfg *config.Config, o run.Options) error {
+	if a.Parts != nil {
+		return a.Parts(ctx, cfg, o)
+	}
+	o.Stdout, o.Stderr, o.Database = a.Stdout, a.Stderr, a.Place()
+	if results, ok := o.Stdout.(*terminal.Results); ok {
+		o.Stdout = results.W // the commands themselves get a file
+	}
+	relays, err := run.New(ctx, cfg, o)
+	if err != nil {
+		return terminal.Usage(err)
+	}
+	defer relays.Close()
+	log := o.Log
+	defer context.AfterFunc(ctx, relays.Drain)()
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	stopListening := a.OnSignals(func() {
+		log.Info("draining: waiting for messages and jobs in progress; a second signal stops at once")
+		relays.Drain()
+	}, func() {
+		log.Warn("stopping at once: unconfirmed messages are left to the next relay, and commands are killed")
+		cancel(errHurried)
+	})
+	defer stopListening()
+	if err := relays.Run(ctx); errors.Is(err, errHurried) {
+		return &terminal.ExitError{Code: terminal.ExitInterrupted, Err: err}
+	} else if err != nil {
+		return err
+	}
+	return nil
+}
+
+// Trace records spans until the verb ends, if OpenTelemetry's variables set where to send them.
+func (a *App) Trace(ctx context.Context) error {
+	log, err := a.Logger()
+	if err != nil {
+		return err
+	}
+	stop, err := otlp.Start(ctx)
+	if err != nil {
+		return terminal.Usage(err)
+	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("traces could not be sent", "err", err) }))
+	a.Later(stop)
+	return nil
 }
