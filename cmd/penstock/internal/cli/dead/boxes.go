@@ -24,56 +24,57 @@ type deadStore interface {
 	DiscardDeadLetters(ctx context.Context, q admin.DeadLetterQuery) (int, error)
 }
 
-// deadMessages is deadLetters of a subscription.
-type deadMessages struct {
-	store   deadStore
-	query   admin.DeadLetterQuery
-	adopted *adopt.Table // the adopted table, or nil for an outbox
-}
-
-// ofSubscription is the flags' choice from a subscription. Times are this machine's.
-func (f *deadFlags) ofSubscription(store deadStore, outbox, subscription string, flags *pflag.FlagSet) *deadMessages {
+// ofSubscription is the flags' choice from a subscription, of an outbox or of an adopted table. Times are this machine's.
+func (f *deadFlags) ofSubscription(store deadStore, outbox, subscription string, adopted *adopt.Table, flags *pflag.FlagSet) *deadLetters {
 	q := f.DeadLetterQuery
 	q.Outbox, q.Subscription, q.Limit = outbox, subscription, 0 // each page has its limit
 	q.DiedBefore, q.DiedAfter = f.died(flags)
-	return &deadMessages{store: store, query: q}
-}
-
-func (b *deadMessages) name() string { return cli.OfSubscription(b.query.Outbox, b.query.Subscription) }
-
-func (b *deadMessages) arguments() string {
-	if b.adopted != nil {
-		return b.adopted.Argument()
+	box := &deadLetters{
+		name:      cli.OfSubscription(outbox, subscription),
+		arguments: shell.Word(outbox) + " --subscription " + shell.Word(subscription),
+		identity:  map[string]any{"outbox": outbox, "subscription": subscription},
+		columns: []terminal.Column{
+			terminal.Right("SEQ"), terminal.Cut("ID", 40), terminal.Cut("KEY", 24), terminal.Cut("TOPIC", 24),
+			terminal.Right("ATTEMPTS"), terminal.Left("AGE"), terminal.Left("HELD"), terminal.Cut("ERROR", 64),
+		},
 	}
-	return shell.Word(b.query.Outbox) + " --subscription " + shell.Word(b.query.Subscription)
-}
-
-func (b *deadMessages) identity() map[string]any {
-	if b.adopted != nil {
-		return map[string]any{"table": b.query.Outbox, "subscription": b.query.Subscription}
+	of := func(err error, doing string) error { return about.Outbox(err, doing, outbox, subscription) }
+	if adopted != nil {
+		box.arguments, box.identity, of = adopted.Argument(), map[string]any{"table": outbox, "subscription": subscription}, adopted.About
 	}
-	return map[string]any{"outbox": b.query.Outbox, "subscription": b.query.Subscription}
-}
-
-func (b *deadMessages) columns() []terminal.Column {
-	return []terminal.Column{
-		terminal.Right("SEQ"), terminal.Cut("ID", 40), terminal.Cut("KEY", 24), terminal.Cut("TOPIC", 24),
-		terminal.Right("ATTEMPTS"), terminal.Left("AGE"), terminal.Left("HELD"), terminal.Cut("ERROR", 64),
+	for _, id := range q.IDs {
+		box.named = append(box.named, fmt.Sprintf("id %q", id))
 	}
-}
-
-func (b *deadMessages) page(ctx context.Context, after int64, limit int) ([]letter, error) {
-	q := b.query
-	q.AfterSeq, q.Limit = after, limit
-	found, err := b.store.DeadLetters(ctx, q)
-	if err != nil {
-		return nil, b.about(err, "reading dead letters")
+	for _, seq := range q.Seqs {
+		box.named = append(box.named, fmt.Sprintf("seq %d", seq))
 	}
-	page := make([]letter, len(found))
-	for i := range found {
-		page[i] = b.letter(&found[i])
+	box.page = func(ctx context.Context, after int64, limit int) (page []letter, err error) {
+		q := q
+		q.AfterSeq, q.Limit = after, limit
+		found, err := store.DeadLetters(ctx, q)
+		for i := range found {
+			page = append(page, messageLetter(box.name, &found[i]))
+		}
+		return page, of(err, "reading dead letters")
 	}
-	return page, nil
+	acts := func(do func(context.Context, admin.DeadLetterQuery) (int, error)) act {
+		return func(ctx context.Context, seqs []int64) (int, error) {
+			q := q
+			q.Seqs = seqs
+			n, err := do(ctx, q)
+			return n, of(err, "")
+		}
+	}
+	box.retry, box.discard = acts(store.RetryDeadLetters), acts(store.DiscardDeadLetters)
+	box.resend = func(ctx context.Context, seqs []int64) (int, error) {
+		store, ok := store.(driver.Store)
+		if !ok || adopted != nil {
+			return 0, errNoResend
+		}
+		sent, err := resend.Messages(ctx, store, outbox, subscription, seqs)
+		return len(sent), of(err, "sending again")
+	}
+	return box
 }
 
 // deadLetterJSON is a dead letter of a subscription for programs.
@@ -85,71 +86,21 @@ type deadLetterJSON struct {
 	death
 }
 
-func (b *deadMessages) letter(d *admin.DeadLetter) letter {
+func messageLetter(of string, d *admin.DeadLetter) letter {
 	m := &d.Message
 	l := letter{
 		number: m.Seq, names: []string{fmt.Sprintf("id %q", m.ID), fmt.Sprintf("seq %d", m.Seq)}, argument: fmt.Sprintf("--seq %d", m.Seq),
 		size: m.Size(), payload: m.Payload,
 		cells: []string{fmt.Sprint(m.Seq), m.ID, m.Key, m.Topic}, death: deathOf(m, d.At, d.Failures),
-		facts: [][2]string{{"id", shell.Visible(m.ID)}, {"seq", fmt.Sprintf("%d of %s", m.Seq, b.name())}, orDash("topic", m.Topic), orDash("key", m.Key)},
+		facts: [][2]string{{"id", shell.Visible(m.ID)}, {"seq", fmt.Sprintf("%d of %s", m.Seq, of)}, orDash("topic", m.Topic), orDash("key", m.Key)},
 		json:  func(d death) any { return deadLetterJSON{m.Seq, m.ID, m.Key, m.Topic, d} },
 	}
 	l.Held = &d.Held
 	return l
 }
 
-func (b *deadMessages) named() (names []string) {
-	for _, id := range b.query.IDs {
-		names = append(names, fmt.Sprintf("id %q", id))
-	}
-	for _, seq := range b.query.Seqs {
-		names = append(names, fmt.Sprintf("seq %d", seq))
-	}
-	return names
-}
-
-func (b *deadMessages) retry(ctx context.Context, seqs []int64) (int, error) {
-	n, err := b.store.RetryDeadLetters(ctx, b.these(seqs))
-	return n, b.about(err, "")
-}
-
-func (b *deadMessages) discard(ctx context.Context, seqs []int64) (int, error) {
-	n, err := b.store.DiscardDeadLetters(ctx, b.these(seqs))
-	return n, b.about(err, "")
-}
-
-func (b *deadMessages) resend(ctx context.Context, seqs []int64) (int, error) {
-	store, ok := b.store.(driver.Store)
-	if !ok || b.adopted != nil {
-		return 0, errNoResend
-	}
-	sent, err := resend.Messages(ctx, store, b.query.Outbox, b.query.Subscription, seqs)
-	return len(sent), b.about(err, "sending again")
-}
-
-func (b *deadMessages) these(seqs []int64) admin.DeadLetterQuery {
-	q := b.query
-	q.Seqs = seqs
-	return q
-}
-
-func (b *deadMessages) about(err error, doing string) error {
-	if b.adopted != nil {
-		return b.adopted.About(err, doing)
-	}
-	return about.Outbox(err, doing, b.query.Outbox, b.query.Subscription)
-}
-
-// deadJobs is deadLetters of a queue.
-type deadJobs struct {
-	store cli.DeadJobStore
-	query admin.DeadJobQuery
-	// noGroup filters out jobs of groups, which the query cannot do: its empty Group means any.
-	noGroup bool
-}
-
 // ofQueue is the flags' choice from a queue. Times are this machine's.
-func (f *deadFlags) ofQueue(store cli.DeadJobStore, queue string, flags *pflag.FlagSet) (*deadJobs, error) {
+func (f *deadFlags) ofQueue(store cli.DeadJobStore, queue string, flags *pflag.FlagSet) (*deadLetters, error) {
 	for _, name := range []string{"seq", "topic"} {
 		if flags.Changed(name) {
 			return nil, terminal.Usage(fmt.Errorf("--%s chooses among messages, and %s is a queue: its jobs have an --id, a --kind, a --key and a --group", name, shell.Visible(queue)))
@@ -159,42 +110,54 @@ func (f *deadFlags) ofQueue(store cli.DeadJobStore, queue string, flags *pflag.F
 	if err != nil {
 		return nil, err
 	}
-	before, after := f.died(flags)
-	return &deadJobs{store, admin.DeadJobQuery{
-		Queue: queue, IDs: ids, Kind: f.kind, Key: f.Key, Group: f.group, Error: f.Error, DiedBefore: before, DiedAfter: after,
-	}, f.noGroup}, nil
-}
-
-func (b *deadJobs) name() string             { return shell.Visible(b.query.Queue) }
-func (b *deadJobs) arguments() string        { return shell.Word(b.query.Queue) }
-func (b *deadJobs) identity() map[string]any { return map[string]any{"queue": b.query.Queue} }
-
-func (b *deadJobs) columns() []terminal.Column {
-	return []terminal.Column{
-		terminal.Right("ID"), terminal.Cut("KIND", 24), terminal.Cut("KEY", 24), terminal.Cut("GROUP", 24),
-		terminal.Right("ATTEMPTS"), terminal.Left("AGE"), terminal.Cut("ERROR", 64),
+	q := admin.DeadJobQuery{Queue: queue, IDs: ids, Kind: f.kind, Key: f.Key, Group: f.group, Error: f.Error}
+	q.DiedBefore, q.DiedAfter = f.died(flags)
+	box := &deadLetters{
+		name: shell.Visible(queue), arguments: shell.Word(queue), identity: map[string]any{"queue": queue},
+		columns: []terminal.Column{
+			terminal.Right("ID"), terminal.Cut("KIND", 24), terminal.Cut("KEY", 24), terminal.Cut("GROUP", 24),
+			terminal.Right("ATTEMPTS"), terminal.Left("AGE"), terminal.Cut("ERROR", 64),
+		},
 	}
-}
-
-func (b *deadJobs) page(ctx context.Context, after int64, limit int) ([]letter, error) {
-	q := b.query
-	q.AfterID, q.Limit = after, limit
-	page := make([]letter, 0, limit)
-	for {
-		found, err := b.store.DeadJobs(ctx, q)
-		if err != nil {
-			return nil, about.Queue(err, "reading dead letters", q.Queue)
-		}
-		for i := range found {
-			if q.AfterID = found[i].Job.ID; !b.noGroup || found[i].Job.Group == "" {
-				page = append(page, b.letter(&found[i]))
+	for _, id := range ids {
+		box.named = append(box.named, fmt.Sprintf("id %d", id))
+	}
+	box.page = func(ctx context.Context, after int64, limit int) (page []letter, err error) {
+		q := q
+		for q.AfterID = after; ; {
+			q.Limit = limit - len(page)
+			found, err := store.DeadJobs(ctx, q)
+			if err != nil {
+				return nil, about.Queue(err, "reading dead letters", queue)
+			}
+			for i := range found { // the query cannot leave out jobs of groups: its empty Group means any
+				if q.AfterID = found[i].Job.ID; !f.noGroup || found[i].Job.Group == "" {
+					page = append(page, jobLetter(box.name, &found[i]))
+				}
+			}
+			if len(found) < q.Limit || len(page) == limit {
+				return page, nil
 			}
 		}
-		if len(found) < q.Limit || len(page) == limit {
-			return page, nil
-		}
-		q.Limit = limit - len(page)
 	}
+	acts := func(do func(context.Context, admin.DeadJobQuery) (int, error)) act {
+		return func(ctx context.Context, ids []int64) (int, error) {
+			q := q
+			q.IDs = ids
+			n, err := do(ctx, q)
+			return n, about.Queue(err, "", queue)
+		}
+	}
+	box.retry, box.discard = acts(store.RetryDeadJobs), acts(store.DiscardDeadJobs)
+	box.resend = func(ctx context.Context, ids []int64) (int, error) {
+		store, ok := store.(driver.QueueStore)
+		if !ok {
+			return 0, errNoResend
+		}
+		sent, err := resend.Jobs(ctx, store, queue, ids)
+		return len(sent), about.Queue(err, "sending again", queue)
+	}
+	return box, nil
 }
 
 // deadJobJSON is a dead letter of a queue for programs.
@@ -207,49 +170,17 @@ type deadJobJSON struct {
 	death
 }
 
-func (b *deadJobs) letter(d *admin.DeadJob) letter {
+func jobLetter(of string, d *admin.DeadJob) letter {
 	j := &d.Job
 	m := &penstock.Message{Key: j.Key, Headers: j.Headers, Payload: j.Payload, CreatedAt: j.CreatedAt, Attempt: j.Attempt}
 	l := letter{
 		number: j.ID, names: []string{fmt.Sprintf("id %d", j.ID)}, argument: fmt.Sprintf("--id %d", j.ID),
 		size: m.Size(), payload: j.Payload,
 		cells: []string{fmt.Sprint(j.ID), j.Kind(), j.Key, j.Group}, death: deathOf(m, d.At, d.Failures),
-		facts: [][2]string{{"id", fmt.Sprintf("%d of %s", j.ID, b.name())}, orDash("kind", j.Kind()), orDash("key", j.Key), orDash("group", j.Group),
+		facts: [][2]string{{"id", fmt.Sprintf("%d of %s", j.ID, of)}, orDash("kind", j.Kind()), orDash("key", j.Key), orDash("group", j.Group),
 			{"priority", fmt.Sprint(j.Priority)}},
 		json: func(d death) any { return deadJobJSON{j.ID, j.Kind(), j.Key, j.Group, j.Priority, d} },
 	}
 	l.Report = j.Report
 	return l
-}
-
-func (b *deadJobs) named() (names []string) {
-	for _, id := range b.query.IDs {
-		names = append(names, fmt.Sprintf("id %d", id))
-	}
-	return names
-}
-
-func (b *deadJobs) retry(ctx context.Context, ids []int64) (int, error) {
-	n, err := b.store.RetryDeadJobs(ctx, b.these(ids))
-	return n, about.Queue(err, "", b.query.Queue)
-}
-
-func (b *deadJobs) discard(ctx context.Context, ids []int64) (int, error) {
-	n, err := b.store.DiscardDeadJobs(ctx, b.these(ids))
-	return n, about.Queue(err, "", b.query.Queue)
-}
-
-func (b *deadJobs) resend(ctx context.Context, ids []int64) (int, error) {
-	store, ok := b.store.(driver.QueueStore)
-	if !ok {
-		return 0, errNoResend
-	}
-	sent, err := resend.Jobs(ctx, store, b.query.Queue, ids)
-	return len(sent), about.Queue(err, "sending again", b.query.Queue)
-}
-
-func (b *deadJobs) these(ids []int64) admin.DeadJobQuery {
-	q := b.query
-	q.IDs = ids
-	return q
 }

@@ -113,7 +113,7 @@ func listCommand(a *cli.App) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		now, rows := time.Now(), a.Rows(box.columns()...)
+		now, rows := time.Now(), a.Rows(box.columns...)
 		if err := eachPage(ctx, box, f.Limit, func(page []letter) error {
 			for _, l := range page {
 				rows.Add(l.forPrograms(false), l.row(now)...)
@@ -122,7 +122,7 @@ func listCommand(a *cli.App) *cobra.Command {
 		}); err != nil {
 			return err
 		}
-		return rows.End(fmt.Sprintf("0 dead letters of %s%s.", box.name(), map[bool]string{true: " match"}[f.narrowed]))
+		return rows.End(fmt.Sprintf("0 dead letters of %s%s.", box.name, map[bool]string{true: " match"}[f.narrowed]))
 	})
 	f.add(cmd.Flags())
 	cmd.Flags().BoolVar(&f.all, "all", false, "all of them, which is the default")
@@ -162,14 +162,14 @@ func showCommand(a *cli.App) *cobra.Command {
 	return a.WithJSON(cmd, "one JSON line, with the whole payload")
 }
 
-func showDead(ctx context.Context, a *cli.App, box deadLetters, full bool) error {
+func showDead(ctx context.Context, a *cli.App, box *deadLetters, full bool) error {
 	shown := 0
 	err := eachPage(ctx, box, 0, func(page []letter) (err error) {
 		for _, l := range page {
 			if a.JSON {
 				err = json.NewEncoder(a.Stdout).Encode(l.forPrograms(true))
 			} else {
-				next := fmt.Sprintf("\nNext: penstock dead retry %s\n  or: penstock dead discard %[1]s\n", box.arguments()+" "+l.argument)
+				next := fmt.Sprintf("\nNext: penstock dead retry %s\n  or: penstock dead discard %[1]s\n", box.arguments+" "+l.argument)
 				_, err = io.WriteString(a.Stdout, l.text(full, time.Now())+a.Suggest(next))
 			}
 			if err != nil {
@@ -182,5 +182,5 @@ func showDead(ctx context.Context, a *cli.App, box deadLetters, full bool) error
 	if err != nil || shown > 0 {
 		return err
 	}
-	return noDeadLetter(box, box.named())
+	return noDeadLetter(box, box.named)
 }

@@ -19,27 +19,21 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// deadLetters is the source of dead letters that flags choose: the messages of a subscription or
-// the jobs of a queue.
-type deadLetters interface {
-	// name is for people, arguments for a suggested command line, identity for programs.
-	name() string
-	arguments() string
-	identity() map[string]any
-
-	// columns of the table that list prints.
-	columns() []terminal.Column
+// deadLetters are the dead letters that flags choose: messages of a subscription or jobs of a queue.
+type deadLetters struct {
+	name      string         // for people
+	arguments string         // for a suggested command line
+	identity  map[string]any // for programs
+	columns   []terminal.Column
+	named     []string // those that the choice names one by one, by letter.names
 	// page returns up to limit dead letters whose numbers are above after, in order.
-	page(ctx context.Context, after int64, limit int) ([]letter, error)
-	// named are the dead letters that the choice names one by one, by letter.names.
-	named() []string
-
-	// retry and discard act on dead letters by their numbers and return how many still existed.
-	retry(ctx context.Context, numbers []int64) (int, error)
-	discard(ctx context.Context, numbers []int64) (int, error)
-	// resend sends their contents again, as new messages or jobs, if all of them still exist.
-	resend(ctx context.Context, numbers []int64) (int, error)
+	page func(ctx context.Context, after int64, limit int) ([]letter, error)
+	// retry and discard return how many still existed. resend sends the contents again, as new messages or jobs, if all still exist.
+	retry, discard, resend act
 }
+
+// act acts on dead letters by their numbers.
+type act func(ctx context.Context, numbers []int64) (int, error)
 
 // letter is one dead letter.
 type letter struct {
@@ -120,7 +114,7 @@ func orDash(name, value string) [2]string {
 
 // openDeadLetters opens the database and finds the source of the dead letters: a queue, if there
 // is one of that name, or a subscription.
-func openDeadLetters(ctx context.Context, a *cli.App, name string, f *deadFlags, flags *pflag.FlagSet) (deadLetters, error) {
+func openDeadLetters(ctx context.Context, a *cli.App, name string, f *deadFlags, flags *pflag.FlagSet) (*deadLetters, error) {
 	if f.Preset != "" || f.Table != "" {
 		return adoptedDeadLetters(ctx, a, name, f, flags)
 	}
@@ -140,7 +134,7 @@ func openDeadLetters(ctx context.Context, a *cli.App, name string, f *deadFlags,
 
 // adoptedDeadLetters is openDeadLetters for the subscription of an adopted table. If there is none
 // of that name, the box is nil.
-func adoptedDeadLetters(ctx context.Context, a *cli.App, name string, f *deadFlags, flags *pflag.FlagSet) (deadLetters, error) {
+func adoptedDeadLetters(ctx context.Context, a *cli.App, name string, f *deadFlags, flags *pflag.FlagSet) (*deadLetters, error) {
 	table, err := adopt.Find(ctx, a, &f.Flags, name)
 	if err != nil || table == nil {
 		return nil, err
@@ -148,12 +142,10 @@ func adoptedDeadLetters(ctx context.Context, a *cli.App, name string, f *deadFla
 	if one := f.ofJobs(); one != "" {
 		return nil, terminal.Usage(errors.New(one + " chooses among jobs: leave it out, or name a queue"))
 	}
-	box := f.ofSubscription(table, table.Config.Table, table.Name, flags)
-	box.adopted = table
-	return box, nil
+	return f.ofSubscription(table, table.Config.Table, table.Name, table, flags), nil
 }
 
-func findDeadLetters(ctx context.Context, store driver.Store, name string, f *deadFlags, flags *pflag.FlagSet) (deadLetters, error) {
+func findDeadLetters(ctx context.Context, store driver.Store, name string, f *deadFlags, flags *pflag.FlagSet) (*deadLetters, error) {
 	queues, hasQueues := store.(cli.DeadJobStore)
 	if hasQueues && f.Subscription == "" {
 		found, err := cli.IsQueue(ctx, queues, name)
@@ -174,7 +166,7 @@ func findDeadLetters(ctx context.Context, store driver.Store, name string, f *de
 	if err != nil {
 		return nil, err
 	}
-	return f.ofSubscription(store, name, subscription, flags), nil
+	return f.ofSubscription(store, name, subscription, nil, flags), nil
 }
 
 // Pages of dead letters begin small and grow as far as the payloads permit.
@@ -185,7 +177,7 @@ const (
 
 // eachPage hands the dead letters of a box to see, page by page in order, up to limit
 // of them (0: all). No page is empty.
-func eachPage(ctx context.Context, box deadLetters, limit int, see func([]letter) error) error {
+func eachPage(ctx context.Context, box *deadLetters, limit int, see func([]letter) error) error {
 	size, after := firstPage, int64(0)
 	for seen := 0; limit == 0 || seen < limit; {
 		want := size
@@ -224,7 +216,7 @@ func nextPage(size int, page []letter) int {
 }
 
 // noDeadLetter is the error for names that no dead letter has.
-func noDeadLetter(box deadLetters, names []string) error {
-	return penstock.WithHint(fmt.Errorf("%s has no such dead letter: %s", box.name(), strings.Join(names, ", ")),
-		"penstock dead list %s shows those there are; one that was sent back is not among them until it dies again", box.arguments())
+func noDeadLetter(box *deadLetters, names []string) error {
+	return penstock.WithHint(fmt.Errorf("%s has no such dead letter: %s", box.name, strings.Join(names, ", ")),
+		"penstock dead list %s shows those there are; one that was sent back is not among them until it dies again", box.arguments)
 }

@@ -21,22 +21,22 @@ type deadAction struct {
 	atOnce     int
 	// asks whether this choice is broad enough to require a question.
 	asks func(*deadFlags) bool
-	do   func(deadLetters, context.Context, []int64) (int, error)
+	do   func(*deadLetters) act
 }
 
 var (
 	retryDead = deadAction{
-		verb: "retry", past: "retried", atOnce: largestPage, do: deadLetters.retry,
+		verb: "retry", past: "retried", atOnce: largestPage, do: func(b *deadLetters) act { return b.retry },
 		short: "Send dead letters again, or run them again",
 		asks:  func(f *deadFlags) bool { return f.all },
 	}
 	discardDead = deadAction{
-		verb: "discard", past: "discarded", atOnce: largestPage, do: deadLetters.discard,
+		verb: "discard", past: "discarded", atOnce: largestPage, do: func(b *deadLetters) act { return b.discard },
 		short: "Delete dead letters permanently",
 		asks:  func(f *deadFlags) bool { return !f.byName },
 	}
 	resendDead = deadAction{
-		verb: "resend", past: "sent again", atOnce: firstPage, do: deadLetters.resend, // all contents are in memory
+		verb: "resend", past: "sent again", atOnce: firstPage, do: func(b *deadLetters) act { return b.resend }, // all contents are in memory
 		short: "Send the contents of dead letters again, as new",
 		asks:  func(f *deadFlags) bool { return f.all },
 	}
@@ -47,15 +47,17 @@ var errNoResend = penstock.WithHint(errors.New("this cannot be sent again as new
 // thenDiscarding deletes dead letters that were resent.
 func thenDiscarding(action deadAction) deadAction {
 	resend := action.do
-	action.do = func(box deadLetters, ctx context.Context, numbers []int64) (int, error) {
-		n, err := resend(box, ctx, numbers)
-		if err != nil {
-			return n, err
+	action.do = func(box *deadLetters) act {
+		return func(ctx context.Context, numbers []int64) (int, error) {
+			n, err := resend(box)(ctx, numbers)
+			if err != nil {
+				return n, err
+			}
+			if _, err := box.discard(ctx, numbers); err != nil {
+				return n, fmt.Errorf("the last %d were sent again, and are dead letters still: %w", n, err)
+			}
+			return n, nil
 		}
-		if _, err := box.discard(ctx, numbers); err != nil {
-			return n, fmt.Errorf("the last %d were sent again, and are dead letters still: %w", n, err)
-		}
-		return n, nil
 	}
 	return action
 }
@@ -85,7 +87,9 @@ func actionCommand(a *cli.App, action deadAction) *cobra.Command {
 			return err
 		}
 		if dryRun {
-			action = deadAction{past: "chosen", atOnce: largestPage, do: func(_ deadLetters, _ context.Context, page []int64) (int, error) { return len(page), nil }}
+			action = deadAction{past: "chosen", atOnce: largestPage, do: func(*deadLetters) act {
+				return func(_ context.Context, page []int64) (int, error) { return len(page), nil }
+			}}
 		} else if discard {
 			action = thenDiscarding(action)
 		}
@@ -114,19 +118,19 @@ type decisions struct{ chosen, done int }
 // decide chooses first, and then acts only on the chosen letters. Letters that die in between are
 // left alone, because it has not asked about them. So letters that are retried and die at once are
 // not retried forever.
-func decide(ctx context.Context, a *cli.App, box deadLetters, limit int, action deadAction, leave cli.Consent, p *terminal.Progress) (n decisions, err error) {
+func decide(ctx context.Context, a *cli.App, box *deadLetters, limit int, action deadAction, leave cli.Consent, p *terminal.Progress) (n decisions, err error) {
 	numbers, err := chooseDead(ctx, box, limit, p)
 	if err != nil || len(numbers) == 0 {
 		return n, err
 	}
 	p.Clear()
-	question := fmt.Sprintf("%s %s of %s?", action.verb, terminal.Plural(int64(len(numbers)), "dead letter"), box.name())
+	question := fmt.Sprintf("%s %s of %s?", action.verb, terminal.Plural(int64(len(numbers)), "dead letter"), box.name)
 	if err := a.Confirm(ctx, leave, question); err != nil {
 		return n, err
 	}
 	n.chosen = len(numbers)
 	for page := range slices.Chunk(numbers, action.atOnce) {
-		did, err := action.do(box, ctx, page)
+		did, err := action.do(box)(ctx, page)
 		n.done += did
 		if err != nil {
 			return n, fmt.Errorf("after %d of %d: %w", n.done, n.chosen, err)
@@ -138,9 +142,9 @@ func decide(ctx context.Context, a *cli.App, box deadLetters, limit int, action 
 
 // chooseDead returns the numbers of the dead letters of a box. If a named one does not exist, it
 // returns an error and no action follows: perhaps the subscription is the wrong one.
-func chooseDead(ctx context.Context, box deadLetters, limit int, p *terminal.Progress) ([]int64, error) {
+func chooseDead(ctx context.Context, box *deadLetters, limit int, p *terminal.Progress) ([]int64, error) {
 	var numbers []int64
-	missing := box.named()
+	missing := slices.Clone(box.named)
 	err := eachPage(ctx, box, limit, func(page []letter) error {
 		for _, l := range page {
 			numbers = append(numbers, l.number)
@@ -158,13 +162,13 @@ func chooseDead(ctx context.Context, box deadLetters, limit int, p *terminal.Pro
 }
 
 // decided prints the result, also after an error.
-func decided(a *cli.App, box deadLetters, action deadAction, n decisions, err error) error {
+func decided(a *cli.App, box *deadLetters, action deadAction, n decisions, err error) error {
 	if err != nil && n.chosen == 0 {
 		return nil
 	}
-	fields := box.identity()
+	fields := box.identity
 	fields[strings.ReplaceAll(action.past, " ", "_")] = n.done
-	text := fmt.Sprintf("%s of %s %s", terminal.Plural(int64(n.done), "dead letter"), box.name(), action.past)
+	text := fmt.Sprintf("%s of %s %s", terminal.Plural(int64(n.done), "dead letter"), box.name, action.past)
 	if left := n.chosen - n.done; left > 0 && err == nil {
 		text += fmt.Sprintf("; %s meanwhile decided by another operator", terminal.Count(int64(left)))
 	} else if left > 0 {
