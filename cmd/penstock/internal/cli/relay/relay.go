@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/adopt"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/console"
@@ -180,37 +181,29 @@ func (f *relayFlags) chosen(a *cli.App) (*config.Config, error) {
 
 // described is the subscription that flags describe without a file.
 func (f *relayFlags) described() (s config.Subscription, err error) {
-	switch {
-	case f.Outbox != "" && f.adopt != "":
-		return s, terminal.Usage(errors.New("--outbox and --adopt are both given: a subscription reads an outbox or a table that is adopted"))
-	case f.adopt == "" && f.Outbox == "":
-		return s, terminal.Usage(errors.New("--sink is given without --outbox: say which outbox to relay, or with --adopt which table"))
-	case f.sink == "":
-		return s, terminal.Usage(fmt.Errorf("%s is given without --sink: say where to relay it, as in --sink amqp://guest:guest@localhost/", map[bool]string{true: "--outbox", false: "--adopt"}[f.Outbox != ""]))
+	needless := func(name string) error {
+		return cli.Refuse(f.adopt == "" && slices.Contains(f.withoutFile, name), "--%s goes with --adopt: with an outbox it has no meaning", name)
 	}
-	for _, name := range []string{"table", "workers"} {
-		if f.adopt == "" && slices.Contains(f.withoutFile, name) {
-			return s, terminal.Usage(fmt.Errorf("--%s goes with --adopt: with an outbox it has no meaning", name))
-		}
-	}
-	if f.Relay.Lease == 0 && slices.Contains(f.withoutFile, "lease") {
-		return s, terminal.Usage(errors.New("--lease is 0: use a time such as 15s"))
+	if err = cmp.Or(
+		cli.Refuse(f.Outbox != "" && f.adopt != "", "--outbox and --adopt are both given: a subscription reads an outbox or a table that is adopted"),
+		cli.Refuse(f.adopt == "" && f.Outbox == "", "--sink is given without --outbox: say which outbox to relay, or with --adopt which table"),
+		cli.Refuse(f.sink == "", "%s is given without --sink: say where to relay it, as in --sink amqp://guest:guest@localhost/",
+			map[bool]string{true: "--outbox", false: "--adopt"}[f.Outbox != ""]),
+		needless("table"), needless("workers"),
+		cli.Refuse(f.Relay.Lease == 0 && slices.Contains(f.withoutFile, "lease"), "--lease is 0: use a time such as 15s"),
+	); err != nil {
+		return s, err
 	}
 	s = f.Subscription
 	s.Name = cmp.Or(f.Name, "default")
-	if s.Relay.Rate, err = cli.ParseRate(f.rate, s.Relay.Rate.Burst); err != nil {
-		return s, err
-	}
-	if err = s.Relay.Rate.Validate(); err != nil {
-		return s, terminal.Usage(err)
-	}
-	if s.Start, err = cli.ParseStart(f.start); err != nil {
-		return s, err
-	}
-	if s.Sink, err = config.ParseSink(f.sink); err != nil {
-		return s, terminal.Usage(fmt.Errorf("--sink: %w", err))
-	}
-	if s.Filter, err = f.FilterFlags.Read(); err != nil {
+	var wrong [5]error // the first is reported
+	s.Relay.Rate, wrong[0] = cli.ParseRate(f.rate, s.Relay.Rate.Burst)
+	wrong[1] = terminal.Usage(s.Relay.Rate.Validate())
+	s.Start, wrong[2] = cli.ParseStart(f.start)
+	s.Sink, err = config.ParseSink(f.sink)
+	wrong[3] = terminal.Usage(about.While(err, "--sink"))
+	s.Filter, wrong[4] = f.FilterFlags.Read()
+	if err = cmp.Or(wrong[:]...); err != nil {
 		return s, err
 	}
 	if f.adopt != "" {
@@ -239,10 +232,7 @@ func (f *relayFlags) described() (s config.Subscription, err error) {
 	if s.Format, err = config.ParseFormat(f.format, s.Origin()); err == nil && !queued {
 		err = s.Format.ValidateFor(s.Sink.Binding())
 	}
-	if err != nil {
-		return s, terminal.Usage(fmt.Errorf("--format: %w", err))
-	}
-	return s, nil
+	return s, terminal.Usage(about.While(err, "--format"))
 }
 
 // logger is the file's logger unless the flags configure it.
