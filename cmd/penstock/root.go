@@ -35,10 +35,12 @@ func rootCommand(a *cli.App) *cobra.Command {
 		Args:          terminal.KnownVerb,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if !maps.Equal(cmd.Annotations, terminal.OwnSignals) {
 			cmd.SetContext(terminal.Interruptible(cmd.Context()))
 		}
+		_, err := terminal.NewLogger(a.Stderr, a.LogLevel, a.LogFormat)
+		return err
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return terminal.Misuse(err) })
 	flags := root.PersistentFlags()

@@ -142,11 +142,7 @@ func TestJSONLogsNameTheUnitOfDurations(t *testing.T) {
 	for format, want := range map[string]string{"json": `"in_seconds":1.5`, "text": "in=1.5s"} {
 		var logged bytes.Buffer
 		a := &cli.App{Stderr: terminal.NewScrubber(&logged), LogLevel: "info", LogFormat: format}
-		log, err := a.Logger()
-		if err != nil {
-			t.Fatal(err)
-		}
-		log.Info("waiting", "in", 1500*time.Millisecond, "n", 3)
+		a.Logger().Info("waiting", "in", 1500*time.Millisecond, "n", 3)
 		contains(t, logged.String(), want, "waiting", "3")
 	}
 }

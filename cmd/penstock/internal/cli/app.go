@@ -227,15 +227,11 @@ func (a *App) OpenStoreAt(ctx context.Context, url string) (driver.Store, error)
 		return nil, err
 	}
 	a.Stderr.Hide(url)
-	log, err := a.Logger()
-	if err != nil {
-		return nil, err
-	}
 	open := drivers.OpenStore
 	if a.Open != nil {
 		open = a.Open
 	}
-	store, err := open(ctx, url, schema, log)
+	store, err := open(ctx, url, schema, a.Logger())
 	if err == nil {
 		a.Later(store.Close)
 	}
@@ -279,9 +275,13 @@ func Checked[S any](a *App, things string, check func(*cobra.Command, []string) 
 	}
 }
 
-// Logger writes to stderr as --log-format and --log-level say.
-func (a *App) Logger() (*slog.Logger, error) {
-	return terminal.NewLogger(a.Stderr, a.LogLevel, a.LogFormat)
+// Logger writes to stderr as --log-format and --log-level say, which are checked before a verb runs.
+func (a *App) Logger() *slog.Logger {
+	log, err := terminal.NewLogger(a.Stderr, a.LogLevel, a.LogFormat)
+	if err != nil { // names for the shell: no verb runs
+		return slog.New(slog.DiscardHandler)
+	}
+	return log
 }
 
 // WarnOfDifferences compares the functions of a queue, or without a name those of a relay, with this program's, while a verb runs. For a
@@ -350,10 +350,7 @@ func (a *App) Run(ctx context.Context, cfg *config.Config, o run.Options) error 
 
 // Trace records spans until the verb ends, if OpenTelemetry's variables set where to send them.
 func (a *App) Trace(ctx context.Context) error {
-	log, err := a.Logger()
-	if err != nil {
-		return err
-	}
+	log := a.Logger()
 	stop, err := otlp.Start(ctx)
 	if err != nil {
 		return terminal.Usage(err)

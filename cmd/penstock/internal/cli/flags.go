@@ -78,6 +78,21 @@ func (f *FilterFlags) Read() (penstock.Filter, error) {
 	return filter, terminal.Usage(filter.Validate())
 }
 
+// OrOff reads a flag that may be off; it is nil if the flag was not given.
+func OrOff[T any](flags *pflag.FlagSet, name, text string, parse func(string) (T, error)) (*T, error) {
+	var value T
+	if !flags.Changed(name) {
+		return nil, nil
+	}
+	if text != "off" && text != "0" {
+		var err error
+		if value, err = parse(text); err != nil {
+			return nil, terminal.Usage(fmt.Errorf("--%s is %q: %w, or off", name, text, err))
+		}
+	}
+	return &value, nil
+}
+
 // ParseStart reads --start.
 func ParseStart(text string) (start config.Start, err error) {
 	if err = start.UnmarshalText([]byte(text)); err != nil {

@@ -121,11 +121,7 @@ func Open(ctx context.Context, a *cli.App, of *Subscription) (*Table, error) {
 	if database := drivers.NoTables(url); database != "" {
 		return nil, terminal.Usage(errors.New("tables are adopted in PostgreSQL and MariaDB, and this database is " + database))
 	}
-	log, err := a.Logger()
-	if err != nil {
-		return nil, err
-	}
-	table, err := drivers.OpenTable(ctx, url, schema, of.Name, of.Config, log)
+	table, err := drivers.OpenTable(ctx, url, schema, of.Name, of.Config, a.Logger())
 	if err != nil {
 		return nil, terminal.Usage(fmt.Errorf("subscription %q: %w", of.Name, err))
 	}

@@ -135,10 +135,7 @@ func Serve(ctx context.Context, a *cli.App, c config.Console, m *metrics.Metrics
 	if c.Listen == "" {
 		return "", nil
 	}
-	log, err := a.Logger()
-	if err != nil {
-		return "", err
-	}
+	log := a.Logger()
 	var credentials []web.Credential
 	for role, variable := range map[string]string{pages.RoleRead: readToken, pages.RoleOperate: operateToken} {
 		if secret := a.Getenv(variable); secret != "" {

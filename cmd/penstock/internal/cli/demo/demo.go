@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"math"
 	"strings"
 	"time"
@@ -67,9 +66,8 @@ func run(a *cli.App, cmd *cobra.Command, f demoFlags) error {
 	if _, err := config.ParseSink(f.Sink); err != nil {
 		return terminal.Usage(fmt.Errorf("--sink: %w", err))
 	}
-	log, err := demoLogger(a, cmd)
-	if err != nil {
-		return err
+	if !cmd.Flags().Changed("log-level") { // the summary has normal events
+		a.LogLevel = "warn"
 	}
 	flights, err := readFlights(a, f)
 	if err != nil {
@@ -93,7 +91,7 @@ func run(a *cli.App, cmd *cobra.Command, f demoFlags) error {
 
 	progress := terminal.NewProgress(a.Stderr, f.progress)
 	cfg := f.Config
-	cfg.Flights, cfg.DatabaseURL, cfg.Schema, cfg.Log = flights, databaseURL, schema, log
+	cfg.Flights, cfg.DatabaseURL, cfg.Schema, cfg.Log = flights, databaseURL, schema, a.Logger()
 	cfg.Progress = func(p demo.Progress) { progress.Show(demoProgress(p)) }
 	if f.console != "" {
 		defer showing(a, &cfg, f.console, progress.Clear)()
@@ -152,14 +150,6 @@ func (f *demoFlags) validate() error {
 		cli.Refuse(math.IsNaN(f.Rollback) || f.Rollback < 0 || f.Rollback > 1, "--rollback is %v: use a share from 0 to 1", f.Rollback),
 		cli.Refuse(f.limit < 0, "--limit is %d: use 1 or more, or 0 for all", f.limit),
 		cli.Refuse(f.Patience <= 0, "--patience is %v: use a time such as 1m", f.Patience))
-}
-
-// demoLogger logs less than the relay does: the summary has normal events.
-func demoLogger(a *cli.App, cmd *cobra.Command) (*slog.Logger, error) {
-	if !cmd.Flags().Changed("log-level") {
-		a.LogLevel = "warn"
-	}
-	return a.Logger()
 }
 
 func readFlights(a *cli.App, f demoFlags) ([]demo.Flight, error) {

@@ -150,12 +150,9 @@ func reach(ctx context.Context, s sink) doctor.Finding {
 	case !tried:
 		f.Found = "there is nothing to connect to"
 	case err != nil:
-		f.Severity, f.Found = doctor.Critical, terminal.OneLine(err.Error())
-		f.Why = "nothing is delivered, and the backlog grows; no attempt is spent meanwhile"
-		f.Next = "bring it back, or correct its URL and login: a relay then continues"
-		if hint, ok := errors.AsType[*penstock.HintError](err); ok {
-			f.Found, f.Next = strings.Replace(f.Found, terminal.OneLine(hint.Error()), terminal.OneLine(hint.Err.Error()), 1), hint.Hint
-		}
+		f.Found, f.Next = problem(err)
+		f.Severity, f.Why = doctor.Critical, "nothing is delivered, and the backlog grows; no attempt is spent meanwhile"
+		f.Next = cmp.Or(f.Next, "bring it back, or correct its URL and login: a relay then continues")
 	default:
 		f.Found = "it can be reached, in " + cli.Age(took)
 		f.Measured = []doctor.Figure{{Name: "time to connect", Value: took.Seconds(), Unit: "s"}}

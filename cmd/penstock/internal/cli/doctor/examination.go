@@ -38,11 +38,18 @@ func (e *examination) add(found ...doctor.Finding) { e.found = append(e.found, f
 
 // notSeen reports an examination that was not possible, and which right is missing.
 func (e *examination) notSeen(what string, err error) {
-	f := doctor.Finding{Check: doctor.CheckNotLookedAt, Severity: doctor.Unknown, About: what, Found: terminal.OneLine(err.Error())}
-	if hint, ok := errors.AsType[*penstock.HintError](err); ok {
-		f.Found, f.Next = strings.Replace(f.Found, terminal.OneLine(hint.Error()), terminal.OneLine(hint.Err.Error()), 1), hint.Hint
-	}
+	f := doctor.Finding{Check: doctor.CheckNotLookedAt, Severity: doctor.Unknown, About: what}
+	f.Found, f.Next = problem(err)
 	e.add(f)
+}
+
+// problem is an error in one line, and its next step if it has one.
+func problem(err error) (found, next string) {
+	found = terminal.OneLine(err.Error())
+	if hint, ok := errors.AsType[*penstock.HintError](err); ok {
+		found, next = strings.Replace(found, terminal.OneLine(hint.Error()), terminal.OneLine(hint.Err.Error()), 1), hint.Hint
+	}
+	return found, next
 }
 
 func (e *examination) has(check string) bool {

@@ -18,11 +18,7 @@ func Command(a *cli.App) *cobra.Command {
 	var f cli.MetricsFlags
 	cmd := terminal.Verb("exporter", "Serve the status of a database to Prometheus",
 		cli.Opened(a, "status", func(ctx context.Context, store driver.Store, _ []string) error {
-			log, err := a.Logger()
-			if err != nil {
-				return err
-			}
-			m, err := f.New(metrics.Options{Store: store, Logger: log})
+			m, err := f.New(metrics.Options{Store: store, Logger: a.Logger()})
 			if err != nil {
 				return err
 			}

@@ -153,31 +153,12 @@ func (f *retentionFlags) add(flags *pflag.FlagSet) {
 }
 
 // read parses the given flags and reports whether there are any.
-func (f *retentionFlags) read(flags *pflag.FlagSet) (bool, error) {
-	if flags.Changed("retain-age") {
-		f.age = new(time.Duration)
-		if !isOff(f.ageText) {
-			age, err := cli.ParseSpan(f.ageText)
-			if err != nil {
-				return false, terminal.Usage(fmt.Errorf("--retain-age is %q: %w, or off", f.ageText, err))
-			}
-			*f.age = age
-		}
+func (f *retentionFlags) read(flags *pflag.FlagSet) (given bool, err error) {
+	if f.age, err = cli.OrOff(flags, "retain-age", f.ageText, cli.ParseSpan); err == nil {
+		f.bytes, err = cli.OrOff(flags, "retain-bytes", f.bytesText, cli.ParseSize)
 	}
-	if flags.Changed("retain-bytes") {
-		f.bytes = new(int64)
-		if !isOff(f.bytesText) {
-			bytes, err := cli.ParseSize(f.bytesText)
-			if err != nil {
-				return false, terminal.Usage(fmt.Errorf("--retain-bytes is %q: %w, or off", f.bytesText, err))
-			}
-			*f.bytes = bytes
-		}
-	}
-	return f.age != nil || f.bytes != nil, nil
+	return f.age != nil || f.bytes != nil, err
 }
-
-func isOff(s string) bool { return s == "off" || s == "0" }
 
 // apply changes the given limits and leaves the others.
 func (f *retentionFlags) apply(ctx context.Context, store driver.Store, outbox string) (admin.Retention, error) {

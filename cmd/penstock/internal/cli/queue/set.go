@@ -71,13 +71,8 @@ func (f *queueFlags) read(flags *pflag.FlagSet) (s penstock.QueueSettings, err e
 		window := time.Duration(f.dedupWindow)
 		s.DedupWindow = &window
 	}
-	if flags.Changed("keep-done") {
-		s.KeepDone = new(time.Duration)
-		if f.keepDone != "off" && f.keepDone != "0" {
-			if *s.KeepDone, err = cli.ParseSpan(f.keepDone); err != nil {
-				return s, terminal.Usage(fmt.Errorf("--keep-done is %q: %w, or off", f.keepDone, err))
-			}
-		}
+	if s.KeepDone, err = cli.OrOff(flags, "keep-done", f.keepDone, cli.ParseSpan); err != nil {
+		return s, err
 	}
 	if flags.Changed("keep-done-bytes") {
 		bytes, err := cli.ParseSize(f.keepBytes)

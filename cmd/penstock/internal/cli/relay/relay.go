@@ -91,10 +91,7 @@ func (f textFlag) Type() string       { return f.kind }
 func (f textFlag) Set(v string) error { return f.value.UnmarshalText([]byte(v)) }
 
 func relay(ctx context.Context, a *cli.App, f *relayFlags) error {
-	log, err := f.logger(a)
-	if err != nil {
-		return err
-	}
+	log := f.logger(a)
 	cfg, err := configured(a, f)
 	if err != nil {
 		return err
@@ -236,10 +233,10 @@ func (f *relayFlags) described() (s config.Subscription, err error) {
 }
 
 // logger is the file's logger unless the flags configure it.
-func (f *relayFlags) logger(a *cli.App) (*slog.Logger, error) {
+func (f *relayFlags) logger(a *cli.App) *slog.Logger {
 	if f.Outbox == "" && f.adopt == "" && !f.logs {
 		if cfg, err := a.LoadConfig(); err == nil && cfg != nil {
-			return cfg.Log.NewLogger(a.Stderr), nil
+			return cfg.Log.NewLogger(a.Stderr)
 		}
 	}
 	return a.Logger()

@@ -64,11 +64,7 @@ func ServeCommand(a *cli.App) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		log, err := a.Logger()
-		if err != nil {
-			return err
-		}
-		return a.Run(ctx, cfg, run.Options{Store: store, Log: log})
+		return a.Run(ctx, cfg, run.Options{Store: store, Log: a.Logger()})
 	})
 	cmd.Annotations = terminal.OwnSignals
 	flags := cmd.Flags()

@@ -131,10 +131,7 @@ func runWorkers(ctx context.Context, a *cli.App, cfg *config.Config, f *workFlag
 	if err := a.Trace(ctx); err != nil {
 		return err
 	}
-	log, err := a.Logger()
-	if err != nil {
-		return err
-	}
+	log := a.Logger()
 	only := "" // the one queue whose functions and status matter
 	if len(cfg.Workers) == 1 {
 		only = cfg.Workers[0].Queue
