@@ -138,6 +138,11 @@ func TestDropsWaitForTransactionsAndHoldUpNoOther(t *testing.T) {
 			if err := drop(stuck{f.Ctx, time.Now().Add(3 * time.Second)}, "dropped"); !strings.Contains(fmt.Sprint(err), fmt.Sprintf("nothing was dropped: session %d (", tx.Conn().PgConn().PID())) {
 				t.Errorf("while a transaction has it locked, a drop with a limit says %v", err)
 			}
+			// PostgreSQL looks at the time of a statement when it begins. One that is set later stands for one that it has lost.
+			lost := "do $$ begin perform set_config('statement_timeout', '100ms', true), penstock.drop_" + c.what + "('dropped'); end $$"
+			if _, err := f.Conn.Exec(f.Ctx, lost); !strings.Contains(fmt.Sprint(err), "(SQLSTATE 57014)") {
+				t.Errorf("a drop whose time has passed says %v", err)
+			}
 			f.Must(tx.Commit(f.Ctx))
 			f.Must(<-dropped)
 			if _, err := f.Conn.Exec(f.Ctx, c.other); !strings.Contains(fmt.Sprint(err), "(SQLSTATE 42P01)") {

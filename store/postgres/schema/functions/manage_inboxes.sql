@@ -96,7 +96,7 @@ begin
             perform _dispatch_inboxes();
             return;
         exception when lock_not_available then
-            perform pg_sleep(0.05 + 0.1 * random());
+            perform _pause_drop();
         end;
     end loop;
 end $$;

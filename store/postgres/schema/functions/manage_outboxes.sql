@@ -65,7 +65,7 @@ language plpgsql set search_path from current set lock_timeout = '50ms' as $$ be
             execute format('drop table %s; drop sequence %s, %s', _q(name), _q('_' || name || '.seq'), _q('_' || name || '.slot'));
             return;
         exception when lock_not_available then
-            perform pg_sleep(0.05 + 0.1 * random());
+            perform _pause_drop();
         end;
     end loop;
 end $$;

@@ -53,6 +53,16 @@ end $$;
 
 comment on function set_queue is 'Changes settings of a queue; null leaves one as it is, and max_running 0 lifts the limit. At most rate jobs start in per, and burst of them at once; rate 0 lifts that. keep_done is how long done jobs are kept, within keep_done_bytes; 0 keeps none. Errors: 42P01, 22023.';
 
+-- _pause_drop is the pause after which a drop tries again. It ends the drop after statement_timeout. PostgreSQL does so as well, unless that time
+-- and lock_timeout have both passed when the process looks, as after a stop of the machine. Then it reports the lock alone.
+create or replace function _pause_drop() returns void
+language plpgsql set search_path from current as $$ begin
+    if current_setting('statement_timeout') <> '0' and clock_timestamp() > statement_timestamp() + current_setting('statement_timeout')::interval then
+        raise exception 'canceling statement due to statement timeout' using errcode = '57014';
+    end if;
+    perform pg_sleep(0.05 + 0.1 * random());
+end $$;
+
 create or replace function drop_queue(name text) returns void
 language plpgsql set search_path from current set lock_timeout = '50ms' as $$ declare q _queue;
 begin
@@ -77,7 +87,7 @@ begin
             delete from _queue where id = q.id;
             return;
         exception when lock_not_available then
-            perform pg_sleep(0.05 + 0.1 * random());
+            perform _pause_drop();
         end;
     end loop;
 end $$;

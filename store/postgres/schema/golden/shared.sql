@@ -1219,6 +1219,7 @@ RETURN CASE WHEN ((report ->> name) ~ '^\d{1,15}$'::text) THEN ((report ->> name
 -- function _count_some(queue integer, most integer): schema/functions/operate_jobs.sql
 -- function _queue_named(queue text): schema/functions/manage_queues.sql
 -- function set_queue(name text, max_attempts integer, max_running integer, dedup_window interval, keep_done interval, keep_done_bytes bigint, rate integer, per interval, burst integer): schema/functions/manage_queues.sql
+-- function _pause_drop(): schema/functions/manage_queues.sql
 -- function drop_queue(name text): schema/functions/manage_queues.sql
 -- function grant_enqueuer(queue text, role name): schema/functions/manage_queues.sql
 -- function grant_worker(queue text, role name): schema/functions/manage_queues.sql
