@@ -48,7 +48,7 @@ func (o *Options) entry(m *penstock.Message, fifo bool) (Entry, error) {
 		own := attributes.IsOwn(name)
 		switch {
 		case name == attributeEnvelope || !plain && !own:
-		case !isText(value) || !own && (value == "" || !attributeName(name) || len(e.Attributes) == maxAttributes):
+		case !o.isValue(value) || !own && (value == "" || !attributeName(name) || len(e.Attributes) == maxAttributes):
 			plain = false
 		default:
 			e.Attributes[name] = value
@@ -106,6 +106,12 @@ func isText(s string) bool {
 		}
 	}
 	return true
+}
+
+// isValue reports whether s can be an attribute's value. SNS takes one with a tab or a line break, and then a subscription with a filter policy
+// drops the message silently: the value is not a JSON string (https://github.com/aws/aws-sdk-java-v2/issues/5828).
+func (o *Options) isValue(s string) bool {
+	return isText(s) && (o.Service != "SNS" || !strings.ContainsAny(s, "\t\n\r"))
 }
 
 // attributeName: letters, digits, underscores, hyphens and single dots within, not AWS's own.
