@@ -15,6 +15,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
@@ -273,6 +274,18 @@ func (c *Console) boxOf(r *call) box {
 	return messageBox{c, r.PathValue("outbox"), r.PathValue("subscription")}
 }
 
+// malformed describes an error of a body in terms of JSON, rather than Go.
+func malformed(err error) error {
+	e := &penstock.FieldError{Field: "body", Problem: strings.TrimPrefix(err.Error(), "json: "), Hint: "GET /api/v1/openapi.json describes it"}
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		e.Problem = "cannot be a JSON " + wrong.Value
+		if wrong.Field != "" {
+			e.Field = wrong.Field[strings.LastIndexByte(wrong.Field, '.')+1:] // before it are the names of embedded structs
+		}
+	}
+	return e
+}
+
 // api serves a route as JSON.
 func (c *Console) api(r route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
@@ -289,7 +302,7 @@ func (c *Console) api(r route) http.Handler {
 				}
 			}
 			if !errors.Is(err, io.EOF) {
-				return &penstock.FieldError{Field: "body", Problem: err.Error(), Hint: "GET /api/v1/openapi.json describes it"}
+				return malformed(err)
 			}
 			return nil
 		})

@@ -371,6 +371,16 @@ func TestWhoIsRefused(t *testing.T) {
 			t.Errorf("%s %s with %q: %d %s, want %d", one.method, one.path, one.token, code, text, one.want)
 		}
 	}
+	for body, want := range map[string]string{
+		`{"numbers":["14"]}`: "numbers cannot be a JSON string",
+		`[14]`:               "body cannot be a JSON array",
+		`{"eror":"x"}`:       `body unknown field \"eror\"`,
+	} {
+		_, text := d.ask("o", "POST", "/api/v1/queues/mails/dead/retry", body)
+		if !strings.HasPrefix(string(text), `{"error":"`+want+": GET ") {
+			t.Errorf("%s: %s, want %s", body, text, want)
+		}
+	}
 	if status, err := s.QueueStatus(t.Context()); err != nil || status[0].DeadLetters != 30 || !slices.Contains([]int64{2, 3}, status[0].Ready) {
 		t.Errorf("a refused request has changed the queue: %+v, %v", status, err)
 	}
