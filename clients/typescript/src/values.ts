@@ -48,7 +48,7 @@ export interface NewJob {
   debounceMax?: number | null
   /** After how many attempts it becomes a dead letter, instead of the queue's. */
   maxAttempts?: number | null
-  /** How many milliseconds an attempt may take. Workers in Go end it then. */
+  /** How many milliseconds an attempt may take. Then the signal of its handler aborts. If the handler then throws, the attempt has failed. */
   timeout?: number | null
   /** From then on no attempt begins, and the job ends as expired. */
   deadline?: Date | string | null

@@ -86,7 +86,7 @@ public record NewJob(byte[] payload, String kind, String key, String groupKey, i
         return option(MAX_ATTEMPTS, String.valueOf(maxAttempts));
     }
 
-    /** How long an attempt may take. Workers in Go end it then. */
+    /** How long an attempt may take. Then its handler is interrupted. If the handler then throws, the attempt has failed. */
     public NewJob timeout(Duration timeout) {
         return option(TIMEOUT, Values.seconds("timeout", timeout));
     }
