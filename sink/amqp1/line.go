@@ -11,7 +11,7 @@ import (
 	"github.com/penstock/penstock/internal/lines"
 )
 
-// maxLinks is how many addresses a connection has links to. RabbitMQ allows 64 sessions.
+// maxLinks is how many addresses a connection has links to. RabbitMQ allows 64 sessions by default.
 const maxLinks = 32
 
 // line is a connection, which one Send has at a time.
@@ -22,8 +22,8 @@ type line struct {
 	links map[string]*link
 }
 
-// link sends to one address. It has a session for itself, because RabbitMQ ends the whole session if there
-// is no such address.
+// link sends to one address. It has a session for itself, because RabbitMQ 4.0 ends the whole session if
+// there is no such address. Newer releases refuse the link alone.
 type link struct {
 	session *amqp.Session
 	sender  *amqp.Sender

@@ -42,7 +42,7 @@ type Config struct {
 	TLS         TLSConfig `yaml:"tls"`
 
 	// MaxPending is how many messages may wait for their acknowledgement at a time.
-	// JetStream queues at most 100,000 per stream and refuses more.
+	// By default JetStream queues at most 100,000 per stream and refuses more.
 	MaxPending int `yaml:"max_pending"`
 	// AckWait is how long a Send waits without any acknowledgement before it gives
 	// up.
