@@ -34,7 +34,7 @@ type Config struct {
 	// Replicas is how many replicas must have a message before it counts as confirmed.
 	Replicas int `yaml:"replicas"`
 	// Fsync waits until the server has flushed the message to its disk, and with
-	// Replicas until they have too. It needs Redis 7.2, or Valkey, with appendonly yes.
+	// Replicas until they have too. It needs Redis 7.2 or later, or Valkey, with appendonly yes.
 	Fsync bool `yaml:"fsync"`
 	// WaitTimeout limits the wait for replicas and disks.
 	WaitTimeout time.Duration `yaml:"wait_timeout"`

@@ -16,7 +16,7 @@ import (
 const (
 	checkLogin = "check user and password"
 	noCluster  = "the sink knows no sharded clusters: use a server without cluster mode"
-	noFsync    = "fsync needs Redis 7.2 or Valkey with appendonly yes; without it, appendfsync always on the server has the same effect"
+	noFsync    = "fsync needs Redis 7.2 or later, or Valkey, with appendonly yes; without it, appendfsync always on the server has the same effect"
 )
 
 // ofServer has the beginnings of answers that are about the server and not about the command or its
