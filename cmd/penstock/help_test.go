@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -38,6 +39,50 @@ func TestEveryVerbTeaches(t *testing.T) {
 	help := must(t, "relay", "--help")
 	if !strings.Contains(help, "--database-url") || !strings.Contains(help, "Examples:") {
 		t.Errorf("penstock relay --help says %q", help)
+	}
+}
+
+var (
+	exampleWord = regexp.MustCompile(`(?:"[^"]*"|'[^']*'|\$\([^)]*\)|[^\s'"|&;<>])+|[|&;<>]+`)
+	shellQuotes = regexp.MustCompile(`"[^"]*"|'[^']*'`)
+)
+
+// Each command in the examples of --help can be copied: the verb, its flags, their values and the number of its arguments are right.
+func TestExamplesAreCommands(t *testing.T) {
+	found := 0
+	var visit func(cmd *cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			visit(sub)
+		}
+		for line := range strings.Lines(strings.ReplaceAll(cmd.Example, "\\\n", " ")) {
+			var command []string
+			read := func() {
+				if len(command) > 1 && command[0] == "penstock" {
+					found++
+					if err := misused(command[1:]); err != nil {
+						t.Errorf("%s --help: %s: %v", cmd.CommandPath(), strings.TrimSpace(line), err)
+					}
+				}
+				command = nil
+			}
+			for _, word := range exampleWord.FindAllString(line, -1) {
+				if strings.HasPrefix(word, "#") {
+					break
+				}
+				switch {
+				case strings.ContainsAny(word[:1], "|&;<>"):
+					read()
+				case len(command) > 0 || word == "penstock":
+					command = append(command, shellQuotes.ReplaceAllStringFunc(word, func(quoted string) string { return quoted[1 : len(quoted)-1] }))
+				}
+			}
+			read()
+		}
+	}
+	visit(tree())
+	if found < 100 {
+		t.Errorf("it has found %d commands only", found)
 	}
 }
 

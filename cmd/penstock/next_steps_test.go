@@ -215,9 +215,9 @@ func misused(command []string) error {
 	needs := required.FindAllString(optional.ReplaceAllString(cmd.Use, ""), -1)
 	switch cmd.CommandPath() {
 	case "penstock relay":
-		needs = []string{"--config", "--outbox"}
+		needs = []string{"--config", "--outbox", "--adopt"}
 	case "penstock work":
-		needs = []string{"--config", "--exec"}
+		needs = []string{"--config", "--exec", "--http"}
 	}
 	if len(needs) > 0 && !slices.ContainsFunc(needs, func(flag string) bool { return slices.Contains(command, flag) }) {
 		return fmt.Errorf("it needs %s", strings.Join(needs, " or "))

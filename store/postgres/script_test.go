@@ -45,7 +45,11 @@ func TestMigrationSQLMakesTheSameCatalogue(t *testing.T) {
 		migrated := postgrestest.On(t, freshDatabase(t))
 		migrated.Must(openStore(t, migrated.URL, postgres.Options{Schema: schema}).Migrate(migrated.Ctx))
 		for name, run := range map[string]func(*postgrestest.DB, string){
-			"psql":  inPsql,
+			"psql": func(db *postgrestest.DB, text string) {
+				if out := inPsql(db, text); strings.Contains(out, "NOTICE") {
+					db.Errorf("psql prints %s", out)
+				}
+			},
 			"goose": inGoose,
 			"a transaction with settings of its own": func(db *postgrestest.DB, text string) {
 				begin := "create schema theirs; begin; set local search_path = theirs"
@@ -77,7 +81,7 @@ func TestMigrationSQLMakesTheSameCatalogue(t *testing.T) {
 	}
 }
 
-func inPsql(db *postgrestest.DB, text string) {
+func inPsql(db *postgrestest.DB, text string) (out string) {
 	db.Helper()
 	psql, err := osexec.LookPath("psql")
 	if err != nil {
@@ -85,10 +89,11 @@ func inPsql(db *postgrestest.DB, text string) {
 	}
 	file := filepath.Join(db.TempDir(), "penstock.sql")
 	db.Must(os.WriteFile(file, []byte(text), 0o600))
-	out, err := osexec.CommandContext(db.Ctx, psql, "--no-psqlrc", "-v", "ON_ERROR_STOP=1", "-f", file, db.URL).CombinedOutput()
-	if err != nil || strings.Contains(string(out), "ERROR") || strings.Contains(string(out), "NOTICE") {
+	printed, err := osexec.CommandContext(db.Ctx, psql, "--no-psqlrc", "-v", "ON_ERROR_STOP=1", "-f", file, db.URL).CombinedOutput()
+	if out = string(printed); err != nil || strings.Contains(out, "ERROR") {
 		db.Fatalf("%v: %s", err, out)
 	}
+	return out
 }
 
 func inGoose(db *postgrestest.DB, text string) {
