@@ -10,6 +10,21 @@ import (
 	"github.com/penstock/penstock/internal/test/docblock"
 )
 
+// wantCommand checks that bench has the verb, with these flags and this number of arguments.
+func wantCommand(t *testing.T, args []string) {
+	t.Helper()
+	verb, rest, err := rootCommand(&app{stdout: io.Discard, stderr: terminal.NewScrubber(io.Discard), getenv: os.Getenv}).Find(args)
+	if err == nil {
+		err = verb.ParseFlags(rest)
+	}
+	if err == nil {
+		err = verb.ValidateArgs(verb.Flags().Args())
+	}
+	if err != nil || !verb.Runnable() {
+		t.Errorf("bench %q: %v", args, err)
+	}
+}
+
 // The benchmarks that docs/reference/benchmarks.md shows are there, with these flags. TestMake of docstest asks make about its commands.
 func TestBenchDocs(t *testing.T) {
 	found := 0
@@ -30,16 +45,7 @@ func TestBenchDocs(t *testing.T) {
 			continue
 		}
 		found++
-		verb, rest, err := rootCommand(&app{stdout: io.Discard, stderr: terminal.NewScrubber(io.Discard), getenv: os.Getenv}).Find(args)
-		if err == nil {
-			err = verb.ParseFlags(rest)
-		}
-		if err == nil {
-			err = verb.ValidateArgs(verb.Flags().Args())
-		}
-		if err != nil || !verb.Runnable() {
-			t.Errorf("%q: %v", c.Args, err)
-		}
+		wantCommand(t, args)
 	}
 	if found < 5 {
 		t.Errorf("only %d commands were found", found)
@@ -52,6 +58,9 @@ func TestHelp(t *testing.T) {
 	for _, verb := range root.Commands() {
 		if verb.Long == "" || !strings.Contains(verb.Example, verb.CommandPath()) {
 			t.Errorf("help.md has no text or no example of %s", verb.Name())
+		}
+		for _, c := range docblock.Commands(t, verb.Example) {
+			wantCommand(t, c.Args[1:])
 		}
 	}
 	if sections := strings.Count("\n"+help, "\n# "); sections != len(root.Commands())+1 {

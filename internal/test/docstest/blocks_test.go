@@ -159,7 +159,7 @@ func TestRunsNamesTests(t *testing.T) {
 	}
 }
 
-// A test runs each block that could run. The examples of --help, of penstock and bench, are not among them.
+// A test runs each block that could run. Of the examples of --help, TestExamplesAreCommands of cmd/penstock and TestHelp of lab/bench read verbs and flags.
 func TestBlocksRun(t *testing.T) {
 	count := map[string]int{}
 	for _, p := range pages(t) {
