@@ -163,13 +163,13 @@ func TestStuckQueueAsThePageSays(t *testing.T) {
 
 	barrier := f.Number("select penstock.barrier('emails')")
 	f.Exec("select penstock.enqueue('emails', 'x', waits_for => array[$1::bigint]), penstock.enqueue('emails', 'x', not_before => clock_timestamp() + interval '1 h')", barrier)
-	causes("barrier: 1 jobs", "date: 1 jobs are due later, the first at 2")
+	causes("barrier: jobs that wait until barriers open: 1", "date: jobs that are due later: 1, the first at 2")
 	f.Exec("select penstock.cancel('emails', array(select s.id from penstock._scheduled s))")
 	f.Exec("select penstock.enqueue('emails', 'x', key => k, group_key => 'keys') from unnest('{ann,ann,ben,ben}'::text[]) k")
 	f.Exec("select penstock.retry('emails', c.lease, '1 h') from penstock.claim('emails', 2, '1 h', 'keys', 'w1') c where c.key = 'ann'")
 	f.Exec("select from penstock.claim('emails', 4, '1 h', 'keys', 'w1')")
 	f.Exec("select from penstock.claim('emails', 4, '1 h', 'keys', 'w1')")
-	causes("date: 1 jobs", "key: 1 jobs of 'ann' wait for job ", "key: 1 jobs of 'ben' wait for job ")
+	causes("date: jobs that are due later: 1", "key: jobs of 'ann': 1, which wait for job ", "key: jobs of 'ben': 1, which wait for job ")
 	f.wantText("ann failed, ben leased to w1", "select string_agg(substring(detail, '''(.*)''') || ' ' || substring(detail, 'failed|leased to w1'), ', ' order by detail) from ("+stuck+") c where cause = 'key'")
 
 	tx := f.begin(f.Connect())
