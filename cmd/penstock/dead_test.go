@@ -92,6 +92,8 @@ func TestDeadShow(t *testing.T) {
 		}
 		bySeq := d.must("dead", "show", "orders", "--subscription", "billing", "--seq", fmt.Sprint(dead.Seq))
 		contains(t, bySeq, "a3\n")
+		same(t, "by --id", d.must("dead", "show", "orders", "--subscription", "billing", "--id", "a3", "--json"), d.must(append(show, "a3", "--json")...))
+		d.cli(append(show, fmt.Sprint(dead.Seq))...).wants(t, terminal.ExitFailure, "--seq chooses one by its seq")
 		d.cli(append(show, "a9")...).wants(t, terminal.ExitFailure, `orders/billing has no such dead letter: id "a9": penstock dead list`)
 		d.cli(append(show, "--seq", "99999")...).wants(t, terminal.ExitFailure, `no such dead letter: seq 99999`)
 	})
@@ -226,6 +228,7 @@ func TestDeadNeedsAChoice(t *testing.T) {
 	d.cli("dead", "list", "nothing").wants(t, terminal.ExitFailure, `outbox "nothing": no such outbox`)
 	d.cli("dead", "show", "orders").wants(t, terminal.ExitUsage, "it takes OUTBOX or QUEUE and an ID")
 	d.cli("dead", "show", "orders", "a1", "a2").wants(t, terminal.ExitUsage, "see penstock dead show --help")
+	d.cli("dead", "show", "orders", "a1", "--id", "a1").wants(t, terminal.ExitUsage, "it takes OUTBOX or QUEUE and an ID")
 	d.cli("dead", "show", "orders", "a1", "--seq", "1").wants(t, terminal.ExitUsage, "it takes OUTBOX or QUEUE and an ID")
 }
 

@@ -202,7 +202,11 @@ func TestDoctorFindsWhatWaits(t *testing.T) {
 				return driver.Verdict{Outcome: driver.Parked, RetryIn: time.Hour, Failures: []penstock.Failure{{Attempt: 1, At: time.Now(), Err: "it is not JSON"}}}
 			})
 			p.pasted(p.finds(doctor.CheckParked, doctor.Warning, "poisoned/billing", "ann, attempt 1: it is not JSON").Next)
-			p.pasted(p.finds(doctor.CheckDead, doctor.Warning, "poisoned/billing", "1 dead letter waits").Next)
+			count := "1 dead letter waits for a decision"
+			if _, ok := p.store.(driver.CauseCounter); ok {
+				count += "; the error: refused"
+			}
+			p.pasted(p.finds(doctor.CheckDead, doctor.Warning, "poisoned/billing", count).Next)
 			p.must("outbox", "drop", "poisoned", "--yes")
 			p.healthy(doctor.CheckParked, doctor.CheckDead)
 		})
@@ -259,6 +263,9 @@ func TestDoctorFindsWhatWaits(t *testing.T) {
 				}
 			}
 			f := p.finds(doctor.CheckDead, doctor.Warning, "kinds", `3 dead letters wait for a decision; no worker has a handler for "welcom" (2)`)
+			if _, ok := p.store.(driver.JobCauseCounter); ok {
+				contains(t, f.Found, "; the most frequent error, of 2 of the first 3: no handler for kind")
+			}
 			if strings.Contains(f.Found, "digest") {
 				t.Errorf("of a kind that has a handler is said: %s", f.Found)
 			}

@@ -138,9 +138,9 @@ func showCommand(a *cli.App) *cobra.Command {
 		func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			switch {
-			case len(args) == 2 && len(f.Seqs) == 0:
+			case len(args) == 2 && len(f.IDs)+len(f.Seqs) == 0:
 				f.IDs = args[1:]
-			case len(args) != 1 || len(f.Seqs) != 1:
+			case len(args) != 1 || len(f.IDs)+len(f.Seqs) != 1:
 				return terminal.Misuse(errors.New("it takes OUTBOX or QUEUE and an ID, or OUTBOX and one --seq"))
 			}
 			if err := f.check(cmd.Flags()); err != nil {
@@ -152,9 +152,10 @@ func showCommand(a *cli.App) *cobra.Command {
 			}
 			return showDead(ctx, a, box, full)
 		})
-	cmd.Args = terminal.Args(cobra.RangeArgs(0, 2)) // with --seq there is no ID
+	cmd.Args = terminal.Args(cobra.RangeArgs(0, 2)) // with --id or --seq there is no ID
 	flags := cmd.Flags()
 	flags.StringVar(&f.Subscription, "subscription", "", "dead letter of this subscription, by its `name` (default: the outbox's only subscription)")
+	flags.StringArrayVar(&f.IDs, "id", nil, "the one with this `id`, as list, retry and discard take it")
 	flags.Int64SliceVar(&f.Seqs, "seq", nil, "the one with this `seq`, instead of ID")
 	flags.Lookup("seq").DefValue = "" // not "[]"
 	f.Flags.Add(flags)

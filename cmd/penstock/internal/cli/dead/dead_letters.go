@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -217,6 +218,17 @@ func nextPage(size int, page []letter) int {
 
 // noDeadLetter is the error for names that no dead letter has.
 func noDeadLetter(box *deadLetters, names []string) error {
+	bySeq := ""
+	if slices.ContainsFunc(names, isNumericID) {
+		bySeq = "--seq chooses one by its seq; "
+	}
 	return penstock.WithHint(fmt.Errorf("%s has no such dead letter: %s", box.name, strings.Join(names, ", ")),
-		"penstock dead list %s shows those there are; one that was sent back is not among them until it dies again", box.arguments)
+		"%spenstock dead list %s shows those there are; one that was sent back is not among them until it dies again", bySeq, box.arguments)
+}
+
+// isNumericID reports whether a name of a message is an id that could be meant as a seq. A job has only a number.
+func isNumericID(name string) bool {
+	digits, ok := strings.CutPrefix(name, `id "`)
+	_, err := strconv.ParseUint(strings.TrimSuffix(digits, `"`), 10, 63)
+	return ok && err == nil
 }

@@ -102,6 +102,7 @@ func (e *examination) database(ctx context.Context) error {
 	e.unnamed(&now)
 	e.unchosen(ctx)
 	e.kinds(ctx)
+	e.causes(ctx, &now)
 	if err := e.jobs(ctx, &now); err != nil {
 		return err
 	}
@@ -343,10 +344,13 @@ func (e *examination) fromCheck(name, about string, findings []check.Finding, un
 		}
 		var next []string
 		for _, s := range f.Fix {
-			if !s.Alternative {
+			if !s.Alternative && one.Severity != doctor.OK {
 				sql := s.SQL
 				if s.By != "" {
 					sql += ", " + s.By
+				}
+				if s.Risk != "" && name == doctor.CheckHorizon {
+					sql += " (" + s.Risk + ")"
 				}
 				next = append(next, sql)
 			}
@@ -470,5 +474,42 @@ func (e *examination) kinds(ctx context.Context) {
 			of[dead[j].Job.Kind()]++
 		}
 		f.Found += "; " + cli.NoHandlerFor(of)
+	}
+}
+
+// causes names the error that most dead letters of a queue or of an outbox's subscription have.
+func (e *examination) causes(ctx context.Context, now *look) {
+	const most = 1000
+	add := func(about string, causes []admin.DeadCause, err error) {
+		f := find(e.found, func(f *doctor.Finding) bool { return f.Check == doctor.CheckDead && f.About == about })
+		if err != nil || len(causes) == 0 || f == nil {
+			return // the count is enough
+		}
+		seen, of := int64(0), "the error"
+		for _, c := range causes {
+			seen += c.Letters
+		}
+		if len(causes) > 1 {
+			of = fmt.Sprintf("the most frequent error, of %d of the first %d", causes[0].Letters, seen)
+		}
+		f.Found += fmt.Sprintf("; %s: %s", of, terminal.OneLine(causes[0].Error))
+	}
+	if store, ok := e.store.(driver.CauseCounter); ok {
+		for _, o := range now.outboxes {
+			for _, s := range o.Subscriptions {
+				if s.DeadLetters > 0 {
+					found, err := store.DeadLetterCauses(ctx, admin.DeadLetterQuery{Outbox: o.Outbox, Subscription: s.Subscription, Limit: most})
+					add(o.Outbox+"/"+s.Subscription, found, err)
+				}
+			}
+		}
+	}
+	if store, ok := e.store.(driver.JobCauseCounter); ok {
+		for i := range now.queues {
+			if q := &now.queues[i]; q.DeadLetters > 0 {
+				found, err := store.DeadJobCauses(ctx, admin.DeadJobQuery{Queue: q.Queue, Limit: most})
+				add(q.Queue, found, err)
+			}
+		}
 	}
 }
