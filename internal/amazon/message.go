@@ -108,8 +108,8 @@ func isText(s string) bool {
 	return true
 }
 
-// isValue reports whether s can be an attribute's value. SNS takes one with a tab or a line break, and then a subscription with a filter policy
-// drops the message silently: the value is not a JSON string (https://github.com/aws/aws-sdk-java-v2/issues/5828).
+// isValue reports whether s can be an attribute's value. SNS takes one with a tab, and then a subscription with a filter policy may drop the
+// message silently (https://github.com/aws/aws-sdk-java-v2/issues/5828). There a value must be a JSON string, which a line break is not either.
 func (o *Options) isValue(s string) bool {
 	return isText(s) && (o.Service != "SNS" || !strings.ContainsAny(s, "\t\n\r"))
 }
