@@ -103,6 +103,8 @@ func TestEachRoleSeesItsPart(t *testing.T) {
 	watcher := as("watch", "inbox grant billing ROLE --operate")
 	producer := as("produce", "outbox grant orders ROLE --publish")
 	relay := as("relay", "outbox grant ROLE --relay")
+	none := as("nothing", "outbox grant orders ROLE --publish")
+	execute(t, database, fmt.Sprintf("revoke all on schema penstock from penstock_sees_nothing_%d", os.Getpid()))
 
 	contains(t, operator(terminal.ExitOK, "penstock: outboxes and inboxes are not shown: this role may not read them\n", "status").stdout, "mails")
 	operator(terminal.ExitOK, `penstock: queue "others": this role may not read it (the owner of the schema can grant it: penstock queue grant others ROLE --operate)`, "status")
@@ -121,7 +123,7 @@ func TestEachRoleSeesItsPart(t *testing.T) {
 	if o := relay(terminal.ExitOK, "penstock: queues and inboxes are not shown", "status"); !strings.Contains(o.stdout, "orders") {
 		t.Errorf("%+v", o)
 	}
-	enqueuer(terminal.ExitDatabase, "permission denied", "status") // it sees nothing
+	enqueuer(terminal.ExitDatabase, "permission denied for table _outbox (SQLSTATE 42501): the owner of the schema can grant it: to see outboxes, penstock outbox grant ROLE --relay; to see a queue, penstock queue grant QUEUE ROLE --operate", "status") // it sees nothing
 	enqueuer(terminal.ExitDatabase, "penstock queue grant mails ROLE --operate, or if it is an outbox penstock outbox grant ROLE --relay", "status", "mails")
 	producer(terminal.ExitOK, "", "publish", "orders", "--payload", "x")
 
@@ -156,6 +158,13 @@ func TestEachRoleSeesItsPart(t *testing.T) {
 		{relay, "relay --outbox orders --sink queue:mails --log-level error", "queue grant mails ROLE --enqueue"},
 		{enqueuer, "relay --outbox orders --sink queue:mails --log-level error", "outbox grant ROLE --relay"},
 		{relay, "outbox set orders --retain-age 1h", "only the owner of the schema may do this"},
+		{none, "work mails --exec true", "permission denied for schema penstock (SQLSTATE 42501): the owner of the schema can grant it: penstock queue grant mails ROLE --work\n"},
+		{none, "relay --outbox orders --sink queue:mails --log-level error", "can grant it: penstock outbox grant ROLE --relay\n"},
+		{none, "enqueue mails x", "can grant it: penstock queue grant mails ROLE --enqueue\n"},
+		{none, "job list mails", "can grant it: penstock queue grant mails ROLE --operate\n"},
+		{none, "queue list", "can grant it: penstock queue grant QUEUE ROLE --operate\n"},
+		{none, "inbox held billing", "can grant it: penstock inbox grant billing ROLE --operate\n"},
+		{none, "tail orders", "can grant it: penstock outbox grant ROLE --relay\n"},
 		{watcher, "inbox held shipping", "inbox grant shipping ROLE --operate"},
 		{watcher, "inbox set billing --keep 1h", "only the owner of the schema may do this"},
 	} {
@@ -225,6 +234,9 @@ func TestPrivilegesAreEnough(t *testing.T) {
 					t.Errorf("not looked at, and %s: %+v", f.Severity, f)
 				case f.Check == doctor.CheckNotLookedAt:
 					fmt.Fprintln(&lacks, f.Next)
+					if strings.Contains(f.Next, " grant ") && f.Why != doctor.NotItsWork {
+						t.Errorf("doctor advises a right that the role does not need for its work, without a word about that: %+v", f)
+					}
 				case f.Severity == doctor.OK && slices.Contains(c.never, f.Check):
 					t.Errorf("the role may not see all of it, and is told: %+v", f)
 				default:

@@ -33,6 +33,9 @@ type Finding struct {
 	Measured []Figure `json:"measured,omitempty"`
 }
 
+// NotItsWork is why a right that only the report needs may stay missing.
+const NotItsWork = "only the report lacks this: a relay, a worker and a program need no more than the grant for what they do"
+
 // Figure is one measured value.
 type Figure struct {
 	Name  string  `json:"name"`

@@ -31,7 +31,7 @@ func (s *Store) Examine(ctx context.Context, o doctor.Options) (doctor.Examined,
 	}
 	defer closeConn(one)
 	if err := e.server(ctx, one); sqlState(err) == "42501" {
-		e.Add(doctor.CheckPermissions, doctor.Critical, err.Error(), "this role may do nothing here", "as the owner of the schema, grant what the role needs: penstock outbox grant OUTBOX ROLE --publish, penstock outbox grant ROLE --relay, penstock queue grant QUEUE ROLE --work")
+		e.Add(doctor.CheckPermissions, doctor.Critical, err.Error(), "this role may do nothing here", "as the owner of the schema, grant the right that the role needs: to publish, penstock outbox grant OUTBOX ROLE --publish; to relay, penstock outbox grant ROLE --relay; to work, penstock queue grant QUEUE ROLE --work")
 		return e.Examined, nil
 	} else if err != nil {
 		return e.Examined, s.explain(err)
@@ -63,6 +63,9 @@ func (e *examination) notSeen(what string, err error) {
 	f := doctor.Finding{Check: doctor.CheckNotLookedAt, Severity: doctor.Unknown, About: what, Found: err.Error(), Next: grantHint(err)}
 	if hint, ok := errors.AsType[*penstock.HintError](err); ok {
 		f.Found, f.Next = hint.Err.Error(), hint.Hint
+	}
+	if sqlState(err) == "42501" {
+		f.Why = doctor.NotItsWork
 	}
 	if f.Next == "" && sqlState(err) != "42501" {
 		f.Severity = doctor.Warning

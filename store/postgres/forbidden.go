@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/internal/shell"
 )
 
@@ -50,7 +52,7 @@ func grantHint(err error) string {
 	case strings.HasPrefix(name, "_") && !strings.Contains(name, "."):
 		return onlyOwner
 	}
-	return "the owner of the schema can grant it: the page \"The command line\" of the documentation lists the rights of each verb"
+	return granted(pgerror.RightsOfVerbs)
 }
 
 const onlyOwner = "only the owner of the schema may do this: connect as that role"

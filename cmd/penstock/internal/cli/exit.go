@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
+	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/internal/redact"
 	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
@@ -39,9 +41,42 @@ func Refuse(is bool, format string, args ...any) error {
 // Report prints err as "penstock: problem: next step" and returns the exit code.
 func (a *App) Report(failed *cobra.Command, err error) int {
 	_, quotesFile := errors.AsType[config.Errors](err)
-	r := terminal.Reporting{Program: "penstock", Stdout: a.Stdout, Stderr: a.Stderr, Next: nextStep, Edit: a.Suggest, Verbatim: quotesFile}
+	r := terminal.Reporting{Program: "penstock", Stdout: a.Stdout, Stderr: a.Stderr, Next: nextStep, Edit: func(text string) string { return a.Suggest(exactGrant(failed, text)) }, Verbatim: quotesFile}
 	return r.Report(failed, err)
 }
+
+// exactGrant names the grant of a verb that was refused the whole schema, which the store cannot know.
+func exactGrant(failed *cobra.Command, text string) string {
+	if failed == nil || !strings.Contains(text, pgerror.RightsOfVerbs) {
+		return text
+	}
+	named := func(otherwise string) string { return shell.Word(cmp.Or(failed.Flags().Arg(0), otherwise)) }
+	grant := ""
+	switch path := strings.Fields(failed.CommandPath()); path[1] {
+	case "work":
+		grant = "penstock queue grant " + named("QUEUE") + " ROLE --work"
+	case "enqueue":
+		grant = "penstock queue grant " + named("QUEUE") + " ROLE --enqueue"
+	case "queue", "job":
+		grant = "penstock queue grant " + named("QUEUE") + " ROLE --operate"
+	case "relay", "serve", "outbox", "tail", "parked":
+		grant = RelayGrant
+	case "dead":
+		grant = "penstock queue grant " + named("QUEUE") + " ROLE --operate, or if it is an outbox " + RelayGrant
+	case "inbox":
+		grant = "penstock inbox grant " + named("CONSUMER") + " ROLE --operate"
+	default:
+		grant = SeeGrants
+	}
+	return strings.ReplaceAll(text, pgerror.RightsOfVerbs, grant)
+}
+
+const (
+	// RelayGrant gives a role the rights of a relay.
+	RelayGrant = "penstock outbox grant ROLE --relay"
+	// SeeGrants give a role the rights to see outboxes, and queues.
+	SeeGrants = "to see outboxes, " + RelayGrant + "; to see a queue, penstock queue grant QUEUE ROLE --operate"
+)
 
 // nextStep is the hint for an error without one.
 func nextStep(err error) string {

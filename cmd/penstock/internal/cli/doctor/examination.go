@@ -40,6 +40,9 @@ func (e *examination) add(found ...doctor.Finding) { e.found = append(e.found, f
 func (e *examination) notSeen(what string, err error) {
 	f := doctor.Finding{Check: doctor.CheckNotLookedAt, Severity: doctor.Unknown, About: what}
 	f.Found, f.Next = problem(err)
+	if pgerror.IsForbidden(err) && !e.has(doctor.CheckPermissions) {
+		f.Why = doctor.NotItsWork
+	}
 	e.add(f)
 }
 

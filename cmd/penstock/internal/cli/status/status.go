@@ -160,6 +160,10 @@ func readAll(ctx context.Context, a *cli.App, store cli.StatusReader, f *adopt.F
 		s.unseen = nil // the named thing is not in it
 	}
 	if len(refused) == kinds && len(adoptions) == 0 {
+		hint, hinted := errors.AsType[*penstock.HintError](refused[0])
+		if _, roles := store.(cli.Granter); roles && hinted { // the hint of the first one is for outboxes
+			return s, penstock.WithHint(fmt.Errorf("reading the status: %w", hint.Err), "the owner of the schema can grant it: %s", cli.SeeGrants)
+		}
 		return s, refused[0]
 	}
 	s.Adopted, err = readAdopted(ctx, a, adoptions)
