@@ -181,6 +181,25 @@ func TestParked(t *testing.T) {
 	})
 }
 
+// The list shows why an operator gave a message up, and why the sink refused it before.
+func TestGivenUpIsListedWithItsRefusal(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, d *desk) {
+		d.outbox("orders", penstock.Message{ID: "a"}, penstock.Message{ID: "b"})
+		d.relay("orders", "billing", func(m penstock.Message) driver.Verdict {
+			all := []penstock.Failure{{Attempt: 1, At: time.Now(), Err: "no such mailbox"}, {At: time.Now(), Err: "wrong address"}}
+			if m.ID == "b" {
+				all[1].Attempt = 2
+			}
+			return driver.Verdict{Outcome: driver.Dead, Failures: all}
+		})
+		table := d.must("dead", "list", "orders")
+		if contains(t, table, "wrong address; before: no such mailbox\n"); strings.Count(table, "no such mailbox") != 1 {
+			t.Errorf("an attempt is listed with one before it:\n%s", table)
+		}
+	})
+}
+
 // Messages without a key are distinguished by their seq.
 func TestParkedWithoutAKey(t *testing.T) {
 	t.Parallel()

@@ -78,7 +78,16 @@ func (l *letter) row(now time.Time) []string {
 	if l.Held != nil {
 		row = append(row, terminal.YesNo(*l.Held))
 	}
-	return append(row, l.Error)
+	return append(row, l.why())
+}
+
+// why is the last error. After an operator's reason, which is not an attempt, follows the error of the last attempt.
+func (l *letter) why() string {
+	n := len(l.Failures)
+	if n < 2 || l.Failures[n-1].Attempt > 0 {
+		return l.Error
+	}
+	return l.Error + "; before: " + l.Failures[n-2].Err
 }
 
 // text is for people, one fact per line.
