@@ -52,7 +52,8 @@ func TestRelayRoleNeedsNothingOfQueues(t *testing.T) {
 		t.Fatal(err)
 	}
 	u.User = url.User(role)
-	as := func(args ...string) outcome { return invoke(t, append(args, "--database-url", u.String())...) }
+	own := u.String()
+	as := func(args ...string) outcome { return invoke(t, append(args, "--database-url", own)...) }
 
 	o := as("status")
 	if o.code != terminal.ExitOK || !strings.Contains(o.stdout, "orders") || o.stderr != "penstock: queues are not shown: this role may not read them\n" {
@@ -70,6 +71,19 @@ func TestRelayRoleNeedsNothingOfQueues(t *testing.T) {
 	as("relay", "--outbox", "orders", "--sink", "queue:missing", "--log-level", "error").wants(t, terminal.ExitFailure, `queue "missing": no such queue: penstock queue list`)
 	o = as("status", "orders")
 	same(t, "of what it asked for all is shown", o.stderr, "")
+
+	d.must("publish", "orders", "--payload", "x") // no relay takes it
+	owner := roleOf(t, conn)
+	u.User = url.User(owner)
+	contains(t, terminal.OneLine(as("doctor", "--measure", "1ms").stdout), "penstock subscription drop --database-url '"+u.String()+"' orders billing")
+	var report struct{ Findings []doctor.Finding }
+	if err := json.Unmarshal([]byte(as("doctor", "--measure", "1ms", "--json").stdout), &report); err != nil {
+		t.Fatal(err)
+	}
+	drops := func(f doctor.Finding) bool { return strings.Contains(f.Next, "penstock subscription drop") }
+	if i := slices.IndexFunc(report.Findings, drops); i < 0 || !strings.Contains(report.Findings[i].Next, "as the owner of the tables, "+owner+", if it is not needed: penstock subscription drop ") {
+		t.Errorf("no drop as %s: %+v", owner, report.Findings)
+	}
 }
 
 // TestEachRoleSeesItsPart lets roles with one part each look at everything, and try the operations

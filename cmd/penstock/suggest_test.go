@@ -31,6 +31,10 @@ func TestSuggestedCommandsMeanTheSameDatabase(t *testing.T) {
 	for _, variable = range []string{"", "postgres://app:secret@localhost/other"} {
 		same(t, "the variable names another database", a.Suggest("run penstock migrate"), "run penstock migrate --database-url postgres://app:PASSWORD@localhost/shop --schema 'odd one'")
 	}
+	same(t, "what the owner runs", a.Suggest("run penstock migrate as the schema's owner, admin"), "run penstock migrate --database-url postgres://admin@localhost/shop --schema 'odd one' as the schema's owner, admin")
+	same(t, "what the owner runs after a colon", a.Suggest("drop it as the owner of the tables, admin, if it is not needed: penstock subscription drop orders x"),
+		"drop it as the owner of the tables, admin, if it is not needed: penstock subscription drop --database-url postgres://admin@localhost/shop --schema 'odd one' orders x")
+	same(t, "the owner has the URL already", a.Suggest("run penstock migrate as the schema's owner, app"), "run penstock migrate --database-url postgres://app:PASSWORD@localhost/shop --schema 'odd one' as the schema's owner, app")
 	same(t, "nothing given", (&cli.App{}).Suggest("run penstock migrate"), "run penstock migrate")
 
 	url := postgrestest.Database(t)

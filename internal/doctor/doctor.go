@@ -109,6 +109,7 @@ type Examined struct {
 	Findings []Finding
 	Free     int64         // free bytes on the disk of the database; -1 means unknown
 	Ahead    time.Duration // of the server's clock before this machine's
+	Owner    string        // the role that owns the tables, if it is known
 }
 
 // Add adds a finding.

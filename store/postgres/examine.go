@@ -92,7 +92,7 @@ func (e *examination) server(ctx context.Context, conn *pgx.Conn) error {
 	for range 3 { // the fastest says most
 		sent := time.Now()
 		if err := conn.QueryRow(ctx, statement("server", e.store.schema, ""), pgx.QueryExecModeExec, settingsThatMatter).
-			Scan(&at, &version, &standby, &e.role, &pairs, &sessions, &e.owner, &e.relays, &e.identified); err != nil {
+			Scan(&at, &version, &standby, &e.role, &pairs, &sessions, &e.owner, &e.Owner, &e.relays, &e.identified); err != nil {
 			return err
 		}
 		if took := time.Since(sent); took < trip {

@@ -5,6 +5,7 @@ select clock_timestamp(), current_setting('server_version'), pg_is_in_recovery()
        (select coalesce(sum(numbackends), 0)::bigint from pg_stat_database),
        to_regclass('{schema}._migration') is not null
          and pg_has_role((select c.relowner from pg_class c where c.oid = to_regclass('{schema}._migration')), 'usage'),
+       coalesce((select pg_get_userbyid(c.relowner)::text from pg_class c where c.oid = to_regclass('{schema}._migration')), ''),
        to_regclass('{schema}._cursor') is not null
          and has_schema_privilege((select c.relnamespace from pg_class c where c.oid = to_regclass('{schema}._cursor')), 'usage')
          and has_table_privilege(to_regclass('{schema}._cursor'), 'insert'),

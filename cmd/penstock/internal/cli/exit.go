@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/url"
 	"regexp"
 	"strings"
 
@@ -112,15 +113,29 @@ func (a *App) ownRole(text string) string {
 	if !refusedRole.MatchString(text) {
 		return text
 	}
-	url, _, err := a.Database()
+	given, _, err := a.Database()
 	if err != nil {
 		return text
 	}
-	cfg, err := pgconn.ParseConfig(url)
+	cfg, err := pgconn.ParseConfig(given)
 	if err != nil { // another database, where a role is part of the hint
 		return text
 	}
 	return refusedRole.ReplaceAllString(text, "${1}"+strings.ReplaceAll(shell.Word(cfg.User), "$", "$$"))
+}
+
+// forOwner is a place where a text names the role that must run its command.
+var forOwner = regexp.MustCompile(`as the (?:schema's owner|owner of the tables), ([^\s,:]+)`)
+
+// connecting is the URL of the database for the role that runs the commands of a text: another one has another password.
+func (a *App) connecting(text string) string {
+	owner := forOwner.FindStringSubmatch(text)
+	u, err := url.Parse(a.DatabaseURL)
+	if owner == nil || err != nil || u.User == nil || u.User.Username() == owner[1] {
+		return a.DatabaseURL
+	}
+	u.User = url.User(owner[1])
+	return u.String()
 }
 
 // Suggest makes the commands in a text refer to this database: it adds the necessary global flags.
@@ -129,6 +144,7 @@ func (a *App) ownRole(text string) string {
 // role, such as a grant, has its own URL, and grants to this one.
 func (a *App) Suggest(text string) string {
 	text = a.ownRole(text)
+	connecting := a.connecting(text)
 	return suggestion.ReplaceAllStringFunc(text, func(command string) string {
 		given := ""
 		add := func(flag, value string) {
@@ -137,10 +153,10 @@ func (a *App) Suggest(text string) string {
 			}
 		}
 		if !strings.HasSuffix(command, " grant") {
-			switch masked := config.URL(a.DatabaseURL).String(); {
-			case masked == a.DatabaseURL:
-				add("--database-url", a.DatabaseURL)
-			case a.Getenv("PENSTOCK_DATABASE_URL") == a.DatabaseURL:
+			switch masked := config.URL(connecting).String(); {
+			case masked == connecting:
+				add("--database-url", connecting)
+			case a.Getenv("PENSTOCK_DATABASE_URL") == connecting:
 				given += ` --database-url "$PENSTOCK_DATABASE_URL"`
 			default:
 				add("--database-url", strings.ReplaceAll(masked, redact.Masked, "PASSWORD"))

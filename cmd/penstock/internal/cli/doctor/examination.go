@@ -71,6 +71,7 @@ func (e *examination) database(ctx context.Context) error {
 		}
 		defer e.configured()
 	}
+	defer func() { e.nameOwner(seen.Owner) }()
 	examiner, _ := e.store.(doctor.Examiner)
 	if examiner != nil {
 		var err error
@@ -111,6 +112,16 @@ func (e *examination) database(ctx context.Context) error {
 	}
 	e.plans(ctx, &now)
 	return e.adopted(ctx, seen)
+}
+
+// nameOwner adds the name to next steps for the owner of the tables, whose command lines then have that role.
+func (e *examination) nameOwner(owner string) {
+	const role = "as the owner of the tables"
+	for i := range e.found {
+		if owner != "" {
+			e.found[i].Next = strings.Replace(e.found[i].Next, role, role+", "+owner+",", 1)
+		}
+	}
 }
 
 // plans reports fetches that read far more than they return.
