@@ -72,7 +72,7 @@ var hints = map[string]string{
 	"57P03": "the server is starting up or shutting down: try again",
 }
 
-// RightsOfVerbs is the next step where the server names only the schema, so that the missing right depends on what the program does.
+// RightsOfVerbs is the next step where the server names only the schema, so that the program decides which right is missing.
 const RightsOfVerbs = `the page "The command line" of the documentation lists the rights of each verb`
 
 // UnreadQueues is the error for queues of these names, which the role may not read; nil without one.

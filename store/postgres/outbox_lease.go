@@ -76,8 +76,9 @@ func (src *Source) acquire(ctx context.Context, sess *session, start cursor) (cu
 		return cursor{}, err
 	}
 	h, err := src.head(ctx, sess)
+	began := errors.Is(err, pgx.ErrNoRows)
 	switch {
-	case errors.Is(err, pgx.ErrNoRows):
+	case began:
 		h.cursor = start
 	case err != nil:
 		return cursor{}, err
@@ -92,7 +93,23 @@ func (src *Source) acquire(ctx context.Context, sess *session, start cursor) (cu
 	if taken { // the head was not the head; never take an epoch twice
 		return cursor{}, fmt.Errorf("epoch %d of subscription %q is taken already: try again", src.epoch, src.req.Subscription)
 	}
-	return h.cursor, src.goOn(ctx, tx, sess, h)
+	if err = src.goOn(ctx, tx, sess, h); err == nil {
+		src.logBefore(began, h)
+	}
+	return h.cursor, err
+}
+
+// logBefore logs where a new subscription begins, or which relay has let the lease end.
+func (src *Source) logBefore(began bool, h head) {
+	log := src.store.log.With("outbox", src.req.Outbox, "subscription", src.req.Subscription)
+	switch {
+	case began && src.req.Start == driver.FromNow:
+		log.Info("the subscription is new and begins now: it does not get the messages that are there already")
+	case began:
+		log.Info("the subscription is new and begins with the oldest message that is still there: it does not get those that were reclaimed before")
+	case h.holder != "": // a relay that stops leaves none
+		log.Info("the relay before did not give the lease back: it ended", "holder", h.holder, "until", h.until.UTC())
+	}
 }
 
 // goOn writes the beginning of a new session, under the lock of a takeover.
