@@ -214,6 +214,29 @@ func theLimitOfAQueueIsNamed(t *testing.T) {
 	}
 }
 
+// Where dequeue takes the jobs, no worker is missing.
+func TestJobsThatAreDequeued(t *testing.T) { synctest.Test(t, jobsThatAreDequeued) }
+
+func jobsThatAreDequeued(t *testing.T) {
+	for _, c := range []struct {
+		oldest time.Duration
+		grows  time.Duration // of its age from one look to the next
+		taken  int64
+		want   string
+	}{
+		{time.Hour, time.Second, 0, "no worker seems to run: 10 jobs are ready, the oldest for 1h0m2s, and none runs"},
+		{time.Hour, time.Second, 1, "jobs are taken, as by dequeue or by short jobs, but 8 jobs are ready, the oldest for 1h0m2s"},
+		{time.Hour, 0, 0, "jobs are taken, as by dequeue or by short jobs, but 10 jobs are ready, the oldest for 1h0m0s"},
+		{time.Minute, 0, 1, "of 1 queue none is left alone or in trouble"},
+	} {
+		queues := []admin.QueueStatus{{Queue: "emails", Ready: 10, OldestAge: c.oldest}}
+		f := firstIn(t, shown{queues: queues, reading: func() { queues[0].Ready -= c.taken; queues[0].OldestAge += c.grows }}, doctor.CheckQueue)
+		if f.Found != c.want {
+			t.Errorf("%+v: %+v", c, f)
+		}
+	}
+}
+
 // A worker that lives is not said to be missing.
 func TestAWorkerThatGetsNothing(t *testing.T) { synctest.Test(t, aWorkerThatGetsNothing) }
 

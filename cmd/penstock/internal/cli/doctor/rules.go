@@ -211,6 +211,10 @@ func (r *rules) queue(q *admin.QueueStatus) {
 			f.Found = "worker " + s.Worker + " runs but gets none of its jobs: " + ready
 			f.Why = "an open transaction may hold them"
 			f.Next = "end that transaction: see vacuum-horizon, or docs/internals/background.md#long-transactions-and-dumps; or read the worker's log"
+		case s.Of == cli.AnyJobs && r.taken(q):
+			if s.Oldest >= r.o.Old {
+				f.Severity, f.Found, f.Next = doctor.Warning, "jobs are taken, as by dequeue or by short jobs, but "+ready, seeRates
+			}
 		default:
 			f.Found, f.Next = "no worker seems to "+s.Of+": "+ready+", and none runs", cli.StartWorkers+s.Command
 		}
@@ -239,6 +243,12 @@ func (r *rules) queue(q *admin.QueueStatus) {
 // was is a queue at the first look.
 func (r *rules) was(q *admin.QueueStatus) *admin.QueueStatus {
 	return find(r.before.queues, func(b *admin.QueueStatus) bool { return b.Queue == q.Queue })
+}
+
+// taken reports whether ready jobs went between the two looks: dequeue, and short jobs, leave no other trace.
+func (r *rules) taken(q *admin.QueueStatus) bool {
+	was := r.was(q)
+	return was != nil && was.Ready > 0 && (q.Ready < was.Ready || q.OldestAge < was.OldestAge+r.over/2)
 }
 
 const seeRates = "see the relays and workers, and their rates: penstock status --watch"
