@@ -59,6 +59,31 @@ def test_dead_letters(db: psycopg.Connection, queue: str) -> None:
     assert len(q.dead_jobs()) == 1
 
 
+def test_cancel_and_pause(url: str, db: psycopg.Connection, queue: str) -> None:
+    q = penstock.Queue(db, queue)
+    one, two, three = (j.id for j in penstock.enqueue_many(db, queue, [penstock.NewJob(str(n)) for n in (1, 2, 3)]))
+    q.pause()
+    claim = "select id from penstock.claim(%s, 3)"
+    assert db.execute(claim, [queue]).fetchall() == []
+    q.resume()
+    assert q.cancel([one, 4711]) == 1
+    assert db.execute(claim, [queue]).fetchall() == [(two,), (three,)]
+    assert q.cancel([one, two, three]) == 2
+    with pytest.raises(penstock.NotFoundError):
+        penstock.Queue(db, "missing").pause()
+
+    async def main() -> None:
+        async with await psycopg.AsyncConnection.connect(url, autocommit=True) as conn:
+            a = aio.Queue(conn, queue)
+            made = await aio.enqueue(conn, queue, "x")
+            await a.pause()
+            assert db.execute(claim, [queue]).fetchall() == []
+            await a.resume()
+            assert await a.cancel([made.id]) == 1
+
+    asyncio.run(main())
+
+
 def test_groups(db: psycopg.Connection, queue: str) -> None:
     q = penstock.Queue(db, queue)
     q.set_group("a", max_running=1, weight=3)

@@ -11,7 +11,7 @@ export class VersionError extends Error {
   override name = 'VersionError'
 }
 
-/** NotFoundError: no such queue, outbox or inbox. */
+/** NotFoundError: no such queue, outbox, inbox or schedule. */
 export class NotFoundError extends Error {
   override name = 'NotFoundError'
 }
@@ -27,6 +27,8 @@ export async function explained<T>(call: Promise<T>): Promise<T> {
         throw new VersionError([message, hint].filter(Boolean).join(': '), { cause: err })
       case '3F000': case '42883':
         throw new VersionError(`the database has no Penstock schema of version ${schemaVersion} or later: run penstock migrate`, { cause: err })
+      case '42704':
+        throw new NotFoundError([message, hint].filter(Boolean).join(': '), { cause: err })
       case '42P01':
         throw new NotFoundError(`${message} (${hint ?? `create it with: penstock queue create NAME, penstock outbox create NAME or penstock inbox create CONSUMER; penstock migrate comes first`})`, { cause: err })
     }

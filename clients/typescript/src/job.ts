@@ -342,15 +342,15 @@ export class Queue {
    * 'TZ=Europe/Berlin 30 4 * * *'. With skipOverlap it enqueues no job while its last one has not ended. A paused schedule stays paused.
    * As all calls about schedules, it needs the role that owns the schema.
    */
-  async schedule(name: string, cron: string, job: Omit<NewJob, 'notBefore'>, { skipOverlap = false }: { skipOverlap?: boolean } = {}): Promise<Date> {
-    const [payload, key, groupKey, priority, , dedupKey, headers] = jobRow({ ...job, notBefore: null })
+  async schedule(name: string, cron: string, job: Omit<NewJob, 'notBefore' | 'delay'>, { skipOverlap = false }: { skipOverlap?: boolean } = {}): Promise<Date> {
+    const [payload, key, groupKey, priority, , dedupKey, headers] = jobRow({ ...job, notBefore: null, delay: null })
     const rows = await this.#rows(`${ms('s')} as next from penstock.schedule_bytes($1::text, $2::text, $3::text, $4::text::bytea, key => $5::text, group_key => $6::text,
       priority => $7::text::int, headers => $8::text::jsonb, dedup_key => $9::text, skip_overlap => $10::text::boolean) s`,
     name, cron, payload!, key!, groupKey!, priority!, headers!, dedupKey!, String(skipOverlap))
     return new Date(Number(rows[0]![0]))
   }
 
-  /** Ends a periodic job. Jobs that it has enqueued stay. Fails with 42704 if there is none of the name, as the next three do. */
+  /** Ends a periodic job. Jobs that it has enqueued stay. Fails with a NotFoundError if there is none of the name, as the next three do. */
   async unschedule(name: string): Promise<void> {
     await this.#rows('penstock.unschedule($1::text, $2::text)::text', name)
   }
@@ -379,6 +379,21 @@ export class Queue {
       name: name!, cron: cron!, next: new Date(Number(next)), paused: paused === 'true', skipOverlap: skip === 'true', lastJob: last === null ? undefined : BigInt(last!),
       kind: kind!, key: key ?? '', groupKey: groupKey!, priority: Number(priority), dedupKey: dedupKey ?? '', headers: parsed(headers, {}), payload: Buffer.from(payload!, 'hex'),
     }))
+  }
+
+  /** Cancels jobs, in whatever state, and returns how many there were. A running one loses its lease. It needs grant_operator, as pause and resume do. */
+  async cancel(ids: readonly bigint[]): Promise<number> {
+    return Number((await this.#rows('penstock.cancel($1::text, $2::text::bigint[])::text', array(ids)))[0]![0])
+  }
+
+  /** Pauses the queue: no job starts until resume, and those that run continue. */
+  async pause(): Promise<void> {
+    await this.#rows('penstock.pause_queue($1::text)::text')
+  }
+
+  /** Ends the pause. */
+  async resume(): Promise<void> {
+    await this.#rows('penstock.resume_queue($1::text)::text')
   }
 
   /** Lists dead letters by id: up to most, behind the id of one. */

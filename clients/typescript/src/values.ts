@@ -37,6 +37,8 @@ export interface NewJob {
   priority?: number | null
   /** When it may run: a Date, or RFC 3339 for a finer resolution than milliseconds. */
   notBefore?: Date | string | null
+  /** In how many milliseconds it may run, by the clock of this process. It takes the place of notBefore. */
+  delay?: number | null
   /** Within the queue's window, a second job with the same dedupKey is not enqueued. */
   dedupKey?: string | null
   headers?: Readonly<Record<string, string>> | null
@@ -194,10 +196,10 @@ export function messageRow(m: Message): Value[] {
   return row
 }
 
-const jobFields = new Set([...'payload kind key groupKey priority notBefore dedupKey headers uniqueKey onConflict debounceMax maxAttempts timeout deadline holds waitsFor onDead'.split(' '),
+const jobFields = new Set([...'payload kind key groupKey priority notBefore delay dedupKey headers uniqueKey onConflict debounceMax maxAttempts timeout deadline holds waitsFor onDead'.split(' '),
   ...'id attempt createdAt report lease leaseUntil'.split(' ')]) // those of a claimed job, which may be enqueued again
 /** What other queues call the fields of a job. */
-const elsewhere: Record<string, string> = { delay: 'notBefore, a Date', runAt: 'notBefore', startAfter: 'notBefore', attempts: 'maxAttempts', jobId: 'uniqueKey', singletonKey: 'uniqueKey', group: 'groupKey', name: 'kind', data: 'payload' }
+const elsewhere: Record<string, string> = { runAt: 'notBefore', startAfter: 'notBefore', attempts: 'maxAttempts', jobId: 'uniqueKey', singletonKey: 'uniqueKey', group: 'groupKey', name: 'kind', data: 'payload' }
 
 /** known fails if an object has a member that is none of its fields. */
 export function known(given: object, fields: { has(field: string): boolean }, of: string, others: Record<string, string> = {}) {
@@ -213,7 +215,15 @@ export function jobRow(j: NewJob): Value[] {
   const priority = j.priority ?? 0
   if (!Number.isInteger(priority) || priority < -16 || priority > 15) throw new FieldError('priority', `is ${priority}, expected -16 (first) to 15 (last)`)
   return [hex(bytesOf(j.payload)), orNull('key', j.key, 1024), orNull('groupKey', j.groupKey, 256) ?? '', String(priority),
-    timeOf(j.notBefore), orNull('dedupKey', j.dedupKey, 256), headersOf(headersWithOptions(j))]
+    timeOf(later(j)), orNull('dedupKey', j.dedupKey, 256), headersOf(headersWithOptions(j))]
+}
+
+/** later is when a job may run. */
+function later({ notBefore, delay }: NewJob): NewJob['notBefore'] {
+  if (delay == null) return notBefore
+  if (!(delay >= 0 && delay <= 100 * 366 * 86_400_000)) throw new FieldError('delay', `is ${delay}, expected milliseconds`)
+  if (notBefore != null) throw new FieldError('delay', 'is given with notBefore: give one of them')
+  return new Date(Date.now() + delay)
 }
 
 function timeOf(at: NewJob['notBefore'], field = 'notBefore'): string | null {

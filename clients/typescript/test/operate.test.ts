@@ -20,7 +20,7 @@ test('schedules are made, paused, run and listed', async () => {
   await queue.schedule('other', '@hourly', { payload: 'x' })
   expect((await queue.schedules()).map(s => [s.name, s.paused, s.skipOverlap, s.kind])).toEqual([['nightly', false, true, 'digest'], ['other', false, false, '']])
   await queue.unschedule('nightly')
-  await expect(queue.pauseSchedule('nightly')).rejects.toMatchObject({ code: '42704' })
+  await expect(queue.pauseSchedule('nightly')).rejects.toMatchObject({ name: 'NotFoundError', message: expect.stringContaining('penstock schedule list') })
   await expect(queue.schedule('bad', '99 * * * *', { payload: '' })).rejects.toMatchObject({ code: '22023' })
   await expect(queue.schedule('bad', '@daily', { payload: '', priority: 99 })).rejects.toMatchObject({ field: 'priority' })
 })
@@ -40,6 +40,20 @@ test('dead letters are listed, retried and discarded', async () => {
   expect(await queue.retryDeadJobs([first[0]!.id])).toBe(1)
   expect(await queue.discardDeadJobs(first.map(d => d.id))).toBe(1)
   expect(await status(name)).toMatchObject({ ready: 1, dead: 1 })
+})
+
+test('jobs are cancelled, and the queue is paused', async () => {
+  const name = await newQueue()
+  const queue = penstock.queue(pool, name)
+  const made = await penstock.enqueueMany(pool, name, [1, 2, 3].map(n => ({ payload: `${n}` })))
+  await queue.pause()
+  expect((await queue.claim({ n: 3 })).jobs).toEqual([])
+  await queue.resume()
+  expect(await queue.cancel([made[0]!.id, 4711n])).toBe(1)
+  expect((await queue.claim({ n: 3 })).jobs.map(job => job.id)).toEqual([made[1]!.id, made[2]!.id])
+  expect(await queue.cancel(made.map(job => job.id))).toBe(2)
+  expect(await status(name)).toMatchObject({ ready: 0, running: 0, delayed: 0 })
+  await expect(penstock.queue(pool, 'missing').pause()).rejects.toMatchObject({ name: 'NotFoundError' })
 })
 
 test('policies and holds of groups are set and listed', async () => {

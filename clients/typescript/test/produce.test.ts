@@ -1,5 +1,6 @@
 import { afterAll, describe, expect, test } from 'vitest'
 import { FieldError, Penstock, VersionError, sqlState, type Message, type NewJob } from '../src/index.js'
+import { advance } from '../src/testing.js'
 import { messages, newInbox, newOutbox, newQueue, penstock, pool, sql, status, url } from './database.js'
 import { drivers } from './drivers.js'
 
@@ -205,12 +206,26 @@ test('names are quoted', async () => {
 })
 
 test('a member that no job has is refused, and a claimed job may be enqueued again', async () => {
-  for (const [field, message] of [['delay', 'notBefore'], ['attempts', 'maxAttempts'], ['data', 'payload'], ['constructor', 'is not a field of a job']] as const) {
+  for (const [field, message] of [['runAt', 'notBefore'], ['attempts', 'maxAttempts'], ['data', 'payload'], ['constructor', 'is not a field of a job']] as const) {
     await expect(penstock.enqueue({ penstock: async () => [] }, 'q', { payload: '', [field]: 5000 } as NewJob)).rejects.toMatchObject({ name: 'FieldError', field, message: expect.stringContaining(message) })
   }
   const queue = await newQueue()
-  await penstock.enqueue(pool, queue, { payload: 'hello', ...{ delay: undefined } })
+  await penstock.enqueue(pool, queue, { payload: 'hello', ...{ runAt: undefined } })
   const { jobs: [job] } = await penstock.queue(pool, queue).claim()
   await penstock.enqueue(pool, queue, job!)
   expect(await status(queue)).toMatchObject({ running: 1, ready: 1 })
+})
+
+test('a delay is from now', async () => {
+  const queue = await newQueue()
+  await penstock.enqueueMany(pool, queue, [{ payload: 'later', delay: 3_600_000 }, { payload: 'now', delay: 0 }])
+  expect((await penstock.queue(pool, queue).claim({ n: 2 })).jobs.map(job => job.text())).toEqual(['now'])
+  expect(await status(queue)).toMatchObject({ delayed: 1 })
+  const claim = async () => (await penstock.queue(pool, queue).claim({ n: 2 })).jobs.map(job => job.text())
+  await advance(pool, queue, 3_000_000)
+  expect(await claim()).not.toContain('later')
+  await advance(pool, queue, 601_000)
+  expect(await claim()).toContain('later')
+  for (const delay of [-1, NaN, Infinity, '5m' as unknown as number]) await expect(penstock.enqueue(pool, queue, { payload: '', delay })).rejects.toMatchObject({ name: 'FieldError', field: 'delay' })
+  await expect(penstock.enqueue(pool, queue, { payload: '', delay: 1, notBefore: new Date() })).rejects.toMatchObject({ field: 'delay', message: expect.stringContaining('notBefore') })
 })

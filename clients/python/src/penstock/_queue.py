@@ -49,17 +49,29 @@ class Queue:
         """The periodic jobs, by name."""
         return run(self.tx, self._sql.schedules(self.name))
 
+    def cancel(self, ids: Sequence[int]) -> int:
+        """Cancels jobs, in whatever state, and returns how many there were. A running one loses its lease. It needs `grant_operator`, as the next two do."""
+        return run(self.tx, self._sql.on_jobs("cancel", self.name, ids))
+
+    def pause(self) -> None:
+        """Pauses the queue: no job starts until `resume`, and those that run continue."""
+        run(self.tx, self._sql.on_queue("pause_queue", self.name))
+
+    def resume(self) -> None:
+        """Ends the pause."""
+        run(self.tx, self._sql.on_queue("resume_queue", self.name))
+
     def dead_jobs(self, most: int = 100, after: int = 0) -> list[DeadJob]:
         """Dead letters by id: up to `most`, behind the id of one."""
         return run(self.tx, self._sql.dead_jobs(self.name, most, after))
 
     def retry_dead_jobs(self, ids: Sequence[int]) -> int:
         """Puts dead letters back at the end of the queue, with one more attempt at least. Returns how many there were."""
-        return run(self.tx, self._sql.on_dead_jobs("retry_dead_jobs", self.name, ids))
+        return run(self.tx, self._sql.on_jobs("retry_dead_jobs", self.name, ids))
 
     def discard_dead_jobs(self, ids: Sequence[int]) -> int:
         """Removes dead letters permanently. Returns how many there were."""
-        return run(self.tx, self._sql.on_dead_jobs("discard_dead_jobs", self.name, ids))
+        return run(self.tx, self._sql.on_jobs("discard_dead_jobs", self.name, ids))
 
     def set_group(
         self, group_key: str, *, max_running: int | None = None, rate: int | None = None, per: float | timedelta | None = None, burst: int | None = None,

@@ -233,7 +233,10 @@ class Postgres:
             found.append(DeadJob(r[0], headers.get(HEADER_KIND, ""), r[1], r[2], r[3], r[4], *times, headers, bytes(r[8]), r[9], json.loads(r[10])))
         return found
 
-    def on_dead_jobs(self, function: str, queue: str, ids: Sequence[int]) -> Op[int]:
+    def on_queue(self, function: str, queue: str) -> Op[None]:
+        yield f"select {self.schema}.{function}(cast($1 as text))", [queue]
+
+    def on_jobs(self, function: str, queue: str, ids: Sequence[int]) -> Op[int]:
         rows = yield f"select {self.schema}.{function}(cast($1 as text), cast($2 as bigint[]))", [queue, list(ids)]
         return int(rows[0][0])
 

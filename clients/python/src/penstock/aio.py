@@ -176,14 +176,23 @@ class Queue:
     async def schedules(self) -> list[Schedule]:
         return await run_async(self.tx, self._sql.schedules(self.name))
 
+    async def cancel(self, ids: Sequence[int]) -> int:
+        return await run_async(self.tx, self._sql.on_jobs("cancel", self.name, ids))
+
+    async def pause(self) -> None:
+        await run_async(self.tx, self._sql.on_queue("pause_queue", self.name))
+
+    async def resume(self) -> None:
+        await run_async(self.tx, self._sql.on_queue("resume_queue", self.name))
+
     async def dead_jobs(self, most: int = 100, after: int = 0) -> list[DeadJob]:
         return await run_async(self.tx, self._sql.dead_jobs(self.name, most, after))
 
     async def retry_dead_jobs(self, ids: Sequence[int]) -> int:
-        return await run_async(self.tx, self._sql.on_dead_jobs("retry_dead_jobs", self.name, ids))
+        return await run_async(self.tx, self._sql.on_jobs("retry_dead_jobs", self.name, ids))
 
     async def discard_dead_jobs(self, ids: Sequence[int]) -> int:
-        return await run_async(self.tx, self._sql.on_dead_jobs("discard_dead_jobs", self.name, ids))
+        return await run_async(self.tx, self._sql.on_jobs("discard_dead_jobs", self.name, ids))
 
     async def set_group(
         self, group_key: str, *, max_running: int | None = None, rate: int | None = None, per: float | timedelta | None = None, burst: int | None = None,

@@ -180,6 +180,21 @@ public final class Queue {
                 (String) r[7], (String) r[8], ((Number) r[9]).intValue(), (String) r[10], Job.headers(r[11]), (byte[]) r[12])).toList();
     }
 
+    /** Cancels jobs, in whatever state, and returns how many there were. A running one loses its lease. It needs grant_operator, as pause and resume do. */
+    public int cancel(Collection<Long> ids) {
+        return ((Number) call("select", "cancel", "bigint[]", (Object) ids.toArray(Long[]::new)).get(0)[0]).intValue();
+    }
+
+    /** Pauses the queue: no job starts until resume, and those that run continue. */
+    public void pause() {
+        call("select", "pause_queue", "");
+    }
+
+    /** Ends the pause. */
+    public void resume() {
+        call("select", "resume_queue", "");
+    }
+
     /** Dead letters by id: up to most, behind the id of one (0: from the first). */
     public List<DeadJob> deadJobs(int most, long after) {
         return call("select id, key, group_key, priority, attempt, cast(extract(epoch from created_at) * 1000000 as bigint), cast(extract(epoch from died_at) * 1000000 as bigint), "

@@ -84,6 +84,18 @@ class OperateTest {
     }
 
     @Test
+    void jobsAreCancelledAndTheQueueIsPaused() throws Exception {
+        List<Long> ids = penstock.enqueueMany("jobs", List.of(NewJob.of("1"), NewJob.of("2"), NewJob.of("3"))).stream().map(Enqueued::id).toList();
+        queue.pause();
+        assertEquals(List.of(), queue.claim(3, Duration.ofMinutes(1), "", "", null).jobs());
+        queue.resume();
+        assertEquals(1, queue.cancel(List.of(ids.get(0), 4711L)));
+        assertEquals(ids.subList(1, 3), queue.claim(3, Duration.ofMinutes(1), "", "", null).jobs().stream().map(Job::id).toList());
+        assertEquals(2, queue.cancel(ids));
+        assertThrows(PenstockException.class, () -> penstock.queue("missing").pause());
+    }
+
+    @Test
     void policiesAndHoldsOfGroupsAreSetAndListed() throws Exception {
         queue.setGroup("a", new GroupLimits().maxRunning(1).weight(3));
         queue.setGroup("b", new GroupLimits().rate(60, Duration.ofMinutes(1)).burst(10));
