@@ -5,7 +5,8 @@ insert into _template (kind, name, body) select 'queue', 'group', $$
 -- {ready} lists up to most groups that have jobs in the ring, of in_groups or, if that is null, of all. They come in the order of
 -- their bytes, those behind a group first. claiming: for a caller that is going to claim; a pause and limits count then, and one with
 -- a weight comes as many times. It locks nothing, and goes from group to group by skip maps and the index. Of a group with a map
--- it reads only the ranges in which jobs may be, so it steps over nothing that was taken.
+-- it reads only the ranges in which jobs may be, so it steps over nothing that was taken. Once older segments have enough groups, it looks in
+-- newer ones for those before the last of these, not for all.
 create or replace function {ready}(in_groups text[], behind text, most int, claiming boolean default true) returns setof text
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set enable_hashjoin = off set enable_mergejoin = off
@@ -15,7 +16,7 @@ set jit = off set plan_cache_mode = force_generic_plan as $fn$ declare
     listed     constant text[] := array(select distinct x collate "C" from unnest(in_groups) x where x is not null order by 1);
     skip_map_slot  constant smallint := pg_sequence_last_value({skip_map_slot});
     found      text[] := '{}';
-    watched    boolean := false; slots smallint[]; here smallint; upto text; part text[];
+    watched    boolean := false; slots smallint[]; here smallint; upto text; last text; part text[];
 begin
     if (most between 1 and 10000) is not true then
         raise exception 'most is %, expected 1 to 10000', coalesce(most::text, 'null') using errcode = '22023', hint = 'call it again for those behind the last one';
@@ -29,7 +30,7 @@ begin
     foreach upto in array array[null, behind] loop -- behind it, and then from the first one up to it
         part := '{}';
         for i {older_first} loop
-            here := slots[i];
+            here := slots[i]; last := case when cardinality(part) >= most - cardinality(found) then (array(select distinct x collate "C" from unnest(part) x order by 1))[most - cardinality(found)] end;
 {segments here}
             part := part || array(
                 with recursive g(group_key, mapped) as (
@@ -42,9 +43,9 @@ begin
                      cross join lateral (select case when m.group_key is null
                         then (select t.group_key from {segment} t where t.group_key > g.group_key order by t.group_key limit 1)
                         else (select t.group_key from {segment} t where t.group_key > g.group_key and t.group_key < m.group_key order by t.group_key limit 1) end) b(group_key)
-                     where in_groups is null and (upto is null or g.group_key < upto) and coalesce(b.group_key, m.group_key) is not null)
+                     where in_groups is null and (upto is null or g.group_key < upto) and (last is null or g.group_key < last) and coalesce(b.group_key, m.group_key) is not null)
                 select g.group_key from g where case when upto is null then g.group_key > behind else g.group_key <= upto end
-                   and case when g.mapped and not exists (
+                   and (last is null or g.group_key < last) and case when g.mapped and not exists (
                         select from unnest(priorities) p(priority) left join lateral (select k.lo, k.hi, k.pending from {schema}._skip_map k
                              where k.slot = skip_map_slot and k.queue = {id} and k.group_key = g.group_key and k.priority = p.priority order by k.n desc limit 1) k on true
                          -- what committed late, wherever it is; of a transaction that wrote much a claim may look
