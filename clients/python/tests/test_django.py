@@ -154,6 +154,8 @@ SETTINGS: list[tuple[Any, str, str, str]] = [
     (schedule(crom="@daily"), "E001", "'crom'", "did you mean 'cron'"),
     ({"SCHEDULES": {"n": {"queue": "default"}}}, "E003", "has no cron", "cron expression"),
     ({"SCHEDULES": {"n": {"cron": "@daily"}}}, "E003", "has no queue", "queue, or task"),
+    (schedule(cron="0 4 * *"), "E003", "five fields are needed, and it has 4", "minute, hour"),
+    (schedule(cron="TZ=Europe/Berlin 0 24 * * *"), "E003", "'24' is not a valid hour", "minute, hour"),
     (schedule(queue="missing"), "E003", "'missing', which migrate does not make", "QUEUES"),
     (schedule(task="tests.django_app.tasks.plain"), "E003", "which is not a task", "@task"),
     (schedule(task="tests.django_app.tasks.add", payload="x"), "E003", "'payload' and a task", "kind and payload"),
@@ -171,6 +173,24 @@ def test_check(project: str, given: Any, id_: str, says: str, hint: str) -> None
     with override_settings(PENSTOCK=given), pytest.raises(SystemCheckError) as e:
         manage("check")
     assert re.search(rf"\(penstock\.{id_}\) settings\.PENSTOCK.*{says}.*\n\s+HINT: .*{hint}", str(e.value)), str(e.value)
+
+
+@pytest.mark.parametrize("cron", [
+    "@Daily", "@fortnightly", "", "* * * *", "* * * * * *", " 30 4 * * 1-5 ", "TZ=Europe/Berlin 30 4 * * *", "TZ=UTC @weekly", "5/20 * * * *", "*/70 * * * *",
+    "*/0 * * * *", "60 * * * *", "0 0 0 * *", "0 0 1 jan-MAR,dec sun", "0 0 1 mar-jan *", "0 0 * * 7", "0 0 * * 8", "1,2, * * * *", "-1 * * * *",
+    "1-5/2 * * * fri-mon", "? * * * *", "0 0 1 foo *", "٣ * * * *",
+])  # fmt: skip
+def test_cron_is_checked_as_in_the_database(conn: psycopg.Connection, cron: str) -> None:
+    from penstock.django.checks import cron_problem
+
+    queue, problem = penstock.Queue(conn, "emails"), ""
+    try:
+        queue.schedule("checked", cron, "")
+        queue.unschedule("checked")
+    except psycopg.Error as e:
+        assert e.sqlstate == "22023"
+        problem = str(e)
+    assert bool(cron_problem(cron)) == bool(problem), (cron_problem(cron), problem)
 
 
 @pytest.mark.parametrize("name", ["send", "kinds", "app"])

@@ -34,7 +34,7 @@ def test_guide(server: str, tmp_path: Path) -> None:
     # make test-release installs [server]: here it is the program of PENSTOCK_BIN
     text = text.replace("penstock-client[server,django]", "penstock-client[django]")
     blocks: list[tuple[str, str]] = re.findall(r"```(sh|python)\n(.*?)```", text, re.DOTALL)
-    assert [language for language, _ in blocks].count("sh") == 7 and len(blocks) == 15
+    assert [language for language, _ in blocks].count("sh") == 7 and len(blocks) == 16
     env = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "DJANGO_SETTINGS_MODULE", "VIRTUAL_ENV")}
     env |= {
         "PATH": f"{folder}/.venv/bin{os.pathsep}{Path(PENSTOCK).parent}{os.pathsep}{env['PATH']}",
@@ -63,6 +63,7 @@ def test_guide(server: str, tmp_path: Path) -> None:
                         os.killpg(shell.pid, signal.SIGTERM)
                 assert shell.wait() in ((0, -signal.SIGTERM) if waits else (0,)), printed
                 assert not waits or waits in printed, printed
+                assert "manage.py check" not in code or "no issues" in printed, printed  # it imports urls.py
                 assert "manage.py test" not in code or "Ran 5 tests" in printed, printed
     finally:
         with psycopg.connect(server, autocommit=True) as conn:

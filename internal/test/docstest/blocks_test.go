@@ -103,7 +103,7 @@ var runs = map[string]struct {
 	"clients/python/README.md sh":          {1, "clients/python/tests/test_readme.py test_five_commands"},
 	"clients/python/README.md python":      {10, "clients/python/tests/test_readme.py test_python test_fastapi test_types"},
 	"docs/guides/django.md sh":             {7, "clients/python/tests/test_guide.py test_guide"},
-	"docs/guides/django.md python":         {8, "clients/python/tests/test_guide.py test_guide"},
+	"docs/guides/django.md python":         {9, "clients/python/tests/test_guide.py test_guide"},
 	"docs/guides/nextjs.md sh":             {3, "clients/typescript/test/nextjs/test.sh"},
 	"docs/guides/nextjs.md ts":             {6, "clients/typescript/test/nextjs/test.sh"},
 	"clients/typescript/README.md sh":      {1, "clients/typescript/test/package/test.sh"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Set
 from datetime import timedelta
 from difflib import get_close_matches
@@ -129,10 +130,36 @@ def encoder_problem(encoder: Any) -> str:
     return "" if isinstance(encoder, type) and issubclass(encoder, JSONEncoder) else ", which is not a subclass of json.JSONEncoder"
 
 
+MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+DAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
+CRON: list[tuple[str, int, int, list[str]]] = [
+    ("minute", 0, 59, []), ("hour", 0, 23, []), ("day of month", 1, 31, []), ("month", 1, 12, MONTHS), ("day of week", 0, 7, DAYS),
+]  # fmt: skip
+PART = re.compile(r"(?:\*|([0-9]{1,2}|[a-z]{3})(?:-([0-9]{1,2}|[a-z]{3}))?)(?:/([0-9]{1,2}))?")
+
+
+def cron_problem(cron: str) -> str:
+    """What is wrong with a cron expression, by the rules of the database. Only that knows the zones."""
+    fields = re.sub(r"^\s*TZ=\S+", "", cron).lower().split()
+    if fields in (["@hourly"], ["@daily"], ["@midnight"], ["@weekly"], ["@monthly"], ["@yearly"], ["@annually"]):
+        return ""
+    if len(fields) != len(CRON):
+        return f"five fields are needed, and it has {len(fields)}"
+    for field, (name, least, most, names) in zip(fields, CRON, strict=True):
+        for part in field.split(","):
+            m = PART.fullmatch(part)
+            values = [int(v) if v.isdigit() else least + names.index(v) if v in names else -1 for v in m.groups()[:2] if v] if m else [-1]
+            if not all(least <= v <= most for v in values) or values != sorted(values) or (m and m[3] and int(m[3]) == 0):
+                return f"{field!r} is not a valid {name}"
+    return ""
+
+
 def problems_of(schedule: Mapping[str, Any], queues: Set[str]) -> Iterator[tuple[str, str]]:
     """What is wrong with a schedule as a whole, and what to do."""
     if "cron" not in schedule:
         yield "has no cron", f"give {OF_A_SCHEDULE['cron'][1]}"
+    elif problem := cron_problem(schedule["cron"]):
+        yield f"has the cron {schedule['cron']!r}: {problem}", "give minute, hour, day of month, month and day of week, as '30 4 * * 1-5', or '@daily'"
     is_task = "task" in schedule
     for entry in {"kind", "payload"} & set(schedule) if is_task else {"args", "kwargs"} & set(schedule):
         yield f"has {entry!r} {'and' if is_task else 'without'} a task", "give task, args and kwargs, or kind and payload"
