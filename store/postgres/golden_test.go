@@ -352,6 +352,8 @@ const goldenTables = `
 		|| coalesce(' with (' || (select string_agg(o, ', ') from (select unnest(c.reloptions) union all select 'toast.' || unnest(t.reloptions) from pg_class t where t.oid = c.reltoastrelid) o(o)) || ')', '') || ';'
 		|| coalesce((select string_agg(format(E'\nalter table %s alter column %I set storage %s;', c.oid::regclass, a.attname, case a.attstorage when 'p' then 'plain' when 'e' then 'external' end), '' order by a.attnum)
 			from pg_attribute a join pg_type t on t.oid = a.atttypid where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped and a.attstorage <> t.typstorage and not c.relispartition), '')
+		|| coalesce((select string_agg(format(E'\nalter table %s alter column %I set compression %s;', c.oid::regclass, a.attname, case a.attcompression when 'l' then 'lz4' else 'pglz' end), '' order by a.attnum)
+			from pg_attribute a where a.attrelid = c.oid and a.attnum > 0 and a.attcompression <> ''), '')
 		|| coalesce((select string_agg(E'\n' || pg_get_indexdef(x.indexrelid) || ';', '' order by x.indexrelid::regclass::text)
 			from pg_index x where x.indrelid = c.oid and not x.indisprimary and not exists (select from pg_constraint k where k.conindid = x.indexrelid)
 			 and not exists (select from pg_inherits h where h.inhrelid = x.indexrelid)), '')

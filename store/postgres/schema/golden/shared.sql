@@ -343,7 +343,6 @@ create table penstock._lease (
     report jsonb,
     listed boolean
 ) partition by LIST (slot);
-alter table penstock._lease alter column jobs set storage external;
 CREATE INDEX _lease_queue_key_idx ON ONLY penstock._lease USING btree (queue, key) WHERE (key IS NOT NULL);
 CREATE INDEX _lease_queue_lease_until_idx ON ONLY penstock._lease USING btree (queue, lease_until);
 comment on column penstock._lease.lease is 'the number that ack, extend and the like take: a value of the sequence _lease_n, and random bits behind it. Of a row of several jobs it is odd: the job in place i has this number + 2 * i';
@@ -363,10 +362,12 @@ comment on column penstock._lease.report is 'the last report of its worker';
 comment on column penstock._lease.listed is 'true: it is one of the leases in _group_state; else the group had no limit when the job was claimed';
 
 create table penstock._lease_0 partition of penstock._lease FOR VALUES IN ('0') with (autovacuum_enabled=false, toast_tuple_target=4080, toast.autovacuum_enabled=false);
+alter table penstock._lease_0 alter column jobs set compression lz4;
 CREATE UNIQUE INDEX _lease_0_lease ON penstock._lease_0 USING btree (lease);
 alter table penstock._lease_0 replica identity using index penstock._lease_0_lease;
 
 create table penstock._lease_1 partition of penstock._lease FOR VALUES IN ('1') with (autovacuum_enabled=false, toast_tuple_target=4080, toast.autovacuum_enabled=false);
+alter table penstock._lease_1 alter column jobs set compression lz4;
 CREATE UNIQUE INDEX _lease_1_lease ON penstock._lease_1 USING btree (lease);
 alter table penstock._lease_1 replica identity using index penstock._lease_1_lease;
 

@@ -1,0 +1,26 @@
+package postgres_test
+
+import "testing"
+
+// A claim of a hundred small jobs from a backlog is written compressed: each job is in the log as deleted, and in the row of its claim. A job of them
+// that ends differently has its payload.
+func TestAClaimOfManyIsCompressed(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	if f.Number("select count(*) from pg_settings where name = 'default_toast_compression' and 'lz4' = any (enumvals)") == 0 {
+		f.Skip("this server was built without lz4")
+	}
+	f.Exec(`insert into penstock.q (payload)
+		select convert_to(format('{"order": %s, "customer": "%s", "email": "user%s@example.com", "currency": "EUR", "placed_at": "2026-11-30T01:02:03.%sZ", "items": [{"sku": "A-%s", "n": 1}]}',
+		                         i, md5(i::text), i * 7, 100000 + i * 7919 % 900000, i * 31), 'UTF8') from generate_series(1, 1000) i`)
+	f.Exec("create table before as select seq, payload from penstock.q")
+	f.Exec("create table claimed as select * from penstock.ack_claim('q', '{}', 100, lease => '1 h')")
+	f.wantText("100 1", "select concat_ws(' ', sum(cardinality(jobs)), count(*)) from penstock._lease where jobs is not null")
+	whole := f.Number("select sum(octet_length(payload)) from claimed")
+	if n := f.Number("select sum(pg_column_size(jobs)) from penstock._lease"); n > whole/2 {
+		f.Errorf("the row of 100 jobs of %d bytes in all takes %d", whole, n)
+	}
+	f.wantText("100", "select count(*) from claimed c join before b on b.seq = c.id and b.payload = c.payload")
+	f.Exec("select penstock.release('q', lease) from claimed where id = 50")
+	f.wantText("true", "select (t.payload = b.payload)::text from penstock.q t join before b on b.seq = 50 where t.id = 50")
+}
