@@ -91,6 +91,28 @@ func (j *NewJob) Validate() error {
 	return nil
 }
 
+// WaitingMessage is a message that waits for barriers of a queue, see driver.WaitingPublisher.
+type WaitingMessage struct {
+	Message
+	// Outbox is where it is published.
+	Outbox string
+	// WaitsFor are barriers of the queue, at least one: the message is published once all are open.
+	WaitsFor []int64
+	// OnDead is as in NewJob, for jobs that hold one of these.
+	OnDead OnDead
+}
+
+// Validate returns a *FieldError for the first field that a store could not carry.
+func (m *WaitingMessage) Validate() error {
+	if len(m.WaitsFor) == 0 {
+		return &FieldError{Field: "waits for", Problem: "is empty", Hint: "give the barriers to wait for, or publish the message"}
+	}
+	if err := (&NewJob{WaitsFor: m.WaitsFor, OnDead: m.OnDead}).validateBarriers(); err != nil {
+		return err
+	}
+	return m.Message.Validate()
+}
+
 // ValidateKind returns a *FieldError for a kind that no job can have. The empty kind is that of jobs without one.
 func ValidateKind(kind string) error {
 	if err := ValidateText("kind", kind, MaxKindBytes); err != nil {

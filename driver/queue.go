@@ -198,6 +198,14 @@ type BarrierQueue interface {
 	Seal(ctx context.Context, barrier int64) error
 }
 
+// WaitingPublisher is a BarrierQueue whose barriers messages may wait for.
+type WaitingPublisher interface {
+	// PublishAfter writes a message that is published to its outbox in the transaction that opens the last of its barriers. Until then it is
+	// listed, counted and cancelled like a job of the queue that waits, by the id that is returned. It becomes a dead letter of the queue with
+	// OnDeadCancel, and if the outbox refuses it then. Retried, it is published. Errors: also ErrNoOutbox.
+	PublishAfter(ctx context.Context, m penstock.WaitingMessage) (int64, error)
+}
+
 // GroupHolder is a queue of a GroupStore.
 type GroupHolder interface {
 	// HoldGroup is GroupStore.HoldGroup. A worker calls it if a handler asks for that.

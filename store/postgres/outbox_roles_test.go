@@ -51,7 +51,7 @@ func TestEverybodyMayCallNothingOfOneThing(t *testing.T) {
 	f.Must(err)
 	found, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	f.Must(err)
-	harmless := "penstock._call(text,text,text[]) penstock._check_functions(text) penstock._count_of(text,integer) penstock._deadline(jsonb) penstock._done_of(text,integer,text,bigint[]) penstock._lost(bigint) penstock._q(text) penstock._queue_function(text,text) penstock._read_committed() penstock._refuse_headers(jsonb) penstock._refuse_job(bytea,text,text,integer,jsonb,text) penstock._refuse_options(jsonb,text) penstock._validate_message() penstock._with_options(jsonb,text,text,text,interval,integer,interval,timestamp with time zone,bigint,bigint[],text) penstock.set_group(text,text,integer,integer,interval,integer,integer)"
+	harmless := "penstock._call(text,text,text[]) penstock._check_functions(text) penstock._count_of(text,integer) penstock._deadline(jsonb) penstock._done_of(text,integer,text,bigint[]) penstock._lost(bigint) penstock._q(text) penstock._queue_function(text,text) penstock._read_committed() penstock._refuse_headers(jsonb) penstock._refuse_job(bytea,text,text,integer,jsonb,text) penstock._refuse_options(jsonb,text) penstock._validate_message() penstock._with_options(jsonb,text,text,text,interval,integer,interval,timestamp with time zone,bigint,bigint[],text) penstock.publish_after(text,bigint[],text,anycompatible,text,text,jsonb,text,text) penstock.set_group(text,text,integer,integer,interval,integer,integer)"
 	if got := strings.Join(found, " "); got != harmless {
 		t.Errorf("everybody may call %s; want no more than %s", got, harmless)
 	}

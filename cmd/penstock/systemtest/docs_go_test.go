@@ -298,7 +298,7 @@ func TestQueuesInGo(t *testing.T) {
 func TestBatchesInGo(t *testing.T) {
 	t.Parallel()
 	d := newGoDocs(t, "docs/guides/queues.md", 0)
-	store, emails := d.store, d.store.Queue("emails")
+	emails := d.store.Queue("emails")
 	lines, order := [][]byte{[]byte("shoes"), []byte("socks"), []byte("laces")}, []byte("order 42")
 	d.in(func(tx pgx.Tx) error {
 		ctx := d.ctx
@@ -308,41 +308,27 @@ func TestBatchesInGo(t *testing.T) {
 			_, err = emails.EnqueueTx(ctx, tx, penstock.NewJob{Kind: "ship", Payload: line, Holds: shipped})
 			d.must(err)
 		}
-		_, err = emails.EnqueueTx(ctx, tx, penstock.NewJob{Kind: "announce", Payload: order, WaitsFor: []int64{shipped}})
+		announcement := penstock.Message{Topic: "order.shipped", Payload: order}
+		_, err = emails.PublishAfterTx(ctx, tx, penstock.WaitingMessage{Message: announcement, Outbox: "orders", WaitsFor: []int64{shipped}})
 		d.must(err)
 		err = emails.SealTx(ctx, tx, shipped)
 		return err
 	})
-	ctx, announced := d.until(1)
-	err := ctx.Err()
-	d.must(err)
+	ctx, done := d.until(len(lines))
 	var failed atomic.Bool
-	ship := func(ctx context.Context, tx pgx.Tx, line []byte) error {
-		if string(line) == "socks" && !failed.Swap(true) {
+	handler := func(ctx context.Context, tx pgx.Tx, job penstock.Job) error {
+		if string(job.Payload) == "socks" && !failed.Swap(true) {
 			return penstock.RetryAfter(errors.New("no parcel yet"), 0)
 		}
 		var messages int
 		err := tx.QueryRow(ctx, "select count(*) from penstock.orders").Scan(&messages)
 		if messages != 0 {
-			t.Errorf("the message was there before %s had shipped", line)
+			t.Errorf("the message was there before %s had shipped", job.Payload)
 		}
+		done()
 		return err
 	}
-
-	handler := func(ctx context.Context, tx pgx.Tx, job penstock.Job) error {
-		if job.Kind() == "announce" {
-			return store.Outbox("orders").PublishTx(ctx, tx, penstock.Message{Topic: "order.shipped", Payload: job.Payload})
-		}
-		return ship(ctx, tx, job.Payload)
-	}
-	every := handler
-	handler = func(ctx context.Context, tx pgx.Tx, job penstock.Job) error {
-		if job.Kind() == "announce" {
-			announced()
-		}
-		return every(ctx, tx, job)
-	}
-	err = postgres.WorkTx(ctx, store, "emails", handler, work.Options{})
+	err := postgres.WorkTx(ctx, d.store, "emails", handler, work.Options{})
 	d.must(err)
 	d.wants("select topic || ' ' || convert_from(payload, 'UTF8') from penstock.orders", "order.shipped order 42")
 	d.wants("select (ready + running + waiting + delayed + dead)::text from penstock.queue_status('emails')", "0")

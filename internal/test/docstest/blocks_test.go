@@ -94,7 +94,7 @@ var runs = map[string]struct {
 	"docs/guides/queues.md go":             {4, "cmd/penstock/systemtest TestBatchesInGo TestQueuesInGo TestKindsInGo TestStepsInGo"},
 	"docs/guides/queues.md python":         {3, "store/postgres TestPythonDocs"},
 	"docs/guides/queues.md js":             {1, "store/postgres TestNodeDocs"},
-	"docs/reference/queues.md sql":         {3, "store/postgres TestQueueDocs"},
+	"docs/reference/queues.md sql":         {4, "store/postgres TestQueueDocs"},
 	"docs/operations/restore.md sh":        {1, "store/postgres TestRestoreDocsInAShell"},
 	"docs/operations/security.md sql":      {1, "cmd/penstock TestRevokeDocs"},
 	"docs/operations/restore.md sql":       {2, "store/postgres TestRestoreDocs"},

@@ -19,6 +19,7 @@ var barrierCases = slices.Concat(
 		barrierBulk, barrierDuplicates, barrierNested, barrierSeveral, barrierKeysAndOptions, barrierRollback, barrierRefused, barrierAtOnce),
 	needing(Features{Unique: true}, named("Barrier", barrierUnique)),
 	needing(Features{Reads: true}, named("Barrier", barrierReadsEachOnce)),
+	messageCases,
 	[]testCase{{Name: "EveryEndLIFO", Run: barrierEveryEnd, Other: true}},
 )
 

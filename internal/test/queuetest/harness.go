@@ -69,6 +69,8 @@ type Features struct {
 	Unique bool
 	// Barriers: the queues are driver.BarrierQueues. Where false, a job that has barriers is refused.
 	Barriers bool
+	// WaitingMessages: the queues are driver.WaitingPublishers, and the store also has outboxes.
+	WaitingMessages bool
 	// WorkTx: Instance.WorkTx is given.
 	WorkTx bool
 	// Forward: Instance.Forwarder and Disturb are given, and the store also has outboxes.

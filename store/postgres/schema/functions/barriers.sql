@@ -7,7 +7,7 @@
 --   -17  a note: the barrier is sealed
 --   0    how many jobs hold it and are not dead, and how many are dead: the row with the highest n, with all notes of a higher n
 --   16   in running its stage: 0 made, 1 sealed, 2 open; the row with the highest n is true
---   17   a job that waits
+--   17   a job that waits, or a message
 --
 -- A commit either counts, or leaves its notes as they are. It counts with the barrier's lock: it adds up what is noted, and writes a new count. If that
 -- is zero and the barrier is sealed, it opens. So the last end sees all others, and opens the barrier, if no commit leaves a note by which the last job ends.
@@ -254,14 +254,14 @@ begin
 end $$;
 
 -- _let_go looks at the jobs that wait for a barrier, whose lock the caller has. Those whose barriers are all open go to the ring, in the order of
--- their ids. For one with on_dead run a barrier whose other jobs are dead is open; one with on_dead cancel dies as well. A job that waits for
+-- their ids, and messages to their outboxes. For one with on_dead run a barrier whose other jobs are dead is open; one with on_dead cancel dies as well. A job that waits for
 -- several is looked at by one transaction at a time, so that the one that opens the last barrier sees the others. It runs with its caller's settings.
 create or replace function _let_go(in_barrier bigint) returns void
 language plpgsql volatile set search_path from current as $$
 declare
     waits constant jsonb[] := array(select s.headers from _barrier k join _scheduled s on s.queue = k.queue and s.id = k.running and s.due = '-infinity' where k.barrier = in_barrier and k.part = 17);
     q    _queue; leaf int;
-    jobs bigint[]; dies bigint[]; held jsonb[]; keys text[];
+    jobs bigint[]; dies bigint[]; held jsonb[]; keys text[]; messages bigint[] := '{}';
 begin
     if waits = '{}' then
         return;
@@ -280,12 +280,13 @@ begin
             w as (select d.*, greatest(d.attempt, 0) as tries, nullif(d.headers - '{penstock-waits-for,penstock-on-dead}'::text[], '{}') as rest, d.id = any ($3) is true as dies from d),
             i as (
                 insert into %s (id, attempt, created_at, priority, group_key, key, headers, payload, failures)
-                select w.id, w.tries, w.created_at, w.priority, w.group_key, w.key, w.rest, w.payload, w.failures from w where not w.dies order by w.id),
+                select w.id, w.tries, w.created_at, w.priority, w.group_key, w.key, w.rest, w.payload, w.failures from w where not w.dies and w.priority < 16 order by w.id),
             j as (
                 insert into _dead_job (queue, id, attempt, created_at, priority, group_key, key, headers, payload, failures)
-                select w.queue, w.id, w.tries, w.created_at, w.priority, w.group_key, w.key, w.rest, w.payload, _failed(w.failures, w.tries, $4) from w where w.dies)
-            select array_agg(w.headers), array_agg(w.key) filter (where w.key is not null) from w where w.dies$sql$, leaf, _q(q.name))
-           into held, keys using q.id, jobs, dies, format('cancelled: a job that holds barrier %s is dead', in_barrier);
+                select w.queue, w.id, w.tries, w.created_at, w.priority, w.group_key, w.key, w.rest, w.payload, case when w.dies then _failed(w.failures, w.tries, $4) else '[]' end from w where w.dies or w.priority = 16)
+            select array_agg(w.headers) filter (where w.dies), array_agg(w.key) filter (where w.dies and w.key is not null), $5 || array_agg(w.id) filter (where not w.dies and w.priority = 16) from w$sql$, leaf, _q(q.name))
+           into held, keys, messages using q.id, jobs, dies, format('cancelled: a job that holds barrier %s is dead', in_barrier), messages;
         perform _count_holders(q.id, held, -1, 1), _promote(q.id, coalesce(keys, '{}')) where held is not null;
     end loop;
+    perform _publish_letters(q.id, array(select m from unnest(messages) m order by m)) where messages <> '{}';
 end $$;

@@ -99,6 +99,7 @@ comment on column _scheduled.queue is 'id in _queue; below zero the row holds no
 comment on column _scheduled.attempt is 'how many attempts the job has had; -1: none that counts, but it has begun and was released, and later jobs of its key wait for it';
 comment on column _scheduled.due is 'when the job may run; infinity: it waits until an earlier job of its key has ended; -infinity: it waits for barriers';
 comment on column _scheduled.created_at is 'when the job was enqueued';
+comment on column _scheduled.priority is 'that of the job; 16: a message that waits for barriers';
 comment on column _maintenance.slot is 'the segment: _maintenance_0 or _maintenance_1';
 comment on column _scheduled.slot is 'the segment: _scheduled_0 or _scheduled_1';
 comment on column _scheduled.failures is 'the last ten failed attempts: attempt, error, at';
@@ -118,6 +119,7 @@ comment on column _skip_map.slots is 'the segments that may hold jobs, in the or
 comment on table _dead_job is 'The dead letters of all queues: jobs that have used up their attempts, until retry_dead_jobs or discard_dead_jobs.';
 comment on column _dead_job.queue is 'id in _queue';
 comment on column _dead_job.id is 'the id of the job, which it keeps if it is retried';
+comment on column _dead_job.priority is 'that of the job; 16: a message that waited for barriers';
 comment on column _dead_job.attempt is 'how many attempts it has had';
 comment on column _dead_job.created_at is 'when the job was enqueued';
 comment on column _dead_job.died_at is 'when its last attempt failed';

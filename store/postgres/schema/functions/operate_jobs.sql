@@ -32,13 +32,14 @@ end $$;
 
 -- _retry_dead_jobs has dead letters run again, and jobs that are delayed, or failed and wait for their next attempt, have it now. It takes the locks of their
 -- unique keys, in one order, and then locks their rows. One that the queue refuses stays what it is, and the others run: it may have been written by hand,
--- or a job that has not ended has its unique_key. If it refuses all, the error is raised.
+-- or a job that has not ended has its unique_key. If it refuses all, the error is raised. Messages are published.
 create or replace function _retry_dead_jobs(queue int, ids bigint[]) returns bigint
 language plpgsql volatile set search_path from current as $$ declare
     half constant int := cardinality(ids) / 2;
     many bigint;
     waited bigint;
     twin record;
+    messages constant bigint[] := array(select d.id from _dead_job d where d.queue = _retry_dead_jobs.queue and d.id = any (ids) and d.priority = 16 order by d.id);
 begin
     for twin in select r.* from _refused_letters(queue, ids) r loop ids := array_remove(ids, twin.id); end loop;
     if twin.id is not null and not exists (select from _dead_job d where d.queue = _retry_dead_jobs.queue and d.id = any (ids)) then
@@ -46,7 +47,7 @@ begin
         using errcode = '23505', hint = 'discard the dead letter, or retry it once that job has ended';
     end if;
     execute format($sql$
-        with d as (delete from _dead_job d where d.queue = $1 and d.id = any ($2) returning d.*),
+        with d as (delete from _dead_job d where d.queue = $1 and d.id = any ($2) and d.priority < 16 returning d.*),
         i as (
             insert into %s (id, attempt, created_at, priority, group_key, key, headers, payload, failures)
             select d.id, d.attempt, d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d order by d.id)
@@ -55,6 +56,12 @@ begin
     update _scheduled s set due = clock_timestamp()
      where s.queue = _retry_dead_jobs.queue and s.id = any (ids) and s.due > clock_timestamp() and s.due < 'infinity';
     get diagnostics waited = row_count;
+    if messages <> '{}' then
+        many := many + _publish_letters(queue, messages);
+        if many + waited = 0 then
+            raise exception '%', (select d.failures -> -1 ->> 'error' from _dead_job d where d.queue = _retry_dead_jobs.queue and d.id = messages[1]) using errcode = '55000', hint = 'make the outbox take the message, and retry it again, or discard it';
+        end if;
+    end if;
     return many + waited;
 exception when check_violation or invalid_parameter_value or untranslatable_character then
     many := 0;

@@ -208,6 +208,7 @@ comment on column penstock._dead_job.id is 'the id of the job, which it keeps if
 comment on column penstock._dead_job.attempt is 'how many attempts it has had';
 comment on column penstock._dead_job.created_at is 'when the job was enqueued';
 comment on column penstock._dead_job.died_at is 'when its last attempt failed';
+comment on column penstock._dead_job.priority is 'that of the job; 16: a message that waited for barriers';
 comment on column penstock._dead_job.failures is 'the last ten failed attempts: attempt, error, at';
 
 create table penstock._dead_letter (
@@ -624,6 +625,7 @@ comment on column penstock._scheduled.queue is 'id in _queue; below zero the row
 comment on column penstock._scheduled.attempt is 'how many attempts the job has had; -1: none that counts, but it has begun and was released, and later jobs of its key wait for it';
 comment on column penstock._scheduled.due is 'when the job may run; infinity: it waits until an earlier job of its key has ended; -infinity: it waits for barriers';
 comment on column penstock._scheduled.created_at is 'when the job was enqueued';
+comment on column penstock._scheduled.priority is 'that of the job; 16: a message that waits for barriers';
 comment on column penstock._scheduled.slot is 'the segment: _scheduled_0 or _scheduled_1';
 comment on column penstock._scheduled.failures is 'the last ten failed attempts: attempt, error, at';
 
@@ -737,6 +739,22 @@ create sequence penstock._sampled minvalue 0; -- holds 17179869183. register: mi
 create sequence penstock._scheduled_slot minvalue 0 maxvalue 3; -- holds 0. register: the segment of _scheduled that is written to; + 2: the other one is still read
 create sequence penstock._skip_map_n; -- orders the rows of _skip_map
 create sequence penstock._skip_map_slot minvalue 0 maxvalue 1; -- holds 0. register: the segment of _skip_map that is written to
+
+create view penstock._waiting_message as
+ SELECT NULL::text AS queue,
+    NULL::bigint[] AS waits_for,
+    NULL::text AS on_dead,
+    NULL::text AS outbox,
+    NULL::text AS id,
+    NULL::text AS key,
+    NULL::text AS topic,
+    NULL::jsonb AS headers,
+    NULL::bytea AS payload,
+    NULL::name AS role,
+    NULL::bigint AS job
+  WHERE false;
+comment on column penstock._waiting_message.role is 'who inserts; no role may give another';
+comment on column penstock._waiting_message.job is 'the id, in the queue, of the message that was written';
 
 create view penstock.outbox_internals as
  SELECT o.name AS outbox,
@@ -1171,6 +1189,9 @@ RETURN (string_to_array((headers ->> 'penstock-waits-for'::text), ','::text))::b
 
 -- function _turn_barriers(): schema/functions/barriers.sql
 -- function _let_go(in_barrier bigint): schema/functions/barriers.sql
+-- function _put_off_message(): schema/functions/publish_after.sql
+-- function publish_after(queue text, waits_for bigint[], outbox text, payload anycompatible, key text, topic text, headers jsonb, id text, on_dead text): schema/functions/publish_after.sql, everybody may execute it
+-- function _publish_letters(in_queue integer, ids bigint[]): schema/functions/publish_after.sql
 
 -- _listed lists the segments to look into, by the ring's register. The one from which rows are carried over comes first, so that
 -- a row that moves meanwhile is not missed. It has no search_path, so that it costs no call.

@@ -1,0 +1,79 @@
+-- Messages that wait for barriers, see barriers.sql.
+
+-- A message that waits for barriers is a row of _scheduled like a job, of priority 16. No job has that, and no ring takes it. So only _put_off_message writes one, which
+-- has looked at the rights of the role. The fields of the message are in one header, because its headers may be options of a job that it becomes later.
+--
+-- Such a row is written through this view, because a trigger with the owner's rights does not know its caller. The column role does: all may insert, but not into it.
+-- An INSERT first goes to the trigger of outboxes, which validates it.
+create or replace view _waiting_message as
+    select null::text as queue, null::bigint[] as waits_for, null::text as on_dead, null::text as outbox, null::text as id, null::text as key, null::text as topic, null::jsonb as headers, null::bytea as payload,
+           null::name as role, null::bigint as job where false;
+
+alter view _waiting_message alter column role set default current_user;
+
+comment on view _waiting_message is 'Takes the messages that wait for barriers, from publish_after. It has no rows.';
+comment on column _waiting_message.role is 'who inserts; no role may give another';
+comment on column _waiting_message.job is 'the id, in the queue, of the message that was written';
+
+-- _put_off_message writes a message that waits, and returns its number.
+create or replace function _put_off_message() returns trigger
+language plpgsql volatile security definer set search_path from current as $$
+declare
+    q      constant _queue := _queue_named(new.queue);
+    waits  constant jsonb := _with_options(null, null, null, null, null, null, null, null, null, new.waits_for, new.on_dead);
+    denied constant text := case when not has_function_privilege(new.role, to_regproc(_q(format('_%s.enqueue', q.name))), 'execute') then 'queue ' || q.name
+                                 when exists (select from _outbox o cross join unnest('{id,key,topic,headers,payload}'::text[]) c where o.name = new.outbox and not has_column_privilege(new.role, _q(o.name), c, 'insert'))
+                                 then 'outbox ' || new.outbox end;
+begin
+    if not exists (select from _outbox o where o.name = new.outbox) then
+        raise exception 'there is no outbox %', coalesce(quote_literal(new.outbox), 'null') using errcode = '42P01', hint = 'create it with: penstock outbox create ' || coalesce(quote_literal(new.outbox), 'NAME');
+    elsif denied is not null then
+        raise exception 'permission denied for %', denied using errcode = '42501', hint = 'the role needs the rights that grant_enqueuer gives for the queue, and grant_producer for the outbox';
+    elsif waits ? 'penstock-waits-for' is not true then
+        raise exception 'waits_for is empty' using errcode = '23514', hint = 'give the barriers to wait for, or publish the message';
+    end if;
+    perform _refuse_options(waits, null), pg_current_xact_id(); -- before a seq, see create_queue
+    new.job := nextval(_q(format('_%s.seq', q.name)));
+    perform _put_off(q.id, clock_timestamp(), array[new.job], '{f}', array[new.payload], array[new.key], '{null}', '{16}', '{null}', array[waits || jsonb_build_object('penstock-kind', 'publish to ' || new.outbox,
+        'penstock-message', jsonb_build_object('outbox', new.outbox, 'id', new.id, 'topic', new.topic, 'headers', new.headers)::text)]);
+    return new;
+end $$;
+
+create or replace trigger a_validate instead of insert on _waiting_message for each row execute function _validate_message();
+
+create or replace trigger b_put_off instead of insert on _waiting_message for each row execute function _put_off_message();
+
+create or replace function publish_after(queue text, waits_for bigint[], outbox text, payload anycompatible, key text default null, topic text default '',
+                        headers jsonb default null, id text default null, on_dead text default null) returns bigint
+language sql volatile set search_path from current as $$
+    insert into _waiting_message (queue, waits_for, outbox, payload, key, topic, headers, id, on_dead)
+    values (queue, waits_for, outbox, case pg_typeof(payload) when 'bytea'::regtype then payload::text::bytea else convert_to(payload::text, 'UTF8') end, key, coalesce(topic, ''), headers, id, on_dead)
+    returning job $$;
+
+comment on function publish_after is 'Publishes a message of text, JSON or bytes once barriers of a queue are open: in the transaction that opens the last one. Until then it is listed and counted with the jobs of the queue that wait. Returns the id by which it can be cancelled. If a job that holds one of the barriers is dead, on_dead decides, as in enqueue_bytes. With cancel the message becomes a dead letter of the queue, which is published if it is retried. So does a message that the outbox refuses then. Errors: those of publish_bytes, and of enqueue_bytes for the barriers; 42501 if the role may not publish to the outbox, or not enqueue in the queue.';
+
+-- _publish_letters publishes messages that are dead letters, those of an outbox in the order of their ids, and returns how many. One that is refused, or whose outbox is
+-- not there any more, stays a dead letter with the reason: the end of a job must not fail for ever. Errors of the server fail it, and it can be repeated.
+create or replace function _publish_letters(in_queue int, ids bigint[]) returns bigint
+language plpgsql volatile set search_path from current as $$
+declare half constant int := cardinality(ids) / 2; outbox text; n bigint; many bigint := 0;
+begin
+    for outbox in select distinct (d.headers ->> 'penstock-message')::jsonb ->> 'outbox' from _dead_job d where d.queue = in_queue and d.id = any (ids) and d.priority = 16 loop
+        execute format($sql$
+            with d as (
+                delete from _dead_job d where d.queue = $1 and d.id = any ($2) and d.priority = 16 and (d.headers ->> 'penstock-message')::jsonb ->> 'outbox' = $3
+                returning d.*, (d.headers ->> 'penstock-message')::jsonb as m)
+            insert into %s (id, key, topic, headers, payload) select d.m ->> 'id', d.key, d.m ->> 'topic', nullif(d.m -> 'headers', 'null'), d.payload from d order by d.id$sql$, _q(outbox)) using in_queue, ids, outbox;
+        get diagnostics n = row_count;
+        many := many + n;
+    end loop;
+    return many;
+exception when others then
+    if sqlstate ~ '^(40|53|55|57|58|XX)' then
+        raise;
+    elsif half > 0 then
+        return _publish_letters(in_queue, ids[:half]) + _publish_letters(in_queue, ids[half + 1:]);
+    end if;
+    update _dead_job d set failures = _failed(d.failures, d.attempt, 'not published: ' || sqlerrm) where d.queue = in_queue and d.id = any (ids);
+    return 0;
+end $$;
