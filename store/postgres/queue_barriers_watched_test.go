@@ -437,3 +437,32 @@ func TestBarrierWatchesByAnyCollation(t *testing.T) {
 	f.Exec("select penstock.cancel('q', array(select seq from penstock.q))")
 	f.wantClaim(5, 1)
 }
+
+// A queue is dropped with a barrier that is not open, of which a job is watched and others run. Another transaction has sealed one of its barriers, and
+// commits later. A queue of the same name begins anew: no row of the old one is left, no job waits, and the register is free for it.
+func TestBarriersOfADroppedQueue(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.watchFrom(40)
+	old := f.heldBy(slices.Repeat([]string{"x"}, 100)...)
+	f.mustAckClaim(f.Conn, f.mustAckClaim(f.Conn, nil, 20), 20)
+	f.wantRegister(old)
+	seals := f.begin(f.Connect())
+	f.run(seals, "select penstock.seal('q', $1)", f.Number("select penstock.barrier('q')"))
+	f.Exec("select penstock.drop_queue('q')")
+	f.Must(seals.Commit(f.Ctx))
+	f.Exec("select penstock.create_queue('q')")
+	f.wantText("0", "select count(*)::text from penstock._barrier where part >= 16")
+	f.wantError("23514", "select penstock.enqueue('q', 'x', holds => $1)", old)
+	b := f.heldBy(slices.Repeat([]string{"x"}, 100)...)
+	row := f.mustAckClaim(f.Conn, f.mustAckClaim(f.Conn, nil, 20), 20)
+	f.wantRegister(b)
+	f.wantRunning(b, watchedOne+80)
+	for range 3 {
+		row = f.mustAckClaim(f.Conn, row, 20)
+	}
+	f.wantClaim(5)
+	f.mustAckClaim(f.Conn, row, 1)
+	f.wantRunning(b, 0)
+	f.wantText("0", "select count(*)::text from penstock._scheduled where due = '-infinity'")
+}
