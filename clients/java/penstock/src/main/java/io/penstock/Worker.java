@@ -24,7 +24,7 @@ import javax.sql.DataSource;
  * jobs that have not begun. Handlers run in virtual threads if Java has them. It holds three connections.
  */
 public final class Worker implements AutoCloseable {
-    static final Logger LOG = System.getLogger("io.penstock");
+    static final Logger LOG = Log.get();
     private static final long MS = Desk.MS;
     private static final long MAINTAIN_EVERY = 500 * MS;
     private static final long HEARTBEAT_EVERY = 30_000 * MS;

@@ -5,7 +5,6 @@ import io.penstock.Outcome;
 import io.penstock.Penstock;
 import io.penstock.WorkOptions;
 import io.penstock.Worker;
-import java.lang.System.Logger.Level;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
@@ -13,6 +12,8 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import org.apache.commons.logging.Log;
+import org.apache.commons.logging.LogFactory;
 import org.springframework.context.SmartLifecycle;
 import org.springframework.transaction.PlatformTransactionManager;
 import org.springframework.transaction.TransactionStatus;
@@ -20,10 +21,11 @@ import org.springframework.transaction.support.DefaultTransactionDefinition;
 
 /**
  * Starts the workers with the application, and drains them before the beans that they use are destroyed. A worker that ends earlier
- * is started again, with growing pauses. It ends early if the database cannot be reached, is not migrated or lacks the queue.
+ * is started again, with growing pauses. It ends early if the database cannot be reached, is not migrated or lacks the queue. Its thread keeps an
+ * application without a web server alive.
  */
 class PenstockWorkers implements SmartLifecycle {
-    private static final System.Logger LOG = System.getLogger("io.penstock");
+    static final Log LOG = LogFactory.getLog("io.penstock");
 
     private final Penstock penstock;
     private final PenstockProperties properties;
@@ -139,7 +141,6 @@ class PenstockWorkers implements SmartLifecycle {
             this.handler = observed == null ? given : observed(given, observed);
             this.options = observed == null ? of.options() : new WorkOptions(of.options()).onEnd(observed::ended);
             this.thread = new Thread(this::run, "penstock worker of " + of.queue());
-            this.thread.setDaemon(true);
             next();
         }
 
@@ -163,10 +164,10 @@ class PenstockWorkers implements SmartLifecycle {
                     return;
                 } catch (RuntimeException e) {
                     if (stopped.getCount() == 0) {
-                        LOG.log(Level.WARNING, "the worker of queue " + of.queue() + " has stopped: " + e.getMessage());
+                        LOG.warn("the worker of queue " + of.queue() + " has stopped: " + e.getMessage());
                         return;
                     }
-                    LOG.log(Level.ERROR, "the worker of queue " + of.queue() + " has ended, and is started again in " + pause + " s: " + e.getMessage());
+                    LOG.error("the worker of queue " + of.queue() + " has ended, and is started again in " + pause + " s: " + e.getMessage());
                     ended(current, e);
                 }
                 try {
@@ -188,7 +189,7 @@ class PenstockWorkers implements SmartLifecycle {
         synchronized void late() {
             if (!worker.isWorking() && ended == null) {
                 ended = new IllegalStateException("has not begun after " + pool.timeout().plusSeconds(1).toSeconds() + " s: it waits for a connection, or for an answer of the database");
-                LOG.log(Level.WARNING, "the worker of queue " + of.queue() + " " + ended.getMessage());
+                LOG.warn("the worker of queue " + of.queue() + " " + ended.getMessage());
             }
         }
 

@@ -1,6 +1,5 @@
 package io.penstock.spring.boot;
 
-import java.lang.System.Logger.Level;
 import java.sql.SQLException;
 import java.time.Duration;
 import javax.sql.DataSource;
@@ -27,7 +26,7 @@ record Pool(Integer most, Duration timeout) {
     void warn(int workers) {
         int needed = PER_WORKER * workers + 1;
         if (workers > 0 && most != null && most < needed) {
-            System.getLogger("io.penstock").log(Level.WARNING, workers + (workers == 1 ? " worker takes up to " : " workers take up to ") + (needed - 1) + " connections, and the pool has "
+            PenstockWorkers.LOG.warn(workers + (workers == 1 ? " worker takes up to " : " workers take up to ") + (needed - 1) + " connections, and the pool has "
                 + most + ": set spring.datasource.hikari.maximum-pool-size to " + needed
                 + " or more, and add one for each transactional handler and each request that run at the same time");
         }

@@ -3,15 +3,16 @@ package io.penstock.spring.boot;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import ch.qos.logback.classic.Logger;
+import ch.qos.logback.classic.spi.ILoggingEvent;
+import ch.qos.logback.core.AppenderBase;
 import java.time.Duration;
 import java.util.Map;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
-import java.util.logging.Handler;
-import java.util.logging.LogRecord;
-import java.util.logging.Logger;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.slf4j.LoggerFactory;
 import org.springframework.boot.SpringBootConfiguration;
 import org.springframework.boot.actuate.health.Health;
 import org.springframework.boot.actuate.health.HealthIndicator;
@@ -23,7 +24,7 @@ import org.springframework.boot.autoconfigure.orm.jpa.HibernateJpaAutoConfigurat
 /** A pool that is too small for the workers, and a worker that does not begin. */
 @Timeout(value = 3, unit = TimeUnit.MINUTES) // ends what has failed
 class PoolTest {
-    private static final Logger LOGGER = Logger.getLogger("io.penstock");
+    private static final Logger LOGGER = (Logger) LoggerFactory.getLogger("io.penstock");
 
     @SpringBootConfiguration
     @EnableAutoConfiguration(exclude = {HibernateJpaAutoConfiguration.class, JpaRepositoriesAutoConfiguration.class},
@@ -37,16 +38,18 @@ class PoolTest {
     }
 
     /** What Penstock logs. */
-    private static final class Lines extends Handler implements AutoCloseable {
+    private static final class Lines extends AppenderBase<ILoggingEvent> implements AutoCloseable {
         private final LinkedBlockingQueue<String> lines = new LinkedBlockingQueue<>();
 
-        Lines() {
-            LOGGER.addHandler(this);
+        /** Once Boot has set the logging up. */
+        void attach() {
+            start();
+            LOGGER.addAppender(this);
         }
 
         @Override
-        public void publish(LogRecord line) {
-            lines.add(line.getMessage());
+        protected void append(ILoggingEvent line) {
+            lines.add(line.getFormattedMessage());
         }
 
         void await(String part) throws InterruptedException {
@@ -55,11 +58,8 @@ class PoolTest {
         }
 
         @Override
-        public void flush() {}
-
-        @Override
         public void close() {
-            LOGGER.removeHandler(this);
+            LOGGER.detachAppender(this);
         }
     }
 
@@ -69,7 +69,7 @@ class PoolTest {
             database.jdbc.execute("select penstock.create_queue('emails'); select penstock.create_queue('orders'); alter function penstock.maintain_queue(text) rename to away");
             database.jdbc.execute("create function penstock.maintain_queue(text) returns void language sql as 'select pg_sleep(3600)'");
             Map<String, Object> properties = Map.of("spring.datasource.hikari.connection-timeout", 250, "spring.datasource.hikari.maximum-pool-size", 6);
-            try (var application = database.application(properties, Application.class).run()) {
+            try (var application = database.application(properties, Application.class).initializers(context -> lines.attach()).run()) {
                 lines.await("2 workers take up to 6 connections, and the pool has 6: set spring.datasource.hikari.maximum-pool-size to 7 or more");
                 lines.await("has not begun after 1 s");
                 lines.await("has not begun after 1 s");
@@ -91,6 +91,7 @@ class PoolTest {
     @Test
     void aPoolThatIsLargeEnoughIsFine() {
         try (Lines lines = new Lines()) {
+            lines.attach();
             new Pool(7, Duration.ofSeconds(1)).warn(2);
             new Pool(null, Duration.ofSeconds(1)).warn(2);
             new Pool(1, Duration.ofSeconds(1)).warn(0);
