@@ -263,5 +263,24 @@ func TestQueueWorkers(t *testing.T) {
 			t.Errorf("as JSON: %s", lines)
 		}
 		d.cli("queue", "workers", "nothing").wants(t, terminal.ExitFailure, `queue "nothing": no such queue`)
+
+		q := d.queues().DriverQueue("mails") // of two workers with leases that end one lives
+		d.must("enqueue", "mails", "a")
+		d.must("enqueue", "mails", "b")
+		for _, name := range []string{"busy", "free"} {
+			if jobs, err := q.Claim(t.Context(), driver.Claim{Jobs: 1, Lease: 10 * time.Millisecond, Worker: name}); err != nil || len(jobs) != 1 {
+				t.Fatal(jobs, err)
+			}
+		}
+		for i := range 2 {
+			for strings.Count(d.must("queue", "workers", "mails"), " silent ") != 2-i {
+			}
+			if err := beats.Heartbeat(t.Context(), admin.Worker{Name: "free"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if told := d.must("queue", "workers", "mails"); !regexp.MustCompile(`busy +silent +2 of 10 `).MatchString(told) {
+			t.Errorf("workers, of which one has died:\n%s", told)
+		}
 	})
 }

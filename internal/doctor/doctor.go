@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/penstock/penstock/admin"
 )
 
 // Severity of a finding.
@@ -136,6 +138,17 @@ type Running struct {
 	Expired time.Duration // since its lease has ended; negative until then
 	Held    time.Duration // since its lease began; 0 means unknown: an older version claimed it
 	Report  []byte        // its worker's last report, as JSON
+}
+
+// StateOf is the state of a worker. It is silent also if the lease of one of its jobs has ended and no heartbeat came since: it has died, or hangs.
+func StateOf(w *admin.Worker, at time.Time, jobs []Running) string {
+	state := w.State(at)
+	if (state == "working" || state == "idle") && slices.ContainsFunc(jobs, func(job Running) bool {
+		return job.Queue == w.Queue && job.Worker == w.Name && job.Expired > 0 && at.Add(-job.Expired).After(w.SeenAt)
+	}) {
+		return "silent"
+	}
+	return state
 }
 
 // UnsealedBarrier is a barrier that jobs wait for and that no program has sealed.

@@ -11,6 +11,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/doctor"
 )
 
 func (c *Console) dead(ctx context.Context, r *call) (l List[DeadLetter], err error) {
@@ -260,6 +261,9 @@ func (c *Console) workers(ctx context.Context, r *call) (all Workers, err error)
 		found, err := store.Running(ctx, queue, countedUpTo)
 		if err != nil {
 			return all, err
+		}
+		for i := range all.Items {
+			all.Items[i].State = doctor.StateOf(&all.Items[i].Worker, time.Now(), found)
 		}
 		for _, job := range found {
 			at, known := of[[2]string{job.Queue, job.Worker}]

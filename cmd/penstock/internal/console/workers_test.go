@@ -51,6 +51,15 @@ func TestWorkers(t *testing.T) {
 				t.Errorf("the busy one has %d, runs %v", w.Running, w.Jobs)
 			}
 		}
+		if keeps {
+			_, err = s.DriverQueue("mails").Extend(t.Context(), time.Millisecond, claimed[0].Lease)
+			must(t, err)
+			for state := ""; state != "silent"; {
+				_, text := d.ask("r", "GET", "/api/v1/workers?queue=mails", "")
+				must(t, json.Unmarshal(text, &all))
+				state = all.Items[0].State
+			}
+		}
 		code, page := d.ask("r", "GET", "/workers", "")
 		if code != http.StatusOK || !strings.Contains(string(page), ">busy<") || !strings.Contains(string(page), "and 2 more") {
 			t.Errorf("the page is %d %s", code, page)

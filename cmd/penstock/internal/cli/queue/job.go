@@ -17,6 +17,8 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/doctor"
+	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
 )
@@ -260,6 +262,12 @@ func workersCommand(a *cli.App) *cobra.Command {
 					return err
 				}
 			}
+			var jobs []doctor.Running
+			if leases, ok := store.(doctor.Examiner); ok {
+				if jobs, err = leases.Running(ctx, queue, cli.CountedUpTo); err != nil && !pgerror.IsForbidden(err) {
+					return about.Queue(err, "reading leases", queue)
+				}
+			}
 			now, rows := time.Now(), a.Rows(terminal.Cut("QUEUE", 24), terminal.Cut("WORKER", 32), terminal.Left("STATE"), terminal.Right("RUNNING"),
 				terminal.Left("LAST CLAIM"), terminal.Right("DONE"), terminal.Right("FAILED"), terminal.Left("SEEN"), terminal.Cut("VERSION", 24))
 			for i := range found {
@@ -271,7 +279,8 @@ func workersCommand(a *cli.App) *cobra.Command {
 				if w.Concurrency > 0 {
 					running += " of " + terminal.Count(int64(w.Concurrency))
 				}
-				rows.Add(workerJSON{w, w.State(now)}, w.Queue, w.Name, w.State(now), running, claimed,
+				state := doctor.StateOf(w, now, jobs)
+				rows.Add(workerJSON{w, state}, w.Queue, w.Name, state, running, claimed,
 					terminal.Count(w.Done), terminal.Count(w.Failed+w.Dead), cli.Since(w.SeenAt, now), w.Version)
 			}
 			return rows.End("No worker has sent a heartbeat in the last ten minutes.")
