@@ -179,6 +179,20 @@ func (t *remoteTx) seal(ctx context.Context, queue string, b int64) error {
 	return t.failed(t.c.call(ctx, "seal", args{"tx": t.tx, "queue": queue, "barrier": conformance.ID(b)}, nil), penstock.ErrNoQueue)
 }
 
+func (t *remoteTx) publishAfter(ctx context.Context, queue string, m penstock.WaitingMessage) (id conformance.ID, err error) {
+	with := args{"tx": t.tx, "queue": queue, "outbox": m.Outbox, "waits_for": conformance.IDs(m.WaitsFor),
+		"message": conformance.Message{Payload: append([]byte{}, m.Payload...), ID: m.ID, Key: m.Key, Topic: m.Topic, Headers: m.Headers}}
+	if m.OnDead != "" {
+		with["on_dead"] = m.OnDead
+	}
+	err = t.c.call(ctx, "publish_after", with, &id)
+	missing := penstock.ErrNoQueue
+	if err != nil && (strings.Contains(err.Error(), "no such outbox") || strings.Contains(err.Error(), "there is no outbox")) {
+		missing = penstock.ErrNoOutbox
+	}
+	return id, t.failed(err, missing)
+}
+
 func (t *remoteTx) execute(ctx context.Context, sql string) (rows [][]*string, err error) {
 	return rows, t.failed(t.c.call(ctx, "execute", args{"tx": t.tx, "sql": sql}, &rows))
 }
@@ -249,6 +263,12 @@ func (q remoteQueue) Barrier(ctx context.Context) (int64, error) {
 func (q remoteQueue) Seal(ctx context.Context, b int64) error {
 	_, err := committed(ctx, q.c, func(t *remoteTx) (any, error) { return nil, t.seal(ctx, q.name, b) })
 	return err
+}
+
+// PublishAfter implements driver.WaitingPublisher.
+func (q remoteQueue) PublishAfter(ctx context.Context, m penstock.WaitingMessage) (int64, error) {
+	id, err := committed(ctx, q.c, func(t *remoteTx) (conformance.ID, error) { return t.publishAfter(ctx, q.name, m) })
+	return int64(id), err
 }
 
 func (q remoteQueue) Claim(ctx context.Context, c driver.Claim) ([]penstock.Job, error) {

@@ -59,6 +59,8 @@ type request struct {
 	Leases     []conformance.ID      `json:"leases"`
 	Lease      conformance.ID        `json:"lease"`
 	Barrier    conformance.ID        `json:"barrier"`
+	WaitsFor   []conformance.ID      `json:"waits_for"`
+	OnDead     penstock.OnDead       `json:"on_dead"`
 	Error      string                `json:"error"`
 	Batch      int                   `json:"batch"`
 	Parallel   int                   `json:"concurrency"`
@@ -238,6 +240,9 @@ func (p *program) inTx(ctx context.Context, t tx, r *request) (any, error) {
 		return conformance.ID(b), err
 	case "seal":
 		return nil, t.seal(ctx, r.Queue, int64(r.Barrier))
+	case "publish_after":
+		id, err := t.publishAfter(ctx, r.Queue, penstock.WaitingMessage{Message: message(r.Message), Outbox: r.Outbox, WaitsFor: conformance.Numbers(r.WaitsFor), OnDead: r.OnDead})
+		return conformance.ID(id), err
 	case "inbox_first":
 		return t.first(ctx, r.Consumer, r.MessageID)
 	}

@@ -19,6 +19,7 @@ type tx interface {
 	enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error)
 	barrier(ctx context.Context, queue string) (int64, error)
 	seal(ctx context.Context, queue string, barrier int64) error
+	publishAfter(ctx context.Context, queue string, m penstock.WaitingMessage) (int64, error)
 	first(ctx context.Context, consumer, id string) (bool, error)
 	reporter(queue string) driver.Reporter
 	execute(ctx context.Context, sql string) ([][]*string, error)
@@ -64,6 +65,10 @@ func (t pgxTx) barrier(ctx context.Context, queue string) (int64, error) {
 
 func (t pgxTx) seal(ctx context.Context, queue string, barrier int64) error {
 	return t.store.Queue(queue).SealTx(ctx, t.Tx, barrier)
+}
+
+func (t pgxTx) publishAfter(ctx context.Context, queue string, m penstock.WaitingMessage) (int64, error) {
+	return t.store.Queue(queue).PublishAfterTx(ctx, t.Tx, m)
 }
 
 func (t pgxTx) first(ctx context.Context, consumer, id string) (bool, error) {
@@ -118,6 +123,10 @@ func (t sqlTx) barrier(ctx context.Context, queue string) (int64, error) {
 
 func (t sqlTx) seal(ctx context.Context, queue string, barrier int64) error {
 	return t.store.Queue(queue).SealSQL(ctx, t.Tx, barrier)
+}
+
+func (t sqlTx) publishAfter(ctx context.Context, queue string, m penstock.WaitingMessage) (int64, error) {
+	return t.store.Queue(queue).PublishAfterSQL(ctx, t.Tx, m)
 }
 
 func (t sqlTx) first(ctx context.Context, consumer, id string) (bool, error) {

@@ -263,6 +263,26 @@ def test_atomic(project: str, conn: psycopg.Connection) -> None:
     assert len(rows(conn, "select from penstock.orders")) == 2
 
 
+def test_a_message_waits_for_a_barrier(project: str, conn: psycopg.Connection) -> None:
+    from django.db import transaction
+
+    from penstock.django import barrier, enqueue, publish_after, seal
+
+    with transaction.atomic():
+        rows_done = barrier("emails")
+        enqueue("emails", "row", holds=rows_done)
+        made = publish_after("emails", [rows_done], "orders", {"rows": 1}, key="ann", topic="t", headers={"a": "b"}, id="m1", on_dead="run")
+        seal("emails", rows_done)
+        for field, waits_for, on_dead in ("waits_for", [], None), ("on_dead", [rows_done], "die"):
+            with pytest.raises(penstock.FieldError) as caught:
+                publish_after("emails", waits_for, "orders", "x", on_dead=on_dead)
+            assert caught.value.field == field
+    assert made and not rows(conn, "select from penstock.orders")
+    assert rows(conn, "select id from penstock.dequeue('emails', 100)")  # also jobs of other tests
+    found = "select id, key, topic, headers, payload from penstock.orders"
+    assert rows(conn, found) == [("m1", "ann", "t", {"a": "b"}, b'{"rows": 1}')]
+
+
 def test_the_connection_itself_is_a_transaction(project: str, conn: psycopg.Connection) -> None:
     from django.db import connection, transaction
 

@@ -191,6 +191,10 @@ const ops: Record<string, (r: any) => unknown> = {
     await t.penstock.seal(t.tx as Queryable, queue, BigInt(barrier))
     return null
   },
+  async publish_after({ tx, queue, waits_for, outbox, message, on_dead }) {
+    const t = found(transactions, tx)
+    return `${await t.penstock.publishAfter(t.tx as Queryable, queue, (waits_for ?? []).map(BigInt), outbox, messageOf(message), on_dead)}`
+  },
   inbox_first({ tx, consumer, message_id }) {
     const t = found(transactions, tx)
     return t.penstock.inbox(consumer).first(t.tx as Queryable, message_id)

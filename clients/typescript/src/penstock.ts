@@ -3,7 +3,7 @@ import { begin, connectionsOf, executor, listening, type Queryable, type Tx } fr
 import { explained, schemaVersion } from './errors.js'
 import { Queue, isOutcome } from './job.js'
 import { callOf, enqueuedOf, insertInto, type Enqueued } from './statements.js'
-import { arrays, jobArrays, jobRow, messageRow, quoted, FieldError, type Message, type NewJob } from './values.js'
+import { arrays, jobArrays, jobRow, messageRow, onDeadOf, quoted, waitsOf, FieldError, type Message, type NewJob } from './values.js'
 import { handlerOf, run, type Find, type Handler, type Handlers, type TxHandler, type WorkOptions } from './work.js'
 
 /**
@@ -56,6 +56,18 @@ export class Penstock {
   /** Seals a barrier with tx: it opens when each job that holds it has ended, at once if none does. A job that holds it may still add others. */
   async seal(tx: Queryable, queue: string, barrier: bigint): Promise<void> {
     await explained(executor(tx)(`select ${this.#schema}.seal($1::text, $2::text::bigint)::text`, [queue, String(barrier)]))
+  }
+
+  /**
+   * Publishes a message with tx once these barriers of the queue are open: in the transaction that opens the last one. Until then the queue shows
+   * it as a job that waits, by the id that is returned. onDead is as of a job.
+   */
+  async publishAfter(tx: Queryable, queue: string, waitsFor: readonly bigint[], outbox: string, message: Message, onDead?: NewJob['onDead']): Promise<bigint> {
+    const [id, key, topic, headers, payload] = messageRow(message)
+    const [row] = await explained(executor(tx)(
+      `select ${this.#schema}.publish_after($1::text, $2::text::bigint[], $3::text, $4::text::bytea, $5::text, $6::text, $7::text::jsonb, $8::text, $9::text)::text`,
+      [queue, waitsOf(waitsFor), outbox, payload!, key!, topic!, headers!, id!, onDeadOf(onDead)]))
+    return BigInt(row![0]!)
   }
 
   /** The inbox of a consumer: it remembers which messages were received. */

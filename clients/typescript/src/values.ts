@@ -156,12 +156,23 @@ function barriersOf(field: string, barriers: readonly bigint[]): string | null {
   return barriers.join() || null
 }
 
+/** waitsOf are the barriers that a message waits for, as PostgreSQL reads an array. */
+export function waitsOf(barriers: readonly bigint[]): string {
+  const text = barriersOf('waitsFor', barriers)
+  if (text === null) throw new FieldError('waitsFor', 'is empty: give the barriers to wait for, or publish the message')
+  return `{${text}}`
+}
+
+export function onDeadOf(onDead: NewJob['onDead']): string | null {
+  if (!['wait', 'run', 'cancel'].includes(onDead ?? 'wait')) throw new FieldError('onDead', `is ${JSON.stringify(onDead)}, expected wait, run or cancel`)
+  return onDead ?? null
+}
+
 /** headersWithOptions are a job's headers, some of which carry its kind and its options. */
 function headersWithOptions(j: NewJob): NewJob['headers'] {
   const headers = headersWithKind(j)
   if (j.maxAttempts != null && !(Number.isInteger(j.maxAttempts) && j.maxAttempts >= 1 && j.maxAttempts <= 999_999_999)) throw new FieldError('maxAttempts', `is ${j.maxAttempts}, expected 1 to 999999999`)
   if (!['ignore', 'replace', 'debounce'].includes(j.onConflict ?? 'ignore')) throw new FieldError('onConflict', `is ${JSON.stringify(j.onConflict)}, expected ignore, replace or debounce`)
-  if (!['wait', 'run', 'cancel'].includes(j.onDead ?? 'wait')) throw new FieldError('onDead', `is ${JSON.stringify(j.onDead)}, expected wait, run or cancel`)
   const deadline = timeOf(j.deadline, 'deadline')
   const given: [string, string, string | null][] = [
     ['uniqueKey', headerUniqueKey, orNull('uniqueKey', j.uniqueKey, 1024)],
@@ -172,7 +183,7 @@ function headersWithOptions(j: NewJob): NewJob['headers'] {
     ['deadline', 'penstock-deadline', deadline === null ? null : new Date(deadline).toISOString()],
     ['holds', 'penstock-holds', j.holds == null ? null : barriersOf('holds', [j.holds])],
     ['waitsFor', 'penstock-waits-for', barriersOf('waitsFor', j.waitsFor ?? [])],
-    ['onDead', 'penstock-on-dead', j.onDead ?? null],
+    ['onDead', 'penstock-on-dead', onDeadOf(j.onDead)],
   ]
   const all: Record<string, string> = { ...headers }
   let any = false

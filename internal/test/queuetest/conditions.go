@@ -36,4 +36,5 @@ var Engine = Cases{"Claim/AcrossProcesses", "Tx", "Order/FIFO", "Order/LIFO", "O
 var ByAClient = Cases{"Claim/EnqueueClaimAck", "Claim/GroupsAreLinesOfTheirOwn", "Claim/ReleaseForAWhile", "Lease/LostLeaseSettlesNothing", "Lease/ExtendKeepsTheLease",
 	"Retry/AfterAPause", "Retry/LastAttemptIsADeadLetter", "Delay/NotBeforeItsTime", "Dedup/Told", "Input/BadJobs", "Input/NoSuchQueue", "Content/BytesSurvive", "Content/TextSurvives", "Kind/EveryOptionCarriesIt",
 	"Options/Carried", "Unique/Debounce", "Barrier/OpensOnce", "Barrier/DeadCancels", "Barrier/Unique", "Barrier/Several", "Barrier/Refused",
+	"Barrier/MessageOpensOnce", "Barrier/MessageDeadCancels", "Barrier/MessageRefused",
 	"Report/StepsAddUp", "Report/Refused", "Report/LateOneIsLost", "Work/CancelledJob", "Work/Snooze", "Work/Outcomes"}

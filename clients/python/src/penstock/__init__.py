@@ -1,7 +1,7 @@
 """Penstock's outbox, job queue and inbox, in your own transaction. `penstock.aio` has the same for asyncio."""
 
 from . import claim_check, inbox
-from ._api import barrier, check, enqueue, enqueue_many, publish, publish_many, seal
+from ._api import barrier, check, enqueue, enqueue_many, publish, publish_after, publish_many, seal
 from ._app import App, Task, TxTask, current_job
 from ._buffer import Buffer
 from ._desk import Options
@@ -73,6 +73,7 @@ __all__ = [
     "enqueue_many",
     "inbox",
     "publish",
+    "publish_after",
     "publish_many",
     "report",
     "seal",

@@ -53,6 +53,15 @@ def seal(tx: Transaction, queue: str, barrier: int, *, schema: str = "penstock")
     run(tx, postgres(tx, schema).seal(queue, barrier))
 
 
+def publish_after(
+    tx: Transaction, queue: str, waits_for: Sequence[int], outbox: str, payload: Payload, *, key: str | None = None, topic: str = "",
+    headers: Mapping[str, str] | None = None, id: str | None = None, on_dead: str | None = None, schema: str = "penstock", encoder: Encoder = None,
+) -> int:  # fmt: skip
+    """Publishes a message on PostgreSQL once these barriers of the queue are open: in the transaction that opens the last one. Until then the queue shows it
+    as a job that waits, by the id that is returned. `on_dead` is as of a job."""
+    return run(tx, postgres(tx, schema, encoder).publish_after(queue, waits_for, outbox, Message(payload, key, topic, headers, id), on_dead))
+
+
 def check(tx: Transaction, *, schema: str = "penstock") -> int:
     """Returns the version of the database's schema. Raises SchemaError if this client does not support it."""
     return run(tx, sql_for(tx, schema).check())  # type: ignore[no-any-return]

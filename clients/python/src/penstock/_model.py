@@ -380,6 +380,20 @@ def barriers_text(name: str, value: Sequence[int] | None) -> str | None:
     return ",".join(map(str, value))
 
 
+def waits_text(value: Sequence[int]) -> str:
+    """The barriers that a message waits for, as PostgreSQL reads an array."""
+    barriers = barriers_text("waits_for", value)
+    if barriers is None:
+        raise FieldError("waits_for", "is empty", "give the barriers to wait for, or publish the message")
+    return "{" + barriers + "}"
+
+
+def on_dead_text(value: str | None) -> str | None:
+    if value not in (None, "wait", "run", "cancel"):
+        raise FieldError("on_dead", f"is {value!r}", "give wait, run or cancel")
+    return value
+
+
 def with_options(j: NewJob) -> Mapping[str, str] | None:
     """The headers of a job, some of which carry its kind and its options. Raises FieldError."""
     headers = with_kind(j.kind, j.headers)
@@ -392,14 +406,12 @@ def with_options(j: NewJob) -> Mapping[str, str] | None:
         "deadline": None if j.deadline is None else time_of("deadline", j.deadline).astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         "holds": barriers_text("holds", None if j.holds is None else [j.holds]),
         "waits_for": barriers_text("waits_for", j.waits_for),
-        "on_dead": j.on_dead,
+        "on_dead": on_dead_text(j.on_dead),
     }
     if j.max_attempts is not None and (type(j.max_attempts) is not int or not 1 <= j.max_attempts <= 999_999_999):
         raise FieldError("max_attempts", f"is {j.max_attempts!r}", "give a number from 1 to 999999999")
     if j.on_conflict not in (None, "ignore", "replace", "debounce"):
         raise FieldError("on_conflict", f"is {j.on_conflict!r}", "give ignore, replace or debounce")
-    if j.on_dead not in (None, "wait", "run", "cancel"):
-        raise FieldError("on_dead", f"is {j.on_dead!r}", "give wait, run or cancel")
     options = {"penstock-" + name.replace("_", "-"): value for name, value in given.items() if value is not None}
     merged = {**(headers or {}), **options} if options else headers or {}
     if j.on_conflict and not merged.get(HEADER_UNIQUE_KEY):

@@ -77,11 +77,11 @@ def sql_for(tx: Transaction, schema: str, encoder: Encoder = None) -> Any:
     return SQLite(encoder) if dialect(tx) == "sqlite" else Postgres(schema, encoder)
 
 
-def postgres(tx: Transaction, schema: str) -> Postgres:
+def postgres(tx: Transaction, schema: str, encoder: Encoder = None) -> Postgres:
     """The statements that only PostgreSQL has."""
     if dialect(tx) == "sqlite":
         raise Error("this client has no barriers in SQLite", hint="use PostgreSQL, or enqueue the jobs one after another")
-    return Postgres(schema)
+    return Postgres(schema, encoder)
 
 
 def execute(tx: Transaction, statement: str, values: Sequence[Any]) -> Rows:

@@ -31,7 +31,9 @@ from ._model import (
     SchemaError,
     job_row,
     message_row,
+    on_dead_text,
     text,
+    waits_text,
 )
 
 T = TypeVar("T")
@@ -103,6 +105,15 @@ class Postgres:
 
     def seal(self, queue: str, barrier: int) -> Op[None]:
         yield f"select {self.schema}.seal(cast($1 as text), cast($2 as bigint))", [queue, barrier]
+
+    def publish_after(self, queue: str, waits_for: Sequence[int], outbox: str, m: Message, on_dead: str | None) -> Op[int]:
+        id_, key, topic, headers, payload = message_row(m, self.encoder)
+        rows = yield (
+            f"select {self.schema}.publish_after(cast($1 as text), cast(cast($2 as text) as bigint[]), cast($3 as text), cast($4 as bytea), cast($5 as text),"
+            " cast($6 as text), cast(cast($7 as text) as jsonb), cast($8 as text), cast($9 as text))",
+            [queue, waits_text(waits_for), outbox, payload, key, topic, headers, id_, on_dead_text(on_dead)],
+        )
+        return int(rows[0][0])
 
     def first(self, consumer: str, ids: Sequence[str]) -> Op[list[str]]:
         if not ids:

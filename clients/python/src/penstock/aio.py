@@ -97,6 +97,14 @@ async def seal(tx: Transaction, queue: str, barrier: int, *, schema: str = "pens
     await run_async(tx, Postgres(schema).seal(queue, barrier))
 
 
+async def publish_after(
+    tx: Transaction, queue: str, waits_for: Sequence[int], outbox: str, payload: Payload, *, key: str | None = None, topic: str = "",
+    headers: Mapping[str, str] | None = None, id: str | None = None, on_dead: str | None = None, schema: str = "penstock", encoder: Encoder = None,
+) -> int:  # fmt: skip
+    """`penstock.publish_after` for asyncio."""
+    return await run_async(tx, Postgres(schema, encoder).publish_after(queue, waits_for, outbox, Message(payload, key, topic, headers, id), on_dead))
+
+
 async def check(tx: Transaction, *, schema: str = "penstock") -> int:
     """Returns the version of the database's schema. Raises SchemaError if this client does not support it."""
     return await run_async(tx, Postgres(schema).check())

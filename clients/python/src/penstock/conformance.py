@@ -150,9 +150,9 @@ class SyncTx(Tx):
         result = (self.tx.connection() if hasattr(self.tx, "get_bind") else self.tx).exec_driver_sql(sql.replace("%", "%%"))
         return result.fetchall() if result.returns_rows else []
 
-    def call(self, name: str, *args: Any) -> Any:
+    def call(self, name: str, *args: Any, **fields: Any) -> Any:
         module = penstock.inbox if name == "first" else penstock
-        return getattr(module, name)(self.tx, *args, schema=self.schema)
+        return getattr(module, name)(self.tx, *args, schema=self.schema, **fields)
 
     def step(self, job: penstock.Job, name: str, fn: Any, _: Any) -> Any:
         return penstock.step(job, name, fn, tx=self.tx)
@@ -179,9 +179,9 @@ class AsyncTx(Tx):
         result = await (await self.tx.connection()).exec_driver_sql(sql.replace("%", "%%"))
         return result.fetchall() if result.returns_rows else []
 
-    def call(self, name: str, *args: Any) -> Any:
+    def call(self, name: str, *args: Any, **fields: Any) -> Any:
         module: Any = aio.inbox if name == "first" else aio
-        return self.loop.do(getattr(module, name)(self.tx, *args, schema=self.schema))
+        return self.loop.do(getattr(module, name)(self.tx, *args, schema=self.schema, **fields))
 
     def step(self, job: penstock.Job, name: str, _: Any, fn: Any) -> Any:
         return self.loop.do(aio.step(job, name, fn, tx=self.tx))
@@ -390,6 +390,14 @@ class Program:
 
     def seal(self, r: Request) -> object:
         return self.txs[r["tx"]].call("seal", r["queue"], int(r["barrier"]))
+
+    def publish_after(self, r: Request) -> object:
+        m, waits_for = message(r["message"]), [int(b) for b in r.get("waits_for") or []]
+        return str(
+            self.txs[r["tx"]].call(
+                "publish_after", r["queue"], waits_for, r["outbox"], m.payload, key=m.key, topic=m.topic, headers=m.headers, id=m.id, on_dead=r.get("on_dead")
+            )
+        )
 
     def inbox_first(self, r: Request) -> object:
         return self.txs[r["tx"]].call("first", r["consumer"], r["message_id"])

@@ -132,6 +132,17 @@ def seal(queue: str, barrier: int, *, using: str | None = None, require_atomic: 
     _api.seal(_tx(using, require_atomic), queue, barrier, schema=setting("SCHEMA"))
 
 
+def publish_after(
+    queue: str, waits_for: Sequence[int], outbox: str, payload: Payload, *, key: str | None = None, topic: str = "", headers: Mapping[str, str] | None = None,
+    id: str | None = None, on_dead: str | None = None, using: str | None = None, require_atomic: bool = True,
+) -> int:  # fmt: skip
+    """Publishes a message once these barriers of the queue are open: see `penstock.publish_after`."""
+    return _api.publish_after(
+        _tx(using, require_atomic), queue, waits_for, outbox, payload, key=key, topic=topic, headers=headers, id=id, on_dead=on_dead,
+        schema=setting("SCHEMA"), encoder=_encoder(),
+    )  # fmt: skip
+
+
 def first(consumer: str, message_id: str, *, using: str | None = None, require_atomic: bool = True) -> bool:
     """Returns whether the message is new to the consumer, and notes its id."""
     return _inbox.first(_tx(using, require_atomic), consumer, message_id, schema=setting("SCHEMA"))

@@ -109,10 +109,7 @@ public record NewJob(byte[] payload, String kind, String key, String groupKey, i
 
     /** What it does while a job that holds one of these is dead: "wait", the default, "run", or "cancel", which makes it a dead letter too. */
     public NewJob onDead(String onDead) {
-        if (onDead != null && !List.of("wait", "run", "cancel").contains(onDead)) {
-            throw new FieldException("onDead", "is " + onDead + ", expected wait, run or cancel");
-        }
-        return option(ON_DEAD, onDead);
+        return option(ON_DEAD, Values.onDead(onDead));
     }
 
     private static final String ON_CONFLICT = "penstock-on-conflict";

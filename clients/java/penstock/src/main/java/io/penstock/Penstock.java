@@ -115,6 +115,22 @@ public final class Penstock {
         rows("select " + schema + ".seal(cast(? as text), cast(? as bigint))", queue, barrier);
     }
 
+    /**
+     * Publishes a message once these barriers of the queue are open: in the transaction that opens the last one. Until then the queue shows it as a
+     * job that waits, by the id that is returned.
+     *
+     * @param onDead as of {@link NewJob#onDead}, null for the default
+     */
+    public long publishAfter(String queue, List<Long> waitsFor, String outbox, Message message, String onDead) {
+        if (waitsFor.isEmpty()) {
+            throw new FieldException("waitsFor", "is empty: give the barriers to wait for, or publish the message");
+        }
+        Object[] m = Values.row(message);
+        return (Long) rows("select " + schema + ".publish_after(cast(? as text), cast(cast(? as text) as bigint[]), cast(? as text), cast(? as bytea), cast(? as text),"
+            + " cast(? as text), cast(cast(? as text) as jsonb), cast(? as text), cast(? as text))", queue, "{" + Values.barriers("waitsFor", waitsFor) + "}",
+            outbox, m[4], m[1], m[2], m[3], m[0], Values.onDead(onDead)).get(0)[0];
+    }
+
     private static String[] texts(List<Object[]> rows, int column) {
         return Values.column(rows, column, Values.TEXTS, null);
     }

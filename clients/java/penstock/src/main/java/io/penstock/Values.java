@@ -180,6 +180,13 @@ final class Values {
         return barriers.stream().map(String::valueOf).collect(Collectors.joining(","));
     }
 
+    static String onDead(String onDead) {
+        if (onDead != null && !List.of("wait", "run", "cancel").contains(onDead)) {
+            throw new FieldException("onDead", "is " + onDead + ", expected wait, run or cancel");
+        }
+        return onDead;
+    }
+
     /** A time span as a header carries it, to the millisecond. */
     static String seconds(String field, Duration time) {
         if (time == null) {

@@ -162,6 +162,8 @@ public final class Program {
             tx(r).penstock().seal(text(r, "queue", ""), Long.parseLong(text(r, "barrier", "")));
             return null;
         });
+        ops.put("publish_after", r -> String.valueOf(tx(r).penstock().publishAfter(text(r, "queue", ""), has(r, "waits_for") ? leases(r, "waits_for") : List.of(),
+            text(r, "outbox", ""), message(r.getAsJsonObject("message")), text(r, "on_dead", null))));
         ops.put("inbox_first", r -> tx(r).penstock().inbox(text(r, "consumer", "")).first(text(r, "message_id", "")));
         ops.put("claim", r -> {
             Map<String, Integer> shares = new LinkedHashMap<>();
