@@ -45,37 +45,53 @@ public final class Testing {
         return messages.stream().limit(10).map(m -> "topic " + m.topic() + ", key " + m.key()).toList();
     }
 
-    /** A job that was run, and how it ended: an Outcome, or what the handler threw. */
+    /** A job that was run, and how its handler ended: an Outcome, or what it threw. */
     public record Ran(Job job, Throwable outcome) {}
 
     /**
-     * Takes the next job in the test's own transaction and calls the handler. A job without a group comes first, then one of the first group that
-     * has one. The job may have been enqueued in the same transaction. Nothing is committed. The job is gone from the queue, however the handler ends.
-     * Throws an AssertionError if there is no job.
+     * Claims the next job in the test's own transaction, calls the handler, and ends the attempt as a worker does: a job to be retried comes again after
+     * advance, and a dead letter is among deadJobs. A job without a group comes first, then one of the first group that has one. The job may have been
+     * enqueued in the same transaction. Nothing is committed. Throws an AssertionError if there is no job.
      */
     public static Ran runOne(Penstock tx, String queue, Handler handler) {
         Queue its = tx.queue(queue);
-        List<Job> jobs = take(its, "");
+        List<Job> jobs = claim(its, "");
         if (jobs.isEmpty()) {
-            jobs = its.readyGroups(null, "", 1).stream().flatMap(group -> take(its, group).stream()).toList();
+            jobs = its.readyGroups(null, "", 1).stream().flatMap(group -> claim(its, group).stream()).toList();
         }
         if (jobs.isEmpty()) {
-            throw new AssertionError("there is no job to run in " + queue + ", in any group: enqueue one in this transaction, or let its delay pass with Testing.advance");
+            throw new AssertionError("there is no job to run in " + queue + ", in any group: enqueue one in this transaction, or let the delay or the pause of one pass with Testing.advance");
         }
         Job job = jobs.get(0);
-        job.caller = reports -> { }; // its lease has ended
+        job.caller = statement -> statement.accept(its);
+        Throwable how;
         try {
-            return new Ran(job, Objects.requireNonNullElse(handler.handle(job), Outcome.done()));
+            how = Objects.requireNonNullElse(handler.handle(job), Outcome.done());
         } catch (Exception e) {
-            return new Ran(job, e);
+            how = e;
+        }
+        end(its, job, how);
+        return new Ran(job, how instanceof Outcome && how.getCause() != null ? how.getCause() : how); // a limit of the handler made an outcome of what it threw
+    }
+
+    private static void end(Queue its, Job job, Throwable how) {
+        try {
+            if (how instanceof Outcome o && o.endsJob()) {
+                its.ack(job.lease());
+            } else if (!(how instanceof Outcome o && o.how == Outcome.How.SETTLED)) {
+                Desk.Task task = new Desk.Task(job, 0);
+                task.failed(how);
+                task.tell(its, task.reason());
+            }
+        } catch (PenstockException e) {
+            if (!"25P02".equals(e.sqlState())) { // otherwise what the handler threw has ended the transaction
+                throw e;
+            }
         }
     }
 
-    /** As dequeue, which refuses a queue that has limits. */
-    private static List<Job> take(Queue queue, String group) {
-        List<Job> jobs = queue.claim(1, Duration.ofMinutes(1), group, "test", null).jobs();
-        jobs.forEach(job -> queue.ack(job.lease()));
-        return jobs;
+    private static List<Job> claim(Queue queue, String group) {
+        return queue.claim(1, Duration.ofMinutes(1), group, "test", null).jobs();
     }
 
     /**

@@ -117,6 +117,19 @@ class ProduceTest {
     }
 
     @Test
+    void aRetryComesAfterItsPauseAndADeadLetterStays() {
+        penstock.enqueue("jobs", NewJob.of("x").maxAttempts(2));
+        Handler failing = Handler.backoff(attempt -> Duration.ofMinutes(10), j -> {
+            throw new IllegalStateException("mailbox full");
+        });
+        assertEquals("java.lang.IllegalStateException: mailbox full", Testing.runOne(penstock, "jobs", failing).outcome().toString());
+        assertThrows(AssertionError.class, () -> Testing.runOne(penstock, "jobs", failing));
+        Testing.advance(penstock, "jobs", Duration.ofMinutes(10));
+        assertEquals(2, Testing.runOne(penstock, "jobs", failing).job().attempt());
+        assertEquals(List.of("java.lang.IllegalStateException: mailbox full"), penstock.queue("jobs").deadJobs(100, 0).stream().map(DeadJob::error).toList());
+    }
+
+    @Test
     void oneOfAGroupOrWithLimitsRunsAsWell() {
         penstock.queue("jobs").setGroup("*", new GroupLimits().maxRunning(1));
         penstock.enqueueMany("jobs", List.of(NewJob.of("b").groupKey("shop-2"), NewJob.of("a1").groupKey("shop-1"), NewJob.of("a2").groupKey("shop-1"), NewJob.of("none"),
