@@ -1,10 +1,13 @@
 package io.penstock;
 
 import java.sql.SQLException;
+import java.util.regex.Pattern;
 
 /** An error of Penstock. It is unchecked, so Spring rolls back. Its cause is the database's error, if there is one. */
 public class PenstockException extends RuntimeException {
     private static final long serialVersionUID = 1;
+
+    private static final Pattern POSITION = Pattern.compile("\\R\\s*Position: \\d+"); // in a statement that the user did not write
 
     private final String sqlState;
 
@@ -27,13 +30,15 @@ public class PenstockException extends RuntimeException {
         if (!(found instanceof SQLException sql)) {
             return e instanceof RuntimeException already ? already : new PenstockException(e.getMessage(), e);
         }
-        String message = sql.getMessage();
+        String message = POSITION.matcher(String.valueOf(sql.getMessage())).replaceFirst("");
         return switch (sql.getSQLState() == null ? "" : sql.getSQLState()) {
             case "3F000", "42883" -> new SchemaException(message + " (the database is not migrated, or older than this client; run: penstock migrate)", sql);
             case "PS002" -> new SchemaException(message, sql);
             case "PS001" -> new LeaseLostException(message, sql);
             case "42P01" -> new NotFoundException(message.contains(" it with: ") ? message // with the server's hint, which knows which of them is missing
                 : message + " (create it with: penstock queue create NAME, penstock outbox create NAME or penstock inbox create CONSUMER; penstock migrate comes first)", sql);
+            case "42501" -> new PenstockException(message + (message.contains("schedule") ? " (schedules need the role that owns the schema; it can run: penstock schedule set)"
+                : " (the role that owns the schema can run: penstock queue grant, penstock outbox grant or penstock inbox grant)"), sql);
             default -> new PenstockException(message, sql);
         };
     }

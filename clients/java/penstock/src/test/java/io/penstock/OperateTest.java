@@ -96,6 +96,20 @@ class OperateTest {
     }
 
     @Test
+    void aRoleWithFewRightsLearnsWhoMay() throws Exception {
+        try (var connection = database.dataSource.getConnection()) {
+            Execute.on(connection).execute("set role pg_read_all_data");
+            Penstock few = Penstock.on(connection);
+            var e = assertThrows(PenstockException.class, () -> few.queue("jobs").schedule("nightly", "@daily", NewJob.of("")));
+            assertEquals("42501", e.sqlState());
+            assertTrue(e.getMessage().endsWith("permission denied for function schedule_bytes (schedules need the role that owns the schema; it can run: penstock schedule set)"), e.getMessage());
+            e = assertThrows(PenstockException.class, () -> few.enqueue("jobs", NewJob.of("")));
+            assertTrue(e.getMessage().endsWith(" (the role that owns the schema can run: penstock queue grant, penstock outbox grant or penstock inbox grant)"), e.getMessage());
+            Execute.on(connection).execute("reset role");
+        }
+    }
+
+    @Test
     void policiesAndHoldsOfGroupsAreSetAndListed() throws Exception {
         queue.setGroup("a", new GroupLimits().maxRunning(1).weight(3));
         queue.setGroup("b", new GroupLimits().rate(60, Duration.ofMinutes(1)).burst(10));
