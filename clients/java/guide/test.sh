@@ -65,17 +65,16 @@ order=$(sed "s/localhost:8080/127.0.0.1:$port/" commands.3 | bash -eu)
 [[ $order == '{"order":'*'}' ]] || { cat shop.log; echo "the order is $order"; exit 1; }
 waits 'mail to ann@example.org about order '
 export PENSTOCK_DATABASE_URL=$own PATH=$(dirname "$PENSTOCK_BIN"):$PATH
-until [[ $(psql "$own" -c "select name from penstock.schedules('emails')") == nightly ]]; do # Schedules.java has made it
+until [[ $(psql "$own" -c "select name from penstock.schedules('emails')") == nightly ]]; do # the application has made it
 	kill -0 $shop || { cat shop.log; exit 1; }
 	sleep 0.1
 done
-head -1 commands.4 | bash -eu > /dev/null
 sed 's/--all$/& --yes/' commands.5 | bash -eu > /dev/null
 psql "$own" -c "create role shop_app_$$" > /dev/null
 sed "s/shop_app/shop_app_$$/" commands.6 | bash -eu > /dev/null
 psql "$own" -c "select penstock.advance_queue('emails', '1 day')" > /dev/null
 waits 'the digest of today'
-sed -n '2s/^/exec /p' commands.4 > relay.sh
+sed -n '1s/^/exec /p' commands.4 > relay.sh
 bash -eu relay.sh > relay.log 2>&1 &
 relay=$!
 until grep -q '"topic":"order.placed"' relay.log; do kill -0 $relay 2> /dev/null || { cat relay.log; exit 1; }; sleep 0.1; done

@@ -112,7 +112,7 @@ var runs = map[string]struct {
 	"docs/guides/spring-boot.md xml":       {2, "clients/java/guide/test.sh"},
 	"docs/guides/spring-boot.md sql":       {1, "clients/java/guide/test.sh"},
 	"docs/guides/spring-boot.md yaml":      {2, "clients/java/guide/test.sh; ModulithTest sets that of Modulith"},
-	"docs/guides/spring-boot.md java":      {7, "clients/java/guide/test.sh; ModulithTest has that of Modulith"},
+	"docs/guides/spring-boot.md java":      {6, "clients/java/guide/test.sh; ModulithTest has that of Modulith"},
 	"clients/java/README.md sh":            {1, "clients/java/test.sh commands.sh"},
 	"clients/java/README.md java":          {6, "clients/java/spring-boot-starter/src/test/java/io/penstock/spring/boot/ReadmeTest.java ReadmeTest"},
 }

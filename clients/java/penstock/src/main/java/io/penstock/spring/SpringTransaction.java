@@ -29,7 +29,7 @@ public final class SpringTransaction implements Execute {
         Connection connection = DataSourceUtils.getConnection(dataSource);
         try {
             if (!DataSourceUtils.isConnectionTransactional(connection, dataSource)) {
-                throw new IllegalStateException("there is no transaction of Spring's here: the caller needs @Transactional, or Penstock.on(dataSource)");
+                throw new IllegalStateException("there is no transaction of Spring's here: the caller needs @Transactional, @PenstockHandler transactional = true, or Penstock.on(dataSource)");
             }
             return Execute.on(connection).execute(text, values);
         } finally {

@@ -1,16 +1,20 @@
 package io.penstock.spring.boot;
 
+import io.penstock.FieldException;
 import io.penstock.Handler;
 import io.penstock.Job;
 import io.penstock.Outcome;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
+import java.lang.reflect.Modifier;
+import java.lang.reflect.Proxy;
 import java.lang.reflect.Type;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import org.springframework.aop.SpringProxy;
 import org.springframework.aop.framework.autoproxy.AutoProxyUtils;
 import org.springframework.aop.support.AopUtils;
 import org.springframework.beans.factory.config.ConfigurableListableBeanFactory;
@@ -47,13 +51,17 @@ final class HandlerMethods {
             Map<Method, PenstockHandler> methods = MethodIntrospector.selectMethods(type,
                 (MethodIntrospector.MetadataLookup<PenstockHandler>) m -> AnnotatedElementUtils.findMergedAnnotation(m, PenstockHandler.class));
             methods.forEach((method, how) -> {
-                String queue = beans.resolveEmbeddedValue(how.queue());
-                Method other = taken.put(List.of(queue, how.kind()), method);
-                if (other != null) {
-                    throw new IllegalStateException("two methods handle kind \"" + how.kind() + "\" of queue " + queue + ": " + other + " and " + method);
+                try {
+                    String queue = beans.resolveEmbeddedValue(how.queue());
+                    Method other = taken.put(List.of(queue, how.kind()), method);
+                    if (other != null) {
+                        throw new IllegalStateException("two methods handle kind \"" + how.kind() + "\" of queue " + queue + ": " + other + " and " + method);
+                    }
+                    Handler handler = handler(bean, type, method);
+                    found.computeIfAbsent(queue, q -> new LinkedHashMap<>()).put(how.kind(), limited(method, how, how.transactional() ? transactions.around(queue, handler) : handler));
+                } catch (FieldException | IllegalArgumentException e) { // a limit, or a placeholder
+                    throw new IllegalStateException("bean \"" + bean + "\": " + method + " has @PenstockHandler: " + e.getMessage(), e);
                 }
-                Handler handler = handler(bean, type, method);
-                found.computeIfAbsent(queue, q -> new LinkedHashMap<>()).put(how.kind(), limited(method, how, how.transactional() ? transactions.around(queue, handler) : handler));
             });
         }
         return found;
@@ -64,6 +72,9 @@ final class HandlerMethods {
         Handler timed = timeout == null ? handler : Handler.timeout(timeout, handler);
         Duration after = duration(method, "backoff", how.backoff());
         Handler pausing = after == null ? timed : Handler.backoff(attempt -> after, timed);
+        if (how.maxAttempts() < 0) {
+            throw new IllegalArgumentException("maxAttempts is " + how.maxAttempts() + ", expected 1 or more, or 0 for the queue's limit alone");
+        }
         return how.maxAttempts() == 0 ? pausing : Handler.maxAttempts(how.maxAttempts(), pausing);
     }
 
@@ -98,6 +109,9 @@ final class HandlerMethods {
             AopUtils.selectInvocableMethod(method, made == null ? type : made);
         } catch (IllegalStateException e) { // now, and not at the first job
             throw new IllegalStateException("bean \"" + bean + "\" is a proxy, and cannot run its method " + method + " with @PenstockHandler: " + e.getMessage(), e);
+        }
+        if (made != null && SpringProxy.class.isAssignableFrom(made) && !Proxy.isProxyClass(made) && Modifier.isFinal(method.getModifiers())) {
+            throw new IllegalStateException("bean \"" + bean + "\" is a proxy, and cannot run its method " + method + " with @PenstockHandler: it is final");
         }
         return job -> {
             Object[] arguments = new Object[parameters.length];

@@ -8,6 +8,7 @@ import java.util.Collection;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.stream.Collectors;
 import javax.sql.DataSource;
 import org.springframework.beans.factory.InitializingBean;
 import org.springframework.boot.sql.init.dependency.AbstractBeansOfTypeDatabaseInitializerDetector;
@@ -41,6 +42,8 @@ class PenstockMigration implements InitializingBean {
         create("queue", properties.queues());
         create("queue", properties.groups().keySet());
         properties.groups().forEach((queue, groups) -> groups.forEach((group, limits) -> Penstock.on(dataSource).queue(queue).setGroup(group, limits.limits())));
+        create("queue", properties.schedules().values().stream().map(PenstockProperties.Schedule::queue).collect(Collectors.toSet()));
+        properties.schedules().forEach((name, schedule) -> schedule.set(Penstock.on(dataSource), name));
     }
 
     /** Creates the queues of handlers, which are known once all beans are there. */

@@ -1,6 +1,8 @@
 package io.penstock.spring.boot;
 
 import io.penstock.GroupLimits;
+import io.penstock.NewJob;
+import io.penstock.Penstock;
 import io.penstock.WorkOptions;
 import java.time.Duration;
 import java.util.List;
@@ -18,6 +20,7 @@ import org.springframework.boot.context.properties.bind.DefaultValue;
  * @param outboxes Outboxes that penstock.migrate creates.
  * @param inboxes Consumers whose inboxes penstock.migrate creates.
  * @param groups Limits of groups, by queue and group, which penstock.migrate sets; "[*]" stands for each group without other limits.
+ * @param schedules Jobs that repeat, by the names of their schedules, which penstock.migrate makes or changes.
  * @param failFast Whether the application does not start if the database cannot be reached, is not migrated or lacks a queue. Otherwise workers
  *     begin when it is there.
  * @param work Workers of methods with PenstockHandler.
@@ -25,10 +28,14 @@ import org.springframework.boot.context.properties.bind.DefaultValue;
  */
 @ConfigurationProperties("penstock")
 public record PenstockProperties(@DefaultValue("penstock") String schema, @DefaultValue("false") boolean migrate, @DefaultValue List<String> queues,
-    @DefaultValue List<String> outboxes, @DefaultValue List<String> inboxes, @DefaultValue Map<String, Map<String, Group>> groups, @DefaultValue("false") boolean failFast, @DefaultValue Work work, @DefaultValue Modulith modulith) {
+    @DefaultValue List<String> outboxes, @DefaultValue List<String> inboxes, @DefaultValue Map<String, Map<String, Group>> groups, @DefaultValue Map<String, Schedule> schedules,
+    @DefaultValue("false") boolean failFast, @DefaultValue Work work, @DefaultValue Modulith modulith) {
     public PenstockProperties {
         if (!migrate && !groups.isEmpty()) {
             throw new IllegalArgumentException("penstock.groups is set, and penstock.migrate is not true: set both, or set the limits with penstock queue group set QUEUE GROUP");
+        }
+        if (!migrate && !schedules.isEmpty()) {
+            throw new IllegalArgumentException("penstock.schedules is set, and penstock.migrate is not true: set both, or make the schedules with penstock schedule set QUEUE NAME");
         }
     }
 
@@ -57,6 +64,33 @@ public record PenstockProperties(@DefaultValue("penstock") String schema, @Defau
                 limits.weight(weight);
             }
             return limits;
+        }
+    }
+
+    /**
+     * A job that repeats.
+     *
+     * @param queue The queue of the job.
+     * @param cron When it is enqueued, as in "0 3 * * *" or "TZ=Europe/Berlin 0 3 * * *".
+     * @param payload Its payload.
+     * @param kind Its kind.
+     * @param key Its key.
+     * @param groupKey Its group.
+     * @param priority From -16, the first, to 15.
+     * @param dedupKey Its dedup key.
+     * @param skipOverlap Whether no job is enqueued while the last one of the schedule has not ended.
+     */
+    public record Schedule(String queue, String cron, @DefaultValue("") String payload, @DefaultValue("") String kind, String key, @DefaultValue("") String groupKey, @DefaultValue("0") int priority,
+        String dedupKey, @DefaultValue("false") boolean skipOverlap) {
+        public Schedule {
+            if (queue == null || cron == null) {
+                throw new IllegalArgumentException("a schedule needs a queue and cron");
+            }
+        }
+
+        void set(Penstock penstock, String name) {
+            NewJob job = NewJob.of(payload).kind(kind).key(key).groupKey(groupKey).priority(priority).dedupKey(dedupKey);
+            penstock.queue(queue).schedule(name, cron, job, skipOverlap);
         }
     }
 
@@ -101,6 +135,12 @@ public record PenstockProperties(@DefaultValue("penstock") String schema, @Defau
      * @param allGroups Whether to claim from every group in turn.
      */
     public record Queue(Integer concurrency, Integer batch, Duration lease, Duration drainTimeout, String groupKey, List<String> groups, @DefaultValue("false") boolean allGroups) {
+        public Queue {
+            if ((groupKey == null ? 0 : 1) + (groups == null ? 0 : 1) + (allGroups ? 1 : 0) > 1) {
+                throw new IllegalArgumentException("group-key, groups and all-groups exclude each other: set one of them");
+            }
+        }
+
         private void to(WorkOptions options) {
             if (concurrency != null) {
                 options.concurrency(concurrency);

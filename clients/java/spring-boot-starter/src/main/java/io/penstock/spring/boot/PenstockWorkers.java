@@ -1,8 +1,10 @@
 package io.penstock.spring.boot;
 
 import io.penstock.Handler;
+import io.penstock.NotFoundException;
 import io.penstock.Outcome;
 import io.penstock.Penstock;
+import io.penstock.SchemaException;
 import io.penstock.WorkOptions;
 import io.penstock.Worker;
 import java.time.Duration;
@@ -55,7 +57,10 @@ class PenstockWorkers implements SmartLifecycle {
     public synchronized void start() {
         List<Running> all = new ArrayList<>();
         workers.forEach(worker -> all.add(new Running(worker)));
-        methods.find(this::inTransaction).forEach((queue, handlers) -> {
+        Map<String, Map<String, Handler>> found = methods.find(this::inTransaction);
+        properties.work().queues().keySet().stream().filter(queue -> !found.containsKey(queue)).forEach(queue -> LOG.warn("penstock.work.queues." + queue
+            + " has no effect: no method with @PenstockHandler is for that queue. Those that are there are for: " + found.keySet()));
+        found.forEach((queue, handlers) -> {
             if (workers.stream().anyMatch(w -> w.queue().equals(queue))) {
                 throw new IllegalStateException("queue " + queue + " has methods with @PenstockHandler and a PenstockWorker, which would take each other's jobs");
             }
@@ -167,7 +172,7 @@ class PenstockWorkers implements SmartLifecycle {
                         LOG.warn("the worker of queue " + of.queue() + " has stopped: " + e.getMessage());
                         return;
                     }
-                    LOG.error("the worker of queue " + of.queue() + " has ended, and is started again in " + pause + " s: " + e.getMessage());
+                    LOG.error("the worker of queue " + of.queue() + " has ended, and is started again in " + pause + " s: " + e.getMessage() + next(e));
                     ended(current, e);
                 }
                 try {
@@ -178,6 +183,10 @@ class PenstockWorkers implements SmartLifecycle {
                     return;
                 }
             }
+        }
+
+        private String next(RuntimeException e) {
+            return migration == null && (e instanceof SchemaException || e instanceof NotFoundException) ? "; or penstock.migrate=true lets the start do it" : "";
         }
 
         private synchronized void ended(Worker of, RuntimeException e) {

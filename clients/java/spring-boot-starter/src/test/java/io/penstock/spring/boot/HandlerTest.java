@@ -173,6 +173,29 @@ class HandlerTest {
         private void take(String text) {}
     }
 
+    static class Final {
+        @Transactional // so it is a proxy
+        public void other() {}
+
+        @PenstockHandler(queue = "jobs")
+        final void take(String text) {}
+    }
+
+    static class TimeoutNegative {
+        @PenstockHandler(queue = "jobs", timeout = "-5s")
+        void take(String text) {}
+    }
+
+    static class AttemptsNegative {
+        @PenstockHandler(queue = "jobs", maxAttempts = -1)
+        void take(String text) {}
+    }
+
+    static class QueueUnknown {
+        @PenstockHandler(queue = "${mails}")
+        void take(String text) {}
+    }
+
     static class Timeout30 {
         @PenstockHandler(queue = "jobs", timeout = "30 seconds")
         void take(String text) {}
@@ -198,11 +221,25 @@ class HandlerTest {
         Map<Class<?>, String> wrong = new HashMap<>(Map.of(Twice.class, "two methods handle kind \"\" of queue jobs", TakesTwo.class, "takes a payload, a Job, or both",
             Returns.class, "returns nothing or an Outcome", Both.class, "would take each other's jobs"));
         wrong.put(Hidden.class, "bean \"handlerTest.Hidden\" is a proxy, and cannot run its method private void io.penstock.spring.boot.HandlerTest$Hidden.take(java.lang.String)");
+        wrong.put(Final.class, "bean \"handlerTest.Final\" is a proxy, and cannot run its method final void io.penstock.spring.boot.HandlerTest$Final.take(java.lang.String)");
+        wrong.put(TimeoutNegative.class, "bean \"handlerTest.TimeoutNegative\": void io.penstock.spring.boot.HandlerTest$TimeoutNegative.take(java.lang.String) has @PenstockHandler: timeout is PT-5S");
+        wrong.put(AttemptsNegative.class, "HandlerTest$AttemptsNegative.take(java.lang.String) has @PenstockHandler: maxAttempts is -1, expected 1 or more, or 0");
+        wrong.put(QueueUnknown.class, "HandlerTest$QueueUnknown.take(java.lang.String) has @PenstockHandler: Could not resolve placeholder 'mails'");
         wrong.put(Timeout30.class, "HandlerTest$Timeout30.take(java.lang.String) has @PenstockHandler with timeout = \"30 seconds\"");
         wrong.put(BackoffSoon.class, "HandlerTest$BackoffSoon.take(java.lang.String) has @PenstockHandler with backoff = \"soon\"");
         wrong.forEach((type, message) -> {
             var e = assertThrows(Exception.class, () -> database.application(Map.of(), Application.class, type).run());
             assertTrue(String.valueOf(e.getCause().getMessage()).contains(message), e.toString());
         });
+    }
+
+    @Test
+    void aQueueHasOneChoiceOfGroups() {
+        Map<String, Object> both = Map.of("jobs", "jobs", "penstock.work.queues.jobs.all-groups", true, "penstock.work.queues.jobs.group-key", "eu");
+        Throwable e = assertThrows(Exception.class, () -> database.application(both, Application.class, Handlers.class).run());
+        while (e.getCause() != null) {
+            e = e.getCause();
+        }
+        assertEquals("group-key, groups and all-groups exclude each other: set one of them", e.getMessage());
     }
 }

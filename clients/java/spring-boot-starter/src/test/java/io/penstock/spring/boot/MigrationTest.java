@@ -5,10 +5,12 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import io.penstock.Message;
 import io.penstock.NewJob;
 import io.penstock.Penstock;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.springframework.boot.SpringBootConfiguration;
@@ -40,9 +42,11 @@ class MigrationTest {
     @Test
     void theStartMakesTheSchemaAndWhatIsMissingInIt() throws Exception {
         try (Database database = new Database()) {
-            Map<String, Object> properties = Map.of("penstock.migrate", true, "penstock.outboxes", "orders,returns", "penstock.inboxes", "billing", "penstock.queues", "elsewhere",
+            Map<String, Object> properties = new HashMap<>(Map.of("penstock.schedules.nightly.queue", "nights", "penstock.schedules.nightly.cron", "TZ=Europe/Berlin 0 3 * * *",
+                "penstock.schedules.nightly.kind", "digest", "penstock.schedules.nightly.skip-overlap", true));
+            properties.putAll(Map.of("penstock.migrate", true, "penstock.outboxes", "orders,returns", "penstock.inboxes", "billing", "penstock.queues", "elsewhere",
                 "penstock.fail-fast", true, "spring.flyway.enabled", "true", "penstock.groups.handled.[*].max-running", 2, "penstock.groups.handled.shop-17.rate", 60,
-                "penstock.groups.handled.shop-17.per", "1m");
+                "penstock.groups.handled.shop-17.per", "1m"));
             for (int start = 0; start < 2; start++) { // the second has nothing to do
                 try (var application = database.application(properties, Application.class).run()) {
                     Penstock penstock = Penstock.on(database.source);
@@ -55,6 +59,8 @@ class MigrationTest {
                         penstock.publish(outbox, Message.of(""));
                     }
                     assertEquals(start == 0, penstock.inbox("billing").first("m"));
+                    assertEquals("[nightly, TZ=Europe/Berlin 0 3 * * *, digest, true]", penstock.queue("nights").schedules().stream()
+                        .flatMap(s -> Stream.of(s.name(), s.cron(), s.kind(), s.skipOverlap())).toList().toString());
                     assertEquals("[[*, 2, null, null], [shop-17, null, 60, PT1M]]", penstock.queue("handled").groupPolicies(10, "").stream()
                         .map(p -> List.of(p.groupKey(), "" + p.maxRunning(), "" + p.rate(), "" + p.per())).toList().toString());
                 }

@@ -68,8 +68,10 @@ class PoolTest {
         try (Database database = new Database().migrated(); Lines lines = new Lines()) {
             database.jdbc.execute("select penstock.create_queue('emails'); select penstock.create_queue('orders'); alter function penstock.maintain_queue(text) rename to away");
             database.jdbc.execute("create function penstock.maintain_queue(text) returns void language sql as 'select pg_sleep(3600)'");
-            Map<String, Object> properties = Map.of("spring.datasource.hikari.connection-timeout", 250, "spring.datasource.hikari.maximum-pool-size", 6);
+            Map<String, Object> properties = Map.of("spring.datasource.hikari.connection-timeout", 250, "spring.datasource.hikari.maximum-pool-size", 6,
+                "penstock.work.queues.mails.concurrency", 1);
             try (var application = database.application(properties, Application.class).initializers(context -> lines.attach()).run()) {
+                lines.await("penstock.work.queues.mails has no effect: no method with @PenstockHandler is for that queue. Those that are there are for: [");
                 lines.await("2 workers take up to 6 connections, and the pool has 6: set spring.datasource.hikari.maximum-pool-size to 7 or more");
                 lines.await("has not begun after 1 s");
                 lines.await("has not begun after 1 s");
