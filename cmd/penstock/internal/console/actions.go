@@ -167,7 +167,7 @@ func (c *Console) enqueue(ctx context.Context, r *call, b ByHand) (Enqueued, err
 		}
 		store, ok := c.o.Store.(finders)
 		if !ok {
-			return Enqueued{}, errNotFound
+			return Enqueued{}, errNoFinder
 		}
 		found, err := store.FindJobs(ctx, admin.Find{In: r.PathValue("queue"), ID: strconv.FormatInt(b.CopyOf, 10), Group: b.Group, Limit: 1})
 		if err != nil || len(found) == 0 {

@@ -188,7 +188,7 @@ var routes = slices.Concat([]route{
 	sharing(reads(ofQueue+"/samples", "Samples of new, done and failed jobs in the last three hours, about once a minute, where the database keeps them", nil,
 		(*Console).samplesOf)),
 	reads(ofSubscription+"/parked", "Parked keys, those due soonest first", []string{"limit"}, (*Console).parked),
-	acts(ofSubscription+"/parked/retry", "Have parked keys tried at once", (*Console).retryParked),
+	acts(ofSubscription+"/parked/retry", "Have parked keys tried at once; done is how many waited", (*Console).retryParked),
 	acts(ofSubscription+"/parked/give-up", "Make a parked message a dead letter: the first of a key that waits for another attempt. Otherwise done is 0", (*Console).giveUpParked),
 	acts(ofSubscription+"/replay", "Deliver settled messages again that are still there", func(c *Console, ctx context.Context, call *call, b Range) (Count, error) {
 		if b == (Range{}) {
@@ -207,13 +207,16 @@ var routes = slices.Concat([]route{
 	}),
 	acts(ofQueue+"/enqueue", "Enqueue a job: kind, key, group, delay_seconds, headers, payload. Or a copy of a job that has not ended, on PostgreSQL: copy_of, and the group of a ready one", (*Console).enqueue),
 	acts("/outboxes/{outbox}/publish", "Publish a message: topic, key, headers, payload", (*Console).publish),
-	acts(ofQueue+"/cancel", "Cancel jobs, wherever they are", func(c *Console, ctx context.Context, call *call, b Jobs) (Count, error) {
+	acts(ofQueue+"/cancel", "Cancel jobs, wherever they are; done is how many there were", func(c *Console, ctx context.Context, call *call, b Jobs) (Count, error) {
+		if len(b.IDs) == 0 {
+			return Count{}, errNoIDs
+		}
 		n, err := c.o.Store.CancelJobs(ctx, call.PathValue("queue"), b.IDs...)
 		return Count{int64(n)}, err
 	}),
-	acts(ofQueue+"/retry", "Run jobs now that are delayed, or failed and wait for their next attempt, and dead letters", func(c *Console, ctx context.Context, call *call, b Jobs) (Count, error) {
+	acts(ofQueue+"/retry", "Run jobs now that are delayed, or failed and wait for their next attempt, and dead letters; done is how many there were", func(c *Console, ctx context.Context, call *call, b Jobs) (Count, error) {
 		if len(b.IDs) == 0 {
-			return Count{}, &penstock.FieldError{Field: "ids", Problem: "is empty", Hint: "name at least one"}
+			return Count{}, errNoIDs
 		}
 		n, err := c.o.Store.RetryDeadJobs(ctx, admin.DeadJobQuery{Queue: call.PathValue("queue"), IDs: b.IDs})
 		return Count{int64(n)}, err
@@ -233,7 +236,7 @@ var routes = slices.Concat([]route{
 // deadRoutes are the same routes for jobs and for messages.
 func deadRoutes(of string) []route {
 	bulk := func(verb string, discard bool) route {
-		return acts(of+"/dead/"+verb, verb+" all dead letters that match, or with dry_run count them", func(c *Console, ctx context.Context, call *call, b Bulk) (Done, error) {
+		return acts(of+"/dead/"+verb, verb+" all dead letters that match, or with dry_run count them; matched is 0 if there are none of these numbers", func(c *Console, ctx context.Context, call *call, b Bulk) (Done, error) {
 			if err := named("numbers", b.Numbers); err != nil {
 				return Done{}, err
 			}
@@ -258,6 +261,9 @@ func deadRoutes(of string) []route {
 		}),
 	}
 }
+
+// errNoIDs is for a list of jobs without any.
+var errNoIDs = &penstock.FieldError{Field: "ids", Problem: "is empty", Hint: "name at least one"}
 
 // named refuses a list that is given and empty: a client that has found none does not mean all.
 func named[T any](field string, given []T) error {

@@ -320,7 +320,7 @@ func wrong(err error) (int, problem) {
 		return http.StatusBadRequest, p
 	case errors.Is(err, penstock.ErrReplaying):
 		return http.StatusConflict, p
-	case errors.Is(err, penstock.ErrNoOutbox), errors.Is(err, penstock.ErrNoQueue), errors.Is(err, penstock.ErrNoSubscription), errors.Is(err, penstock.ErrNoSchedule), errors.Is(err, penstock.ErrNoInbox), errors.Is(err, errNotFound), errors.Is(err, resend.ErrGone):
+	case errors.Is(err, penstock.ErrNoOutbox), errors.Is(err, penstock.ErrNoQueue), errors.Is(err, penstock.ErrNoSubscription), errors.Is(err, penstock.ErrNoSchedule), errors.Is(err, penstock.ErrNoInbox), errors.Is(err, errNotFound), errors.Is(err, errNoFinder), errors.Is(err, resend.ErrGone):
 		return http.StatusNotFound, p
 	case errors.Is(err, context.DeadlineExceeded), pgerror.State(err) == "57014":
 		return http.StatusServiceUnavailable, problem{"the database took too long", "narrow the filter, or find out why it is busy"}
@@ -334,6 +334,7 @@ var (
 	errMayNot   = errors.New("this credential may only read")
 	errUnseen   = errors.New("this role of the database may not read")
 	errNotFound = errors.New("there is none of that name")
+	errNoFinder = errors.New("of this database Penstock finds nothing by an id or a key: it does on PostgreSQL")
 )
 
 func answerJSON(w http.ResponseWriter, code int, what any) {

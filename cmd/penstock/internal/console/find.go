@@ -95,7 +95,7 @@ func (c *Console) find(ctx context.Context, r *call, in string, find func(finder
 	f, err := r.asked(in)
 	store, ok := c.o.Store.(finders)
 	if err != nil || !ok {
-		return l, cmp.Or(err, errNotFound)
+		return l, cmp.Or(err, errNoFinder)
 	}
 	found, err := find(store, ctx, f)
 	l.Items = c.lives(found)

@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -48,6 +49,32 @@ func TestNoneIsNotAll(t *testing.T) {
 		}
 		if left := dead(); len(left) != 10 || left[9].Job.ID != before[9].Job.ID {
 			t.Errorf("%d are left, want the first 10", len(left))
+		}
+	})
+}
+
+// An answer about something that is missing counts none, or is 404.
+func TestMissing(t *testing.T) {
+	eachStore(t, func(t *testing.T, s store) {
+		fill(t, s)
+		d := serve(t, s)
+		_, finds := s.(interface {
+			FindJobs(context.Context, admin.Find) ([]admin.Found, error)
+		})
+		const queue, subscription = "/queues/mails", "/outboxes/orders/subscriptions/billing"
+		for _, one := range []struct{ method, path, body, want string }{
+			{"POST", queue + "/dead/retry", `{"numbers": [4711]}`, `200 {"matched":0,"done":0`}, {"POST", queue + "/dead/discard", `{"numbers": [4711]}`, `200 {"matched":0,"done":0`},
+			{"POST", subscription + "/dead/retry", `{"numbers": [4711]}`, `200 {"matched":0,"done":0`}, {"POST", queue + "/dead/resend", `{"numbers": [4711]}`, "404"},
+			{"POST", queue + "/cancel", `{"ids": [4711]}`, `200 {"done":0}`}, {"POST", queue + "/cancel", `{"ids": []}`, "400"}, {"POST", queue + "/retry", `{"ids": [4711]}`, `200 {"done":0}`},
+			{"POST", queue + "/schedules/run", `{"name": "x"}`, "404"}, {"POST", subscription + "/parked/retry", `{"keys": ["x"]}`, `200 {"done":0}`},
+			{"POST", subscription + "/parked/give-up", `{"number": 4711}`, `200 {"done":0}`}, {"POST", "/queues/none/cancel", `{"ids": [4711]}`, "404"},
+			{"GET", "/queues/none/running", "", "404"}, {"GET", "/queues/none/jobs?id=1", "", "404"},
+			{"GET", queue + "/jobs?id=4711", "", map[bool]string{true: `200 {"items":[]}`, false: `404 {"error":"of this database Penstock finds nothing by an id or a key`}[finds]},
+		} {
+			code, text := d.ask("o", one.method, "/api/v1"+one.path, one.body)
+			if got := fmt.Sprintf("%d %s", code, text); !strings.HasPrefix(got, one.want) {
+				t.Errorf("%s %s %s: %s, want %s", one.method, one.path, one.body, got, one.want)
+			}
 		}
 	})
 }

@@ -122,6 +122,9 @@ func (c *Console) running(ctx context.Context, r *call) (l List[Running], err er
 		return listOf[Running](nil, 1, nil), nil
 	}
 	found, err := store.Running(ctx, r.PathValue("queue"), countedUpTo)
+	if err == nil && len(found) == 0 {
+		_, err = c.o.Store.QueueGroups(ctx, r.PathValue("queue"), "", 1) // is there such a queue?
+	}
 	for _, one := range found {
 		l.Items = append(l.Items, Running{one.ID, one.Worker, one.Attempt, one.Age.Seconds(), one.Held.Seconds(), one.Expired > 0, c.shownOf(one.Report)})
 	}
