@@ -137,6 +137,8 @@ func fillForUpgrade(f *fixture) {
 	f.Exec("select penstock.enqueue('stack', 'filling ' || repeat('x', 2000)) from generate_series(1, 60)")
 	f.Exec("select penstock._maintain_ring('stack')")
 	f.Exec("select penstock.enqueue('stack', 'top ' || i) from generate_series(1, 5) i")
+	f.Exec("select penstock.create_queue('lines', 'fifo', 4, 65536)")
+	f.Exec("select penstock.enqueue('lines', 'held', holds => b), penstock.enqueue('lines', 'waits', waits_for => array[b]), penstock.publish_after('lines', array[b], 'orders', 'shipped'), penstock.seal('lines', b) from penstock.barrier('lines') b")
 	f.Exec("select penstock.schedule('stack', 'yearly', '@yearly', 'scheduled')")
 	f.Exec("select penstock.schedule('stack', 'paused', '@yearly', 'paused', skip_overlap => true)")
 	f.Exec("select penstock.pause_schedule('stack', 'paused')")

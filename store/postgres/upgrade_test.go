@@ -43,6 +43,7 @@ func TestUpgrade(t *testing.T) {
 			f.wantCatalogueOfANewOne()
 			wantDifferences(t, f.differences())
 			f.wantMessagesAfterUpgrade()
+			f.wantBarriersAfterUpgrade()
 			f.wantStackAfterUpgrade()
 			f.wantInboxAfterUpgrade()
 			f.modelAfterUpgrade(seed)
@@ -75,7 +76,7 @@ func (f *fixture) wantCatalogueOfANewOne() {
 	f.Helper()
 	fresh := postgrestest.New(f)
 	f.Must(openStore(f, fresh.URL, postgres.Options{Segments: 2}).CreateOutbox(f.Ctx, "orders"))
-	fresh.Exec("select penstock.create_queue('q', 'fifo', 4, 65536), penstock.create_queue('stack', 'lifo', 4, 65536), penstock.create_inbox('billing', '10 years')")
+	fresh.Exec("select penstock.create_queue('q', 'fifo', 4, 65536), penstock.create_queue('stack', 'lifo', 4, 65536), penstock.create_queue('lines', 'fifo', 4, 65536), penstock.create_inbox('billing', '10 years')")
 	wantSameCatalogue(f.DB, fresh)
 }
 
@@ -203,6 +204,16 @@ func (f *fixture) wantStackAfterUpgrade() {
 	if fmt.Sprint(top) != "[top 5 top 4 top 3 top 2 top 1]" {
 		f.Errorf("of the LIFO queue came %q", top)
 	}
+}
+
+// wantBarriersAfterUpgrade has the last end open a barrier, for a job and a message.
+func (f *fixture) wantBarriersAfterUpgrade() {
+	f.Helper()
+	for _, payload := range []string{"held", "waits"} {
+		f.wantText("0", "select count(*)::text from penstock.orders where payload = 'shipped' and $1 = 'held'", payload)
+		f.wantText(payload, "select string_agg(convert_from(payload, 'UTF8'), ' ') from penstock.dequeue('lines', 10)")
+	}
+	f.wantText("1", "select count(*)::text from penstock.orders where payload = 'shipped'")
 }
 
 func (f *fixture) wantInboxAfterUpgrade() {

@@ -1,8 +1,10 @@
 package queuetest
 
 import (
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
@@ -11,25 +13,34 @@ import (
 )
 
 var messageCases = needing(Features{WaitingMessages: true}, named("Barrier", barrierMessageOpensOnce, barrierMessageAfterOpen, barrierMessageSeveral,
-	barrierMessageDeadCancels, barrierMessageDeadRuns, barrierMessageCancelled, barrierMessageRefused, barrierMessageOutboxDropped))
+	barrierMessageDeadCancels, barrierMessageDeadRuns, barrierMessageCancelled, barrierMessageRefused, barrierMessageOutboxDropped, barrierMessageAtOnce))
 
-// published makes the suite's outbox. Its result compares the payloads of the messages that were published since the last call, in order, and returns the messages.
-func (e *env) published() func(want ...string) []penstock.Message {
+// reads makes the suite's outbox. Its result returns the messages that were published since the last call, with their payloads.
+func (e *env) reads() func() ([]penstock.Message, []string) {
 	s := e.Store.(driver.Store)
 	e.Must(s.CreateOutbox(e.ctx, outbox), "CreateOutbox")
 	src := suite.Get(s.Subscribe(e.ctx, forwarded)).Must(e, "Subscribe")
 	e.Cleanup(func() { _ = src.Close(e.ctx) })
+	return func() (messages []penstock.Message, payloads []string) {
+		e.Helper()
+		messages = suite.Get(src.Fetch(e.ctx, driver.Limit{Messages: 100, Bytes: 1 << 20})).Must(e, "Fetch").Messages
+		for _, m := range messages {
+			payloads = append(payloads, string(m.Payload))
+		}
+		return messages, payloads
+	}
+}
+
+// published is reads, and its result compares the payloads, in order.
+func (e *env) published() func(want ...string) []penstock.Message {
+	read := e.reads()
 	return func(want ...string) []penstock.Message {
 		e.Helper()
-		b := suite.Get(src.Fetch(e.ctx, driver.Limit{Messages: 100, Bytes: 1 << 20})).Must(e, "Fetch")
-		var got []string
-		for _, m := range b.Messages {
-			got = append(got, string(m.Payload))
-		}
+		messages, got := read()
 		if !slices.Equal(got, want) {
 			e.Fatalf("published %q, want %q", got, want)
 		}
-		return b.Messages
+		return messages
 	}
 }
 
@@ -201,4 +212,38 @@ func barrierMessageOutboxDropped(e *env) {
 	published := e.published()
 	e.retryDead(2, admin.DeadJobQuery{})
 	published("first", "second")
+}
+
+// Workers end the last jobs of some barriers at once: each message is published once.
+func barrierMessageAtOnce(e *env) {
+	read := e.reads()
+	const barriers, workers = 8, 4
+	bs, want := make([]int64, barriers), make([]string, 0, barriers+1)
+	for i := range bs {
+		bs[i] = e.barrier()
+		for range workers {
+			e.enqueue(holder(bs[i], "held"))
+		}
+		want = append(want, fmt.Sprint("of ", i))
+		e.announce(want[i], "", bs[i])
+	}
+	e.announce("all", "", bs...)
+	for _, b := range bs {
+		e.seal(b)
+	}
+	jobs := e.claim(barriers * workers)
+	var group sync.WaitGroup
+	for w := range workers {
+		q := e.Another(e).DriverQueue(queue)
+		group.Go(func() {
+			for i := w; i < len(jobs); i += workers {
+				if _, err := q.Ack(e.ctx, jobs[i].Lease); err != nil {
+					e.Errorf("Ack: %v", err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	_, got := read()
+	e.sameSet(got, append(want, "all"))
 }
