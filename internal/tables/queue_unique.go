@@ -31,6 +31,7 @@ type twin struct {
 	createdAt time.Time
 	holds     string // its barrier, which it keeps
 	leased    bool
+	late      bool // its deadline has passed, so a job takes its place in any case
 	pending   *int // of one that this call writes: its place among the jobs that are enqueued
 }
 
@@ -74,6 +75,8 @@ func (t Twins) find(ctx context.Context, keys []string) (map[string]*twin, error
 			}
 			if h := Headers(headers); h[penstock.HeaderUniqueKey] == f.key {
 				f.holds = h[penstock.HeaderHolds]
+				deadline := (penstock.Job{Headers: h}).Deadline()
+				f.late = !deadline.IsZero() && !deadline.After(time.Now()) && !f.leased
 				all[f.seq] = f
 			}
 			return nil
@@ -166,7 +169,7 @@ func (t Twins) Unite(ctx context.Context, jobs []penstock.NewJob, made []penstoc
 		if one.pending != nil {
 			same[i] = *one.pending
 		}
-		if !replaces(j) {
+		if !replaces(j) && (!one.late || j.Holds != 0 || len(j.WaitsFor) > 0) { // a job that is replaced keeps its barriers
 			continue
 		}
 		due := j.NotBefore
@@ -197,21 +200,24 @@ func (t Twins) Unite(ctx context.Context, jobs []penstock.NewJob, made []penstoc
 	}, nil
 }
 
-// findToReplace is find. Of the keys in replacing it locks the jobs that wait, so that none begins before it is replaced.
+// findToReplace is find. It locks the jobs that wait and are late, or of a key in replacing, so that none begins before it is replaced.
 func (t Twins) findToReplace(ctx context.Context, keys, replacing []string) (map[string]*twin, error) {
 	for {
 		twins, err := t.find(ctx, keys)
-		if err != nil || replacing == nil {
-			return twins, err
+		if err != nil {
+			return nil, err
 		}
 		waiting := map[int64]*twin{}
-		for _, key := range replacing {
-			if one := twins[key]; one != nil && !one.leased {
+		for key, one := range twins {
+			if !one.leased && (one.late || slices.Contains(replacing, key)) {
 				waiting[one.seq] = one
 			}
 		}
+		if replacing == nil && len(waiting) == 0 {
+			return twins, nil
+		}
 		seqs := slices.Sorted(maps.Keys(waiting))
-		there, err := t.hold(ctx, replacing, seqs)
+		there, err := t.hold(ctx, keys, seqs)
 		if err != nil || len(seqs) == 0 {
 			return twins, err
 		}

@@ -66,3 +66,17 @@ func TestScheduleThatReplacesDelaysNoClaim(t *testing.T) {
 	f.maintain()
 	f.wantText("new", "select string_agg(convert_from(payload, 'UTF8'), ',') from penstock.claim('q', 10)")
 }
+
+// A unique job whose deadline has passed ends where another one is enqueued: it is counted, and the barrier that it holds does not wait for it.
+func TestUniqueJobEndsALateOne(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	b := f.Number("select penstock.barrier('q')")
+	f.Exec("select penstock.enqueue('q', 'late', unique_key => 'u', deadline => now() - interval '1 s', holds => $1)", b)
+	f.Exec("select penstock.enqueue('q', 'done', waits_for => array[$1::bigint]), penstock.seal('q', $1)", b)
+	f.wantText("false", "select coalesce(penstock.deduplicated(), false)::text from penstock.enqueue('q', 'a', unique_key => 'u')")
+	f.wantText("2 1", "select concat_ws(' ', ready, expired) from penstock.queue_status('q')")
+	if jobs := f.claim(5); len(jobs) != 2 {
+		t.Errorf("%d jobs run, want the one that waits and the new one", len(jobs))
+	}
+}

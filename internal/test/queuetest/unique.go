@@ -17,7 +17,7 @@ import (
 
 var uniqueCases = slices.Concat(
 	named("Unique", uniqueUntilItEnds, uniqueTold, uniqueReplace, uniqueReplaceItsTime, uniqueDebounce,
-		uniqueRunningIsNotReplaced, uniqueRetriedBeforeTheSecond, uniqueExpired, uniqueDeadTwin, uniqueOtherKeys, uniqueRace,
+		uniqueRunningIsNotReplaced, uniqueRetriedBeforeTheSecond, uniqueExpired, uniqueHiddenByALateOne, uniqueDeadTwin, uniqueOtherKeys, uniqueRace,
 		uniqueAtOnce, uniqueRunsWithTheLast),
 	needing(Features{ConcurrentWriters: true}, named("Unique", uniqueRollback, uniqueOldSnapshot)),
 	[]testCase{{Name: "ReplaceLIFO", Run: uniqueReplace, Other: true}},
@@ -218,6 +218,29 @@ func uniqueExpired(e *env) {
 	e.want()
 	e.twin("after it has expired", 0, unique("u", "a"))
 	e.ack(e.collect("a")...)
+}
+
+// A job whose deadline has passed waits until a claim comes to it. Meanwhile it hides no job with its unique key, which would be lost.
+func uniqueHiddenByALateOne(e *env) {
+	for _, tried := range []bool{false, true} {
+		late := unique("u", "late")
+		late.Deadline = passed()
+		if tried {
+			late.Deadline = time.Now().Add(time.Second)
+		}
+		e.enqueue(late)
+		if tried {
+			e.retry(e.collect("late")[0], time.Hour, "once")
+			e.Eventually("the deadline passes", func() bool { return time.Since(late.Deadline) > 50*time.Millisecond })
+		}
+		e.enqueue(unique("u", "a"))
+		e.enqueue(unique("u", "b"))
+		e.ack(e.want("a")...)
+		e.want()
+	}
+	if s := e.status(); s.Ready+s.Delayed+s.Waiting+s.Running > 0 {
+		e.Errorf("the status is %+v, want no job", s)
+	}
 }
 
 // A dead letter stays one while a job with its unique key has not ended, and others run.

@@ -38,15 +38,15 @@ end $$;
 -- _enqueue_unique enqueues one unique job whose key is locked, and returns its id, or that of the job that was there: known. To replace
 -- that, it also takes the lock that workers take for a job of the key. So they pass over the key until the transaction ends, instead of
 -- waiting for a row. It waits for a transaction that moves the job, and looks again. In the ring it updates the row, which keeps its
--- place there.
+-- place there. A waiting job whose deadline has passed ends here: nothing is done for it, so a job that it hides would be lost.
 create or replace function _enqueue_unique(queue int, seq regclass, payload bytea, group_key text, priority int, not_before timestamptz, headers jsonb, out id bigint, out known boolean)
 language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$ declare
     unique_key constant text := headers ->> 'penstock-unique-key';
     mode       constant text := coalesce(headers ->> 'penstock-on-conflict', 'ignore');
     ring       constant text := (select _q(q.name) from _queue q where q.id = queue);
     barriers   constant text := $sql$jsonb_strip_nulls(jsonb_build_object('penstock-holds', t.headers -> 'penstock-holds', 'penstock-waits-for', t.headers -> 'penstock-waits-for', 'penstock-on-dead', t.headers -> 'penstock-on-dead'))$sql$;
-    mine       boolean := false;
-    j          record;
+    mine       boolean := false; late boolean := (select _register(q.name, 'flags') & 34359738368 <> 0 from _queue q where q.id = queue); -- jobs have deadlines
+    j          record; held jsonb[];
     due        timestamptz := not_before;
     was        record;
     done       int;
@@ -57,11 +57,18 @@ begin
         known := j.id is not null and (mode = 'ignore' or j.state <> 'leased');
         exit when not known;
         id := j.id;
-        if mode = 'ignore' then
+        if late and mode = 'ignore' and j.state <> 'leased' then
+            execute format('select _deadline(t.headers) <= clock_timestamp() from %s t where t.ctid = $1 and t.key = $2', j.place) into late using j.at, unique_key;
+        end if;
+        if mode = 'ignore' and (j.state = 'leased' or late is not true) then
             return;
         elsif not mine then
             perform pg_advisory_xact_lock(hashtextextended(unique_key, queue));
             mine := true;
+            continue;
+        elsif mode = 'ignore' then
+            execute format('with d as (delete from %s t where t.ctid = $1 and t.key = $2 and _deadline(t.headers) <= clock_timestamp() returning t.headers, nextval($3)) select array_agg(d.headers) from d', j.place) into held using j.at, unique_key, (select _q(format('_%s.expired', q.name))::regclass from _queue q where q.id = _enqueue_unique.queue);
+            perform _count_holders(queue, held, -1, 0), _promote(queue, array[unique_key]) where held is not null;
             continue;
         end if;
         if mode = 'debounce' and not_before is not null then
