@@ -128,7 +128,7 @@ func TestWaitingMessageIsRefused(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
 	f.Exec(`create function penstock.choosy() returns trigger language plpgsql as $$ begin
-		if new.payload = 'bad' then raise exception 'no bad ones: %, %', current_user, current_setting('search_path'); end if; return new; end $$`)
+		if new.payload = 'bad' then raise exception 'no bad ones: %, %', current_user, current_setting('search_path') using errcode = '55000'; end if; return new; end $$`)
 	f.Exec("create trigger choosy before insert on penstock.orders for each row execute function penstock.choosy()")
 	_, lease := f.announced("a", "b", "bad", "c", "d")
 	blocked := f.begin(f.Connect())

@@ -7,7 +7,7 @@
 --   _lease     -> _scheduled -> ready retry, once it is due
 --   _lease     -> ready               release, or its lease ended
 --   ready      -> _scheduled -> ready it waits for another job of its key
---   new        -> _scheduled -> ready it waits for barriers
+--   new        -> _scheduled -> ready it waits for barriers; a message goes to its outbox, or to _dead_job
 --   _lease     -> _dead_job           dead_letter, or the last attempt failed
 
 -- _failed adds a failure to a job's history and keeps the latest ten.

@@ -53,7 +53,7 @@ language sql volatile set search_path from current as $$
 comment on function publish_after is 'Publishes a message of text, JSON or bytes once barriers of a queue are open: in the transaction that opens the last one. Until then it is listed and counted with the jobs of the queue that wait. Returns the id by which it can be cancelled. If a job that holds one of the barriers is dead, on_dead decides, as in enqueue_bytes. With cancel the message becomes a dead letter of the queue, which is published if it is retried. So does a message that the outbox refuses then. Errors: those of publish_bytes, and of enqueue_bytes for the barriers; 42501 if the role may not publish to the outbox, or not enqueue in the queue.';
 
 -- _publish_letters publishes messages that are dead letters, those of an outbox in the order of their ids, and returns how many. One that is refused, or whose outbox is
--- not there any more, stays a dead letter with the reason: the end of a job must not fail for ever. Errors of the server fail it, and it can be repeated.
+-- not there any more, stays a dead letter with the reason: the end of a job must not fail for ever. A locked outbox or a full disk fails it, and it can be repeated.
 create or replace function _publish_letters(in_queue int, ids bigint[]) returns bigint
 language plpgsql volatile set search_path from current as $$
 declare half constant int := cardinality(ids) / 2; outbox text; n bigint; many bigint := 0;
@@ -69,7 +69,7 @@ begin
     end loop;
     return many;
 exception when others then
-    if sqlstate ~ '^(40|53|55|57|58|XX)' then
+    if sqlstate ~ '^(40|53|55P03|57|58)' then
         raise;
     elsif half > 0 then
         return _publish_letters(in_queue, ids[:half]) + _publish_letters(in_queue, ids[half + 1:]);
