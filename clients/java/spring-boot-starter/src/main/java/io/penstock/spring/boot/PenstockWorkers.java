@@ -143,7 +143,7 @@ class PenstockWorkers implements SmartLifecycle {
             this.of = of;
             Handler given = of.transactional() ? inTransaction(of.queue(), of.handler()) : of.handler();
             WorkerObserver.Of observed = observer == null ? null : observer.of(of.queue(), of.handler().kinds());
-            this.handler = observed == null ? given : observed(given, observed);
+            this.handler = JobContext.around(of.queue(), observed == null ? given : observed(given, observed));
             this.options = observed == null ? of.options() : new WorkOptions(of.options()).onEnd(observed::ended);
             this.thread = new Thread(this::run, "penstock worker of " + of.queue());
             next();

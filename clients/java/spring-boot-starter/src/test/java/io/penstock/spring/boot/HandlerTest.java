@@ -18,6 +18,7 @@ import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.slf4j.MDC;
 import org.springframework.boot.SpringBootConfiguration;
 import org.springframework.boot.autoconfigure.EnableAutoConfiguration;
 import org.springframework.context.ConfigurableApplicationContext;
@@ -72,6 +73,11 @@ class HandlerTest {
             new java.util.concurrent.CountDownLatch(1).await();
         }
 
+        @PenstockHandler(queue = "jobs", kind = "logs")
+        void logs(Job job) {
+            DONE.add("logs " + MDC.getCopyOfContextMap().equals(Map.of("penstock.queue", "jobs", "penstock.kind", "logs", "penstock.job", "" + job.id())));
+        }
+
         @PenstockHandler(queue = "jobs", kind = "exact", transactional = true)
         public Outcome exact(byte[] bytes) {
             template.update("insert into audit values (?)", bytes.length);
@@ -103,8 +109,8 @@ class HandlerTest {
             PenstockJson json = application.getBean(PenstockJson.class);
             Welcome ann = new Welcome("ann", 2);
             penstock.enqueueMany("jobs", List.of(json.job(ann).kind("welcome"), json.job(List.of(ann)).kind("many"), NewJob.of("text"), NewJob.of("").kind("fails"),
-                NewJob.of("abc").kind("exact"), NewJob.of("abcd").kind("exact"), NewJob.of("{").kind("welcome"), NewJob.of("").kind("slow"), NewJob.of("last")).stream().map(j -> j.groupKey("eu")).toList());
-            for (String expected : List.of(ann.toString(), "many2", "text", "fails", "exact 3", "exact 4", "slow", "last")) { // one at a time, in order
+                NewJob.of("abc").kind("exact"), NewJob.of("abcd").kind("exact"), NewJob.of("{").kind("welcome"), NewJob.of("").kind("slow"), NewJob.of("").kind("logs"), NewJob.of("last")).stream().map(j -> j.groupKey("eu")).toList());
+            for (String expected : List.of(ann.toString(), "many2", "text", "fails", "exact 3", "exact 4", "slow", "logs true", "last")) { // one at a time, in order
                 assertEquals(expected, DONE.take());
             }
         }
