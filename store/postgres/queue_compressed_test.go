@@ -2,8 +2,8 @@ package postgres_test
 
 import "testing"
 
-// A claim of a hundred small jobs from a backlog is written compressed: each job is in the log as deleted, and in the row of its claim. A job of them
-// that ends differently has its payload.
+// The jobs of a claim of many are written compressed: each is in the log as deleted, and in the row of its claim. If they still are many bytes, they
+// are not in the row itself. A job of them that ends differently has its payload.
 func TestAClaimOfManyIsCompressed(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
@@ -14,9 +14,22 @@ func TestAClaimOfManyIsCompressed(t *testing.T) {
 		select convert_to(format('{"order": %s, "customer": "%s", "email": "user%s@example.com", "currency": "EUR", "placed_at": "2026-11-30T01:02:03.%sZ", "items": [{"sku": "A-%s", "n": 1}]}',
 		                         i, md5(i::text), i * 7, 100000 + i * 7919 % 900000, i * 31), 'UTF8') from generate_series(1, 1000) i`)
 	f.Exec("create table before as select seq, payload from penstock.q")
+	toast := "select pg_relation_size(c.reltoastrelid) from pg_class c where c.oid = 'penstock._lease_0'::regclass"
+	f.Exec("create table ten as select * from penstock.ack_claim('q', '{}', 10, lease => '1 h')")
+	f.wantText("10", "select sum(cardinality(jobs)) from penstock._lease")
+	whole := f.Number("select sum(octet_length(payload)) from ten")
+	if n := f.Number("select sum(pg_column_size(jobs)) from penstock._lease"); n > whole*2/3 || f.Number(toast) != 0 {
+		f.Errorf("the row of 10 jobs of %d bytes in all takes %d, and %d bytes of the other table", whole, n, f.Number(toast))
+	}
+	f.Exec("select penstock.ack_many('q', array(select lease from ten))")
+	f.Exec("create table more as select * from penstock.ack_claim('q', '{}', 30, lease => '1 h')")
+	if f.Number(toast) == 0 { // each ack of some of them would copy them
+		f.Error("the row of 30 jobs has them with it")
+	}
+	f.Exec("select penstock.ack_many('q', array(select lease from more))")
 	f.Exec("create table claimed as select * from penstock.ack_claim('q', '{}', 100, lease => '1 h')")
 	f.wantText("100 1", "select concat_ws(' ', sum(cardinality(jobs)), count(*)) from penstock._lease where jobs is not null")
-	whole := f.Number("select sum(octet_length(payload)) from claimed")
+	whole = f.Number("select sum(octet_length(payload)) from claimed")
 	if n := f.Number("select sum(pg_column_size(jobs)) from penstock._lease"); n > whole/2 {
 		f.Errorf("the row of 100 jobs of %d bytes in all takes %d", whole, n)
 	}

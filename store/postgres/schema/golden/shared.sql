@@ -362,12 +362,12 @@ comment on column penstock._lease.claimed_at is 'when the jobs were claimed; nul
 comment on column penstock._lease.report is 'the last report of its worker';
 comment on column penstock._lease.listed is 'true: it is one of the leases in _group_state; else the group had no limit when the job was claimed';
 
-create table penstock._lease_0 partition of penstock._lease FOR VALUES IN ('0') with (autovacuum_enabled=false, toast_tuple_target=4080, toast.autovacuum_enabled=false);
+create table penstock._lease_0 partition of penstock._lease FOR VALUES IN ('0') with (autovacuum_enabled=false, toast.autovacuum_enabled=false);
 alter table penstock._lease_0 alter column jobs set compression lz4;
 CREATE UNIQUE INDEX _lease_0_lease ON penstock._lease_0 USING btree (lease);
 alter table penstock._lease_0 replica identity using index penstock._lease_0_lease;
 
-create table penstock._lease_1 partition of penstock._lease FOR VALUES IN ('1') with (autovacuum_enabled=false, toast_tuple_target=4080, toast.autovacuum_enabled=false);
+create table penstock._lease_1 partition of penstock._lease FOR VALUES IN ('1') with (autovacuum_enabled=false, toast.autovacuum_enabled=false);
 alter table penstock._lease_1 alter column jobs set compression lz4;
 CREATE UNIQUE INDEX _lease_1_lease ON penstock._lease_1 USING btree (lease);
 alter table penstock._lease_1 replica identity using index penstock._lease_1_lease;
