@@ -67,6 +67,11 @@ class PenstockMigration implements InitializingBean {
                 create.setArray(1, connection.createArrayOf("text", names.toArray()));
                 create.execute();
                 connection.commit();
+            } catch (SQLException e) {
+                if ("42P07".equals(e.getSQLState())) { // its text names a sequence that the user has not heard of
+                    throw new IllegalStateException("one of these names of a new " + what + " is taken, by an outbox, a queue or another table of the schema: " + names, e);
+                }
+                throw e;
             } finally {
                 connection.rollback(); // nothing, after the commit
                 connection.setAutoCommit(autoCommit);

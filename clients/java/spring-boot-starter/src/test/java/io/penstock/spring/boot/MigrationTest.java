@@ -1,6 +1,8 @@
 package io.penstock.spring.boot;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.penstock.Message;
 import io.penstock.NewJob;
@@ -16,6 +18,7 @@ import org.junit.jupiter.api.Timeout;
 import org.springframework.boot.SpringBootConfiguration;
 import org.springframework.boot.autoconfigure.EnableAutoConfiguration;
 import org.springframework.context.annotation.Bean;
+import org.springframework.core.NestedExceptionUtils;
 
 /** An application with Flyway, on a database that has nothing: db/migration has a script that uses Penstock. */
 @Timeout(value = 3, unit = TimeUnit.MINUTES) // ends what has failed
@@ -65,6 +68,15 @@ class MigrationTest {
                         .map(p -> List.of(p.groupKey(), "" + p.maxRunning(), "" + p.rate(), "" + p.per())).toList().toString());
                 }
             }
+        }
+    }
+
+    @Test
+    void aQueueWithTheNameOfAnOutboxIsRefused() throws Exception {
+        try (Database database = new Database()) {
+            var e = assertThrows(Exception.class, () -> database.application(Map.of("penstock.migrate", true, "penstock.outboxes", "orders", "penstock.queues", "orders"), Application.class).run());
+            assertTrue(NestedExceptionUtils.getMostSpecificCause(e).getMessage().contains("already exists"), e.toString());
+            assertTrue(e.toString().contains("one of these names of a new queue is taken, by an outbox, a queue or another table of the schema: [orders]"), e.toString());
         }
     }
 }
