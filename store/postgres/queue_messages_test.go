@@ -39,8 +39,9 @@ func (f *fixture) wantPublished(want ...string) {
 func TestWaitingMessageOfSQL(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
+	f.Exec("create domain image as bytea")
 	b := f.Number("select penstock.barrier('q')")
-	for _, payload := range []string{"'text \\101'", "'{\"a\": 1}'::jsonb", `'\xff00'::bytea`, "''"} {
+	for _, payload := range []string{"'text \\101'", "'{\"a\": 1}'::jsonb", `'\xff00'::bytea`, "''", `'\xfe00'::image`} {
 		f.Exec("select penstock.publish_after('q', array[$1::bigint], 'orders', "+payload+")", b)
 	}
 	f.Exec("set bytea_output = 'escape'")
@@ -62,7 +63,7 @@ func TestWaitingMessageOfSQL(t *testing.T) {
 	f.wantError("25001", announce, b, "x")
 	f.Exec("rollback")
 	f.Exec("select penstock.seal('q', $1)", b)
-	f.wantText(`text \101 {"a": 1} \xff00  \x5c00`, "select string_agg(case when get_byte(payload || 'x', 0) in (92, 255) then payload::text else convert_from(payload, 'UTF8') end, ' ' order by seq) from penstock.orders")
+	f.wantText(`text \101 {"a": 1} \xff00  \xfe00 \x5c00`, "select string_agg(case when get_byte(payload || 'x', 0) in (92, 254, 255) then payload::text else convert_from(payload, 'UTF8') end, ' ' order by seq) from penstock.orders")
 	f.wantText(`i {"h": "1"}`, "select concat_ws(' ', id, key, headers) from penstock.orders where id is not null")
 	f.wantText("0", "select count(*)::text from penstock._scheduled")
 }
@@ -153,6 +154,75 @@ func TestWaitingMessageIsRefused(t *testing.T) {
 	f.wantClaim(5)
 }
 
+// Whatever error a trigger raises, the job ends. It does not if the server fails, and can be repeated.
+func TestWaitingMessageIsRefusedByAnyError(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.Exec(`create function penstock.refuses() returns trigger language plpgsql as $$ begin
+		assert new.payload <> 'assert';
+		raise 'closed' using errcode = convert_from(new.payload, 'UTF8'), hint = 'open it'; end $$`)
+	f.Exec("create trigger refuses before insert on penstock.orders for each row execute function penstock.refuses()")
+	_, lease := f.announced("55000", "assert", "P0001", "42P01", "23505")
+	f.Exec("select penstock.ack('q', $1)", lease)
+	f.wantText("55000 assert P0001 42P01 23505", "select string_agg(convert_from(payload, 'UTF8'), ' ' order by id) from penstock.dead_jobs('q') where error like 'not published: %'")
+	for _, code := range []string{"40001", "55P03", "53100"} {
+		_, lease = f.announced(code)
+		f.wantError(code, "select penstock.ack('q', $1)", lease)
+		f.Exec("select penstock.cancel('q', array(select id from penstock._scheduled)), penstock.ack('q', $1)", lease)
+	}
+	f.wantPublished()
+}
+
+// A message leaves no row in the table of dead letters, which has no segment that could be truncated. Many whose outbox is gone are dead letters by one statement.
+func TestWaitingMessagesAreNotCopied(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	_, lease := f.announced("a", "b")
+	f.Exec("select penstock.ack('q', $1)", lease)
+	f.wantPublished("a", "b")
+	f.wantText("0", "select pg_relation_size('penstock._dead_job')::text")
+	_, lease = f.announced("c", "d", "e")
+	f.Exec("select penstock.drop_outbox('orders')")
+	f.Exec("select penstock.ack('q', $1)", lease)
+	const orders = "'not published: there is no outbox ''orders'''"
+	f.wantText("cde 1", "select concat_ws(' ', string_agg(convert_from(d.payload, 'UTF8'), '' order by d.id), count(distinct (t.xmin::text, t.cmin::text))) from penstock.dead_jobs('q') d join penstock._dead_job t using (id) where d.error = "+orders)
+}
+
+// A retry of a letter that another retry has just published returns 0. A message that is refused, and a job that is, stop no other.
+func TestRetryOfWaitingMessages(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	_, lease := f.announced("first", "second")
+	f.Exec("select penstock.drop_outbox('orders')")
+	f.Exec("select penstock.ack('q', $1)", lease)
+	const retry = "select penstock.retry_dead_jobs('q', array(select id from penstock.dead_jobs('q')))::text"
+	f.Exec("select penstock.enqueue('q', 'job')")
+	f.Exec("select penstock.dead_letter('q', lease, 'x') from penstock.claim('q')")
+	f.Exec("insert into penstock._dead_job (queue, id, attempt, created_at, priority, group_key, payload, failures) select id, 1000, 1, now(), 0, repeat('g', 2000), 'by hand', '[]' from penstock._queue")
+	f.wantText("1", retry)
+	f.wantText("3", "select count(*)::text from penstock.dead_jobs('q')")
+	f.wantText("job", "select convert_from(payload, 'UTF8') from penstock.dequeue('q')")
+	f.Exec("select penstock.discard_dead_jobs('q', '{1000}')")
+
+	f.Exec("select penstock.create_outbox('orders')")
+	first, conn := f.begin(f.Connect()), f.Connect()
+	f.run(first, retry)
+	pid, count := conn.PgConn().PID(), make(chan string, 1)
+	go func() {
+		var n string
+		if err := conn.QueryRow(f.Ctx, retry).Scan(&n); err != nil {
+			n = err.Error()
+		}
+		count <- n
+	}()
+	f.Eventually("the second retry waits", func() bool { return f.Number("select cardinality(pg_blocking_pids($1))", pid) > 0 })
+	f.Must(first.Commit(f.Ctx))
+	if n := <-count; n != "0" {
+		t.Errorf("the second retry returned %s", n)
+	}
+	f.wantPublished("first", "second")
+}
+
 // A role needs both rights when it calls, whichever role ends the last job, and cannot forge a row of such a message.
 func TestWaitingMessageRights(t *testing.T) {
 	t.Parallel()
@@ -171,7 +241,7 @@ func TestWaitingMessageRights(t *testing.T) {
 	row := func(columns, values string) string {
 		return fmt.Sprintf("insert into penstock._waiting_message (queue, waits_for, outbox, topic, payload%s) values ('q', '{%d}', 'orders', '', 'x'%s)", columns, b, values)
 	}
-	f.wantMay(asBoth, []string{call("orders"), row("", "")}, []string{call("secret"), row(", role", ", current_user"), "select * from penstock._waiting_message", "select penstock._publish_letters(1, '{1}')"})
+	f.wantMay(asBoth, []string{call("orders"), row("", "")}, []string{call("secret"), row(", role", ", current_user"), "select * from penstock._waiting_message", "select penstock._publish_rows(1, '{1}', 'penstock._scheduled')"})
 	f.wantMay(asEnqueuer, nil, []string{call("orders"), row("", ""), row(", role", fmt.Sprintf(", '%s'", both)),
 		"insert into penstock._scheduled (queue, id, attempt, due, created_at, priority, group_key, payload) values (1, 1, 0, '-infinity', now(), 16, '', 'x')"})
 	f.wantMay(asProducer, nil, []string{call("orders"), row("", "")})

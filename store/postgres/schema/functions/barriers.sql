@@ -261,7 +261,7 @@ language plpgsql volatile set search_path from current as $$
 declare
     waits constant jsonb[] := array(select s.headers from _barrier k join _scheduled s on s.queue = k.queue and s.id = k.running and s.due = '-infinity' where k.barrier = in_barrier and k.part = 17);
     q    _queue; leaf int;
-    jobs bigint[]; dies bigint[]; held jsonb[]; keys text[]; messages bigint[] := '{}';
+    jobs bigint[]; dies bigint[]; held jsonb[]; keys text[]; messages bigint[];
 begin
     if waits = '{}' then
         return;
@@ -270,23 +270,26 @@ begin
     perform pg_advisory_xact_lock(1885695586, 512 + (q.id & 511)) where exists (select from unnest(waits) w where cardinality(_waits_for(w)) > 1);
     with b as materialized (select x.barrier, t.* from (select distinct unnest(_waits_for(w)) as barrier from unnest(waits) w) x cross join lateral _barrier_state(x.barrier) t),
     v as (
-        select s.id, bool_and(b.stage = 2 or s.headers @> '{"penstock-on-dead": "run"}' and b.stage = 1 and b.running <= 0) as goes, bool_or(s.headers ->> 'penstock-on-dead' = 'cancel' and b.dead > 0) as dies
+        select s.id, s.priority, bool_and(b.stage = 2 or s.headers @> '{"penstock-on-dead": "run"}' and b.stage = 1 and b.running <= 0) as goes, bool_or(s.headers ->> 'penstock-on-dead' = 'cancel' and b.dead > 0) as dies
           from _barrier k join _scheduled s on s.queue = k.queue and s.id = k.running and s.due = '-infinity' left join b on b.barrier = any (_waits_for(s.headers))
-         where k.barrier = in_barrier and k.part = 17 group by s.id)
-    select array_agg(v.id) filter (where v.goes), array_agg(v.id) filter (where v.dies and v.goes is not true) into jobs, dies from v;
+         where k.barrier = in_barrier and k.part = 17 group by s.id, s.priority)
+    select array_agg(v.id) filter (where v.goes and v.priority < 16), array_agg(v.id) filter (where v.dies and v.goes is not true), array_agg(v.id order by v.id) filter (where v.goes and v.priority = 16) into jobs, dies, messages from v;
     foreach leaf in array _listed('_scheduled_slot') loop -- the older first: a job may move meanwhile
         execute format($sql$
             with d as (delete from _scheduled_%s l where l.queue = $1 and (l.id = any ($2) or l.id = any ($3)) and l.due = '-infinity' returning l.*),
             w as (select d.*, greatest(d.attempt, 0) as tries, nullif(d.headers - '{penstock-waits-for,penstock-on-dead}'::text[], '{}') as rest, d.id = any ($3) is true as dies from d),
             i as (
                 insert into %s (id, attempt, created_at, priority, group_key, key, headers, payload, failures)
-                select w.id, w.tries, w.created_at, w.priority, w.group_key, w.key, w.rest, w.payload, w.failures from w where not w.dies and w.priority < 16 order by w.id),
+                select w.id, w.tries, w.created_at, w.priority, w.group_key, w.key, w.rest, w.payload, w.failures from w where not w.dies order by w.id),
             j as (
                 insert into _dead_job (queue, id, attempt, created_at, priority, group_key, key, headers, payload, failures)
-                select w.queue, w.id, w.tries, w.created_at, w.priority, w.group_key, w.key, w.rest, w.payload, case when w.dies then _failed(w.failures, w.tries, $4) else '[]' end from w where w.dies or w.priority = 16)
-            select array_agg(w.headers) filter (where w.dies), array_agg(w.key) filter (where w.dies and w.key is not null), $5 || array_agg(w.id) filter (where not w.dies and w.priority = 16) from w$sql$, leaf, _q(q.name))
-           into held, keys, messages using q.id, jobs, dies, format('cancelled: a job that holds barrier %s is dead', in_barrier), messages;
+                select w.queue, w.id, w.tries, w.created_at, w.priority, w.group_key, w.key, w.rest, w.payload, _failed(w.failures, w.tries, $4) from w where w.dies)
+            select array_agg(w.headers), array_agg(w.key) filter (where w.key is not null) from w where w.dies$sql$, leaf, _q(q.name))
+           into held, keys using q.id, jobs, dies, format('cancelled: a job that holds barrier %s is dead', in_barrier);
         perform _count_holders(q.id, held, -1, 1), _promote(q.id, coalesce(keys, '{}')) where held is not null;
+        if messages is not null then
+            execute format('select from _scheduled_%s l where l.queue = $1 and l.id = any ($2) and l.due = ''-infinity'' for update', leaf) using q.id, messages; -- so they do not move
+        end if;
     end loop;
-    perform _publish_letters(q.id, array(select m from unnest(messages) m order by m)) where messages <> '{}';
+    perform _publish_rows(q.id, messages, '_scheduled') where messages is not null;
 end $$;

@@ -39,6 +39,7 @@ language plpgsql volatile set search_path from current as $$ declare
     many bigint;
     waited bigint;
     twin record;
+    why text;
     messages constant bigint[] := array(select d.id from _dead_job d where d.queue = _retry_dead_jobs.queue and d.id = any (ids) and d.priority = 16 order by d.id);
 begin
     for twin in select r.* from _refused_letters(queue, ids) r loop ids := array_remove(ids, twin.id); end loop;
@@ -57,9 +58,10 @@ begin
      where s.queue = _retry_dead_jobs.queue and s.id = any (ids) and s.due > clock_timestamp() and s.due < 'infinity';
     get diagnostics waited = row_count;
     if messages <> '{}' then
-        many := many + _publish_letters(queue, messages);
-        if many + waited = 0 then
-            raise exception '%', (select d.failures -> -1 ->> 'error' from _dead_job d where d.queue = _retry_dead_jobs.queue and d.id = messages[1]) using errcode = '55000', hint = 'make the outbox take the message, and retry it again, or discard it';
+        many := many + _publish_rows(queue, messages, '_dead_job');
+        why := (select d.failures -> -1 ->> 'error' from _dead_job d where d.queue = _retry_dead_jobs.queue and d.id = any (messages) order by d.id limit 1); -- another may have retried them meanwhile
+        if many + waited = 0 and why is not null then
+            raise exception '%', why using errcode = '55000', hint = 'make the outbox take the message, and retry it again, or discard it';
         end if;
     end if;
     return many + waited;
@@ -69,7 +71,7 @@ exception when check_violation or invalid_parameter_value or untranslatable_char
         for n in 1 .. 2 loop
             begin
                 many := many + _retry_dead_jobs(queue, case n when 1 then ids[1:half] else ids[half + 1:] end);
-            exception when check_violation or invalid_parameter_value or untranslatable_character then
+            exception when check_violation or invalid_parameter_value or untranslatable_character or object_not_in_prerequisite_state then
                 null;
             end;
         end loop;

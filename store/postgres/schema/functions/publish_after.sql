@@ -47,33 +47,42 @@ create or replace function publish_after(queue text, waits_for bigint[], outbox 
                         headers jsonb default null, id text default null, on_dead text default null) returns bigint
 language sql volatile set search_path from current as $$
     insert into _waiting_message (queue, waits_for, outbox, payload, key, topic, headers, id, on_dead)
-    values (queue, waits_for, outbox, case pg_typeof(payload) when 'bytea'::regtype then payload::text::bytea else convert_to(payload::text, 'UTF8') end, key, coalesce(topic, ''), headers, id, on_dead)
+    values (queue, waits_for, outbox, case (select t.typoutput from pg_type t where t.oid = pg_typeof(payload)) when 'byteaout'::regproc then payload::text::bytea else convert_to(payload::text, 'UTF8') end, key, coalesce(topic, ''), headers, id, on_dead)
     returning job $$;
 
 comment on function publish_after is 'Publishes a message of text, JSON or bytes once barriers of a queue are open: in the transaction that opens the last one. Until then it is listed and counted with the jobs of the queue that wait. Returns the id by which it can be cancelled. If a job that holds one of the barriers is dead, on_dead decides, as in enqueue_bytes. With cancel the message becomes a dead letter of the queue, which is published if it is retried. So does a message that the outbox refuses then. Errors: those of publish_bytes, and of enqueue_bytes for the barriers; 42501 if the role may not publish to the outbox, or not enqueue in the queue.';
 
--- _publish_letters publishes messages that are dead letters, those of an outbox in the order of their ids, and returns how many. One that is refused, or whose outbox is
--- not there any more, stays a dead letter with the reason: the end of a job must not fail for ever. A locked outbox or a full disk fails it, and it can be repeated.
-create or replace function _publish_letters(in_queue int, ids bigint[]) returns bigint
+-- _publish_rows publishes messages, those of an outbox in the order of their ids, and returns how many. They wait in _scheduled, or are dead letters, as source says: a copy
+-- on the way would leave a dead row in _dead_job for each. One that is refused, or whose outbox is not there any more, becomes a dead letter with the reason: the end
+-- of a job must not fail for ever. A locked outbox or a full disk fails it, and it can be repeated.
+create or replace function _publish_rows(in_queue int, ids bigint[], source regclass) returns bigint
 language plpgsql volatile set search_path from current as $$
-declare half constant int := cardinality(ids) / 2; outbox text; n bigint; many bigint := 0;
+declare
+    half constant int := cardinality(ids) / 2;
+    bury constant text := format($sql$
+        with d as (delete from %s r where r.queue = $1 and r.id = any ($2) and r.priority = 16 returning r.*)
+        insert into _dead_job (queue, id, attempt, created_at, priority, group_key, key, headers, payload, failures)
+        select d.queue, d.id, d.attempt, d.created_at, d.priority, d.group_key, d.key, d.headers - '{penstock-waits-for,penstock-on-dead}'::text[], d.payload, _failed(d.failures, d.attempt, 'not published: ' || $3) from d$sql$, source);
+    outbox text; here bigint[]; n bigint; many bigint := 0;
 begin
-    for outbox in select distinct (d.headers ->> 'penstock-message')::jsonb ->> 'outbox' from _dead_job d where d.queue = in_queue and d.id = any (ids) and d.priority = 16 loop
-        execute format($sql$
-            with d as (
-                delete from _dead_job d where d.queue = $1 and d.id = any ($2) and d.priority = 16 and (d.headers ->> 'penstock-message')::jsonb ->> 'outbox' = $3
-                returning d.*, (d.headers ->> 'penstock-message')::jsonb as m)
-            insert into %s (id, key, topic, headers, payload) select d.m ->> 'id', d.key, d.m ->> 'topic', nullif(d.m -> 'headers', 'null'), d.payload from d order by d.id$sql$, _q(outbox)) using in_queue, ids, outbox;
-        get diagnostics n = row_count;
-        many := many + n;
+    for outbox, here in execute format('select (r.headers ->> %L)::jsonb ->> %L, array_agg(r.id) from %s r where r.queue = $1 and r.id = any ($2) and r.priority = 16 group by 1', 'penstock-message', 'outbox', source) using in_queue, ids loop
+        if not exists (select from _outbox o where o.name = outbox) then
+            execute bury using in_queue, here, format('there is no outbox %L', outbox);
+        else
+            execute format($sql$
+                with d as (delete from %s r where r.queue = $1 and r.id = any ($2) and r.priority = 16 returning r.*, (r.headers ->> 'penstock-message')::jsonb as m)
+                insert into %s (id, key, topic, headers, payload) select d.m ->> 'id', d.key, d.m ->> 'topic', nullif(d.m -> 'headers', 'null'), d.payload from d order by d.id$sql$, source, _q(outbox)) using in_queue, here;
+            get diagnostics n = row_count;
+            many := many + n;
+        end if;
     end loop;
     return many;
-exception when others then
+exception when others or assert_failure then
     if sqlstate ~ '^(40|53|55P03|57|58)' then
         raise;
     elsif half > 0 then
-        return _publish_letters(in_queue, ids[:half]) + _publish_letters(in_queue, ids[half + 1:]);
+        return _publish_rows(in_queue, ids[:half], source) + _publish_rows(in_queue, ids[half + 1:], source);
     end if;
-    update _dead_job d set failures = _failed(d.failures, d.attempt, 'not published: ' || sqlerrm) where d.queue = in_queue and d.id = any (ids);
+    execute bury using in_queue, ids, sqlerrm;
     return 0;
 end $$;

@@ -1191,7 +1191,7 @@ RETURN (string_to_array((headers ->> 'penstock-waits-for'::text), ','::text))::b
 -- function _let_go(in_barrier bigint): schema/functions/barriers.sql
 -- function _put_off_message(): schema/functions/publish_after.sql
 -- function publish_after(queue text, waits_for bigint[], outbox text, payload anycompatible, key text, topic text, headers jsonb, id text, on_dead text): schema/functions/publish_after.sql, everybody may execute it
--- function _publish_letters(in_queue integer, ids bigint[]): schema/functions/publish_after.sql
+-- function _publish_rows(in_queue integer, ids bigint[], source regclass): schema/functions/publish_after.sql
 
 -- _listed lists the segments to look into, by the ring's register. The one from which rows are carried over comes first, so that
 -- a row that moves meanwhile is not missed. It has no search_path, so that it costs no call.
