@@ -1,6 +1,18 @@
 package postgres_test
 
-import "testing"
+import (
+	"bytes"
+	"os"
+	osexec "os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/penstock/penstock/internal/test/docblock"
+	"github.com/penstock/penstock/internal/test/postgrestest"
+	"github.com/penstock/penstock/internal/test/testserver"
+	"github.com/penstock/penstock/store/postgres"
+)
 
 // The jobs of a claim of many are written compressed: each is in the log as deleted, and in the row of its claim. If they still are many bytes, they
 // are not in the row itself. A job of them that ends differently has its payload.
@@ -36,4 +48,52 @@ func TestAClaimOfManyIsCompressed(t *testing.T) {
 	f.wantText("100", "select count(*) from claimed c join before b on b.seq = c.id and b.payload = c.payload")
 	f.Exec("select penstock.release('q', lease) from claimed where id = 50")
 	f.wantText("true", "select (t.payload = b.payload)::text from penstock.q t join before b on b.seq = 50 where t.id = 50")
+}
+
+// A server without the method of the dump restores all from text. Otherwise it lacks the tables of leases, which a check names.
+func TestARestoreWithoutTheCompression(t *testing.T) {
+	t.Parallel()
+	server := testserver.StartPostgres(t)
+	f := fixtureOn(t, testserver.Database(t, server.URL), postgres.Options{})
+	file := filepath.Join(t.TempDir(), "shop.dump")
+	f.Exec("select penstock.create_queue('q')")
+	f.Exec("select penstock.enqueue('q', 'x') from generate_series(1, 50)")
+	f.wantText("20", "select count(*)::text from penstock.ack_claim('q', '{}', 20, lease => '1 h')")
+	run := func(name string, args ...string) string {
+		cmd := osexec.CommandContext(f.Ctx, name, args...)
+		cmd.Dir, cmd.Env = filepath.Dir(file), append(os.Environ(), "PATH="+server.Bin+":"+os.Getenv("PATH"))
+		out, _ := cmd.CombinedOutput()
+		return string(out)
+	}
+	run(pgDump(t, server), "--format=custom", "--compress=0", "--file="+file, f.URL)
+	dump, err := os.ReadFile(file)
+	f.Must(err)
+	if bytes.Count(dump, []byte("SET COMPRESSION lz4")) != 2 {
+		t.Skip("this server was built without lz4")
+	}
+	f.Must(os.WriteFile(file, bytes.ReplaceAll(dump, []byte("SET COMPRESSION lz4"), []byte("SET COMPRESSION lzX")), 0o600))
+	text := strings.Replace(docblock.Of(t, "docs/operations/restore.md", "sh")[1], "--dbname=shop", "--dbname=$0", 1)
+	for _, restore := range []struct {
+		command     []string
+		leased      int64
+		differences []string
+	}{
+		{[]string{"pg_restore", "--dbname=$0", "shop.dump"}, 0, []string{"table _lease_0 is missing", "table _lease_1 is missing"}},
+		{[]string{text}, 20, nil},
+	} {
+		copied := postgrestest.On(t, testserver.Database(t, server.URL))
+		out := run("sh", "-c", strings.Join(restore.command, " "), copied.URL)
+		if n := copied.Number("select coalesce(sum(cardinality(jobs)), 0) from penstock._lease"); n != restore.leased {
+			t.Errorf("after %q %d jobs run, want %d\n%s", restore.command, n, restore.leased, out)
+		}
+		differences, err := openStore(t, copied.URL, postgres.Options{}).CheckSchema(f.Ctx)
+		f.Must(err)
+		missing := []string{}
+		for _, d := range differences {
+			if strings.HasPrefix(d, "the table") {
+				missing = append(missing, d)
+			}
+		}
+		wantDifferences(t, missing, restore.differences...)
+	}
 }

@@ -95,7 +95,7 @@ var runs = map[string]struct {
 	"docs/guides/queues.md python":         {3, "store/postgres TestPythonDocs"},
 	"docs/guides/queues.md js":             {1, "store/postgres TestNodeDocs"},
 	"docs/reference/queues.md sql":         {4, "store/postgres TestQueueDocs"},
-	"docs/operations/restore.md sh":        {1, "store/postgres TestRestoreDocsInAShell"},
+	"docs/operations/restore.md sh":        {2, "store/postgres TestRestoreDocsInAShell TestARestoreWithoutTheCompression"},
 	"docs/operations/security.md sql":      {1, "cmd/penstock TestRevokeDocs"},
 	"docs/operations/restore.md sql":       {2, "store/postgres TestRestoreDocs"},
 	"docs/reference/configuration.md yaml": {10, "cmd/penstock/internal/config TestReference"},

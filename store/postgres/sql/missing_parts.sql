@@ -57,4 +57,9 @@ select format('the table %s is missing, which only a backup has', t.name), null
     union all
     select format('_%s.%s', w.name, s) from generate_series(0, w.last) s
      where w.oid is not null and not exists (select from pg_inherits i join pg_class c on c.oid = i.inhrelid where i.inhparent = w.oid and c.relname = format('_%s.%s', w.name, s))) t(name)
+union all
+select format('the table %s is missing, which only a backup has', t.name), null
+  from pg_namespace n join pg_class c on c.relnamespace = n.oid cross join left(c.relname, -5) ring(name) cross join lateral (values (ring.name || '_0'), (ring.name || '_1')) t(name)
+ where n.nspname = $1 and c.relkind = 'S' and c.relname ~ '^_[a-z_]+_slot$'
+   and not exists (select from pg_class p join pg_inherits i on i.inhparent = p.oid join pg_class x on x.oid = i.inhrelid where p.relnamespace = n.oid and p.relname = ring.name and x.relname = t.name)
  order by 1
