@@ -13,6 +13,7 @@ import (
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/terminal"
+	"github.com/penstock/penstock/internal/test/postgrestest"
 )
 
 // deadJobDesk has four dead letters in the queue mails and returns their ids.
@@ -221,5 +222,33 @@ func TestDeadJobsAreActedOnByID(t *testing.T) {
 			next = q.IDs[len(q.IDs)-1] + 1
 		}
 		same(t, "acted on", fmt.Sprint(next-1), "703")
+	}
+}
+
+// A dead letter that is a message is published to its outbox again, under a new id, and stops no job from being enqueued.
+func TestDeadMessagesOfAQueueAreResent(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.New(t)
+	d := urlDesk(t, db.URL)
+	d.must("queue", "create", "mails")
+	d.outbox("orders")
+	for _, sql := range []string{
+		"select penstock.enqueue('mails', 'a job', holds => penstock.barrier('mails'))",
+		"select penstock.publish_after('mails', '{1}', 'orders', 'a message', key => 'k', topic => 't', id => 'old', headers => '{\"h\": \"1\"}', on_dead => 'cancel')",
+		"select penstock.seal('mails', 1)",
+		"select penstock.dead_letter('mails', lease, 'no') from penstock.claim('mails')",
+	} {
+		db.Exec(sql)
+	}
+	same(t, "resend", d.must("dead", "resend", "mails", "--kind", "publish to orders", "--discard"), "1 dead letter of mails sent again.\n")
+	if n := db.Number("select count(*) from penstock.orders where key = 'k' and topic = 't' and headers = '{\"h\": \"1\"}' and id <> 'old' and payload = 'a message'"); n != 1 {
+		t.Errorf("%d messages were published, want 1", n)
+	}
+	db.Exec("select penstock.retry_dead_jobs('mails', '{1}')")
+	db.Exec("select penstock.publish_after('mails', '{1}', 'orders', 'another', on_dead => 'cancel')")
+	db.Exec("select penstock.dead_letter('mails', lease, 'no') from penstock.claim('mails')")
+	same(t, "both", d.must("dead", "resend", "mails", "--all", "--yes"), "2 dead letters of mails sent again.\n")
+	if n := db.Number("select (select count(*) from penstock.orders) * 10 + (select count(*) from penstock.mails)"); n != 21 {
+		t.Errorf("messages and jobs are %d, want 21", n)
 	}
 }

@@ -5,7 +5,11 @@ package resend
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,7 +21,8 @@ import (
 // ErrGone is returned if one is no longer a dead letter; then none is sent.
 var ErrGone = errors.New("it is not a dead letter any more")
 
-// Jobs enqueues dead jobs again, and returns the new ids in the order of the old ones. All of them are in memory.
+// Jobs enqueues dead jobs again. A dead letter that is a message, which waited for barriers, is published to its outbox. It returns the new ids: those of messages,
+// and then those of jobs, each in the order of the old ones. All of them are in memory.
 func Jobs(ctx context.Context, store driver.QueueStore, queue string, old []int64) (ids []string, err error) {
 	found, err := store.DeadJobs(ctx, admin.DeadJobQuery{Queue: queue, IDs: old, Limit: len(old)})
 	if err != nil {
@@ -26,12 +31,38 @@ func Jobs(ctx context.Context, store driver.QueueStore, queue string, old []int6
 	if len(found) < len(old) {
 		return nil, ErrGone
 	}
-	again := make([]penstock.NewJob, len(found))
+	messages, jobs := map[string][]penstock.Message{}, []penstock.NewJob{}
 	for i := range found {
 		j := &found[i].Job
-		again[i] = penstock.NewJob{Key: j.Key, Group: j.Group, Priority: j.Priority, Headers: j.Headers, Payload: j.Payload}
+		if j.Priority <= penstock.MaxPriority {
+			jobs = append(jobs, penstock.NewJob{Key: j.Key, Group: j.Group, Priority: j.Priority, Headers: j.Headers, Payload: j.Payload})
+			continue
+		}
+		var m struct { // see publish_after.sql
+			Outbox, Topic string
+			Headers       map[string]string
+		}
+		if err := json.Unmarshal([]byte(j.Headers["penstock-message"]), &m); err != nil {
+			return nil, fmt.Errorf("the message of the dead letter %d: %w", j.ID, err)
+		}
+		id := strings.ToLower(rand.Text())
+		messages[m.Outbox] = append(messages[m.Outbox], penstock.Message{ID: id, Key: j.Key, Topic: m.Topic, Headers: m.Headers, Payload: j.Payload})
 	}
-	enqueued, err := store.DriverQueue(queue).Enqueue(ctx, again...)
+	for _, outbox := range slices.Sorted(maps.Keys(messages)) {
+		publisher, ok := store.(interface {
+			Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error
+		})
+		if !ok {
+			return ids, penstock.ErrNoOutbox
+		}
+		if err := publisher.Publish(ctx, outbox, messages[outbox]...); err != nil {
+			return ids, err
+		}
+		for _, m := range messages[outbox] {
+			ids = append(ids, m.ID)
+		}
+	}
+	enqueued, err := store.DriverQueue(queue).Enqueue(ctx, jobs...)
 	for _, one := range enqueued {
 		ids = append(ids, strconv.FormatInt(one.ID, 10))
 	}
