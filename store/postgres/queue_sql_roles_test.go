@@ -133,7 +133,7 @@ func TestGrantsOfAQueueReachNoOther(t *testing.T) {
 			where p.pronamespace = 'penstock'::regnamespace and has_function_privilege($1, p.oid, 'execute') and p.prosecdef
 			  and not starts_with(p.proname, '_q.') and p.proname not in ('dequeue_q', '_check_functions')`, name) // the latter tells no more than pg_proc does
 		rows, err := f.Conn.Query(f.Ctx, `select format('select %s(%L%s)', p.oid::regproc, 'secret',
-				(select string_agg(format(', %s => null::%s', p.proargnames[i], format_type(p.proargtypes[i - 1], null)), '') from generate_series(2, p.pronargs) i))
+				(select string_agg(format(', %s => %s', p.proargnames[i], case t when 'anycompatible' then '''x''::text' else 'null::' || t end), '') from generate_series(2, p.pronargs) i, format_type(p.proargtypes[i - 1], null) t))
 			from pg_proc p where p.pronamespace = 'penstock'::regnamespace and has_function_privilege($1, p.oid, 'execute')
 			  and p.proargnames[1] = any ('{queue,name}') and not starts_with(p.proname, '_')`, name)
 		f.Must(err)

@@ -25,10 +25,10 @@ declare
                                  when exists (select from _outbox o cross join unnest('{id,key,topic,headers,payload}'::text[]) c where o.name = new.outbox and not has_column_privilege(new.role, _q(o.name), c, 'insert'))
                                  then 'outbox ' || new.outbox end;
 begin
-    if not exists (select from _outbox o where o.name = new.outbox) then
-        raise exception 'there is no outbox %', coalesce(quote_literal(new.outbox), 'null') using errcode = '42P01', hint = 'create it with: penstock outbox create ' || coalesce(quote_literal(new.outbox), 'NAME');
-    elsif denied is not null then
+    if denied is not null then
         raise exception 'permission denied for %', denied using errcode = '42501', hint = 'the role needs the rights that grant_enqueuer gives for the queue, and grant_producer for the outbox';
+    elsif not exists (select from _outbox o where o.name = new.outbox) then
+        raise exception 'there is no outbox %', coalesce(quote_literal(new.outbox), 'null') using errcode = '42P01', hint = 'create it with: penstock outbox create ' || coalesce(quote_literal(new.outbox), 'NAME');
     elsif waits ? 'penstock-waits-for' is not true then
         raise exception 'waits_for is empty' using errcode = '23514', hint = 'give the barriers to wait for, or publish the message';
     end if;
@@ -81,7 +81,7 @@ exception when others or assert_failure then
     if sqlstate ~ '^(40|53|55P03|57|58)' then
         raise;
     elsif half > 0 then
-        return _publish_rows(in_queue, ids[:half], source) + _publish_rows(in_queue, ids[half + 1:], source);
+        return _publish_rows(in_queue, ids[1:half], source) + _publish_rows(in_queue, ids[half + 1:], source);
     end if;
     execute bury using in_queue, ids, sqlerrm;
     return 0;
