@@ -37,8 +37,8 @@ public class PenstockException extends RuntimeException {
             case "PS001" -> new LeaseLostException(message, sql);
             case "42P01" -> new NotFoundException(message.contains(" it with: ") ? message // with the server's hint, which knows which of them is missing
                 : message + " (create it with: penstock queue create NAME, penstock outbox create NAME or penstock inbox create CONSUMER; penstock migrate comes first)", sql);
-            case "42501" -> new PenstockException(message + (message.contains("schedule") ? " (schedules need the role that owns the schema; it can run: penstock schedule set)"
-                : " (the role that owns the schema can run: penstock queue grant, penstock outbox grant or penstock inbox grant)"), sql);
+            case "42501" -> new PenstockException(message + (message.contains("schedule") ? " (schedules need the role that owns the schema; it can run: penstock schedule set QUEUE NAME --cron TEXT)"
+                : " (the role that owns the schema can run: penstock queue grant QUEUE ROLE, penstock outbox grant OUTBOX ROLE --publish or penstock inbox grant CONSUMER ROLE)"), sql);
             default -> new PenstockException(message, sql);
         };
     }

@@ -35,7 +35,7 @@ public record PenstockProperties(@DefaultValue("penstock") String schema, @Defau
             throw new IllegalArgumentException("penstock.groups is set, and penstock.migrate is not true: set both, or set the limits with penstock queue group set QUEUE GROUP");
         }
         if (!migrate && !schedules.isEmpty()) {
-            throw new IllegalArgumentException("penstock.schedules is set, and penstock.migrate is not true: set both, or make the schedules with penstock schedule set QUEUE NAME");
+            throw new IllegalArgumentException("penstock.schedules is set, and penstock.migrate is not true: set both, or make the schedules with penstock schedule set QUEUE NAME --cron TEXT");
         }
     }
 
