@@ -423,16 +423,22 @@ func (s *Store) UnsealedBarriers(ctx context.Context, queue string) ([]doctor.Un
 }
 
 // Running implements doctor.Examiner.
-func (s *Store) Running(ctx context.Context, queue string, most int) ([]doctor.Running, error) {
+func (s *Store) Running(ctx context.Context, queue string, most int) (all []doctor.Running, err error) {
 	if err := admin.ValidateLimit(most); err != nil {
 		return nil, err
 	}
-	rows, _ := s.pool.Query(ctx, statement("running", s.schema, ""), pgx.QueryExecModeExec, queue, most)
-	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r doctor.Running, err error) {
-		var age, expired, held float64
-		err = row.Scan(&r.Queue, &r.ID, &r.Lease, &r.Worker, &r.Attempt, &age, &expired, &held, &r.Report)
-		r.Age, r.Expired, r.Held = time.Duration(age*float64(time.Second)), time.Duration(expired*float64(time.Second)), time.Duration(held*float64(time.Second))
-		return r, err
+	err = s.within(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, planned); err != nil {
+			return err
+		}
+		rows, _ := tx.Query(ctx, statement("running", s.schema, ""), pgx.QueryExecModeExec, queue, most)
+		all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (r doctor.Running, err error) {
+			var age, expired, held float64
+			err = row.Scan(&r.Queue, &r.ID, &r.Lease, &r.Worker, &r.Attempt, &age, &expired, &held, &r.Report)
+			r.Age, r.Expired, r.Held = time.Duration(age*float64(time.Second)), time.Duration(expired*float64(time.Second)), time.Duration(held*float64(time.Second))
+			return r, err
+		})
+		return err
 	})
 	return all, s.explain(err)
 }
