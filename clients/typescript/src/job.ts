@@ -381,7 +381,7 @@ export class Queue {
     }))
   }
 
-  /** Cancels jobs, in whatever state, and returns how many there were. A running one loses its lease. It needs grant_operator, as pause and resume do. */
+  /** Cancels jobs, in any state, and returns how many there were. A running one loses its lease. It needs grant_operator, as pause and resume do. */
   async cancel(ids: readonly bigint[]): Promise<number> {
     return Number((await this.#rows('penstock.cancel($1::text, $2::text::bigint[])::text', array(ids)))[0]![0])
   }

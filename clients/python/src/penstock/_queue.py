@@ -50,7 +50,7 @@ class Queue:
         return run(self.tx, self._sql.schedules(self.name))
 
     def cancel(self, ids: Sequence[int]) -> int:
-        """Cancels jobs, in whatever state, and returns how many there were. A running one loses its lease. It needs `grant_operator`, as the next two do."""
+        """Cancels jobs, in any state, and returns how many there were. A running one loses its lease. It needs `grant_operator`, as the next two do."""
         return run(self.tx, self._sql.on_jobs("cancel", self.name, ids))
 
     def pause(self) -> None:

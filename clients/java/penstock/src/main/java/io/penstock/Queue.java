@@ -180,7 +180,7 @@ public final class Queue {
                 (String) r[7], (String) r[8], ((Number) r[9]).intValue(), (String) r[10], Job.headers(r[11]), (byte[]) r[12])).toList();
     }
 
-    /** Cancels jobs, in whatever state, and returns how many there were. A running one loses its lease. It needs grant_operator, as pause and resume do. */
+    /** Cancels jobs, in any state, and returns how many there were. A running one loses its lease. It needs grant_operator, as pause and resume do. */
     public int cancel(Collection<Long> ids) {
         return ((Number) call("select", "cancel", "bigint[]", (Object) ids.toArray(Long[]::new)).get(0)[0]).intValue();
     }
