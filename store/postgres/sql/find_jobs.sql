@@ -17,7 +17,7 @@ found as (
        from {schema}._lease l where l.queue = (select id from q) and (l.id = $2 or l.key = $3) limit $5)
     union all
     (select j.id, null, l.group_key, l.priority, j.attempt, j.created_at, j.headers, j.payload, j.failures, 'running', l.worker, l.lease_until, l.claimed_at
-       from {schema}._lease l cross join lateral unnest(l.jobs) j where l.queue = (select id from q) and j.id = $2 and get_bit(l.done, (j.lease >> 1 & 255)::int) = 0)
+       from {schema}._lease l cross join lateral unnest(l.jobs) j where l.queue = (select id from q) and l.jobs is not null and j.id = $2 and get_bit(l.done, (j.lease >> 1 & 255)::int) = 0)
     union all
     (select s.id, s.key, s.group_key, s.priority, s.attempt, s.created_at, s.headers, s.payload, s.failures,
             case s.due when 'infinity' then 'behind its key' when '-infinity' then 'waiting for barriers' else 'delayed' end,
