@@ -31,7 +31,7 @@ type twin struct {
 	createdAt time.Time
 	holds     string // its barrier, which it keeps
 	leased    bool
-	late      bool // its deadline has passed, so a job takes its place in any case
+	late      bool // its deadline has passed, so that it has no other attempt, and hides no job
 	pending   *int // of one that this call writes: its place among the jobs that are enqueued
 }
 
@@ -75,8 +75,7 @@ func (t Twins) find(ctx context.Context, keys []string) (map[string]*twin, error
 			}
 			if h := Headers(headers); h[penstock.HeaderUniqueKey] == f.key {
 				f.holds = h[penstock.HeaderHolds]
-				deadline := (penstock.Job{Headers: h}).Deadline()
-				f.late = !deadline.IsZero() && !deadline.After(time.Now()) && !f.leased
+				f.late = isLate((penstock.Job{Headers: h}).Deadline(), time.Now())
 				all[f.seq] = f
 			}
 			return nil
@@ -161,17 +160,22 @@ func (t Twins) Unite(ctx context.Context, jobs []penstock.NewJob, made []penstoc
 			continue
 		}
 		one := twins[j.Key]
-		if one == nil || replaces(j) && one.leased {
-			twins[j.Key] = &twin{pending: &i, createdAt: now}
+		barriers := one != nil && one.late && (j.Holds != 0 || len(j.WaitsFor) > 0) // which a job that takes its place would not have
+		if one == nil || barriers || one.leased && (replaces(j) || one.late) {
+			if barriers && !one.leased { // a claim ends the late one now
+				b.Do("retry_now", t.Args.With(Args{"seqs": []int64{one.id}}))
+			}
+			twins[j.Key] = &twin{pending: &i, createdAt: now, late: isLate(j.Deadline, now)}
 			continue
 		}
 		made[i] = penstock.Enqueued{ID: one.id, Deduplicated: true}
 		if one.pending != nil {
 			same[i] = *one.pending
 		}
-		if !replaces(j) && (!one.late || j.Holds != 0 || len(j.WaitsFor) > 0) { // a job that is replaced keeps its barriers
+		if !replaces(j) && !one.late {
 			continue
 		}
+		one.late = isLate(j.Deadline, now)
 		due := j.NotBefore
 		if latest := one.createdAt.Add(j.DebounceMax); j.DebounceMax > 0 && due.After(latest) {
 			due = latest
@@ -247,6 +251,8 @@ func inPlaceOf(was *penstock.NewJob, j penstock.NewJob, due time.Time) penstock.
 func uniqueKey(j *penstock.NewJob) string {
 	return cmp.Or(j.UniqueKey, j.Headers[penstock.HeaderUniqueKey])
 }
+
+func isLate(deadline, now time.Time) bool { return !deadline.IsZero() && !deadline.After(now) }
 
 func replaces(j *penstock.NewJob) bool {
 	return j.OnConflict == penstock.OnConflictReplace || j.OnConflict == penstock.OnConflictDebounce

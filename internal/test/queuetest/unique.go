@@ -17,7 +17,7 @@ import (
 
 var uniqueCases = slices.Concat(
 	named("Unique", uniqueUntilItEnds, uniqueTold, uniqueReplace, uniqueReplaceItsTime, uniqueDebounce,
-		uniqueRunningIsNotReplaced, uniqueRetriedBeforeTheSecond, uniqueExpired, uniqueHiddenByALateOne, uniqueDeadTwin, uniqueOtherKeys, uniqueRace,
+		uniqueRunningIsNotReplaced, uniqueRetriedBeforeTheSecond, uniqueExpired, uniqueHiddenByALateOne, uniqueBehindALateOne, uniqueDeadTwin, uniqueOtherKeys, uniqueRace,
 		uniqueAtOnce, uniqueRunsWithTheLast),
 	needing(Features{ConcurrentWriters: true}, named("Unique", uniqueRollback, uniqueOldSnapshot)),
 	[]testCase{{Name: "ReplaceLIFO", Run: uniqueReplace, Other: true}},
@@ -239,6 +239,45 @@ func uniqueHiddenByALateOne(e *env) {
 		e.want()
 	}
 	if s := e.status(); s.Ready+s.Delayed+s.Waiting+s.Running > 0 {
+		e.Errorf("the status is %+v, want no job", s)
+	}
+}
+
+// A job that was claimed before its deadline has no other attempt after it. So it hides no job either, which runs once it has ended: if its attempt fails, if its
+// worker dies, and if it is done.
+func uniqueBehindALateOne(e *env) {
+	for _, end := range []string{"done", "fails", "dies"} {
+		var first []penstock.Job
+		var late penstock.NewJob
+		for life := time.Second; len(first) == 0; life *= 2 { // until the deadline is late enough for this machine
+			late = unique("u", "late")
+			late.Deadline = time.Now().Add(life)
+			e.enqueue(late)
+			first = e.claim(1)
+		}
+		e.Eventually("the deadline passes", func() bool { return time.Since(late.Deadline) > 50*time.Millisecond })
+		id := e.twin("after the deadline of one that runs", 0, unique("u", end))
+		e.twin("a third", id, unique("u", "third"))
+		e.want()
+		switch end {
+		case "done":
+			e.ack(first...)
+		case "fails":
+			e.retry(first[0], 0, "once")
+		default:
+			e.expire(first[0])
+		}
+		e.ack(e.collect(end)...)
+		e.eventually("nothing is left", func() bool { e.want(); s := e.status(); return s.Ready+s.Delayed+s.Waiting+s.Running == 0 })
+	}
+	late := unique("u", "late")
+	late.Deadline = passed()
+	e.enqueue(late, unique("u", "in the same call"), unique("u", "b"))
+	e.ack(e.collect("in the same call")...)
+	e.enqueue(late)
+	e.enqueue(unique("u", "in another call"), unique("u", "b"))
+	e.ack(e.collect("in another call")...)
+	if s := e.status(); s.Ready+s.Delayed+s.Waiting+s.Running+s.DeadLetters > 0 {
 		e.Errorf("the status is %+v, want no job", s)
 	}
 }

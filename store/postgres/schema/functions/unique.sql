@@ -38,7 +38,8 @@ end $$;
 -- _enqueue_unique enqueues one unique job whose key is locked, and returns its id, or that of the job that was there: known. To replace
 -- that, it also takes the lock that workers take for a job of the key. So they pass over the key until the transaction ends, instead of
 -- waiting for a row. It waits for a transaction that moves the job, and looks again. In the ring it updates the row, which keeps its
--- place there. A waiting job whose deadline has passed ends here: nothing is done for it, so a job that it hides would be lost.
+-- place there. A waiting job whose deadline has passed ends here: nothing is done for it, so a job that it hides would be lost. One that was
+-- leased before has no other attempt, so another job comes behind it.
 create or replace function _enqueue_unique(queue int, seq regclass, payload bytea, group_key text, priority int, not_before timestamptz, headers jsonb, out id bigint, out known boolean)
 language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$ declare
     unique_key constant text := headers ->> 'penstock-unique-key';
@@ -55,12 +56,12 @@ begin
     loop
         select u.* into j from _unended(queue, array[unique_key]) u order by u.state = 'leased', u.id desc limit 1; -- of those that wait, the last one
         known := j.id is not null and (mode = 'ignore' or j.state <> 'leased');
-        exit when not known;
-        id := j.id;
-        if late and mode = 'ignore' and j.state <> 'leased' then
+        exit when not known; id := j.id;
+        if late and mode = 'ignore' then
             execute format('select _deadline(t.headers) <= clock_timestamp() from %s t where t.ctid = $1 and t.key = $2', j.place) into late using j.at, unique_key;
         end if;
-        if mode = 'ignore' and (j.state = 'leased' or late is not true) then
+        exit when mode = 'ignore' and late and j.state = 'leased';
+        if mode = 'ignore' and late is not true then
             return;
         elsif not mine then
             perform pg_advisory_xact_lock(hashtextextended(unique_key, queue));
@@ -94,7 +95,7 @@ begin
         end if;
         return;
     end loop;
-    id := nextval(seq);
+    id := nextval(seq); known := false;
     if not (_put_off(queue, clock_timestamp(), array[id], '{false}', array[payload], array[unique_key], array[group_key], array[priority], array[not_before], array[headers]))[1] then
         execute format('insert into %s (seq, key, group_key, priority, headers, payload) values ($1, $2, $3, $4, $5, $6)', ring)
           using id, unique_key, coalesce(group_key, ''), coalesce(priority, 0), headers, payload;
