@@ -9,7 +9,8 @@ import (
 const mostLate = 1000
 
 // endLate ends jobs that a claim has taken and whose deadline has passed. It excludes claims, and also ends those that come next in the group,
-// without a lease: thousands of them are passed over by few claims, and no rate counts them.
+// without a lease: thousands of them are passed over by few claims, and no rate counts them. It does so also if the claim's caller gives up meanwhile, or the
+// connection is lost: a lease that it had ended already is not there any more.
 func (q Queue) endLate(ctx context.Context, row *QueueRow, group string, r *Round) error {
 	now := r.Now
 	if now.IsZero() {
@@ -29,8 +30,8 @@ func (q Queue) endLate(ctx context.Context, row *QueueRow, group string, r *Roun
 	if late == nil {
 		return nil
 	}
-	for ended := int64(mostLate); ended == mostLate; late = []int64{} {
-		if err := q.in(ctx, q.name, func(tx Tx, row *QueueRow) error {
+	for ended := int64(mostLate); ended == mostLate && (len(late) > 0 || ctx.Err() == nil); late = []int64{} {
+		end := func(ctx context.Context, tx Tx, row *QueueRow) error {
 			var held []int64
 			b, none := &Batch{}, func(Scan) error { return nil }
 			these := row.Args(Args{"leases": late, "group": group, "most": mostLate, "late": now.UTC().Format("2006-01-02T15:04:05.000000Z")})
@@ -42,7 +43,12 @@ func (q Queue) endLate(ctx context.Context, row *QueueRow, group string, r *Roun
 			}
 			b = new(Batch).Do("update {schema}.queues set expired = expired + {ended} where id = {queue}", these.With(Args{"ended": ended + int64(len(held))}))
 			return tx.Finish(ctx, b)
-		}); err != nil {
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), givingBack)
+		err := q.again(ctx, func() error {
+			return q.in(ctx, q.name, func(tx Tx, row *QueueRow) error { return end(ctx, tx, row) })
+		})
+		if cancel(); err != nil {
 			return err
 		}
 	}

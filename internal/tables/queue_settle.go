@@ -76,7 +76,10 @@ func (q Queue) make(ctx context.Context, leases []int64, c driver.Claim) (acked 
 			if err := q.round(ctx, row, c, r, ends); err != nil {
 				return q.orNoQueue(err, q.name)
 			}
-			return q.endLate(ctx, row, c.Group, r)
+			if err := q.endLate(ctx, row, c.Group, r); err != nil && len(r.taken(nil)) == 0 { // the others that were taken have leases
+				return err
+			}
+			return nil
 		}, func(since time.Time) error { return q.expire(ctx, since) })
 		if errors.Is(err, ErrAnew) {
 			if q.forget(row); len(jobs) == 0 {

@@ -117,6 +117,34 @@ func lateClaim(f *fixture) {
 	}
 }
 
+// A claim that meets a job whose deadline has passed ends it in a transaction after its first. If that is lost, or its caller gives up meanwhile, the job is
+// ended once, and the others that were claimed are handed over. They do not stay leased until their leases end.
+func deadlinesPassed(f *fixture) {
+	suite.Get(f.q.Claim(f.Context(), driver.Claim{Jobs: 1, Lease: time.Hour})).Must(f, "Claim") // the store knows the queue now
+	for i, cut := range []string{"before", "after", "given up"} {
+		late := penstock.NewJob{Deadline: time.Now().Add(-time.Second), Payload: []byte("late")}
+		suite.Get(f.q.Enqueue(f.Context(), penstock.NewJob{}, late, penstock.NewJob{})).Must(f, "Enqueue")
+		ctx, giveUp := context.WithCancel(f.Context())
+		defer giveUp()
+		f.Proxy.Once(cuts[cut], "set expired = expired", nil)
+		if cut == "given up" {
+			f.Proxy.Decide(func(trip []byte) wire.Fault {
+				if bytes.Contains(trip, []byte("set expired = expired")) {
+					giveUp()
+				}
+				return wire.Pass
+			})
+		}
+		jobs, err := f.q.Claim(ctx, driver.Claim{Jobs: 3, Lease: time.Hour})
+		if f.Proxy.Decide(nil); err != nil || len(jobs) != 2 {
+			f.Fatalf("%s: claimed %+v, %v, want the two others", cut, jobs, err)
+		}
+		f.counts("select count(*) from {schema}.leases", 2)
+		f.counts("select expired from {schema}.queues", i+1)
+		suite.Get(f.q.Ack(f.Context(), jobs[0].Lease, jobs[1].Lease)).Must(f, "Ack")
+	}
+}
+
 // The rows of processes that died are taken away a day later, not before.
 func attemptsOfTheDead(f *fixture) {
 	f.exec(fmt.Sprintf("insert into {schema}.attempts (attempt, at) values (1, %s), (2, %s)", f.Ago(48*time.Hour), f.Ago(2*time.Hour)))

@@ -84,6 +84,7 @@ func Run(t *testing.T, h Harness) {
 		test("WaitsForTheServer", waitsForTheServer),
 		test("ImpatientWorkers", impatientWorkers),
 		test("LateClaim", lateClaim),
+		test("DeadlinesPassed", deadlinesPassed),
 	}
 	each := func(call string, run func(f *fixture, trip Trip, cut string), cuts ...string) {
 		for _, trip := range h.Trips(call) {
