@@ -13,6 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
 	"github.com/penstock/penstock/cmd/penstock/internal/ingest"
@@ -142,6 +145,50 @@ func TestSubscriptionsAreMadeTogether(t *testing.T) {
 			}
 		})
 	}
+}
+
+// refusing is a store that refuses a relay at first, for each reason once.
+type refusing struct {
+	*sqlite.Store
+	reasons []error
+}
+
+func (s *refusing) Subscribe(ctx context.Context, req driver.Subscribe) (driver.Source, error) {
+	if len(s.reasons) > 0 {
+		err := s.reasons[0]
+		s.reasons = s.reasons[1:]
+		return nil, err
+	}
+	return s.Store.Subscribe(ctx, req)
+}
+
+// A relay that starts while the database is slow, full or busy waits: it does not end. To take the lease may last longer than
+// the lease, so that it is another's at the end (ErrFenced).
+func TestRelayStartsOnASlowDatabase(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &refusing{Store: sqlitetest.New(t), reasons: []error{
+			&pgconn.PgError{Code: "55P03"}, &pgconn.PgError{Code: "57014"}, &pgconn.PgError{Code: "53100"}, &pgconn.PgError{Code: "40P01"},
+			&mysql.MySQLError{Number: 1205}, fmt.Errorf("subscription: %w", penstock.ErrFenced)}}
+		if err := store.CreateOutbox(t.Context(), "orders"); err != nil {
+			t.Fatal(err)
+		}
+		took := lineWriter(make(chan string, 100))
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- runUntil(ctx, configured(t, "sqlite:orders.db", "\n    outbox: orders\n    sink: discard"), Options{Store: store, Log: slog.New(slog.NewTextHandler(took, nil))})
+		}()
+		select {
+		case err := <-ended:
+			t.Fatalf("it has ended: %v", err)
+		default:
+			took.until(t, "took the lease")
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // lineWriter passes on its input; a write waits until it is read.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/forward"
 	"github.com/penstock/penstock/internal/pgerror"
+	"github.com/penstock/penstock/internal/retry"
 	"github.com/penstock/penstock/relay"
 	"github.com/penstock/penstock/sink/claimcheck"
 	"github.com/penstock/penstock/sink/format"
@@ -178,7 +180,7 @@ type reading struct {
 func (r *reading) Subscribe(ctx context.Context, req driver.Subscribe) (driver.Source, error) {
 	source, err := r.from.Subscribe(ctx, req)
 	switch {
-	case err == nil, errors.Is(err, penstock.ErrHeld):
+	case err == nil, errors.Is(err, penstock.ErrHeld), errors.Is(err, penstock.ErrFenced): // fenced: to take the lease lasted longer than a lease
 		r.answered = true
 	case !r.answered && !waitable(err):
 		r.relays.failed(about.Outbox(err, fmt.Sprintf("subscription %q of %s %q", r.Name, r.origin(), r.Origin()), r.Outbox, r.Name))
@@ -243,7 +245,8 @@ func (s *subscription) origin() string {
 func waitable(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
 		penstock.IsUnavailable(err) || pgerror.IsDown(err) ||
-		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err) // the connection broke
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err) || // the connection broke
+		retry.Of(err) != retry.None || slices.Contains([]string{"53100", "53200", "55P03", "57014"}, pgerror.State(err)) // no disk or memory, a timeout
 }
 
 // forwarding runs a subscription whose sink is a queue of the same database. It is on standby and
