@@ -9,7 +9,7 @@ import (
 const mostLate = 1000
 
 // endLate ends jobs that a claim has taken and whose deadline has passed. It excludes claims, and also ends those that come next in the group,
-// without a lease: thousands of them are passed over by few claims, and no rate counts them. It does so also if the claim's caller gives up meanwhile, or the
+// without a lease: thousands of them are passed over by few claims. No rate counts those that end. It does so also if the claim's caller gives up meanwhile, or the
 // connection is lost: a lease that it had ended already is not there any more.
 func (q Queue) endLate(ctx context.Context, row *QueueRow, group string, r *Round) error {
 	now := r.Now
@@ -42,6 +42,9 @@ func (q Queue) endLate(ctx context.Context, row *QueueRow, group string, r *Roun
 				return err
 			}
 			b = new(Batch).Do("update {schema}.queues set expired = expired + {ended} where id = {queue}", these.With(Args{"ended": ended + int64(len(held))}))
+			if r.Started && len(held) > 0 {
+				b.Do(giveStartsBack, these.With(Args{"starts": len(held)}))
+			}
 			return tx.Finish(ctx, b)
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), givingBack)

@@ -265,6 +265,15 @@ func (r *Round) RoomOf(b *Batch, row *QueueRow, group string) {
 	b.Row(new(bool), "group_room", row.Args(Args{"group": group}), &r.InTurn, &r.Started, &r.RoomInGroup)
 }
 
+// giveStartsBack has rates not count jobs that a claim of the group has taken and that did not begin. The policies are those of the statement "limits". No claim is
+// under way.
+const giveStartsBack = `update {schema}.group_starts as s
+   set next = next - {starts} * coalesce((select max(i.pace) from {schema}.group_policies i
+                                           where i.queue_id = {queue} and i.whole = s.whole
+                                             and (i.whole or i.group_key = {group}
+                                                  or i.group_key = '*' and not exists (select 1 from {schema}.group_policies o where o.queue_id = {queue} and o.group_key = {group} and not o.whole and o.policy <> ''))), 0)
+ where queue_id = {queue} and (whole or group_key = {group})`
+
 // forgetPolicies forgets what does not limit any more: ends of holds, and starts that are past.
 func (s *Queues) forgetPolicies(ctx context.Context, row *QueueRow) error {
 	over := false

@@ -59,7 +59,7 @@ func (s onTables) Round(ctx context.Context, row *tables.QueueRow, c driver.Clai
 				at, err = readClaimable(ctx, tx, row, c)
 			}
 		}
-		if r.There = at.there; err != nil || at.room == 0 || !at.ready {
+		if r.There, r.Started = at.there, at.starts; err != nil || at.room == 0 || !at.ready {
 			return err
 		}
 		if r.Page, err = claim(ctx, tx.(onTx), row, c, at.room); err != nil || !at.starts || len(r.Page) == 0 {

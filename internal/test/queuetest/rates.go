@@ -9,7 +9,7 @@ import (
 )
 
 // Rates are policies of groups, or of a queue as a whole.
-var rateCases = named("Policies", policiesRateLetsABurstStart, policiesRateOfTheQueue, policiesRateThatIsLowered,
+var rateCases = named("Policies", policiesRateLetsABurstStart, policiesRateOfTheQueue, policiesRateThatIsLowered, policiesRateWithoutExpiredJobs,
 	policiesRateOverTime)
 
 // A rate counts starts, not ends.
@@ -65,6 +65,28 @@ func policiesRateThatIsLowered(e *env) {
 	e.wantGroups("they started an hour ahead", nil, "", 10, "a")
 	e.same(e.claimOf("a", 10), "a4")
 	e.same(e.claimOf("a", 10))
+}
+
+// A job whose deadline has passed does not start, so no rate counts it: a group's, that of all groups without one, or the queue's. Those behind it start.
+func policiesRateWithoutExpiredJobs(e *env) {
+	e.policies()
+	hourly := penstock.Rate{Jobs: 1, Per: time.Hour}
+	claims := func(group, what string) {
+		late := penstock.NewJob{Group: group, Deadline: passed()}
+		other := late
+		other.UniqueKey = "late " + what
+		e.enqueue(other, late, penstock.NewJob{Group: group, Payload: []byte(what)}, penstock.NewJob{Group: group, Payload: []byte("next")})
+		e.same(e.claimOf(group, 3), what)
+		e.same(e.claimOf(group, 3)) // it has used its burst
+	}
+	e.setGroup(penstock.GroupPolicy{Group: "a", Rate: hourly})
+	claims("a", "group")
+	e.setGroup(penstock.GroupPolicy{Group: penstock.DefaultGroup, Rate: hourly})
+	claims("b", "all groups")
+	e.setGroup(penstock.GroupPolicy{Group: penstock.DefaultGroup})
+	e.set(penstock.QueueSettings{Rate: &hourly})
+	claims("c", "queue")
+	suite.Equal(e, e.status().Expired, int64(6), "expired jobs")
 }
 
 // Starts are as far apart as the rate says, with several workers.
