@@ -141,12 +141,16 @@ type Running struct {
 }
 
 // StateOf is the state of a worker. It is silent also if the lease of one of its jobs has ended and no heartbeat came since: it has died, or hangs.
+// A heartbeat says idle until the next one, so one that has taken a job since is working.
 func StateOf(w *admin.Worker, at time.Time, jobs []Running) string {
 	state := w.State(at)
 	if (state == "working" || state == "idle") && slices.ContainsFunc(jobs, func(job Running) bool {
 		return job.Queue == w.Queue && job.Worker == w.Name && job.Expired > 0 && at.Add(-job.Expired).After(w.SeenAt)
 	}) {
 		return "silent"
+	}
+	if state == "idle" && slices.ContainsFunc(jobs, func(job Running) bool { return job.Queue == w.Queue && job.Worker == w.Name }) {
+		return "working"
 	}
 	return state
 }

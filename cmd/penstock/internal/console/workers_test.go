@@ -28,8 +28,12 @@ func TestWorkers(t *testing.T) {
 		_, keeps := s.(driver.WorkerStore)
 		want := map[string]string{"busy": "unknown"}
 		if keeps {
-			want = map[string]string{"busy": "working", "idle": "idle", "gone": "stopped"}
-			for name, queue := range map[string]string{"busy": "mails", "idle": "mails", "gone": "mails", "elsewhere": "other"} {
+			want = map[string]string{"busy": "working", "idle": "idle", "gone": "stopped", "took": "working"} // took has taken a job since its heartbeat
+			_, err := s.DriverQueue("mails").Enqueue(t.Context(), penstock.NewJob{})
+			must(t, err)
+			_, err = s.DriverQueue("mails").Claim(t.Context(), driver.Claim{Jobs: 1, Lease: time.Minute, Worker: "took"})
+			must(t, err)
+			for name, queue := range map[string]string{"busy": "mails", "idle": "mails", "gone": "mails", "took": "mails", "elsewhere": "other"} {
 				w := admin.Worker{Name: name, Version: "shop v1.2", StartedAt: time.Now().Add(-time.Hour), Concurrency: 20, Stopped: name == "gone"}
 				if name == "busy" {
 					w.Running = 12
