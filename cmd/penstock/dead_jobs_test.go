@@ -14,6 +14,7 @@ import (
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/postgrestest"
+	"github.com/penstock/penstock/store/postgres"
 )
 
 // deadJobDesk has four dead letters in the queue mails and returns their ids.
@@ -250,5 +251,43 @@ func TestDeadMessagesOfAQueueAreResent(t *testing.T) {
 	same(t, "both", d.must("dead", "resend", "mails", "--all", "--yes"), "2 dead letters of mails sent again.\n")
 	if n := db.Number("select (select count(*) from penstock.orders) * 10 + (select count(*) from penstock.mails)"); n != 21 {
 		t.Errorf("messages and jobs are %d, want 21", n)
+	}
+}
+
+// noJobs is a store whose queues take no jobs.
+type noJobs struct{ *postgres.Store }
+
+func (s noJobs) DriverQueue(name string) driver.Queue { return noJobsQueue{s.Store.DriverQueue(name)} }
+
+type noJobsQueue struct{ driver.Queue }
+
+func (noJobsQueue) Enqueue(context.Context, ...penstock.NewJob) ([]penstock.Enqueued, error) {
+	return nil, errors.New("no room for jobs")
+}
+
+// A message that was published again is discarded, though the job after it is refused: a second try does not publish it twice.
+func TestDeadMessagesAreDiscardedWithTheirTransaction(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.New(t)
+	d := urlDesk(t, db.URL)
+	d.must("queue", "create", "mails")
+	d.outbox("orders")
+	for _, sql := range []string{
+		"select penstock.enqueue('mails', 'a job', holds => penstock.barrier('mails'))",
+		"select penstock.publish_after('mails', '{1}', 'orders', 'a message', on_dead => 'cancel')",
+		"select penstock.seal('mails', 1)",
+		"select penstock.dead_letter('mails', lease, 'no') from penstock.claim('mails')",
+	} {
+		db.Exec(sql)
+	}
+	open := d.open
+	d.open = func() driver.Store { return noJobs{open().(*postgres.Store)} }
+	o := d.cli("dead", "resend", "mails", "--all", "--yes", "--discard")
+	contains(t, o.stderr, "no room for jobs")
+	same(t, "the first try", o.stdout, "1 dead letter of mails sent again, 1 not.\n")
+	d.open = open
+	same(t, "the second try", d.must("dead", "resend", "mails", "--all", "--yes", "--discard"), "1 dead letter of mails sent again.\n")
+	if n := db.Number("select (select count(*) from penstock.orders) * 100 + (select count(*) from penstock.mails) * 10 + (select count(*) from penstock._dead_job)"); n != 110 {
+		t.Errorf("messages, jobs and dead letters are %d, want 110", n)
 	}
 }

@@ -171,11 +171,15 @@ func (c *Console) resend(ctx context.Context, b box, r Resend) (d Resent, err er
 	}
 	slices.Sort(r.Numbers)
 	r.Numbers = slices.Compact(r.Numbers)
-	if d.IDs, err = b.resend(ctx, r.Numbers); err != nil || !r.Discard {
-		return d, err
+	var discard resend.Discard
+	if r.Discard {
+		discard = func(ctx context.Context, sent []int64) (int, error) {
+			n, err := b.discard(ctx, Filter{Numbers: sent}, len(sent))
+			d.Discarded += int64(n)
+			return n, err
+		}
 	}
-	n, err := b.discard(ctx, Filter{Numbers: r.Numbers}, len(r.Numbers))
-	d.Discarded = int64(n)
+	d.IDs, err = b.resend(ctx, r.Numbers, discard)
 	return d, err
 }
 
@@ -280,7 +284,7 @@ type box interface {
 	discard(ctx context.Context, f Filter, limit int) (int, error)
 	numbers(ctx context.Context, after int64) ([]int64, error)
 	// resend sends new ones with the contents of the dead letters of these numbers.
-	resend(ctx context.Context, numbers []int64) (ids []string, err error)
+	resend(ctx context.Context, numbers []int64, discard resend.Discard) (ids []string, err error)
 	name() (kind, name string)
 }
 
@@ -323,8 +327,8 @@ func (b jobBox) discard(ctx context.Context, f Filter, limit int) (int, error) {
 	return b.c.o.Store.DiscardDeadJobs(ctx, b.query(f, limit))
 }
 
-func (b jobBox) resend(ctx context.Context, numbers []int64) (ids []string, err error) {
-	return resend.Jobs(ctx, b.c.o.Store, b.queue, numbers)
+func (b jobBox) resend(ctx context.Context, numbers []int64, discard resend.Discard) (ids []string, err error) {
+	return resend.Jobs(ctx, b.c.o.Store, b.queue, numbers, discard)
 }
 
 type messageBox struct {
@@ -366,8 +370,8 @@ func (b messageBox) retry(ctx context.Context, f Filter, limit int) (int, error)
 	return b.c.o.Store.RetryDeadLetters(ctx, b.query(f, limit))
 }
 
-func (b messageBox) resend(ctx context.Context, numbers []int64) (ids []string, err error) {
-	return resend.Messages(ctx, b.c.o.Store, b.outbox, b.subscription, numbers)
+func (b messageBox) resend(ctx context.Context, numbers []int64, discard resend.Discard) (ids []string, err error) {
+	return resend.Messages(ctx, b.c.o.Store, b.outbox, b.subscription, numbers, discard)
 }
 
 func (b messageBox) discard(ctx context.Context, f Filter, limit int) (int, error) {

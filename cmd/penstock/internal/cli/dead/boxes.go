@@ -66,13 +66,15 @@ func (f *deadFlags) ofSubscription(store deadStore, outbox, subscription string,
 		}
 	}
 	box.retry, box.discard = acts(store.RetryDeadLetters), acts(store.DiscardDeadLetters)
-	box.resend = func(ctx context.Context, seqs []int64) (int, error) {
-		store, ok := store.(driver.Store)
-		if !ok || adopted != nil {
-			return 0, errNoResend
+	box.resend = func(discard act) act {
+		return func(ctx context.Context, seqs []int64) (int, error) {
+			store, ok := store.(driver.Store)
+			if !ok || adopted != nil {
+				return 0, errNoResend
+			}
+			sent, err := resend.Messages(ctx, store, outbox, subscription, seqs, resend.Discard(discard))
+			return len(sent), of(err, "sending again")
 		}
-		sent, err := resend.Messages(ctx, store, outbox, subscription, seqs)
-		return len(sent), of(err, "sending again")
 	}
 	return box
 }
@@ -149,13 +151,15 @@ func (f *deadFlags) ofQueue(store cli.DeadJobStore, queue string, flags *pflag.F
 		}
 	}
 	box.retry, box.discard = acts(store.RetryDeadJobs), acts(store.DiscardDeadJobs)
-	box.resend = func(ctx context.Context, ids []int64) (int, error) {
-		store, ok := store.(driver.QueueStore)
-		if !ok {
-			return 0, errNoResend
+	box.resend = func(discard act) act {
+		return func(ctx context.Context, ids []int64) (int, error) {
+			store, ok := store.(driver.QueueStore)
+			if !ok {
+				return 0, errNoResend
+			}
+			sent, err := resend.Jobs(ctx, store, queue, ids, resend.Discard(discard))
+			return len(sent), about.Queue(err, "sending again", queue)
 		}
-		sent, err := resend.Jobs(ctx, store, queue, ids)
-		return len(sent), about.Queue(err, "sending again", queue)
 	}
 	return box, nil
 }

@@ -29,8 +29,10 @@ type deadLetters struct {
 	named     []string // those that the choice names one by one, by letter.names
 	// page returns up to limit dead letters whose numbers are above after, in order.
 	page func(ctx context.Context, after int64, limit int) ([]letter, error)
-	// retry and discard return how many still existed. resend sends the contents again, as new messages or jobs, if all still exist.
-	retry, discard, resend act
+	// retry and discard return how many still existed.
+	retry, discard act
+	// resend sends the contents again, as new messages or jobs, if all still exist, and discards those that were sent if discard is not nil.
+	resend func(discard act) act
 }
 
 // act acts on dead letters by their numbers.

@@ -36,31 +36,13 @@ var (
 		asks:  func(f *deadFlags) bool { return !f.byName },
 	}
 	resendDead = deadAction{
-		verb: "resend", past: "sent again", atOnce: firstPage, do: func(b *deadLetters) act { return b.resend }, // all contents are in memory
+		verb: "resend", past: "sent again", atOnce: firstPage, do: func(b *deadLetters) act { return b.resend(nil) }, // all contents are in memory
 		short: "Send the contents of dead letters again, as new",
 		asks:  func(f *deadFlags) bool { return f.all },
 	}
 )
 
 var errNoResend = penstock.WithHint(errors.New("this cannot be sent again as new"), "penstock dead retry NAME sends it again under its own id")
-
-// thenDiscarding deletes dead letters that were resent.
-func thenDiscarding(action deadAction) deadAction {
-	resend := action.do
-	action.do = func(box *deadLetters) act {
-		return func(ctx context.Context, numbers []int64) (int, error) {
-			n, err := resend(box)(ctx, numbers)
-			if err != nil {
-				return n, err
-			}
-			if _, err := box.discard(ctx, numbers); err != nil {
-				return n, fmt.Errorf("the last %d were sent again, and are dead letters still: %w", n, err)
-			}
-			return n, nil
-		}
-	}
-	return action
-}
 
 func actionCommand(a *cli.App, action deadAction) *cobra.Command {
 	var (
@@ -91,7 +73,7 @@ func actionCommand(a *cli.App, action deadAction) *cobra.Command {
 				return func(_ context.Context, page []int64) (int, error) { return len(page), nil }
 			}}
 		} else if discard {
-			action = thenDiscarding(action)
+			action.do = func(b *deadLetters) act { return b.resend(b.discard) }
 		}
 		p := terminal.NewProgress(a.Stderr, progress)
 		defer p.Clear()
