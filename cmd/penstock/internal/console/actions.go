@@ -174,6 +174,9 @@ func (c *Console) enqueue(ctx context.Context, r *call, b ByHand) (Enqueued, err
 			return Enqueued{}, cmp.Or(err, errNotFound)
 		}
 		m := found[0].Message
+		if found[0].Priority > penstock.MaxPriority {
+			return Enqueued{}, &penstock.FieldError{Field: "copy_of", Problem: "names a message that waits for barriers, not a job", Hint: "publish another message to its outbox"}
+		}
 		for _, of := range []string{penstock.HeaderUniqueKey, penstock.HeaderOnConflict, penstock.HeaderDebounceMax, penstock.HeaderDeadline, penstock.HeaderHolds, penstock.HeaderWaitsFor} {
 			delete(m.Headers, of) // with its unique key it would be the same job
 		}

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/console"
@@ -235,6 +237,29 @@ func TestCopied(t *testing.T) {
 			t.Errorf("there are %+v, want the unique job and two copies", found)
 		}
 	})
+}
+
+// A message that waits for barriers is listed with the jobs, but is not one: no copy of it is enqueued.
+func TestMessagesThatWaitAreNotCopied(t *testing.T) {
+	url := postgrestest.Database(t)
+	s, err := postgres.Open(t.Context(), url, postgres.Options{})
+	must(t, err)
+	must(t, s.Migrate(t.Context()))
+	t.Cleanup(func() { s.Close() })
+	must(t, s.CreateQueue(t.Context(), "mails", penstock.FIFO))
+	must(t, s.CreateOutbox(t.Context(), "orders"))
+	conn, err := pgx.Connect(t.Context(), url)
+	must(t, err)
+	var id int64
+	must(t, conn.QueryRow(t.Context(), "select penstock.publish_after('mails', array[penstock.barrier('mails')], 'orders', 'x')").Scan(&id))
+	must(t, conn.Close(t.Context()))
+	d := serve(t, s)
+	if _, page := d.ask("o", "GET", fmt.Sprintf("/queues/mails/jobs?id=%d", id), ""); !strings.Contains(string(page), "publish to orders") || strings.Contains(string(page), `name="copy_of"`) {
+		t.Errorf("the page of a message offers a copy: %s", page)
+	}
+	if code, text := d.ask("o", "POST", "/api/v1/queues/mails/enqueue", fmt.Sprintf(`{"copy_of": %d}`, id)); code != http.StatusBadRequest || !strings.Contains(string(text), "names a message that waits for barriers, not a job") {
+		t.Errorf("a copy of a message: %d %s", code, text)
+	}
 }
 
 // An operator publishes a message and enqueues a job by hand; a reader may not.
