@@ -19,6 +19,7 @@ const (
 	tabled   = 15 * time.Minute // a row of the table below charts
 	brokenBy = 5                // minutes without a sample, or three times the usual: a line stops there
 	smallBy  = 5 * time.Minute  // of the small lines
+	shortest = 5 * time.Minute  // of a chart, while there are few samples
 )
 
 // sampled are the samples of all queues and subscriptions, and their trends by queue, or outbox/subscription.
@@ -76,8 +77,17 @@ func (c *Console) trend(ctx context.Context, name string) Trend {
 type Trend struct {
 	Kept   bool // the database keeps samples
 	steps  []step
-	from   time.Time
+	from   time.Time // where charts begin
+	span   time.Duration
 	Latest *step
+}
+
+// Since is where the charts begin, if there are any.
+func (t Trend) Since() string {
+	if t.Latest == nil {
+		return ""
+	}
+	return t.from.UTC().Format("15:04") + " UTC"
 }
 
 // step counts between two samples, and has the figures of the second.
@@ -91,9 +101,10 @@ type step struct {
 	broken          bool // no line leads here
 }
 
-func (s step) In() float64     { return float64(s.in) / s.minutes }
-func (s step) Out() float64    { return float64(s.out) / s.minutes }
-func (s step) Failed() float64 { return float64(s.failed) / s.minutes }
+func (s step) In() float64        { return float64(s.in) / s.minutes }
+func (s step) InASecond() float64 { return s.In() / 60 }
+func (s step) Out() float64       { return float64(s.out) / s.minutes }
+func (s step) Failed() float64    { return float64(s.failed) / s.minutes }
 
 // took is a part of the done jobs: of a kind, of a worker, or all.
 func (s step) took(of, name string) (d admin.DoneSample) {
@@ -106,13 +117,19 @@ func (s step) took(of, name string) (d admin.DoneSample) {
 }
 
 func trendOf(points []admin.Sample, now time.Time) Trend {
-	t := Trend{from: now.Add(-charted)}
+	t := Trend{from: now.Add(-charted), span: charted}
 	for i := 1; i < len(points); i++ {
 		a, b := points[i-1], points[i]
 		s := step{At: b.At, minutes: b.At.Sub(a.At).Minutes(), Dead: b.Dead, Oldest: b.OldestAge, done: b.Done}
 		if s.minutes > 0 && b.At.After(t.from) {
 			s.in, s.out, s.failed = max(b.In-a.In, 0), max(b.Out-a.Out, 0), max(b.Failed-a.Failed, 0)
 			t.steps = append(t.steps, s)
+		}
+	}
+	if len(t.steps) > 0 { // the lines of a young queue fill the chart
+		if began := t.steps[0].At.Add(-time.Duration(t.steps[0].minutes * float64(time.Minute))); began.After(t.from) {
+			t.span = max(now.Sub(began), shortest)
+			t.from = now.Add(-t.span)
 		}
 	}
 	usual := math.Inf(1)
@@ -189,7 +206,10 @@ func (t Trend) chart(title string, text func(float64) string, figures ...figure)
 	for _, f := range figures {
 		top = max(top, most(f))
 	}
-	c := Chart{Title: title, Top: text(top)}
+	c := Chart{Title: title}
+	if top > 0 {
+		c.Top = text(top)
+	}
 	for _, f := range figures {
 		last := "–"
 		if v := f.of(*t.Latest); !math.IsNaN(v) {
@@ -200,7 +220,7 @@ func (t Trend) chart(title string, text func(float64) string, figures ...figure)
 	return c
 }
 
-// path is a line as an SVG path, with a gap where a figure is NaN. A lone point is a short line.
+// path is a line as an SVG path, with a gap where a figure is NaN. A lone point is a short line, also at the right edge.
 func (t Trend) path(of func(step) float64, top, width, height float64) string {
 	var out strings.Builder
 	gap := true
@@ -210,17 +230,14 @@ func (t Trend) path(of func(step) float64, top, width, height float64) string {
 			gap = true
 			continue
 		}
-		x := width * (s.At.Sub(t.from).Seconds() / charted.Seconds())
+		x := min(max(width*(s.At.Sub(t.from).Seconds()/t.span.Seconds()), 0), width)
 		y := height - 1 - (height-2)*v/max(top, math.SmallestNonzeroFloat64)
-		pen := "L"
 		if gap || s.broken {
-			pen = "M"
+			fmt.Fprintf(&out, "M%.1f %.1fh2", min(x, width-2), y)
+		} else {
+			fmt.Fprintf(&out, "L%.1f %.1f", x, y)
 		}
 		gap = false
-		fmt.Fprintf(&out, "%s%.1f %.1f", pen, min(max(x, 0), width), y)
-		if pen == "M" {
-			out.WriteString("h2")
-		}
 	}
 	return out.String()
 }
@@ -255,7 +272,7 @@ func (t Trend) Parts() (parts []Part) {
 
 // coarse has fewer steps, for small lines.
 func (t Trend) coarse() Trend {
-	coarse := Trend{from: t.from}
+	coarse := Trend{from: t.from, span: t.span}
 	for _, s := range t.steps {
 		n := len(coarse.steps)
 		if n == 0 || s.broken || !coarse.steps[n-1].At.Truncate(smallBy).Equal(s.At.Truncate(smallBy)) {

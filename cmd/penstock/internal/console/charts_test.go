@@ -6,6 +6,7 @@ import (
 	"html"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/internal/test/sqlitetest"
 	"github.com/penstock/penstock/store/sqlite"
 )
 
@@ -83,7 +85,7 @@ func TestCharts(t *testing.T) {
 		"failed: now 0 a minute, at most 2 a minute", "oldest: now 33.0 s, at most 33.0 s", "dead letters: now 1,000+, at most 1,000+",
 		`<td data-label="In">`,
 		"p50: now 500 ms, at most 500 ms, p99: now 2000 ms", "p50: now 25 ms, at most 25 ms, p99: now 500 ms, at most 500 ms",
-		`>welcome</th>`, ` 1,500</td><td data-label="p50">–</td><td data-label="p99">–</td><td data-label="p50">20 ms</td><td data-label="p99">125 ms</td>`, `>worker ann-1</th>`,
+		`>welcome</th>`, ` 1,500</td><td data-label="Began after p50">–</td><td data-label="Began after p99">–</td><td data-label="Ran for p50">20 ms</td><td data-label="Ran for p99">125 ms</td>`, `>worker ann-1</th>`,
 	} {
 		if code != 200 || !strings.Contains(page, want) {
 			t.Errorf("%d, without %q", code, want)
@@ -111,5 +113,46 @@ func TestCharts(t *testing.T) {
 	}
 	if _, text := d.ask("r", "GET", "/", ""); !strings.Contains(string(text), `aria-label="in 2,000, out 2,000, failed 0 a minute"`) {
 		t.Error("the overview has no line of the queue")
+	}
+}
+
+// The first minutes of a queue fill its charts, and a lone point at the right edge is within the picture.
+func TestChartsOfAYoungQueue(t *testing.T) {
+	s := sqlitetest.New(t)
+	must(t, s.CreateQueue(t.Context(), "mails", penstock.FIFO))
+	began := time.Now().UTC().Add(-10 * time.Minute)
+	points := make([]admin.Sample, 12)
+	for i := range points {
+		points[i] = admin.Sample{At: began.Add(time.Duration(i) * time.Minute), In: int64(60 * i), Out: int64(50 * i)}
+	}
+	points[11].Done = []admin.DoneSample{{Jobs: 4, Wait: []float64{.5, 2}, Run: []float64{.025, .5}}, {Of: "kind", Name: "welcome", Jobs: 4}}
+	d := serve(t, withSamples{s, []admin.Samples{{Queue: "mails", Points: points}}})
+	for _, path := range []string{"/queues/mails", "/"} {
+		_, text := d.ask("r", "GET", path, "")
+		page := html.UnescapeString(string(text))
+		if since := "since " + began.Format("15:04") + " UTC"; path != "/" && !strings.Contains(page, since) {
+			t.Errorf("%s does not say %q", path, since)
+		}
+		lines := regexp.MustCompile(`viewBox="0 0 (\d+) |<path class="(\w+)" d="M([0-9.]+) [0-9.]+(h?)`).FindAllStringSubmatch(page, -1)
+		width, seen := 0.0, 0
+		for _, line := range lines {
+			if line[1] != "" {
+				width, _ = strconv.ParseFloat(line[1], 64)
+				continue
+			}
+			x, _ := strconv.ParseFloat(line[3], 64)
+			if seen++; line[4] != "h" || x+2 > width || line[2] == "in" && x > width/2 {
+				t.Errorf("%s: the line of %s begins at %v of %v", path, line[2], x, width)
+			}
+		}
+		if seen < 2 {
+			t.Errorf("%s has %d lines", path, seen)
+		}
+	}
+	_, text := d.ask("r", "GET", "/", "")
+	for _, want := range []string{`<td data-label="In">60/min</td><td data-label="Out">50/min</td><td data-label="Failed">0/min</td>`} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("the overview is without %s", want)
+		}
 	}
 }

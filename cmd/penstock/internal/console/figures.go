@@ -67,7 +67,7 @@ func latest(values []float64) string {
 
 // spark is a line through the last samples, as the points of an SVG polyline 120 wide and 24 high.
 func spark(values []float64) string {
-	if len(values) < 2 {
+	if len(values) < 2 || slices.Max(values) == 0 {
 		return ""
 	}
 	top := max(slices.Max(values), 1)

@@ -170,7 +170,7 @@ func before(group string) string {
 type findData struct {
 	Kind, Of, URL, ID, Key, Group   string
 	State                           string // of a list of jobs
-	States                          []string
+	Tabs                            []tab
 	JobKind, OlderThan, YoungerThan string       // filters of such a list
 	Newest                          bool         // its order
 	Query                           template.URL // all of these, encoded
@@ -186,7 +186,13 @@ func (c *Console) findPage(ctx context.Context, r *call) (string, any, error) {
 	d.URL = outboxURL(d.Of)
 	if d.Of == "" {
 		d.Kind, d.Of, look = "job", r.PathValue("queue"), c.jobs
-		d.URL, d.State, d.States = jobsURL(d.Of), r.FormValue("state"), []string{"ready", "running", "delayed", "waiting"}
+		if d.ID != "" { // from the form of a list
+			r.Form.Del("state")
+			r.Form.Del("key")
+			d.Key = ""
+		}
+		d.URL, d.State = jobsURL(d.Of), r.FormValue("state")
+		d.Tabs = c.tabs(ctx, d.Of, d.State)
 	}
 	d.JobKind, d.OlderThan, d.YoungerThan, d.Newest = r.FormValue("kind"), r.FormValue("older_than"), r.FormValue("younger_than"), r.FormValue("newest") != ""
 	filter := url.Values{}

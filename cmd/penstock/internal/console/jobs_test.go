@@ -262,6 +262,30 @@ func TestMessagesThatWaitAreNotCopied(t *testing.T) {
 	}
 }
 
+// The lists of a queue's jobs lead to each other with their counts, and from each to one job by its id.
+func TestTabsOfJobs(t *testing.T) {
+	eachStore(t, func(t *testing.T, s store) {
+		d := serve(t, s)
+		must(t, s.CreateQueue(t.Context(), "mails", penstock.FIFO))
+		made, err := s.DriverQueue("mails").Enqueue(t.Context(), penstock.NewJob{Payload: []byte("hello")}, penstock.NewJob{NotBefore: time.Now().Add(time.Hour)}, penstock.NewJob{NotBefore: time.Now().Add(time.Hour)})
+		must(t, err)
+		for path, here := range map[string]string{"jobs?state=ready": "ready", "jobs?state=delayed": "delayed", "dead": "dead", "done": "done"} {
+			code, page := d.ask("r", "GET", "/queues/mails/"+path, "")
+			for _, want := range []string{`aria-current="page">` + here, `ready <span class="quiet">1</span>`, `delayed <span class="quiet">2</span>`, `dead <span class="quiet">0</span>`, `/queues/mails/done"`} {
+				if code != http.StatusOK || !strings.Contains(string(page), want) {
+					t.Errorf("%s: %d, without %s", path, code, want)
+				}
+			}
+		}
+		_, finds := s.(interface {
+			FindJobs(context.Context, admin.Find) ([]admin.Found, error)
+		})
+		if _, page := d.ask("r", "GET", fmt.Sprintf("/queues/mails/jobs?state=delayed&key=&kind=&id=%d", made[0].ID), ""); finds != strings.Contains(string(page), "hello") {
+			t.Errorf("by its id, from a list: %s", page)
+		}
+	})
+}
+
 // An operator publishes a message and enqueues a job by hand; a reader may not.
 func TestByHand(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {

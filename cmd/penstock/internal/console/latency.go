@@ -145,11 +145,22 @@ func (w Waits) Top() float64 {
 	return top
 }
 
+// fewest is how many samples fill the width of a chart at least: ten minutes.
+const fewest = 60
+
+// Span says which time the curves show.
+func (w Waits) Span() string {
+	if n := len(w.Points); n < latenciesKept {
+		return "Since " + w.Points[0].At.Format("15:04") + " UTC"
+	}
+	return "The last hour"
+}
+
 // Curve is a percentile as lines of an SVG path 360 wide and 60 high, from a tenth of a millisecond up, in powers of ten.
 func (w Waits) Curve(p99 bool) string {
 	var out strings.Builder
 	const floor = 1e-4
-	pen := "M"
+	pen, wide := "M", 360/float64(max(len(w.Points), fewest))
 	for i, p := range w.Points {
 		v := p.P50
 		if p99 {
@@ -160,7 +171,7 @@ func (w Waits) Curve(p99 bool) string {
 			continue
 		}
 		y := 60 - 58*math.Log10(max(v, floor)/floor)/math.Log10(max(w.Top(), 10*floor)/floor)
-		fmt.Fprintf(&out, "%s%d %.1fh1", pen, latenciesKept-len(w.Points)+i, y)
+		fmt.Fprintf(&out, "%s%.1f %.1fh%.1f", pen, 360-wide*float64(len(w.Points)-i), y, wide)
 		pen = "L"
 	}
 	return out.String()

@@ -47,7 +47,7 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 		}
 		return terminal.Count(int64(*n))
 	},
-	"limits": limits,
+	"limits": limits, "plain": plain,
 	"form": func(base, of, what, id, key, group string) map[string]any {
 		action := base + of + "/messages"
 		if what == "job" {
@@ -75,6 +75,9 @@ type page struct {
 	Did               string
 	Data              any
 }
+
+// In reports whether the page is below a path.
+func (p page) In(path string) bool { return strings.HasPrefix(p.Here, path) }
 
 func (c *Console) pages() {
 	static, _ := fs.Sub(files, "static")
@@ -178,6 +181,9 @@ type overviewData struct {
 	History  map[string][]float64
 	Trends   map[string]Trend
 }
+
+// Sampled reports whether the database keeps samples.
+func (d overviewData) Sampled() bool { return len(d.Trends) > 0 }
 
 func (c *Console) overview(ctx context.Context, _ *call, s *Status) (string, any, error) {
 	d := overviewData{Status: s, History: c.history.all(), Trends: c.trends(ctx), Links: s.links()}
@@ -313,9 +319,35 @@ func limits(l *admin.GroupLimits) (lines []string) {
 	return lines
 }
 
+// tab leads to the jobs of a queue that are in one state.
+type tab struct {
+	Name, URL, Count string
+	Here             bool
+}
+
+// tabs are those of a queue, with the counts of the status if there is one.
+func (c *Console) tabs(ctx context.Context, queue, here string) (all []tab) {
+	counts := map[string]string{}
+	if s, err := c.readStatus(ctx); err == nil {
+		if i := slices.IndexFunc(s.Queues, func(q admin.QueueStatus) bool { return q.Queue == queue }); i >= 0 {
+			q := &s.Queues[i]
+			counts = map[string]string{"ready": count(q.Ready, "ready", q.AtLeast), "running": count(q.Running, "running", q.AtLeast), "delayed": count(q.Delayed, "delayed", q.AtLeast), "waiting": count(q.Waiting, "waiting", q.AtLeast), "dead": count(q.DeadLetters, "dead_letters", q.AtLeast)}
+		}
+	}
+	for _, name := range []string{"ready", "running", "delayed", "waiting", "dead", "done"} {
+		at := jobsURL(queue) + "/jobs?state=" + name
+		if name == "dead" || name == "done" {
+			at = jobsURL(queue) + "/" + name
+		}
+		all = append(all, tab{name, at, counts[name], name == here})
+	}
+	return all
+}
+
 type doneData struct {
 	Queue, ID, Kind string
 	Jobs            List[admin.DoneJob]
+	Tabs            []tab
 }
 
 // Query is the choice, encoded.
@@ -348,6 +380,7 @@ func (d doneData) Took() (p []time.Duration) {
 
 func (c *Console) donePage(ctx context.Context, r *call) (string, any, error) {
 	d := doneData{Queue: r.PathValue("queue"), ID: r.FormValue("id"), Kind: r.FormValue("kind")}
+	d.Tabs = c.tabs(ctx, d.Queue, "done")
 	var err error
 	d.Jobs, err = c.done(ctx, r)
 	return "Done jobs of " + d.Queue, d, err
@@ -383,6 +416,7 @@ type deadData struct {
 	Verb          string // of the action to confirm
 	Would         Done
 	After, SoFar  int64 // where an action continues, and how many it has done
+	Tabs          []tab // of a queue
 }
 
 // Values describe the filter for people.
@@ -416,6 +450,9 @@ func (c *Console) deadPage(ctx context.Context, r *call) (string, any, error) {
 	}
 	if d.Causes, err = c.causesOf(ctx, b, d.Filter); err != nil {
 		return "", nil, err
+	}
+	if d.Kind == "queue" {
+		d.Tabs = c.tabs(ctx, d.Of, "dead")
 	}
 	d.Page, err = c.dead(ctx, r)
 	return "Dead letters of " + d.Of, d, err
