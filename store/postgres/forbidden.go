@@ -70,8 +70,7 @@ var rightTo = map[string]string{
 var relays = map[string]bool{
 	"_outbox": true, "_subscription": true, "_cursor": true, "_dead_letter": true, "_replay": true, "_retry": true, "_parked": true, "_parked_key": true, "_migration": true,
 	"_cursor_n": true, "_parked_p": true, "_parked_key_n": true, "_cursor_slot": true, "_parked_slot": true, "_parked_key_slot": true,
-	"_rotate": true, "_reclaim": true, "_behind": true, "_holders": true, "_reclaim_cursor": true, "_reclaim_parked_keys": true, "_reclaim_parked": true, "_head": true, "_segments": true,
-	"_report_sink": true, "_write_cursor": true,
+	"_rotate": true, "_reclaim": true, "_behind": true, "_holders": true, "_reclaim_cursor": true, "_reclaim_parked_keys": true, "_reclaim_parked": true, "_report_sink": true,
 }
 
 // consumes are the functions of an inbox that a consumer calls; its operators call the others.

@@ -24,7 +24,7 @@ const goldenServer = 15
 // goldenParts are the files of schema/golden: what stands in a database with one queue of each kind, an outbox and an inbox. Of a queue with a like
 // there is what differs from that one, as diff shows it.
 var goldenParts = []struct{ name, says, relations, functions, queue, like string }{
-	{name: "shared.sql", says: "What is there once, with the functions that take a name. Of a function that stands word for word in a file of store/postgres there is only the name of that file, in which {schema} stands for penstock.",
+	{name: "shared.sql", says: "What is there once, with the functions that take a name. Of a function that stands word for word in a file of store/postgres there is only the name of that file, in which {schema} stands for penstock. Everybody may execute internal functions without SECURITY DEFINER.",
 		relations: "c.relname !~ '^_?(emails|stack|archived|orders)([.]|$)' and c.relname !~ '^__inbox'", functions: "p.proname !~ '^(_|dequeue_)(emails|stack|archived)([.]|$)' and p.proname !~ '^__inbox'"},
 	{name: "outbox.sql", says: "The outbox orders.", relations: "c.relname ~ '^_?orders([.]|$)'", functions: "false"},
 	{name: "queue_fifo.sql", says: "The queue emails, of first in, first out.", queue: "emails"},
@@ -72,7 +72,7 @@ func TestGolden(t *testing.T) {
 		parts[part.name] = got
 		g.compare(file, part.says, got)
 	}
-	g.compare(filepath.Join("schema", "golden", "rights.sql"), "What each grant gives to a role, besides the functions that everybody may execute.", g.rights())
+	g.compare(filepath.Join("schema", "golden", "rights.sql"), "What each grant gives to a role, besides the functions that everybody may execute: those of which shared.sql says so, and internal ones with the caller's rights.", g.rights())
 }
 
 // compare reports a file that is not what the database has, or writes it.
@@ -225,7 +225,7 @@ func (g *golden) functionsOf(which string) (all []goldenFunction) {
 		Name, Signature, Definition, Comment string
 		Public                               bool
 	}
-	rows, err := g.Conn.Query(g.Ctx, `select p.oid, p.proname, format('%s(%s)', p.proname, pg_get_function_identity_arguments(p.oid)), rtrim(pg_get_functiondef(p.oid), E'\n'), coalesce(obj_description(p.oid, 'pg_proc'), ''), `+public+`
+	rows, err := g.Conn.Query(g.Ctx, `select p.oid, p.proname, format('%s(%s)', p.proname, pg_get_function_identity_arguments(p.oid)), rtrim(pg_get_functiondef(p.oid), E'\n'), coalesce(obj_description(p.oid, 'pg_proc'), ''), `+public+` and (p.prosecdef or not starts_with(p.proname, '_'))
 		from pg_proc p where p.pronamespace = 'penstock'::regnamespace and `+which+` order by p.proname, pg_get_function_identity_arguments(p.oid)`)
 	g.Must(err)
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[row])

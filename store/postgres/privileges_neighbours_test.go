@@ -186,6 +186,7 @@ type function struct {
 	name    string // with its arguments' types
 	quoted  string
 	trigger bool
+	callers bool // internal, with its caller's rights: it may succeed, and must change and show nothing
 	types   []string
 	words   []string
 }
@@ -193,14 +194,14 @@ type function struct {
 func (n *neighbours) functions(role string) []function {
 	n.Helper()
 	rows, err := n.Conn.Query(n.Ctx, `
-		select p.oid::regprocedure::text, p.oid::regproc::text, p.prorettype = 'trigger'::regtype,
+		select p.oid::regprocedure::text, p.oid::regproc::text, p.prorettype = 'trigger'::regtype, not p.prosecdef and starts_with(p.proname, '_'),
 		       array(select format_type(a, null) from unnest(p.proargtypes) with ordinality u(a, o) order by o)::text[],
 		       array(select coalesce(p.proargnames[i], '') from generate_series(1, p.pronargs) i)::text[]
 		  from pg_proc p where p.pronamespace = 'penstock'::regnamespace and has_function_privilege($1, p.oid, 'execute')
 		 order by p.oid::regprocedure::text collate "C"`, role)
 	n.Must(err)
 	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (f function, err error) {
-		return f, row.Scan(&f.name, &f.quoted, &f.trigger, &f.types, &f.words)
+		return f, row.Scan(&f.name, &f.quoted, &f.trigger, &f.callers, &f.types, &f.words)
 	})
 	n.Must(err)
 	return all

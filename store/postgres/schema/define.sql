@@ -36,25 +36,9 @@ begin
     end loop;
 end $$;
 
--- Who may call what. Roles get the rights on one outbox, queue or inbox from the grant_
--- functions. All roles may call those that take a name and only call what belongs to it: they do no
--- more than the caller may.
-do $$
-declare
-    everybodys constant text[] := '{
-        dequeue, deduplicated, barrier, seal, publish_after, enqueue, enqueue_bytes, enqueue_many, enqueue_many_bytes, claim, ack_claim, ack, ack_many, extend, extend_many, release, release_many, retry, dead_letter, cancel, maintain_queue,
-        pause_queue, resume_queue, dead_jobs, retry_dead_jobs, discard_dead_jobs, queue_status, queue_groups, ready_groups, set_group, hold_group, group_policies, report, done_jobs,
-        check_client, inbox, inbox_many, inbox_in_order, inbox_in_order_bytes, inbox_due, inbox_held, inbox_gaps, inbox_release, inbox_discard, maintain_inbox,
-        _q, _queue_function, _call, _count_of, _done_of, _read_committed, _refuse_headers, _refuse_job, _validate_message, _refuse_options, _deadline, _with_options, _lost, _check_functions}'; -- these only look, or call what the caller may
-    made regprocedure;
-begin
-    execute format('revoke execute on all functions in schema %I from public', current_schema());
-    for made in select p.oid from pg_proc p
-                 where p.pronamespace = quote_ident(current_schema())::regnamespace and p.proname = any (everybodys) loop
-        execute format('grant execute on function %s to public', made);
-    end loop;
-    grant insert (queue, waits_for, on_dead, outbox, id, key, topic, headers, payload), select (job) on _waiting_message to public; -- which looks at the caller's rights
-end $$;
+select _close(_functions_of('')); -- the shared ones
+
+grant insert (queue, waits_for, on_dead, outbox, id, key, topic, headers, payload), select (job) on _waiting_message to public; -- which looks at the caller's rights
 
 delete from _function_hash;
 

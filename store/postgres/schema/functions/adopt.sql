@@ -38,8 +38,7 @@ language plpgsql set search_path from current as $$ begin
         grant usage on schema %2$I to %1$I;
         grant select on table _migration to %1$I;
         grant select, insert, update, delete on table _adopt_subscription, _adopt_log, _adopt_row to %1$I;
-        grant usage on sequence _adopt_n to %1$I;
-        grant execute on function _adopt_fence(bigint, bigint), _adopt_lock(bigint), _adopt_release(bigint, text[]) to %1$I$ddl$,
+        grant usage on sequence _adopt_n to %1$I$ddl$,
         role, current_schema());
 end $$;
 

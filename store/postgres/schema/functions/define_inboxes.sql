@@ -19,7 +19,6 @@ language plpgsql set search_path from current as $$ declare
     here  text;
     name  text;
     cases text;
-    made  regprocedure;
 begin
     loop
         part := substring(text from $re$\{each: (?:[^{}]|\{[a-z_]*\})*\}$re$);
@@ -47,9 +46,7 @@ begin
     text := replace(text, '{key_seed}', (id + (1::bigint << 40))::text); -- queues use the numbers below
     text := replace(text, '{id}', id::text);
     execute text;
-    for made in select p.oid from _own_functions('_inbox.' || id) p loop
-        execute format('revoke execute on function %s from public', made);
-    end loop;
+    perform _close(array(select p.oid from _own_functions('_inbox.' || id) p));
 end $$;
 
 -- _dispatch_inboxes makes the functions that take a consumer's name anew: a branch for each inbox, because a dynamic

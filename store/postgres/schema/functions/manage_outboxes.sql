@@ -120,8 +120,7 @@ begin
         grant usage on sequence _cursor_n, _parked_p, _parked_key_n to %1$I;
         grant select on sequence _cursor_slot, _parked_slot, _parked_key_slot, _parked_key_n to %1$I;
         grant execute on function _rotate(text, boolean), _reclaim(text, integer), _behind(text, integer), _holders(text, integer), _reclaim_cursor(), _reclaim_parked_keys(bigint),
-                                  _reclaim_parked(bigint), _head(bigint), _segments(text), _report_sink(bigint, bigint, timestamptz, text), _take_samples(), _subscription_samples(interval),
-                                  _write_cursor(bigint, bigint, text, bigint, pg_snapshot, bigint, pg_snapshot, bigint, bigint, bigint, bigint, timestamptz, bigint, integer, int8multirange) to %1$I$ddl$,
+                                  _reclaim_parked(bigint), _report_sink(bigint, bigint, timestamptz, text), _take_samples(), _subscription_samples(interval) to %1$I$ddl$,
         role, current_schema());
     for outbox in select o.name from _outbox o loop perform _grant_relay_on(outbox, role); end loop;
 end $$;

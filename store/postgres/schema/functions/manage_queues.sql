@@ -127,8 +127,7 @@ begin
     execute format($ddl$
         grant usage on schema %2$I to %1$I;
         grant select on table _migration, _queue, _dead_job, _sample to %1$I;
-        grant select on sequence %3$s to %1$I;
-        grant execute on function _segments(text) to %1$I$ddl$,
+        grant select on sequence %3$s to %1$I$ddl$,
         role, current_schema(), _q(format('_%s.ring', q.name)));
     perform _grant_own(q.name, '{pause,set_group,hold_group,group_limits,cancel,retry_dead,discard_dead,count,count_groups,done_jobs}', role);
 end $$;

@@ -168,7 +168,7 @@ begin
     execute format($ddl$
         grant usage on schema %2$I to %1$I;
         grant select on table _migration, _inbox to %1$I;
-        grant execute on function inboxes(), _inbox_name(int, text) to %1$I$ddl$,
+        grant execute on function inboxes() to %1$I$ddl$,
         role, current_schema());
     perform _grant_own('_inbox.' || i.id, '{status,list_held,list_gaps,let_go,discard,maintain}', role);
 end $$;

@@ -12,12 +12,28 @@ create or replace function _define(queue text) returns void
 language plpgsql set search_path from current as $$ declare made text;
 begin
     execute _fill((select string_agg(t.body, '' order by t.name) from _template t where t.kind = 'queue'), queue);
-    for made in select case when p.name = any (_generated()) then format('revoke execute on function %s from public', p.oid::regprocedure)
-                            else format('drop function %s', p.oid::regprocedure) end
-                  from _own_functions(queue) p loop
+    for made in select format('drop function %s', p.oid::regprocedure) from _own_functions(queue) p where p.name <> all (_generated()) loop
         execute made;
     end loop;
-    execute format('revoke execute on function %s() from public', _q('dequeue_' || queue));
+    perform _close(_functions_of_queue(queue));
+end $$;
+
+-- _close decides which of some functions all roles may call: those that do no more than their caller may. These take a name and only
+-- call what belongs to it, or are internal and run with their caller's rights. The others are for the owner, and for roles to which
+-- a grant_ function gives them.
+create or replace function _close(functions oid[]) returns void
+language plpgsql set search_path from current as $$ declare
+    everybodys constant text[] := '{
+        dequeue, deduplicated, barrier, seal, publish_after, enqueue, enqueue_bytes, enqueue_many, enqueue_many_bytes, claim, ack_claim, ack, ack_many, extend, extend_many, release, release_many, retry, dead_letter, cancel, maintain_queue,
+        pause_queue, resume_queue, dead_jobs, retry_dead_jobs, discard_dead_jobs, queue_status, queue_groups, ready_groups, set_group, hold_group, group_policies, report, done_jobs,
+        check_client, inbox, inbox_many, inbox_in_order, inbox_in_order_bytes, inbox_due, inbox_held, inbox_gaps, inbox_release, inbox_discard, maintain_inbox, _check_functions}';
+    change text;
+begin
+    for change in select format(case when p.proname = any (everybodys) or starts_with(p.proname, '_') and not p.prosecdef then 'grant execute on function %s to public'
+                                     else 'revoke execute on function %s from public' end, p.oid::regprocedure)
+                    from pg_proc p where p.oid = any (functions) loop
+        execute change;
+    end loop;
 end $$;
 
 -- _own_functions returns the functions that were made for one queue or one inbox.

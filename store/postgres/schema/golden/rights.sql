@@ -1,5 +1,6 @@
--- What each grant gives to a role, besides the functions that everybody may execute. As it stands in the database, with the
--- comments of store/postgres/schema; TestGolden compares it, and -update writes it.
+-- What each grant gives to a role, besides the functions that everybody may execute: those of which shared.sql says so, and
+-- internal ones with the caller's rights. As it stands in the database, with the comments of store/postgres/schema; TestGolden
+-- compares it, and -update writes it.
 
 -- grant_producer('orders', role)
 grant usage on schema penstock to role;
@@ -31,7 +32,6 @@ grant select on sequence penstock._parked_key_slot to role;
 grant usage on sequence penstock._parked_p to role;
 grant select on sequence penstock._parked_slot to role;
 grant execute on function penstock._behind(text,integer) to role;
-grant execute on function penstock._head(bigint) to role;
 grant execute on function penstock._holders(text,integer) to role;
 grant execute on function penstock._reclaim(text,integer) to role;
 grant execute on function penstock._reclaim_cursor() to role;
@@ -39,10 +39,8 @@ grant execute on function penstock._reclaim_parked(bigint) to role;
 grant execute on function penstock._reclaim_parked_keys(bigint) to role;
 grant execute on function penstock._report_sink(bigint,bigint,timestamp with time zone,text) to role;
 grant execute on function penstock._rotate(text,boolean) to role;
-grant execute on function penstock._segments(text) to role;
 grant execute on function penstock._subscription_samples(interval) to role;
 grant execute on function penstock._take_samples() to role;
-grant execute on function penstock._write_cursor(bigint,bigint,text,bigint,pg_snapshot,bigint,pg_snapshot,bigint,bigint,bigint,bigint,timestamp with time zone,bigint,integer,int8multirange) to role;
 
 -- grant_adopt(role)
 grant usage on schema penstock to role;
@@ -51,9 +49,6 @@ grant delete, insert, select, update on table penstock._adopt_row to role;
 grant delete, insert, select, update on table penstock._adopt_subscription to role;
 grant select on table penstock._migration to role;
 grant usage on sequence penstock._adopt_n to role;
-grant execute on function penstock._adopt_fence(bigint,bigint) to role;
-grant execute on function penstock._adopt_lock(bigint) to role;
-grant execute on function penstock._adopt_release(bigint,text[]) to role;
 
 -- grant_enqueuer('emails', role)
 grant usage on schema penstock to role;
@@ -98,7 +93,6 @@ grant execute on function penstock."_emails.hold_group"(text,interval,text) to r
 grant execute on function penstock."_emails.pause"(boolean) to role;
 grant execute on function penstock."_emails.retry_dead"(bigint[]) to role;
 grant execute on function penstock."_emails.set_group"(text,integer,integer,interval,integer,integer) to role;
-grant execute on function penstock._segments(text) to role;
 
 -- grant_consumer('billing', role)
 grant usage on schema penstock to role;
@@ -118,5 +112,4 @@ grant execute on function penstock."__inbox.1.list_gaps"(integer) to role;
 grant execute on function penstock."__inbox.1.list_held"(text,text,text,integer) to role;
 grant execute on function penstock."__inbox.1.maintain"(boolean) to role;
 grant execute on function penstock."__inbox.1.status"() to role;
-grant execute on function penstock._inbox_name(integer,text) to role;
 grant execute on function penstock.inboxes() to role;

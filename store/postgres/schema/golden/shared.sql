@@ -1,6 +1,7 @@
 -- What is there once, with the functions that take a name. Of a function that stands word for word in a file of store/postgres
--- there is only the name of that file, in which {schema} stands for penstock. As it stands in the database, with the comments of
--- store/postgres/schema; TestGolden compares it, and -update writes it.
+-- there is only the name of that file, in which {schema} stands for penstock. Everybody may execute internal functions without
+-- SECURITY DEFINER. As it stands in the database, with the comments of store/postgres/schema; TestGolden compares it, and -update
+-- writes it.
 
 create type penstock._claimed as (
     lease bigint,
@@ -862,7 +863,7 @@ comment on column penstock.queue_internals.maintained_at is 'when the maintenanc
 comment on column penstock.queue_internals.nothing_enqueued_since is 'since when the sequence has not moved, as maintenance saw it';
 comment on column penstock.queue_internals.skip_map_waits is 'the next maintain_queue brings the bound of a skip map up to date';
 
--- function _refuse_headers(headers jsonb): schema/functions/publish.sql, everybody may execute it
+-- function _refuse_headers(headers jsonb): schema/functions/publish.sql
 -- function _readable(columns text): schema/functions/publish.sql
 
 -- _validate_message is the trigger that validates the rows of an outbox, so that limits hold for a plain INSERT. A check
@@ -898,7 +899,6 @@ AS $function$ begin
     end if;
     return new;
 end $function$;
--- everybody may execute it
 
 -- function _validate_by(name text, call text): schema/functions/publish.sql
 -- function publish_bytes(outbox text, payload bytea, key text, topic text, headers jsonb, id text): schema/functions/publish.sql
@@ -913,9 +913,8 @@ CREATE OR REPLACE FUNCTION penstock._q(name text)
  STABLE
  SET search_path TO 'penstock', 'pg_temp'
 RETURN format('%I.%I'::text, "current_schema"(), name);
--- everybody may execute it
 
--- function _read_committed(): schema/functions/outbox.sql, everybody may execute it
+-- function _read_committed(): schema/functions/outbox.sql
 -- function _make_register(name text, value bigint): schema/functions/manage_outboxes.sql
 -- function create_outbox(name text, segments integer, segment_bytes bigint): schema/functions/manage_outboxes.sql
 -- function drop_outbox(name text): schema/functions/manage_outboxes.sql
@@ -976,8 +975,8 @@ RETURN pg_advisory_xact_lock(1885695585, (of_subscription)::integer);
 -- function _adopt_release(of_subscription bigint, parked_keys text[]): schema/functions/adopt.sql
 -- function grant_adopt(role name): schema/functions/adopt.sql
 -- function create_queue(name text, ordering text, segments integer, segment_bytes bigint): schema/functions/create_queue.sql
--- function _queue_function(queue text, name text): schema/functions/queue_by_name.sql, everybody may execute it
--- function _call(queue text, call text, arguments text[]): schema/functions/queue_by_name.sql, everybody may execute it
+-- function _queue_function(queue text, name text): schema/functions/queue_by_name.sql
+-- function _call(queue text, call text, arguments text[]): schema/functions/queue_by_name.sql
 -- function enqueue_bytes(queue text, payload bytea, key text, group_key text, priority integer, not_before timestamp with time zone, dedup_key text, headers jsonb, kind text, unique_key text, on_conflict text, debounce_max interval, max_attempts integer, timeout interval, deadline timestamp with time zone, holds bigint, waits_for bigint[], on_dead text): schema/functions/queue_by_name.sql, everybody may execute it
 -- function enqueue_many_bytes(queue text, payloads bytea[], keys text[], group_keys text[], priorities integer[], not_befores timestamp with time zone[], dedup_keys text[], headers jsonb[], kinds text[], unique_keys text[], on_conflict text, debounce_max interval, max_attempts integer, timeout interval, deadline timestamp with time zone, holds bigint, waits_for bigint[], on_dead text): schema/functions/queue_by_name.sql, everybody may execute it
 -- function enqueue(queue text, payload jsonb, key text, group_key text, priority integer, not_before timestamp with time zone, dedup_key text, headers jsonb, kind text, unique_key text, on_conflict text, debounce_max interval, max_attempts integer, timeout interval, deadline timestamp with time zone, holds bigint, waits_for bigint[], on_dead text): schema/functions/queue_by_name.sql, everybody may execute it
@@ -998,8 +997,8 @@ RETURN pg_advisory_xact_lock(1885695585, (of_subscription)::integer);
 -- function release(queue text, lease bigint, after interval): schema/functions/queue_by_name.sql, everybody may execute it
 -- function retry(queue text, lease bigint, after interval, error text): schema/functions/queue_by_name.sql, everybody may execute it
 -- function dead_letter(queue text, lease bigint, error text): schema/functions/queue_by_name.sql, everybody may execute it
--- function _count_of(queue text, most integer): schema/functions/queue_by_name.sql, everybody may execute it
--- function _done_of(queue text, most integer, before text, ids bigint[]): schema/functions/queue_by_name.sql, everybody may execute it
+-- function _count_of(queue text, most integer): schema/functions/queue_by_name.sql
+-- function _done_of(queue text, most integer, before text, ids bigint[]): schema/functions/queue_by_name.sql
 -- function cancel(queue text, ids bigint[]): schema/functions/queue_by_name.sql, everybody may execute it
 -- function pause_queue(name text): schema/functions/queue_by_name.sql, everybody may execute it
 -- function resume_queue(name text): schema/functions/queue_by_name.sql, everybody may execute it
@@ -1017,12 +1016,12 @@ RETURN pg_advisory_xact_lock(1885695585, (of_subscription)::integer);
 -- function _place(queue integer, seq regclass, payloads bytea[], keys text[], group_keys text[], priorities integer[], not_befores timestamp with time zone[], dedup_keys text[], headers jsonb[], OUT ids bigint[], OUT known boolean[], OUT at timestamp with time zone): schema/functions/enqueue.sql
 -- function _first_of(queue integer, key text): schema/functions/enqueue.sql
 -- function _failed(failures jsonb, attempt integer, error text): schema/functions/jobs.sql
--- function _refuse_job(payload bytea, key text, group_key text, priority integer, headers jsonb, dedup_key text): schema/functions/jobs.sql, everybody may execute it
--- function _refuse_options(headers jsonb, key text): schema/functions/jobs.sql, everybody may execute it
--- function _deadline(headers jsonb): schema/functions/jobs.sql, everybody may execute it
+-- function _refuse_job(payload bytea, key text, group_key text, priority integer, headers jsonb, dedup_key text): schema/functions/jobs.sql
+-- function _refuse_options(headers jsonb, key text): schema/functions/jobs.sql
+-- function _deadline(headers jsonb): schema/functions/jobs.sql
 -- function _max_attempts(headers jsonb, of_queue integer): schema/functions/jobs.sql
--- function _with_options(headers jsonb, kind text, unique_key text, on_conflict text, debounce_max interval, max_attempts integer, timeout interval, deadline timestamp with time zone, holds bigint, waits_for bigint[], on_dead text): schema/functions/jobs.sql, everybody may execute it
--- function _lost(lease bigint): schema/functions/jobs.sql, everybody may execute it
+-- function _with_options(headers jsonb, kind text, unique_key text, on_conflict text, debounce_max interval, max_attempts integer, timeout interval, deadline timestamp with time zone, holds bigint, waits_for bigint[], on_dead text): schema/functions/jobs.sql
+-- function _lost(lease bigint): schema/functions/jobs.sql
 -- function _hold_keys(queue integer, keys text[], waiting boolean): schema/functions/jobs.sql
 
 -- _validate_job is the trigger that validates the rows of a queue, written like _validate_message. It raises flags of what comes:
@@ -1286,6 +1285,7 @@ end $function$;
 
 -- function _generated(): schema/functions/own_functions.sql
 -- function _define(queue text): schema/functions/own_functions.sql
+-- function _close(functions oid[]): schema/functions/own_functions.sql
 -- function _own_functions(queue text): schema/functions/own_functions.sql
 -- function _functions_of_queue(queue text): schema/functions/own_functions.sql
 -- function _grant_own(queue text, names text[], role name): schema/functions/own_functions.sql
