@@ -119,6 +119,11 @@ func (f *fixture) breakFunctions() {
 			for made in select format('create function %I.%I() returns void language plpgsql as %L', 'penstock', format('_%s.gone', q.name), 'begin end') from penstock._queue q loop
 				execute made;
 			end loop;
+			-- shared ones of earlier versions, of which one needs the next
+			create function penstock._unsettled_by_any(outbox text, segment regclass) returns boolean language sql return true;
+			create function penstock._needed(outbox text, segment regclass) returns boolean language sql return penstock._unsettled_by_any(outbox, segment);
+			create or replace function penstock._behind(outbox text, slot int) returns boolean language sql return penstock._needed(outbox, 'pg_class');
+			create function penstock._wants_read_committed() returns void language plpgsql as 'begin end';
 		end $$`)
 	f.Exec("update penstock._functions set hash = 'old'")
 }

@@ -1,5 +1,7 @@
 -- Runs after functions/, whenever these have changed: makes the functions of each queue and inbox.
 
+drop function if exists _needed(text, regclass), _unsettled_by_any(text, regclass), _wants_read_committed(); -- of earlier versions
+
 do $$
 declare
     queue text;

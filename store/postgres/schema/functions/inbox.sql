@@ -40,13 +40,3 @@ language plpgsql set search_path from current as $$ begin
         using errcode = '22023', hint = 'give the longest time after which a message may come again, for example interval ''7 days''';
     end if;
 end $$;
-
--- _wants_read_committed raises an error at another isolation level than read committed, because its callers take a lock
--- and then look.
-create or replace function _wants_read_committed() returns void
-language plpgsql set search_path from current as $$ begin
-    if current_setting('transaction_isolation') <> 'read committed' then
-        raise exception 'order is kept at the isolation level read committed, this transaction is %', current_setting('transaction_isolation')
-        using errcode = '25001', hint = 'begin it with: begin isolation level read committed';
-    end if;
-end $$;

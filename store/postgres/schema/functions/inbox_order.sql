@@ -21,7 +21,7 @@ begin
         raise exception 'wait is %, expected nothing to half the time for which the inbox keeps messages', coalesce(wait::text, 'null')
         using errcode = '22023', hint = 'for example interval ''30 s''; set_inbox changes how long the inbox keeps messages';
     end if;
-    perform {schema}._wants_read_committed();
+    perform {schema}._read_committed();
     if in_key <> '' then perform pg_advisory_xact_lock(hashtextextended(in_key, {key_seed})); end if;
     if {is_due} then perform {maintain}(false); end if;
     ring := {enter}();
@@ -159,7 +159,7 @@ begin
     if (n between 1 and 1000) is not true then
         raise exception 'n is %, expected 1 to 1000', coalesce(n::text, 'null') using errcode = '22023', hint = 'call inbox_due again for more';
     end if;
-    perform {schema}._wants_read_committed();
+    perform {schema}._read_committed();
     if {is_due} then perform {maintain}(false); end if;
     if pg_sequence_last_value({holds}) = 0 then return; end if;
     perform {advance}();

@@ -85,7 +85,7 @@ set enable_seqscan = off set enable_bitmapscan = off set jit = off as $fn$ decla
     let   bigint := 0;
     part  bigint;
 begin
-    perform {schema}._wants_read_committed();
+    perform {schema}._read_committed();
     if pg_sequence_last_value({holds}) = 0 then return 0; end if;
     ring := {enter}();
     perform {enter_holding}();
@@ -114,7 +114,7 @@ set enable_seqscan = off set enable_bitmapscan = off set jit = off as $fn$ decla
     k    text;
     gone text;
 begin
-    perform {schema}._wants_read_committed();
+    perform {schema}._read_committed();
     foreach one in array coalesce(ids, '{}') loop
         k := (select h.key from {list_held}(null, null, one, 1) h);
         continue when k is null;

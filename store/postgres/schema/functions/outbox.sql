@@ -16,6 +16,7 @@ return format('%I.%I', current_schema(), name);
 create or replace function _read_committed() returns void
 language plpgsql set search_path from current as $$ begin
     if current_setting('transaction_isolation') <> 'read committed' then
-        raise exception 'this needs the isolation level read committed' using errcode = '25001';
+        raise exception 'this needs the isolation level read committed, this transaction is %', current_setting('transaction_isolation')
+        using errcode = '25001', hint = 'begin it with: begin isolation level read committed';
     end if;
 end $$;

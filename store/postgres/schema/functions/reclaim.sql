@@ -47,11 +47,11 @@ begin
     -- the other from locking it.
     if not pg_try_advisory_xact_lock('_outbox'::regclass::oid::int, hashtext(outbox))
        or slot = pg_sequence_last_value(_q('_' || outbox || '.slot')::regclass)
-       or _needed(outbox, segment::regclass) or _is_dumped(segment) then -- do not lock without need
+       or _behind(outbox, slot) or _is_dumped(segment) then -- do not lock without need
         return false;
     end if;
     execute format('lock table %s in access exclusive mode', segment);
-    if _needed(outbox, segment::regclass) then return false; end if;
+    if _behind(outbox, slot) then return false; end if;
     execute format('truncate table %s', segment);
     return true;
 exception when lock_not_available then
@@ -87,13 +87,6 @@ begin
     return found;
 end $$;
 
--- _unsettled_by_any returns whether a segment holds messages that a subscription has not settled. Without a subscription it
--- is true.
-create or replace function _unsettled_by_any(outbox text, segment regclass) returns boolean
-language sql volatile set search_path from current
-return (select coalesce(bool_or(_unsettled_in(segment, s.id)), true)
-          from _subscription s where s.outbox = _unsettled_by_any.outbox);
-
 -- _retained returns whether a segment's settled messages are kept: because of the outbox's retention, or because a replay
 -- is under way. By size the oldest segment goes first: a segment stays while another one has an older row.
 create or replace function _retained(outbox text, segment regclass) returns boolean
@@ -120,15 +113,12 @@ begin
        and (o.retain_bytes is null or older or o.retain_bytes >= (select sum(pg_total_relation_size(s.oid)) from _segments(outbox) s));
 end $$;
 
--- _needed returns whether a segment holds messages that a subscription has not settled, or that are retained.
-create or replace function _needed(outbox text, segment regclass) returns boolean
-language sql volatile set search_path from current
-return _unsettled_by_any(outbox, segment) or _retained(outbox, segment);
-
--- _behind returns whether a segment cannot be truncated yet.
+-- _behind returns whether a segment cannot be truncated yet: it holds messages that a subscription has not settled, or that are
+-- retained. Without a subscription it is true.
 create or replace function _behind(outbox text, slot int) returns boolean
-language sql volatile security definer set search_path from current
-return _needed(outbox, _q(format('_%s.%s', outbox, slot))::regclass);
+language sql volatile security definer set search_path from current as $$
+    select coalesce((select bool_or(_unsettled_in(segment, s.id)) from _subscription s where s.outbox = _behind.outbox), true) or _retained(outbox, segment)
+      from (select _q(format('_%s.%s', outbox, slot))::regclass as segment) g $$;
 
 -- _holders names the subscriptions that have not settled all of a segment, and returns whether its messages are retained.
 create or replace function _holders(outbox text, slot int, out subscriptions text[], out retained boolean)

@@ -319,7 +319,7 @@ begin
         raise exception 'wait is %, expected nothing to half the time for which the inbox keeps messages', coalesce(wait::text, 'null')
         using errcode = '22023', hint = 'for example interval ''30 s''; set_inbox changes how long the inbox keeps messages';
     end if;
-    perform penstock._wants_read_committed();
+    perform penstock._read_committed();
     if in_key <> '' then perform pg_advisory_xact_lock(hashtextextended(in_key, 1099511627777)); end if;
     if abs(extract(epoch from clock_timestamp()) * 1000 - pg_sequence_last_value('penstock."__inbox.1.next"'::regclass) + 5000) > 5000 then perform penstock."__inbox.1.maintain"(false); end if;
     ring := penstock."__inbox.1.enter"();
@@ -493,7 +493,7 @@ begin
     if (n between 1 and 1000) is not true then
         raise exception 'n is %, expected 1 to 1000', coalesce(n::text, 'null') using errcode = '22023', hint = 'call inbox_due again for more';
     end if;
-    perform penstock._wants_read_committed();
+    perform penstock._read_committed();
     if abs(extract(epoch from clock_timestamp()) * 1000 - pg_sequence_last_value('penstock."__inbox.1.next"'::regclass) + 5000) > 5000 then perform penstock."__inbox.1.maintain"(false); end if;
     if pg_sequence_last_value('penstock."__inbox.1.holds"'::regclass) = 0 then return; end if;
     perform penstock."__inbox.1.advance"();
@@ -913,7 +913,7 @@ AS $function$ declare
     let   bigint := 0;
     part  bigint;
 begin
-    perform penstock._wants_read_committed();
+    perform penstock._read_committed();
     if pg_sequence_last_value('penstock."__inbox.1.holds"'::regclass) = 0 then return 0; end if;
     ring := penstock."__inbox.1.enter"();
     perform penstock."__inbox.1.enter_holding"();
@@ -971,7 +971,7 @@ AS $function$ declare
     k    text;
     gone text;
 begin
-    perform penstock._wants_read_committed();
+    perform penstock._read_committed();
     foreach one in array coalesce(ids, '{}') loop
         k := (select h.key from penstock."__inbox.1.list_held"(null, null, one, 1) h);
         continue when k is null;
