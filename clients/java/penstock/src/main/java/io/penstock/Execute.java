@@ -17,6 +17,11 @@ public interface Execute {
      */
     List<Object[]> execute(String text, Object... values) throws SQLException;
 
+    /** Runs the writes of a test's worker, such as results of steps, in the same transaction. */
+    default Execute ofWorker() {
+        return this;
+    }
+
     /** Runs statements on a connection, in its current transaction. It neither commits nor closes the connection. */
     static Execute on(Connection connection) {
         return (text, values) -> {

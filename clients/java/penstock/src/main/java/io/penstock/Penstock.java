@@ -231,6 +231,10 @@ public final class Penstock {
         };
     }
 
+    Penstock ofWorker() {
+        return new Penstock(execute.ofWorker(), dataSource, schema);
+    }
+
     Penstock withSchemaOf(Penstock other) {
         return new Penstock(execute, dataSource, other.schema);
     }

@@ -63,7 +63,8 @@ public final class Testing {
             throw new AssertionError("there is no job to run in " + queue + ", in any group: enqueue one in this transaction, or let the delay or the pause of one pass with Testing.advance");
         }
         Job job = jobs.get(0);
-        job.caller = statement -> statement.accept(its);
+        Queue ofWorker = tx.ofWorker().queue(queue);
+        job.caller = statement -> statement.accept(ofWorker);
         Throwable how;
         try {
             how = Objects.requireNonNullElse(handler.handle(job), Outcome.done());
@@ -96,7 +97,7 @@ public final class Testing {
 
     /**
      * Lets that time pass for a queue at once. Jobs that are delayed, snoozed or retried until then become due, leases that end until then have
-     * ended, and schedules run. The server's clock does not change. In a transaction it blocks others until the transaction ends. The role must
+     * ended, and schedules run: a schedule whose time comes until then enqueues its job, once. The server's clock does not change. In a transaction it blocks others until the transaction ends. The role must
      * own the schema.
      */
     public static void advance(Penstock penstock, String queue, Duration time) {

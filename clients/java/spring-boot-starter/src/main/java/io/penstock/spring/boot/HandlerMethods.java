@@ -14,6 +14,7 @@ import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.function.UnaryOperator;
 import org.springframework.aop.SpringProxy;
 import org.springframework.aop.framework.autoproxy.AutoProxyUtils;
 import org.springframework.aop.support.AopUtils;
@@ -40,7 +41,7 @@ final class HandlerMethods {
     }
 
     /** By queue and kind. */
-    Map<String, Map<String, Handler>> find(Transactions transactions) {
+    Map<String, Map<String, Handler>> find(Transactions transactions, UnaryOperator<Handler> others) {
         Map<String, Map<String, Handler>> found = new LinkedHashMap<>();
         Map<List<String>, Method> taken = new LinkedHashMap<>();
         for (String bean : beans.getBeanNamesForType(Object.class, true, false)) {
@@ -58,7 +59,7 @@ final class HandlerMethods {
                         throw new IllegalStateException("two methods handle kind \"" + how.kind() + "\" of queue " + queue + ": " + other + " and " + method);
                     }
                     Handler handler = handler(bean, type, method);
-                    found.computeIfAbsent(queue, q -> new LinkedHashMap<>()).put(how.kind(), limited(method, how, how.transactional() ? transactions.around(queue, handler) : handler));
+                    found.computeIfAbsent(queue, q -> new LinkedHashMap<>()).put(how.kind(), limited(method, how, how.transactional() ? transactions.around(queue, handler) : others.apply(handler)));
                 } catch (FieldException | IllegalArgumentException e) { // a limit, or a placeholder
                     throw new IllegalStateException("bean \"" + bean + "\": " + method + " has @PenstockHandler: " + e.getMessage(), e);
                 }

@@ -1,6 +1,7 @@
 package io.penstock.spring.boot;
 
 import io.penstock.Handler;
+import io.penstock.spring.SpringTransaction;
 import java.util.List;
 import java.util.Map;
 
@@ -19,14 +20,15 @@ public final class PenstockHandlers {
 
     /**
      * The handler of a queue: its methods with {@link PenstockHandler} by kind, or that of its {@link PenstockWorker}. It begins no transaction,
-     * also where they are transactional: it runs in the caller's. Throws an IllegalStateException if the queue has none.
+     * also where they are transactional: it runs in the caller's. One that is not transactional cannot publish or enqueue in it, as in a worker:
+     * it needs {@code transactional = true}, or {@code @Transactional}. Throws an IllegalStateException if the queue has none.
      */
     public Handler of(String queue) {
-        Map<String, Map<String, Handler>> found = methods.find((q, handler) -> handler);
+        Map<String, Map<String, Handler>> found = methods.find((q, handler) -> handler, SpringTransaction::outside);
         if (found.containsKey(queue)) {
             return Handler.byKind(found.get(queue));
         }
-        return workers.stream().filter(w -> w.queue().equals(queue)).map(PenstockWorker::handler).findFirst().orElseThrow(() -> new IllegalStateException(
+        return workers.stream().filter(w -> w.queue().equals(queue)).map(w -> w.transactional() ? w.handler() : SpringTransaction.outside(w.handler())).findFirst().orElseThrow(() -> new IllegalStateException(
             "queue " + queue + " has no handler here. There are handlers of: " + found.keySet() + ", " + workers.stream().map(PenstockWorker::queue).toList()));
     }
 }

@@ -57,7 +57,7 @@ class PenstockWorkers implements SmartLifecycle {
     public synchronized void start() {
         List<Running> all = new ArrayList<>();
         workers.forEach(worker -> all.add(new Running(worker)));
-        Map<String, Map<String, Handler>> found = methods.find(this::inTransaction);
+        Map<String, Map<String, Handler>> found = methods.find(this::inTransaction, handler -> handler);
         properties.work().queues().keySet().stream().filter(queue -> !found.containsKey(queue)).forEach(queue -> LOG.warn("penstock.work.queues." + queue
             + " has no effect: no method with @PenstockHandler is for that queue. Those that are there are for: " + found.keySet()));
         found.forEach((queue, handlers) -> {

@@ -27,6 +27,8 @@ import org.springframework.context.annotation.Import;
 import org.springframework.jdbc.core.JdbcTemplate;
 import org.springframework.transaction.PlatformTransactionManager;
 import org.springframework.transaction.annotation.Transactional;
+import org.springframework.transaction.support.TransactionSynchronization;
+import org.springframework.transaction.support.TransactionSynchronizationManager;
 import org.springframework.transaction.support.TransactionTemplate;
 
 /** Methods with @PenstockHandler. */
@@ -40,8 +42,34 @@ class HandlerTest {
     static class Handlers {
         private final JdbcTemplate template;
 
-        Handlers(JdbcTemplate template) {
+        private final Penstock penstock;
+        private final TransactionTemplate transaction;
+
+        Handlers(JdbcTemplate template, Penstock penstock, PlatformTransactionManager transactions) {
             this.template = template;
+            this.penstock = penstock;
+            this.transaction = new TransactionTemplate(transactions);
+        }
+
+        @PenstockHandler(queue = "jobs", kind = "enqueues")
+        void enqueues(Job job) throws Exception {
+            job.step("before", () -> "x");
+            template.update("insert into audit values (5)");
+            transaction.executeWithoutResult(its -> {
+                penstock.enqueue("jobs", NewJob.of("within"));
+                TransactionSynchronizationManager.registerSynchronization(new TransactionSynchronization() {
+                    @Override
+                    public void afterCommit() {
+                        DONE.add("committed");
+                    }
+                });
+            });
+            penstock.enqueue("jobs", NewJob.of("without"));
+        }
+
+        @PenstockHandler(queue = "jobs", kind = "enqueues exactly", transactional = true)
+        void enqueuesExactly() {
+            penstock.enqueue("jobs", NewJob.of("next"));
         }
 
         @PenstockHandler(queue = "${jobs}", kind = "welcome")
@@ -140,6 +168,32 @@ class HandlerTest {
             });
             assertEquals(List.of(), database.jdbc.queryForList("select id from audit where id = 4", Integer.class));
             assertTrue(assertThrows(IllegalStateException.class, () -> handlers.of("others")).getMessage().contains("handlers of: [jobs]"));
+        }
+    }
+
+    /** What publishes without a transaction fails in a test as it does in a worker. */
+    @Test
+    void aTestNoticesThatAHandlerLacksItsTransaction() {
+        Map<String, Object> properties = Map.of("jobs", "jobs", "penstock.work.enabled", false);
+        try (ConfigurableApplicationContext application = database.application(properties, Application.class, Handlers.class).run()) {
+            Penstock penstock = application.getBean(Penstock.class);
+            PenstockHandlers handlers = application.getBean(PenstockHandlers.class);
+            JdbcTemplate template = application.getBean(JdbcTemplate.class);
+            new TransactionTemplate(application.getBean(PlatformTransactionManager.class)).executeWithoutResult(test -> {
+                penstock.enqueue("jobs", NewJob.of("").kind("enqueues"));
+                Throwable e = Testing.runOne(penstock, "jobs", handlers.of("jobs")).outcome();
+                assertTrue(String.valueOf(e.getMessage()).contains("the caller needs @Transactional, @PenstockHandler transactional = true"), String.valueOf(e));
+                assertEquals("committed", DONE.poll());
+                assertEquals(List.of(5), template.queryForList("select id from audit where id = 5", Integer.class), "other writes are in the test's transaction");
+                assertEquals("within", Testing.runOne(penstock, "jobs", handlers.of("jobs")).job().text());
+                assertEquals("within", DONE.poll());
+                penstock.enqueue("jobs", NewJob.of("").kind("enqueues exactly"));
+                assertEquals(Outcome.done(), Testing.runOne(penstock, "jobs", handlers.of("jobs")).outcome());
+                assertEquals("next", Testing.runOne(penstock, "jobs", handlers.of("jobs")).job().text());
+                assertEquals("next", DONE.poll());
+                test.setRollbackOnly();
+            });
+            assertEquals(List.of(), template.queryForList("select id from audit where id = 5", Integer.class));
         }
     }
 
