@@ -20,6 +20,9 @@ begin
     if exists (select from _queue q where q.name = create_queue.name) then
         raise exception 'the queue % exists already', quote_literal(name) using errcode = '42P07';
     end if;
+    if exists (select from _outbox o where o.name = create_queue.name) then
+        raise exception 'an outbox has the name %', quote_literal(name) using errcode = '42P07', hint = 'outboxes and queues share their names: choose another';
+    end if;
     perform pg_advisory_xact_lock('_queue'::regclass::oid::int, 0); -- migrate, which makes all functions anew, waits
     insert into _queue (name, lifo, segment_bytes) values (name, ordering = 'lifo', segment_bytes) returning id into made;
     insert into _segment (queue, slot, turn) values (made, 0, 0);

@@ -23,6 +23,9 @@ begin
     if exists (select from _outbox o where o.name = create_outbox.name) then
         raise exception 'the outbox % exists already', quote_literal(name) using errcode = '42P07';
     end if;
+    if exists (select from _queue q where q.name = create_outbox.name) then
+        raise exception 'a queue has the name %', quote_literal(name) using errcode = '42P07', hint = 'outboxes and queues share their names: choose another';
+    end if;
     insert into _outbox (name, uid, segment_bytes)
     values (name, translate(encode(substr(uuid_send(gen_random_uuid()), 1, 3), 'base64'), '+/', 'Aa'), segment_bytes);
 

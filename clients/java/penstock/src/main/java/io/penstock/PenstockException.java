@@ -21,6 +21,11 @@ public class PenstockException extends RuntimeException {
         return sqlState;
     }
 
+    /** A migration needs more than rights to a queue or an outbox. */
+    static RuntimeException ofMigration(SQLException e) {
+        return "42501".equals(e.getSQLState()) ? new PenstockException(e.getMessage() + " (only the role that owns the schema, or may create it, can migrate; it can run: penstock migrate)", e) : of(e);
+    }
+
     /** Returns this package's exception for a problem that callers may handle. Exceptions without an SQLException within are returned unchanged. */
     static RuntimeException of(Exception e) {
         Throwable found = e;

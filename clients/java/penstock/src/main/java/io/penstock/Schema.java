@@ -52,7 +52,7 @@ final class Schema {
                 connection.setAutoCommit(autoCommit);
             }
         } catch (SQLException e) {
-            throw PenstockException.of(e);
+            throw PenstockException.ofMigration(e);
         }
     }
 

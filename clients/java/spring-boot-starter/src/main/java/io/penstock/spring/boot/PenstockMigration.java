@@ -1,6 +1,7 @@
 package io.penstock.spring.boot;
 
 import io.penstock.Penstock;
+import io.penstock.PenstockException;
 import java.sql.Connection;
 import java.sql.PreparedStatement;
 import java.sql.SQLException;
@@ -8,11 +9,11 @@ import java.util.Collection;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
-import java.util.stream.Collectors;
 import javax.sql.DataSource;
 import org.springframework.beans.factory.InitializingBean;
 import org.springframework.boot.sql.init.dependency.AbstractBeansOfTypeDatabaseInitializerDetector;
 import org.springframework.core.Ordered;
+import org.springframework.jdbc.core.JdbcTemplate;
 
 /** With penstock.migrate: brings the schema up to date before Flyway, JPA and others use the database, and creates what is missing in it. */
 class PenstockMigration implements InitializingBean {
@@ -35,23 +36,53 @@ class PenstockMigration implements InitializingBean {
 
     @Override
     public void afterPropertiesSet() throws SQLException {
-        penstock.migrate();
-        create("outbox", properties.outboxes());
-        create("outbox", properties.modulith().outbox() == null ? List.of() : List.of(properties.modulith().outbox()));
-        create("inbox", properties.inboxes());
-        create("queue", properties.queues());
-        create("queue", properties.groups().keySet());
-        properties.groups().forEach((queue, groups) -> groups.forEach((group, limits) -> Penstock.on(dataSource).queue(queue).setGroup(group, limits.limits())));
-        create("queue", properties.schedules().values().stream().map(PenstockProperties.Schedule::queue).collect(Collectors.toSet()));
-        properties.schedules().forEach((name, schedule) -> schedule.set(Penstock.on(dataSource), name));
+        try {
+            penstock.migrate();
+            create("outbox", properties.outboxes());
+            create("outbox", properties.modulith().outbox() == null ? List.of() : List.of(properties.modulith().outbox()));
+            create("inbox", properties.inboxes());
+            create("queue", properties.queues());
+        } catch (PenstockException | SQLException e) {
+            throw new StartException("penstock.migrate is true: " + e.getMessage(), denied(e) ? "Let the owner of the schema make what is missing, and leave out penstock.migrate." : null, e);
+        }
     }
 
-    /** Creates the queues of handlers, which are known once all beans are there. */
-    void createQueues(Collection<String> names) {
+    private static boolean denied(Exception e) {
+        return "42501".equals(e instanceof SQLException sql ? sql.getSQLState() : ((PenstockException) e).sqlState());
+    }
+
+    /** Creates the queues of handlers, which are known once all beans are there, and sets limits of groups and schedules. */
+    void complete(Collection<String> handled) {
         try {
-            create("queue", names);
+            create("queue", handled);
         } catch (SQLException e) {
             throw new IllegalStateException("the queues of handlers cannot be created: " + e.getMessage(), e);
+        }
+        properties.groups().forEach((queue, groups) -> {
+            String property = "penstock.groups." + queue;
+            known(property, queue, handled);
+            groups.forEach((group, limits) -> set(property + "." + group, () -> Penstock.on(dataSource).queue(queue).setGroup(group, limits.limits())));
+        });
+        properties.schedules().forEach((name, schedule) -> {
+            String property = "penstock.schedules." + name;
+            known(property + ".queue", schedule.queue(), handled);
+            set(property, () -> schedule.set(Penstock.on(dataSource), name));
+        });
+    }
+
+    /** A name that is written wrong does not make a queue whose jobs wait for ever. */
+    private void known(String property, String queue, Collection<String> handled) {
+        if (new JdbcTemplate(dataSource).queryForList("select 1 from penstock._queue where name = ?", queue).isEmpty()) {
+            throw new StartException(property + " names the queue \"" + queue + "\", which does not exist. Handlers here are for: " + handled,
+                "Correct the name, or list it in penstock.queues if another application handles its jobs.", null);
+        }
+    }
+
+    private static void set(String property, Runnable call) {
+        try {
+            call.run();
+        } catch (PenstockException e) {
+            throw new StartException(property + ": " + e.getMessage(), "Correct the property.", e);
         }
     }
 
@@ -67,11 +98,6 @@ class PenstockMigration implements InitializingBean {
                 create.setArray(1, connection.createArrayOf("text", names.toArray()));
                 create.execute();
                 connection.commit();
-            } catch (SQLException e) {
-                if ("42P07".equals(e.getSQLState())) { // its text names a sequence that the user has not heard of
-                    throw new IllegalStateException("one of these names of a new " + what + " is taken, by an outbox, a queue or another table of the schema: " + names, e);
-                }
-                throw e;
             } finally {
                 connection.rollback(); // nothing, after the commit
                 connection.setAutoCommit(autoCommit);

@@ -16,7 +16,7 @@ import org.springframework.boot.context.properties.bind.DefaultValue;
  * @param schema Schema of Penstock's tables.
  * @param migrate Whether the start brings the schema up to date, and creates the queues, outboxes and inboxes that are missing. The DataSource's role must
  *     own the schema, or may create it.
- * @param queues Queues that penstock.migrate creates, as well as those of handlers.
+ * @param queues Queues that penstock.migrate creates, as well as those of handlers here. Those of groups and schedules have to be among these, or exist.
  * @param outboxes Outboxes that penstock.migrate creates.
  * @param inboxes Consumers whose inboxes penstock.migrate creates.
  * @param groups Limits of groups, by queue and group, which penstock.migrate sets; "[*]" stands for each group without other limits.

@@ -68,7 +68,7 @@ class PenstockWorkers implements SmartLifecycle {
         });
         queues = all.stream().map(r -> r.of.queue()).distinct().toList();
         if (migration != null) {
-            migration.createQueues(queues);
+            migration.complete(queues);
         }
         if (!properties.work().enabled()) {
             return;

@@ -1,6 +1,7 @@
 package io.penstock.spring.boot;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -17,8 +18,8 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.springframework.boot.SpringBootConfiguration;
 import org.springframework.boot.autoconfigure.EnableAutoConfiguration;
+import org.springframework.boot.diagnostics.FailureAnalysis;
 import org.springframework.context.annotation.Bean;
-import org.springframework.core.NestedExceptionUtils;
 
 /** An application with Flyway, on a database that has nothing: db/migration has a script that uses Penstock. */
 @Timeout(value = 3, unit = TimeUnit.MINUTES) // ends what has failed
@@ -47,7 +48,7 @@ class MigrationTest {
         try (Database database = new Database()) {
             Map<String, Object> properties = new HashMap<>(Map.of("penstock.schedules.nightly.queue", "nights", "penstock.schedules.nightly.cron", "TZ=Europe/Berlin 0 3 * * *",
                 "penstock.schedules.nightly.kind", "digest", "penstock.schedules.nightly.skip-overlap", true));
-            properties.putAll(Map.of("penstock.migrate", true, "penstock.outboxes", "orders,returns", "penstock.inboxes", "billing", "penstock.queues", "elsewhere",
+            properties.putAll(Map.of("penstock.migrate", true, "penstock.outboxes", "orders,returns", "penstock.inboxes", "billing", "penstock.queues", "elsewhere,nights",
                 "penstock.fail-fast", true, "spring.flyway.enabled", "true", "penstock.groups.handled.[*].max-running", 2, "penstock.groups.handled.shop-17.rate", 60,
                 "penstock.groups.handled.shop-17.per", "1m"));
             for (int start = 0; start < 2; start++) { // the second has nothing to do
@@ -71,12 +72,52 @@ class MigrationTest {
         }
     }
 
+    private static void refused(Database database, Map<String, Object> properties, String message) {
+        Throwable e = assertThrows(Exception.class, () -> database.application(properties, Application.class).run());
+        while (!(e instanceof StartException)) {
+            assertNotNull(e.getCause(), e.toString());
+            e = e.getCause();
+        }
+        assertTrue(e.getMessage().contains(message), e.toString());
+        FailureAnalysis shown = new StartAnalyzer().analyze(e);
+        assertEquals(e.getMessage(), shown.getDescription());
+    }
+
+    @Test
+    void aPropertyThatIsWrongIsNamed() throws Exception {
+        try (Database database = new Database()) {
+            Map<String, Object> properties = new HashMap<>(Map.of("penstock.migrate", true, "penstock.schedules.nightly.queue", "handeld", "penstock.schedules.nightly.cron", "0 3 * * *"));
+            refused(database, properties, "penstock.schedules.nightly.queue names the queue \"handeld\", which does not exist. Handlers here are for: [worked, handled]");
+            properties.put("penstock.schedules.nightly.queue", "handled");
+            properties.put("penstock.schedules.nightly.cron", "0 25 * * *");
+            refused(database, properties, "penstock.schedules.nightly: ERROR: ");
+            refused(database, Map.of("penstock.migrate", true, "penstock.groups.handeld.eu.max-running", 2), "penstock.groups.handeld names the queue \"handeld\"");
+            assertEquals(List.of("handled", "worked"), database.jdbc.queryForList("select name from penstock._queue order by name", String.class));
+        }
+    }
+
+    @Test
+    void aRoleThatMayNotMigrateIsToldSo() throws Exception {
+        try (Database database = new Database()) {
+            String role = "java_app_" + ProcessHandle.current().pid();
+            database.jdbc.execute("create role " + role + " login password 'x'");
+            try {
+                Map<String, Object> properties = Map.of("penstock.migrate", true, "spring.datasource.username", role, "spring.datasource.password", "x");
+                refused(database, properties, "penstock.migrate is true: ERROR: permission denied for database");
+                refused(database, properties, "(only the role that owns the schema, or may create it, can migrate; it can run: penstock migrate)");
+                database.migrated();
+                refused(database, properties, "can migrate; it can run: penstock migrate)");
+            } finally {
+                database.jdbc.execute("drop owned by " + role + "; drop role " + role);
+            }
+        }
+    }
+
     @Test
     void aQueueWithTheNameOfAnOutboxIsRefused() throws Exception {
         try (Database database = new Database()) {
-            var e = assertThrows(Exception.class, () -> database.application(Map.of("penstock.migrate", true, "penstock.outboxes", "orders", "penstock.queues", "orders"), Application.class).run());
-            assertTrue(NestedExceptionUtils.getMostSpecificCause(e).getMessage().contains("already exists"), e.toString());
-            assertTrue(e.toString().contains("one of these names of a new queue is taken, by an outbox, a queue or another table of the schema: [orders]"), e.toString());
+            refused(database, Map.of("penstock.migrate", true, "penstock.outboxes", "orders", "penstock.queues", "orders"),
+                "penstock.migrate is true: ERROR: an outbox has the name 'orders'\n  Hint: outboxes and queues share their names: choose another");
         }
     }
 }
