@@ -93,9 +93,9 @@ public class PenstockAutoConfiguration {
     @ConditionalOnClass(MeterRegistry.class)
     static class Metrics {
         @Bean
-        WorkerObserver penstockWorkerMeters(ObjectProvider<MeterRegistry> registry) {
+        WorkerObserver penstockWorkerMeters(ObjectProvider<MeterRegistry> registry, DataSource dataSource, PenstockProperties properties) {
             MeterRegistry of = registry.getIfUnique();
-            return of == null ? null : new WorkerMeters(of);
+            return of == null ? null : new WorkerMeters(of, new QueueStatus(dataSource, properties));
         }
     }
 

@@ -70,6 +70,9 @@ class PenstockWorkers implements SmartLifecycle {
         if (migration != null) {
             migration.complete(queues);
         }
+        if (observer != null) {
+            observer.queues(queues);
+        }
         if (!properties.work().enabled()) {
             return;
         }

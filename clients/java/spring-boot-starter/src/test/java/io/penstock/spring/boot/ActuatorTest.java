@@ -6,7 +6,10 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.micrometer.core.instrument.Counter;
+import io.micrometer.core.instrument.Gauge;
+import io.micrometer.core.instrument.Meter;
 import io.micrometer.core.instrument.MeterRegistry;
+import io.micrometer.core.instrument.simple.SimpleMeterRegistry;
 import io.penstock.Handler;
 import io.penstock.NewJob;
 import io.penstock.Outcome;
@@ -15,6 +18,7 @@ import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse.BodyHandlers;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
@@ -87,6 +91,14 @@ class ActuatorTest {
                     assertNull(registry.find(timer).tags("queue", "emails", "kind", "other").timer(), "a job without a handler comes back each time, and does not start");
                 }
 
+                List<Meter> meters = new ArrayList<>();
+                for (String state : List.of("ready", "running", "delayed", "waiting")) {
+                    meters.add(registry.get("penstock.queue.jobs").tags("queue", "emails", "state", state).gauge());
+                }
+                meters.add(registry.get("penstock.queue.dead.letters").tag("queue", "emails").gauge());
+                meters.add(registry.get("penstock.queue.oldest.ready.age").tag("queue", "emails").gauge());
+                assertEquals("[0.0, 0.0, 2.0, 0.0, 1.0, 0.0]", meters.stream().map(m -> ((Gauge) m).value()).toList().toString());
+
                 for (String meter : List.of("penstock.worker.ended.jobs", "penstock.worker.enqueue.to.start", "penstock.worker.job.duration")) {
                     assertNotNull(registry.get(meter).meter().getId().getDescription(), meter + " has a help text");
                 }
@@ -100,6 +112,9 @@ class ActuatorTest {
                     var denied = new PenstockEndpoint(application.getBean(PenstockWorkers.class), new DriverManagerDataSource(database.source.getUrl(), role, "x"),
                         application.getBean(PenstockProperties.class));
                     assertEquals("the role of the DataSource may not see this queue (run: penstock queue grant emails ROLE --operate)", denied.queue("emails").get("error"));
+                    SimpleMeterRegistry others = new SimpleMeterRegistry();
+                    new WorkerMeters(others, new QueueStatus(new DriverManagerDataSource(database.source.getUrl(), role, "x"), application.getBean(PenstockProperties.class))).queues(List.of("emails"));
+                    assertEquals(Double.NaN, others.get("penstock.queue.dead.letters").tag("queue", "emails").gauge().value(), "a role that may not see the queue");
                     database.jdbc.execute("select penstock.grant_operator('emails', '" + role + "')");
                     assertNull(denied.queue("emails").get("error"), "the grant that it names is enough");
                 } finally {
