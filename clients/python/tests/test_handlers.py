@@ -154,7 +154,7 @@ def test_one_that_does_not_heed_the_end_is_left(start: Run, db: psycopg.Connecti
     running.stop()
     if running.kind == "threads":
         running.thread.join(60)
-        assert not running.thread.is_alive() and "1 handlers" in str(running.error)
+        assert not running.thread.is_alive() and "after the drain time: 1" in str(running.error)
         running.error = None
         assert status(db, queue)[1] == 1
     end.set()

@@ -302,7 +302,7 @@ class Worker:
         if self.failed is not None:
             raise self.failed
         if busy:
-            raise Error(f"{busy} handlers went on after the drain time, and were left", hint="their jobs run again when their leases end")
+            raise Error(f"handlers that were left, because they went on after the drain time: {busy}", hint="their jobs run again when their leases end")
         if left := len(self.desk.held):
             raise Error(f"how {left} jobs ended could not be written within {self.o.drain_timeout:g} s", hint="they run again when their leases end")
 

@@ -72,6 +72,11 @@ final class Desk {
             return reason;
         }
 
+        /** For the log, the time that the handler chose, unless the reason is that. */
+        String next(End end) {
+            return end == End.FAILED && how instanceof Outcome o && o.after != null && !o.toString().equals(reason) ? "; retry in " + o.after : "";
+        }
+
         /** Whether it holds its group. One of the name *, which stands for all, cannot be held: then the job waits alone. */
         boolean holds() {
             return how instanceof Outcome o && o.how == How.HOLD_GROUP && o.after.compareTo(Duration.ZERO) > 0 && !job.groupKey().equals("*");
@@ -302,7 +307,7 @@ final class Desk {
                 + (task.reason() == null ? "" : ": " + task.reason()));
         }
         if (end == End.FAILED || end == End.DEAD) {
-            Worker.LOG.log(Level.WARNING, task.job + " of queue " + queue + (end == End.DEAD ? " is a dead letter: " : " failed: ") + task.reason(), task.thrown);
+            Worker.LOG.log(Level.WARNING, task.job + " of queue " + queue + (end == End.DEAD ? " is a dead letter: " : " failed: ") + task.reason() + task.next(end), task.thrown);
         }
         finish(task, end);
         return ahead;

@@ -43,7 +43,7 @@ public final class Outcome extends RuntimeException {
 
     /** Another attempt after that time. */
     public static Outcome retry(Duration after) {
-        return retry(after, "retry");
+        return retry(after, after == null ? "retry" : "retry in " + after);
     }
 
     /** Another attempt after that time, or with null after the queue's backoff. The reason is kept with the job. */
@@ -103,9 +103,8 @@ public final class Outcome extends RuntimeException {
     /** What it is, its delay and its reason, as in "snooze in PT8H" and "dead letter: no such user". */
     @Override
     public String toString() {
-        String name = how.name().toLowerCase(Locale.ROOT).replace('_', ' ');
-        String reason = getMessage() == null || getMessage().equals(name) ? "" : ": " + getMessage();
-        return name + (after == null ? "" : (how == How.HOLD_GROUP ? " for " : " in ") + after) + reason;
+        String name = how.name().toLowerCase(Locale.ROOT).replace('_', ' ') + (after == null ? "" : (how == How.HOLD_GROUP ? " for " : " in ") + after);
+        return getMessage() == null || getMessage().equals(name) ? name : name + ": " + getMessage();
     }
 
     /** It is left to another worker for that time. */

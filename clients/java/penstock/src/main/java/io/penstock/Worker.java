@@ -178,7 +178,7 @@ public final class Worker implements AutoCloseable {
             throw failed;
         }
         if (busy > 0) {
-            throw new PenstockException(busy + " handlers went on after the drain time, and were left; their jobs run again when their leases end", null);
+            throw new PenstockException("handlers that were left, because they went on after the drain time: " + busy + "; their jobs run again when their leases end", null);
         }
         int left = locked(desk.held::size);
         if (left > 0) {

@@ -317,7 +317,7 @@ class WorkTest {
             worker.stop();
         }).start();
         var e = assertThrows(PenstockException.class, worker::run);
-        assertTrue(e.getMessage().contains("1 handlers"), e.getMessage());
+        assertTrue(e.getMessage().contains("after the drain time: 1; "), e.getMessage());
         goOn.countDown();
         assertEquals(1L, database.value("select running from penstock.queue_status('jobs')"));
     }
@@ -410,7 +410,7 @@ class WorkTest {
         }, options).start()) {
             for (Set<Boolean> seen = new HashSet<>(); seen.size() < 2;) {
                 java.util.logging.LogRecord r = failures.take();
-                boolean chosen = r.getMessage().endsWith(" of queue jobs failed: later");
+                boolean chosen = r.getMessage().endsWith(" of queue jobs failed: later; retry in PT1H");
                 assertTrue(chosen || r.getMessage().endsWith(" of queue jobs failed: java.lang.IllegalStateException: mailbox full"), r.getMessage());
                 assertEquals(chosen ? null : IllegalStateException.class, r.getThrown() == null ? null : r.getThrown().getClass());
                 seen.add(chosen);
