@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -145,7 +146,12 @@ func (s *Store) migrate(ctx context.Context, tx pgx.Tx) error {
 		return cmp.Or(err, s.of().Broken(current, lacks))
 	}
 	for _, c := range changes(current, hash) {
-		if err := run(c.text); err != nil {
+		if err := run(c.text); current > 0 && sqlState(err) == "42P01" { // such as a partition that was not restored
+			pg, _ := errors.AsType[*pgconn.PgError](err)
+			_, lacks, _ := strings.Cut(pg.Message, `"`)
+			lacks, _, _ = strings.Cut(lacks, `"`)
+			return fmt.Errorf("%s: %w", c.what, s.of().Broken(current, "table "+lacks))
+		} else if err != nil {
 			return fmt.Errorf("%s: %w", c.what, err)
 		}
 	}

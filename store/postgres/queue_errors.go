@@ -3,6 +3,7 @@ package postgres
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -23,6 +24,10 @@ func queueError(err error, queue string) error {
 	switch pg.Code {
 	case "42P01", "42883", "3F000": // no such table, function of the queue, or schema
 		return noQueue(queue)
+	case "XX000": // the server has lost a table or a function while the statement ran
+		if strings.HasPrefix(pg.Message, "could not open relation with OID") || strings.HasPrefix(pg.Message, "cache lookup failed for function") {
+			return fmt.Errorf("%w (it was dropped meanwhile: %w)", noQueue(queue), err)
+		}
 	case "PS001":
 		return penstock.WithHint(fmt.Errorf("%w: queue %q", penstock.ErrLeaseLost, queue),
 			"the job may be running elsewhere; extend leases in time, or claim with longer ones")
