@@ -31,7 +31,10 @@ func (s *Store) explain(err error) error {
 	if err != nil && sqlState(err) == "" && !errors.Is(err, context.Canceled) && !errors.Is(err, pgx.ErrNoRows) {
 		s.pool.Reset()
 	}
-	return explain(err)
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	return pgerror.Explain(err, map[string]string{"42501": s.grantHint(err)})
 }
 
 // publishError turns the server's refusal of a message into an error on which the producer can

@@ -60,7 +60,7 @@ type examination struct {
 
 // notSeen reports something that the server refused to show.
 func (e *examination) notSeen(what string, err error) {
-	f := doctor.Finding{Check: doctor.CheckNotLookedAt, Severity: doctor.Unknown, About: what, Found: err.Error(), Next: grantHint(err)}
+	f := doctor.Finding{Check: doctor.CheckNotLookedAt, Severity: doctor.Unknown, About: what, Found: err.Error(), Next: e.store.grantHint(err)}
 	if hint, ok := errors.AsType[*penstock.HintError](err); ok {
 		f.Found, f.Next = hint.Err.Error(), hint.Hint
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/penstock/penstock/internal/pg"
 	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/internal/shell"
 )
@@ -13,14 +14,14 @@ import (
 // grantHint shows which right is missing, by the object that the server refuses to touch: that says
 // more than the function that was called, which may need several. It is "" for another error.
 func grantHint(err error) string {
-	var pg *pgconn.PgError
+	var refused *pgconn.PgError
 	switch {
-	case !errors.As(err, &pg) || pg.Code != "42501":
+	case !errors.As(err, &refused) || refused.Code != "42501":
 		return ""
-	case pg.Hint != "":
-		return pg.Hint
+	case refused.Hint != "":
+		return refused.Hint
 	}
-	words := strings.Fields(pg.Message)
+	words := strings.Fields(refused.Message)
 	name := ""
 	if len(words) > 0 {
 		name = strings.Trim(words[len(words)-1], `"'`) // last, in whatever language
@@ -48,14 +49,22 @@ func grantHint(err error) string {
 	case relays[name]:
 		return granted("penstock outbox grant ROLE --relay")
 	case strings.HasPrefix(name, "_adopt"):
-		return granted("select grant_adopt('ROLE')")
+		return granted(grantAdopt)
 	case strings.HasPrefix(name, "_") && !strings.Contains(name, "."):
 		return onlyOwner
 	}
 	return granted(pgerror.RightsOfVerbs)
 }
 
-const onlyOwner = "only the owner of the schema may do this: connect as that role"
+// grantHint is the function of that name, and its statement is for this store's schema and role.
+func (s *Store) grantHint(err error) string {
+	role := s.pool.Config().ConnConfig.User
+	return strings.Replace(grantHint(err), grantAdopt, "select "+s.table("grant_adopt")+"("+pg.Literal(role)+")", 1)
+}
+
+const grantAdopt = "select penstock.grant_adopt('ROLE')"
+
+const onlyOwner = "only the owner of the schema may do this: connect as that role, for example with --database-url"
 
 func granted(by string) string { return "the owner of the schema can grant it: " + by }
 

@@ -83,6 +83,28 @@ func TestMappingThatDoesNotFit(t *testing.T) {
 	}
 }
 
+// The grant is a whole statement: with the schema, and the role that lacks it.
+func TestARoleWithoutTheRightsIsToldTheGrant(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.Exec(keyedTable)
+	role := strings.ReplaceAll(f.schemaName(), "penstock_test", "adopt_denied")
+	f.Exec("create role " + role + " login; grant usage on schema penstock to " + role + "; grant all on shop to " + role)
+	f.Cleanup(func() { _, _ = f.Conn.Exec(f.Ctx, "drop owned by "+role+"; drop role "+role) })
+	table, err := adopt.Open(f.Ctx, adopt.Options{URL: strings.Replace(f.URL, "postgres@", role+"@", 1), Subscription: "sub", Config: keyedConfig(), Log: quiet()})
+	f.Must(err)
+	defer func() { _ = table.Close() }()
+	_, err = table.DeadLetters(f.Ctx, admin.DeadLetterQuery{})
+	grant := `select "penstock"."grant_adopt"('` + role + `')`
+	if err == nil || !strings.Contains(err.Error(), grant) {
+		t.Fatalf("got %v, want %s", err, grant)
+	}
+	f.Exec(grant)
+	if _, err = table.DeadLetters(f.Ctx, admin.DeadLetterQuery{}); !errors.Is(err, penstock.ErrNoSubscription) {
+		t.Errorf("after the grant: %v", err)
+	}
+}
+
 func (f *fixture) schemaName() (name string) {
 	f.Must(f.Conn.QueryRow(f.Ctx, "select current_database()").Scan(&name))
 	return name

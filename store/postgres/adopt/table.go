@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync/atomic"
 
@@ -107,7 +108,7 @@ const fenced = "PS001"
 
 // hints by SQLSTATE, where they are about the adopted table.
 var hints = map[string]string{
-	"42501": "grant the role the missing rights on the adopted table; on Penstock's own tables its owner can: select penstock.grant_adopt('role')",
+	"42501": "grant the role the missing rights on the adopted table; on Penstock's own tables its owner can: select penstock.grant_adopt('ROLE')",
 	"55P03": "another transaction holds locks on rows of the adopted table, or on the table: pg_locks and pg_blocking_pids show which; it is tried again",
 	"42P01": gone, "3F000": gone, "42883": gone,
 	"42703": "a column of the adopted table was dropped or renamed: correct the mapping and start again",
@@ -129,7 +130,9 @@ func (t *Table) explain(err error) error {
 			return penstock.WithHint(penstock.ErrNotMigrated, "run: penstock migrate, or in Go call Migrate")
 		}
 	}
-	return pgerror.Explain(err, hints)
+	with := maps.Clone(hints)
+	with["42501"] = strings.Replace(hints["42501"], "penstock.grant_adopt('ROLE')", t.ownName("grant_adopt")+"("+pg.Literal(t.pool.Config().ConnConfig.User)+")", 1)
+	return pgerror.Explain(err, with)
 }
 
 // own loads a statement about Penstock's own tables.
