@@ -181,6 +181,7 @@ func TestDeadJobsAreRetriedAndDiscarded(t *testing.T) {
 		d.cli("dead", "retry", "mails", "--all").wants(t, terminal.ExitUsage, "nothing was retried")
 		same(t, "all", d.must("dead", "retry", "mails", "--all", "--yes"), "1 dead letter of mails retried.\n")
 		same(t, "dead", d.deadJobs(ids), "")
+		same(t, "no question about none", d.must("dead", "discard", "mails", "--all"), "0 dead letters of mails discarded.\n")
 		same(t, "left", fmt.Sprint(jobsIn(d.queue("mails"))), "2")
 	})
 }

@@ -126,6 +126,7 @@ func TestDeadRetry(t *testing.T) {
 		same(t, "nobody was asked", d.dead("orders", "billing"), "a4")
 		same(t, "all", d.must(append(retry, "--all", "--yes")...), "1 dead letter of orders/billing retried.\n")
 		same(t, "none is left", d.must(append(retry, "--all", "--yes")...), "0 dead letters of orders/billing retried.\n")
+		same(t, "no question about none", d.must(append(retry, "--all")...), "0 dead letters of orders/billing retried.\n")
 	})
 }
 

@@ -53,7 +53,8 @@ func exactGrant(failed *cobra.Command, text string) string {
 	}
 	named := func(otherwise string) string { return shell.Word(cmp.Or(failed.Flags().Arg(0), otherwise)) }
 	grant := ""
-	switch path := strings.Fields(failed.CommandPath()); path[1] {
+	_, verbs, _ := strings.Cut(failed.CommandPath(), " ")
+	switch verb, _, _ := strings.Cut(verbs, " "); verb {
 	case "work":
 		grant = "penstock queue grant " + named("QUEUE") + " ROLE --work"
 	case "enqueue":

@@ -61,9 +61,6 @@ func actionCommand(a *cli.App, action deadAction) *cobra.Command {
 			return terminal.Misuse(fmt.Errorf("%s: say which dead letters with --id, --key, --error and so on, or --all", leave.Undone))
 		}
 		leave.Yes = leave.Yes || dryRun || !action.asks(&f)
-		if err := a.Possible(leave); err != nil {
-			return err
-		}
 		box, err := openDeadLetters(ctx, a, args[0], &f, cmd.Flags())
 		if err != nil {
 			return err

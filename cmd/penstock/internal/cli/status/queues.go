@@ -217,7 +217,7 @@ func (w *Writer) queueNotes(q *admin.QueueStatus) (notes []string) {
 		case s.Worker != "":
 			note("worker %s runs but gets none of its jobs, and %s; an open transaction may hold them: penstock doctor", s.Worker, ready)
 		default:
-			note("no worker seems to %s, and %s: %s, or start your application's worker", s.Of, ready, s.Command)
+			note("no worker seems to %s, and %s: %s, or start your application's worker; a program that dequeues is not seen", s.Of, ready, s.Command)
 		}
 	case q.Running > 0:
 		if s := cli.Stand(w.withGroups(q), starved, nil); s.Waits != "" {
