@@ -77,7 +77,7 @@ waits 'the digest of today'
 sed -n '1s/^/exec /p' commands.4 > relay.sh
 bash -eu relay.sh > relay.log 2>&1 &
 relay=$!
-until grep -q '"topic":"order.placed"' relay.log; do kill -0 $relay 2> /dev/null || { cat relay.log; exit 1; }; sleep 0.1; done
+until grep -qs '"topic":"order.placed"' relay.log; do kill -0 $relay 2> /dev/null || { cat relay.log; exit 1; }; sleep 0.1; done
 kill $relay
 wait $relay
 kill $shop # SIGTERM

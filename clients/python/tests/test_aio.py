@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
@@ -19,6 +20,12 @@ from .conftest import published, rows
 
 Begin = Callable[[], AbstractAsyncContextManager[Any]]
 KINDS = ["asyncpg", "psycopg", "session", "connection", "session on asyncpg", "pool"]
+
+
+def test_all_functions_are_exported() -> None:
+    """Also those that were added last, for `from penstock.aio import *` and for editors."""
+    functions = {name for name, f in vars(aio).items() if inspect.iscoroutinefunction(f) and not name.startswith("_") and f.__module__ == aio.__name__}
+    assert functions <= set(aio.__all__), functions - set(aio.__all__)
 
 
 @pytest.fixture(params=KINDS)

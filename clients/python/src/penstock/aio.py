@@ -509,4 +509,21 @@ async def work_tx(db: Database, queue: str, handler: TxHandlers, *, signals: boo
         await close_all()
 
 
-__all__ = ["Buffer", "Worker", "check", "enqueue", "enqueue_many", "inbox", "publish", "publish_many", "report", "step", "work", "work_tx"]
+__all__ = [
+    "Buffer",
+    "Queue",
+    "Worker",
+    "barrier",
+    "check",
+    "enqueue",
+    "enqueue_many",
+    "inbox",
+    "publish",
+    "publish_after",
+    "publish_many",
+    "report",
+    "seal",
+    "step",
+    "work",
+    "work_tx",
+]
