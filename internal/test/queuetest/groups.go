@@ -22,6 +22,7 @@ var groupCases = slices.Concat(
 		groupsNoneWhileALimitThatCameLaterIsReached, groupsCounts, groupsCountsOfKeys, groupsPages, groupsLimits, groupsWorkTakesTurns,
 		groupsWorkServesAll),
 	needing(Features{ConcurrentWriters: true}, named("Groups", groupsLateCommit)),
+	needing(Features{Reads: true}, named("Groups", groupsReadNoDeepOnes)),
 	[]testCase{{Name: "ReadyOnesLIFO", Run: groupsReadyOnes, Other: true}},
 )
 
@@ -44,6 +45,34 @@ func (e *env) readyGroups(groups []string, behind string, most int) []string {
 
 func (e *env) wantGroups(when string, groups []string, behind string, most int, want ...string) {
 	suite.Equal(e, e.readyGroups(groups, behind, most), want, "%s: ready of %q, up to %d groups behind %q", when, groups, most, behind)
+}
+
+// The search for ready groups reads as many entries of deep groups as of shallow ones, also in a queue with policies and with running jobs.
+func groupsReadNoDeepOnes(e *env) {
+	deepen := func(jobs int) {
+		for _, group := range []string{"", "a", "b"} {
+			batch := make([]penstock.NewJob, jobs)
+			for i := range batch {
+				batch[i] = penstock.NewJob{Group: group, Priority: i % 3}
+			}
+			e.enqueue(batch...)
+		}
+	}
+	reads := func() float64 {
+		before := e.Reads(e)
+		e.wantGroups("deep", nil, "a", 10, "b", "", "a")
+		return e.Reads(e) - before
+	}
+	deepen(50)
+	e.setGroup(penstock.GroupPolicy{Group: "*", MaxRunning: 20})
+	e.claimAs(driver.Claim{Jobs: 5, Lease: suite.LongLease, Group: "a"})
+	few := min(reads(), reads())
+	deepen(2000)
+	many := min(reads(), reads())
+	e.Logf("%.0f entries with 150 jobs, %.0f with 6,150", few, many)
+	if many > 2*few+20 {
+		e.Errorf("the search reads %.0f entries with 150 jobs, and %.0f with 6,150", few, many)
+	}
 }
 
 func groupsReadyOnes(e *env) {
