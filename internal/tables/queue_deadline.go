@@ -3,6 +3,8 @@ package tables
 import (
 	"context"
 	"time"
+
+	"github.com/penstock/penstock/driver"
 )
 
 // mostLate is how many jobs one transaction looks at for a deadline that has passed.
@@ -11,20 +13,18 @@ const mostLate = 1000
 // endLate ends jobs that a claim has taken and whose deadline has passed. It excludes claims, and also ends those that come next in the group,
 // without a lease: thousands of them are passed over by few claims. No rate counts those that end. It does so also if the claim's caller gives up meanwhile, or the
 // connection is lost: a lease that it had ended already is not there any more.
-func (q Queue) endLate(ctx context.Context, row *QueueRow, group string, r *Round) error {
-	now := r.Now
-	if now.IsZero() {
-		now = time.Now()
-	}
+func (q Queue) endLate(ctx context.Context, row *QueueRow, c driver.Claim, r *Round) error {
 	var late []int64
+	var now time.Time
 	for i := range r.Page {
 		p := &r.Page[i]
 		if len(p.Job.Headers) == 0 || p.Job.Lease == 0 {
 			continue
 		}
-		if deadline := p.Job.Deadline(); !deadline.IsZero() && !deadline.After(now) {
+		began := p.Job.LeaseUntil.Add(-c.Lease) // by the database's clock, some time after the claim began to look
+		if isLate(p.Job.Deadline(), began) {
 			p.Late = true
-			late = append(late, p.Job.Lease)
+			late, now = append(late, p.Job.Lease), began
 		}
 	}
 	if late == nil {
@@ -34,7 +34,7 @@ func (q Queue) endLate(ctx context.Context, row *QueueRow, group string, r *Roun
 		end := func(ctx context.Context, tx Tx, row *QueueRow) error {
 			var held []int64
 			b, none := &Batch{}, func(Scan) error { return nil }
-			these := row.Args(Args{"leases": late, "group": group, "most": mostLate, "late": now.UTC().Format("2006-01-02T15:04:05.000000Z")})
+			these := row.Args(Args{"leases": late, "group": c.Group, "most": mostLate, "late": now.UTC().Format("2006-01-02T15:04:05.000000Z")})
 			b.Rows(none, "select id from {schema}.queues where id = {queue} for update", these)
 			holdTurns(b, q.name)
 			q.endHeld(b, these, &held)

@@ -76,7 +76,7 @@ func (q Queue) make(ctx context.Context, leases []int64, c driver.Claim) (acked 
 			if err := q.round(ctx, row, c, r, ends); err != nil {
 				return q.orNoQueue(err, q.name)
 			}
-			if err := q.endLate(ctx, row, c.Group, r); err != nil && len(r.taken(nil)) == 0 { // the others that were taken have leases
+			if err := q.endLate(ctx, row, c, r); err != nil && len(r.taken(nil)) == 0 { // the others that were taken have leases
 				return err
 			}
 			return nil

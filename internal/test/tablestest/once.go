@@ -145,6 +145,23 @@ func deadlinesPassed(f *fixture) {
 	}
 }
 
+// A deadline that passes while a claim is under way, before it takes the job, is seen: no attempt begins after it.
+func deadlineWithin(f *fixture, trip Trip, _ string) {
+	suite.Get(f.q.Claim(f.Context(), driver.Claim{Jobs: 1, Lease: time.Hour})).Must(f, "Claim") // the store knows the queue now
+	deadline := time.Now().Add(time.Second)
+	suite.Get(f.q.Enqueue(f.Context(), penstock.NewJob{Deadline: deadline})).Must(f, "Enqueue")
+	f.Proxy.Decide(func(now []byte) wire.Fault {
+		if bytes.Contains(now, []byte(trip.Text)) {
+			time.Sleep(time.Until(deadline.Add(50 * time.Millisecond)))
+		}
+		return wire.Pass
+	})
+	if jobs := suite.Get(f.q.Claim(f.Context(), driver.Claim{Jobs: 1, Lease: time.Hour})).Must(f, "Claim"); len(jobs) > 0 {
+		f.Errorf("an attempt of %+v begins after the deadline", jobs)
+	}
+	f.counts("select expired from {schema}.queues", 1)
+}
+
 // The rows of processes that died are taken away a day later, not before.
 func attemptsOfTheDead(f *fixture) {
 	f.exec(fmt.Sprintf("insert into {schema}.attempts (attempt, at) values (1, %s), (2, %s)", f.Ago(48*time.Hour), f.Ago(2*time.Hour)))

@@ -97,6 +97,7 @@ func Run(t *testing.T, h Harness) {
 	each("Enqueue", func(f *fixture, trip Trip, cut string) { enqueue(f, trip, cut, false) }, "before", "after", "late")
 	each("Dedup", func(f *fixture, trip Trip, cut string) { enqueue(f, trip, cut, true) }, "before", "after", "late")
 	each("Claim", claim, "before", "after")
+	each("Claim", deadlineWithin, "deadline")
 	for name, c := range calls {
 		each(name, func(f *fixture, trip Trip, cut string) { ending(f, c, trip, cut) }, "before", "after", "late")
 	}
