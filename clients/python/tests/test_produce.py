@@ -169,6 +169,18 @@ def test_buffer(begin: Begin, db: psycopg.Connection, outbox: str, queue: str) -
     assert rows(db, "select payload from penstock.claim(%s, 10)", queue) == [(b"job",)]
 
 
+def test_a_buffer_keeps_what_it_was_given(db: psycopg.Connection, outbox: str, queue: str) -> None:
+    row, headers = {"n": 0}, {"n": "0"}
+    with db.transaction(), penstock.Buffer(db) as buffer:
+        for n in range(3):
+            row["n"], headers["n"] = n, str(n)
+            buffer.publish(outbox, row, headers=headers)
+            buffer.enqueue(queue, row, headers=headers)
+    want = [(f'{{"n": {n}}}'.encode(), {"n": str(n)}) for n in range(3)]
+    for table in (outbox, queue):
+        assert rows(db, f"select payload, headers from penstock.{table} order by seq") == want
+
+
 def rows_in(tx: Any, text: str) -> object:
     from penstock._seam import execute
 
@@ -201,6 +213,7 @@ REFUSED = [
     ({"headers": {"": "x"}}, "headers"),
     ({"headers": {"x": 1}}, "headers"),
     ({"headers": {"x": "y" * 65536}}, "headers"),
+    *(({"key": given}, "key") for given in (0, b"", False)),  # they are not an empty text, which is no key
 ]
 
 
@@ -226,6 +239,9 @@ NAIVE = datetime(2030, 1, 1)
         ({"dedup_key": "x" * 257}, "dedup_key"),
         ({"not_before": NAIVE}, "not_before"),
         ({"not_before": "tomorrow"}, "not_before"),
+        ({"not_before": timedelta.max}, "not_before"),
+        ({"deadline": datetime.max.replace(tzinfo=timezone(timedelta(hours=-5)))}, "deadline"),
+        *(({name: 0}, name) for name in ("group_key", "dedup_key", "unique_key", "kind")),
     ],
 )
 def test_a_job_that_cannot_be_carried(url: str, db: psycopg.Connection, queue: str, fields: dict[str, Any], name: str) -> None:

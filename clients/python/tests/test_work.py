@@ -26,7 +26,7 @@ from penstock import aio
 from penstock._desk import POLL_MAX, Desk, Options
 
 from .conftest import penstock as penstock_cli
-from .conftest import rows, status, until
+from .conftest import rows, seconds_until_due, status, until
 from .running import Run, Running
 
 
@@ -94,6 +94,45 @@ def test_outcomes(start: Run, db: psycopg.Connection, queue: str) -> None:
     until(lambda: status(db, queue) == (0, 0, 2, 0, 1))  # by the queue's backoff
 
 
+def test_a_delay_beyond_the_times_of_the_database(start: Run, db: psycopg.Connection, queue: str) -> None:
+    """It is shortened. The worker, which writes one end after another, goes on."""
+
+    def handler(job: penstock.Job) -> object:
+        far: list[Callable[[], penstock.Outcome]] = [
+            lambda: penstock.Retry(1e15), lambda: penstock.Snooze(timedelta.max), lambda: penstock.Snooze(1e300), lambda: penstock.HoldGroup(1e11),
+        ]  # fmt: skip
+        return far[int(job.text)]() if job.text != "last" else None
+
+    for n in range(4):
+        penstock.enqueue(db, queue, str(n), group_key=str(n))
+    running = start(queue, handler, all_groups=True)
+    until(lambda: len(running.ended) == 4)
+    last = penstock.enqueue(db, queue, "last").id
+    until(lambda: running.words(last) == ["done"])
+    decades = 20 * 365 * 86400
+    assert all(seconds > decades for seconds in seconds_until_due(db, queue)) and len(seconds_until_due(db, queue)) == 3
+    assert [policy.group_key for policy in penstock.Queue(db, queue).group_policies()] == ["3"]
+
+
+def test_a_timer_that_the_system_refuses(db: psycopg.Connection, queue: str, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attempt fails, and the thread goes on."""
+    timer, refused = threading.Timer, threading.Event()
+
+    def no_thread(*args: Any) -> threading.Timer:
+        if not refused.is_set():
+            refused.set()
+            raise RuntimeError("can't start new thread")
+        return timer(*args)
+
+    monkeypatch.setattr("penstock._desk.threading.Timer", no_thread)
+    first = penstock.enqueue(db, queue, "x", timeout=timedelta(minutes=1)).id
+    running = Running("threads", url, queue, lambda job: None, False, {"concurrency": 1})
+    until(lambda: running.words(first) == ["failed"])
+    second = penstock.enqueue(db, queue, "x", timeout=timedelta(minutes=1)).id
+    until(lambda: running.words(second) == ["done"])
+    running.join()
+
+
 def test_a_reason_that_the_database_cannot_hold(start: Run, empty: Callable[..., str]) -> None:
     latin = empty("encoding 'LATIN1' locale 'C' template template0")
     penstock_cli("migrate", "--database-url", latin)
@@ -118,7 +157,7 @@ def release(start: Run) -> Iterator[threading.Event]:
 
 
 def test_leases_are_extended(start: Run, release: threading.Event, db: psycopg.Connection, queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Desk, "extend_every", fixed(0.05), raising=False)  # of a lease that does not end during the test
+    monkeypatch.setattr(Desk, "extend_every", fixed(0.05))  # of a lease that does not end during the test
     seen: list[penstock.Job] = []
     made = penstock.enqueue(db, queue, "long")
     running = start(queue, lambda job: seen.append(job) or (release.wait() and None), lease=600)  # type: ignore[func-returns-value]
@@ -215,7 +254,7 @@ def test_a_call_that_hangs_is_given_up(start: Run, url: str, db: psycopg.Connect
 
 
 def test_stop_gives_back_and_drains(start: Run, release: threading.Event, db: psycopg.Connection, queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Desk, "pace", fixed(0.001), raising=False)  # as after quick handlers, so the worker claims ahead
+    monkeypatch.setattr(Desk, "pace", fixed(0.001))  # as after quick handlers, so the worker claims ahead
     penstock.enqueue_many(db, queue, [penstock.NewJob(str(n)) for n in range(60)])
     begun = threading.Event()
 
@@ -322,6 +361,58 @@ def test_work_tx(url: str, db: psycopg.Connection, queue: str, outbox: str, kind
     assert len(rows(db, f"select from penstock.{outbox}")) == 4
 
 
+def cut_all(db: psycopg.Connection) -> None:
+    """Ends all other connections, and returns when they are gone."""
+    others = "from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+    until(lambda: not rows(db, f"select pg_terminate_backend(pid, 60000) {others}"))
+
+
+@pytest.mark.parametrize("kind", ["url", "function", "engine", "session"])
+def test_work_tx_after_its_connections_were_cut(empty: Callable[[], str], kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a handler that was not called no attempt is spent."""
+    monkeypatch.setattr("penstock._worker.IDLE", -1.0)
+    own = empty()
+    penstock_cli("migrate", "--database-url", own)
+    ran: list[tuple[str, int]] = []
+    with psycopg.connect(own, autocommit=True) as db:
+        db.execute("select penstock.create_queue('q')")
+        penstock.enqueue(db, "q", "before")
+        running = Running("threads", sources(own)[kind], "q", lambda _, job: ran.append((job.text, job.attempt)), True, {"concurrency": 1})
+        until(lambda: len(running.ended) == 1)
+        cut_all(db)
+        penstock.enqueue(db, "q", "after", max_attempts=1)
+        until(lambda: len(running.ended) == 2)
+        running.join()
+        assert running.error is None
+        assert ran == [("before", 1), ("after", 1)] and [word for word, _ in running.ended] == ["settled", "settled"]
+
+
+def test_work_tx_whose_transactions_cannot_begin(url: str, db: psycopg.Connection, queue: str, caplog: pytest.LogCaptureFixture) -> None:
+    from penstock._worker import in_transaction
+
+    ran: list[tuple[str, int]] = []
+    away = True
+
+    def connect() -> psycopg.Connection:
+        if away:
+            raise ConnectionError("away")
+        return psycopg.connect(url)
+
+    handle, close = in_transaction(connect, queue, lambda _, job: ran.append((job.text, job.attempt)), Options())
+    penstock.enqueue(db, queue, "x", max_attempts=1)
+    running = Running("threads", url, queue, handle, False, {})
+    until(lambda: running.ended)
+    away = False
+    until(lambda: ran)
+    running.join()
+    close()
+    assert ran == [("x", 1)] and running.error is None
+    assert {word for word, _ in running.ended} == {"snoozed", "settled"}
+    assert [r.getMessage().partition(",")[0] for r in caplog.records if "begin the transactions" in r.getMessage()] == [
+        f"the worker of queue {queue} cannot begin the transactions of jobs"
+    ]
+
+
 async def asyncio_sources(url: str, kind: str) -> Any:
     plain = url.replace("postgres://", "postgresql://")
     if kind == "asyncpg":
@@ -352,6 +443,36 @@ def test_work_tx_asyncio(url: str, db: psycopg.Connection, queue: str, outbox: s
     penstock.enqueue_many(db, queue, [penstock.NewJob(t) for t in ("done", "retry", "error", "dead")])
     asyncio.run(main())
     assert {row[0] for row in rows(db, f"select payload from penstock.{outbox}")} == {b"done 1", b"retry 2", b"error 2"}
+
+
+@pytest.mark.parametrize("kind", ["url", "asyncpg", "engine"])
+def test_work_tx_asyncio_after_its_connections_were_cut(empty: Callable[[], str], kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.aio.IDLE", -1.0)
+    own, ran, ended = empty(), list[tuple[str, int]](), list[str]()
+    penstock_cli("migrate", "--database-url", own)
+
+    async def handler(_tx: Any, job: penstock.Job) -> None:
+        ran.append((job.text, job.attempt))
+
+    async def main() -> None:
+        options: dict[str, Any] = {"signals": False, "concurrency": 1, "observe": lambda word, *_: ended.append(word)}
+        task = asyncio.ensure_future(aio.work_tx(await asyncio_sources(own, kind), "q", handler, **options))
+        await reached(1)
+        await asyncio.to_thread(cut_all, db)
+        penstock.enqueue(db, "q", "after", max_attempts=1)
+        await reached(2)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    async def reached(n: int) -> None:
+        await asyncio.to_thread(until, lambda: len(ended) == n)
+
+    with psycopg.connect(own, autocommit=True) as db:
+        db.execute("select penstock.create_queue('q')")
+        penstock.enqueue(db, "q", "before")
+        asyncio.run(main())
+    assert ran == [("before", 1), ("after", 1)] and ended == ["settled", "settled"]
 
 
 PROGRAM = """
@@ -450,7 +571,7 @@ def test_a_job_has_its_own_timeout(start: Run, db: psycopg.Connection, queue: st
 
 def test_a_held_group_leaves_the_others(start: Run, db: psycopg.Connection, queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker of all groups gives back what it has claimed ahead of the held one, and nothing else."""
-    monkeypatch.setattr(Desk, "pace", fixed(0.001), raising=False)  # it claims ahead from the beginning: about 50 of a, then of b
+    monkeypatch.setattr(Desk, "pace", fixed(0.001))  # it claims ahead from the beginning: about 50 of a, then of b
     held = threading.Event()
 
     def handler(job: penstock.Job) -> object:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
 from ._api import enqueue_many, publish_many
-from ._model import Encoder, Message, NewJob, job_row, message_row
+from ._model import Encoder, Message, NewJob, job_row, message_row, time_of
 from ._seam import Transaction
 
 
 class Gathered:
-    """Messages and jobs that wait to be written, in the given order for each outbox and queue."""
+    """Messages and jobs that wait to be written, in the given order for each outbox and queue. They are copies: the caller may change what it gave."""
 
     def __init__(self, at: int, encoder: Encoder = None):
         self.at, self.n, self.encoder = at, 0, encoder
@@ -20,13 +21,15 @@ class Gathered:
 
     def message(self, outbox: str, m: Message) -> bool:
         """Returns whether it is time to flush. Raises FieldError for a message that no database could carry."""
-        message_row(m, self.encoder)
-        self.messages.setdefault(outbox, []).append(m)
+        payload = message_row(m, self.encoder)[-1]
+        self.messages.setdefault(outbox, []).append(replace(m, payload=payload, headers=m.headers and dict(m.headers)))
         return self._full()
 
     def job(self, queue: str, j: NewJob) -> bool:
-        job_row(j, self.encoder)
-        self.jobs.setdefault(queue, []).append(j)
+        payload = job_row(j, self.encoder)[0]
+        times: dict[str, Any] = {name: time_of(name, at) for name, at in (("not_before", j.not_before), ("deadline", j.deadline)) if at is not None}
+        kept = replace(j, payload=payload, headers=j.headers and dict(j.headers), waits_for=j.waits_for and tuple(j.waits_for), **times)
+        self.jobs.setdefault(queue, []).append(kept)
         return self._full()
 
     def _full(self) -> bool:

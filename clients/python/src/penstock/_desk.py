@@ -19,7 +19,7 @@ from typing import Any
 
 from ._model import Cancelled, DeadLetter, FieldError, HoldGroup, Job, LeaseLostError, NotFoundError, Outcome, Retry, SchemaError, Snooze
 from ._seam import sqlstate
-from ._sql import MAX_REASON, Op, Postgres, storable
+from ._sql import MAX_REASON, MAX_SECONDS, Op, Postgres, storable
 
 log = logging.getLogger("penstock")
 
@@ -299,7 +299,7 @@ class Desk:
         """Holds the group of a job and gives the job back. A group of the name *, which stands for all, cannot be held: then the job waits alone."""
         if after <= 0 or job.group_key == "*":
             return (yield from self.sql.release(self.queue, [job.lease], after))
-        yield from self.sql.hold_group(self.queue, job.group_key, after, storable(reason, MAX_REASON))
+        yield from self.sql.hold_group(self.queue, job.group_key, min(after, MAX_SECONDS), storable(reason, MAX_REASON))
         log.warning("%s holds its group %r for %g s%s", self.named(job), job.group_key, after, reason and f": {reason}")
         ahead = [t for t in self.queued if t.job.group_key == job.group_key]  # claimed ahead
         self.queued = deque(t for t in self.queued if t.job.group_key != job.group_key)
@@ -474,6 +474,16 @@ class Outage:
             self.calls.discard(call)
             if not self.calls:
                 log.warning("the worker of queue %s goes on, %.1f s later", self.queue, monotonic() - self.since)
+
+
+IDLE = 1.0
+"""Seconds after which a connection for a job's transaction is tried before it is used again."""
+
+
+def unbegun(outage: Outage, e: Exception) -> Outcome:
+    """The outcome of a job whose transaction cannot begin: its handler was not called, so no attempt is spent."""
+    outage.fails("begin the transactions of jobs", e)
+    return Snooze(random.uniform(0.875, 1.125))
 
 
 def within(job: Job, timeout: timedelta | None, later: Callable[..., Callable[[], object]]) -> Callable[[], object]:

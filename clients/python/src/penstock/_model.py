@@ -304,10 +304,12 @@ def encode(payload: Payload, encoder: Encoder = None) -> bytes:
 
 def text(name: str, value: str | None, limit: int | None = None) -> str | None:
     """Returns the value if a database can hold it, or None if it is empty. Raises FieldError."""
+    if value is None:
+        return None
+    if not isinstance(value, str):  # also 0 and b"", which are not empty texts
+        raise FieldError(name, f"has the type {type(value).__name__}", "give a str")
     if not value:
         return None
-    if not isinstance(value, str):
-        raise FieldError(name, f"has the type {type(value).__name__}", "give a str")
     if "\0" in value:
         raise FieldError(name, "has a NUL", "put bytes into the payload or encode them")
     try:
@@ -348,7 +350,7 @@ def kind_text(kind: str) -> str:
 def with_kind(kind: str, headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
     """The headers of a job of a kind, which they carry. Raises FieldError."""
     given = (headers or {}).get(HEADER_KIND, "")
-    if not kind_text(kind or given) or given == kind:
+    if not (kind_text(kind) or kind_text(given)) or given == kind:
         return headers
     if kind and given:
         raise FieldError("kind", f"is {kind!r}, and the header {HEADER_KIND} says {given!r}", "give one of them")
@@ -356,12 +358,15 @@ def with_kind(kind: str, headers: Mapping[str, str] | None) -> Mapping[str, str]
 
 
 def time_of(name: str, value: datetime | timedelta) -> datetime:
-    at = datetime.now(timezone.utc) + value if isinstance(value, timedelta) else value
-    if not isinstance(at, datetime):
-        raise FieldError(name, f"has the type {type(at).__name__}", "give a datetime, or a timedelta from now")
-    if at.tzinfo is None:
+    """A time in UTC."""
+    if not isinstance(value, (datetime, timedelta)):
+        raise FieldError(name, f"has the type {type(value).__name__}", "give a datetime, or a timedelta from now")
+    if isinstance(value, datetime) and value.tzinfo is None:
         raise FieldError(name, "has no time zone", "use datetime.now(timezone.utc), for instance")
-    return at
+    try:
+        return datetime.now(timezone.utc) + value if isinstance(value, timedelta) else value.astimezone(timezone.utc)
+    except OverflowError as e:
+        raise FieldError(name, f"is {value!r}, which is not between the years 1 and 9999 in UTC", "give a time that is closer") from e
 
 
 def span_of(name: str, value: timedelta | None) -> str | None:
@@ -403,7 +408,7 @@ def with_options(j: NewJob) -> Mapping[str, str] | None:
         "debounce_max": span_of("debounce_max", j.debounce_max),
         "max_attempts": None if j.max_attempts is None else str(j.max_attempts),
         "timeout": span_of("timeout", j.timeout),
-        "deadline": None if j.deadline is None else time_of("deadline", j.deadline).astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "deadline": None if j.deadline is None else time_of("deadline", j.deadline).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z",
         "holds": barriers_text("holds", None if j.holds is None else [j.holds]),
         "waits_for": barriers_text("waits_for", j.waits_for),
         "on_dead": on_dead_text(j.on_dead),

@@ -52,8 +52,12 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+MAX_SECONDS = 3e9
+"""The longest delay, about 95 years: a time further away may be beyond the database's."""
+
+
 def seconds(n: float | None) -> str | None:
-    return None if n is None else f"{max(n, 0):.6f} s"
+    return None if n is None else f"{min(max(n, 0), MAX_SECONDS):.6f} s"
 
 
 class Postgres:

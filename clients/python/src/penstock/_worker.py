@@ -10,12 +10,29 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias, TypeVar
 
 from ._connect import Database, autocommit, close, connect, cut, transaction
-from ._desk import CALL_TIMEOUT, MAINTAIN_EVERY, SETTLED, Desk, Options, Task, growing, in_thread, log, monotonic, permanent, threads_take, within
+from ._desk import (
+    CALL_TIMEOUT,
+    IDLE,
+    MAINTAIN_EVERY,
+    SETTLED,
+    Desk,
+    Options,
+    Outage,
+    Task,
+    growing,
+    in_thread,
+    log,
+    monotonic,
+    permanent,
+    threads_take,
+    unbegun,
+    within,
+)
 from ._kinds import by_kind
 from ._model import Error, Job, Outcome
-from ._seam import NOTHING, run
+from ._seam import NOTHING, execute, run
 from ._signals import stopped_by_signals
-from ._sql import Op
+from ._sql import Op, Postgres
 
 T = TypeVar("T")
 Handler = Callable[[Job], object]
@@ -254,12 +271,14 @@ class Worker:
             task.job._call = self._report
             start = monotonic()
             how: object
-            stop = within(task.job, task.job.timeout, in_thread)
             try:
-                how = self.handler(task.job)
+                stop = within(task.job, task.job.timeout, in_thread)  # a new thread, which the system may refuse
+                try:
+                    how = self.handler(task.job)
+                finally:
+                    stop()
             except BaseException as e:
                 how = e
-            stop()
             now = monotonic()
             with self.changes:
                 self.desk.ended(task, how, now - start, now)
@@ -271,15 +290,44 @@ def in_transaction(db: Database, queue: str, handlers: TxHandlers, options: Opti
     """Returns a handler that ends its job itself, and a function that closes its connections."""
     threads_take(handlers)
     handler = by_kind(handlers, queue, options)
-    own, made, sql = threading.local(), [], Desk(queue, options).sql
+    own, sql, outage = threading.local(), Postgres(options.schema), Outage(queue)
+    made: dict[int, Any] = {}  # connections that are open
+
+    def drop(conn: Any) -> None:
+        own.conn = None
+        made.pop(id(conn), None)
+        close(conn)
+
+    def begin(conn: Any, idle: bool) -> contextlib.ExitStack:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(transaction(conn))
+            if idle:
+                execute(conn, "select 1", [])
+            return stack.pop_all()
+
+    def begun() -> tuple[Any, contextlib.ExitStack]:
+        """A connection and its transaction. Those of this thread may be gone since the last job, and another attempt of that job would not be its fault."""
+        conn = getattr(own, "conn", None)
+        if conn is not None:
+            try:
+                return conn, begin(conn, monotonic() - own.used > IDLE)
+            except Exception:
+                drop(conn)
+        try:
+            conn = own.conn = connect(db)
+            made[id(conn)] = conn
+            stack = begin(conn, False)
+        except Exception as e:
+            if conn is not None:
+                drop(conn)
+            raise unbegun(outage, e) from e
+        outage.works("begin the transactions of jobs")
+        return conn, stack
 
     def handle(job: Job) -> object:
-        conn = getattr(own, "conn", None)
-        if conn is None:
-            conn = own.conn = connect(db)
-            made.append(conn)
+        conn, stack = begun()
         try:
-            with transaction(conn):
+            with stack:
                 how = handler(conn, job)
                 if how is not None:
                     raise how if isinstance(how, Outcome) else TypeError(f"the handler returned {how!r}, which is not an outcome")
@@ -287,12 +335,13 @@ def in_transaction(db: Database, queue: str, handlers: TxHandlers, options: Opti
             return SETTLED
         except BaseException as e:
             if not isinstance(e, Outcome):  # the connection may be what has failed
-                own.conn = None
-                close(conn)
+                drop(conn)
             raise
+        finally:
+            own.used = monotonic()
 
     def close_all() -> None:
-        for conn in made:
+        for conn in list(made.values()):
             close(conn)
 
     return handle, close_all

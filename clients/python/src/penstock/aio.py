@@ -12,10 +12,10 @@ from typing import Any, TypeAlias, TypeVar
 
 from ._buffer import Gathered
 from ._connect import Database, autocommit_async, close_async, connect_async, cut, transaction_async
-from ._desk import CALL_TIMEOUT, MAINTAIN_EVERY, SETTLED, Desk, Options, Task, growing, log, monotonic, permanent, within
+from ._desk import CALL_TIMEOUT, IDLE, MAINTAIN_EVERY, SETTLED, Desk, Options, Outage, Task, growing, log, monotonic, permanent, unbegun, within
 from ._kinds import by_kind
 from ._model import MEMBER_STEPS, Aborted, DeadJob, Encoder, Enqueued, Error, GroupPolicy, Job, Message, NewJob, Outcome, Payload, Schedule
-from ._seam import Transaction, run_async
+from ._seam import Transaction, execute_async, run_async
 from ._signals import stopped_by_signals
 from ._sql import Op, Postgres
 from ._steps import calling, naming, reporting, results
@@ -464,28 +464,53 @@ def later(seconds: float, fn: Callable[[str], None], why: str) -> Callable[[], N
 def in_transaction(db: Database, queue: str, handlers: TxHandlers, options: Options) -> tuple[Handler, Callable[[], Awaitable[None]]]:
     """Returns a handler that ends its job itself, and a function that closes its connections."""
     handler = by_kind(handlers, queue, options)
-    idle: list[Any] = []
-    sql = Postgres(options.schema)
+    idle: list[tuple[Any, float]] = []  # with the time since when
+    sql, outage = Postgres(options.schema), Outage(queue)
+
+    async def begin(conn: Any, tried: bool) -> contextlib.AsyncExitStack:
+        try:
+            async with contextlib.AsyncExitStack() as stack:
+                await stack.enter_async_context(transaction_async(conn))
+                if not tried:
+                    await execute_async(conn, "select 1", [])
+                return stack.pop_all()
+        except BaseException:
+            await close_async(conn)
+            raise
+
+    async def begun() -> tuple[Any, contextlib.AsyncExitStack]:
+        """A connection and its transaction. Those that are idle may be gone since the last job, and another attempt of that job would not be its fault."""
+        while idle:
+            conn, since = idle.pop()
+            with contextlib.suppress(Exception):
+                return conn, await begin(conn, monotonic() - since <= IDLE)
+        try:
+            conn = await connect_async(db)
+            stack = await begin(conn, True)
+        except Exception as e:
+            raise unbegun(outage, e) from e
+        outage.works("begin the transactions of jobs")
+        return conn, stack
 
     async def handle(job: Job) -> object:
-        conn = idle.pop() if idle else await connect_async(db)
+        conn, stack = await begun()
         try:
-            async with transaction_async(conn):
+            async with stack:
                 how = await awaitable(handler(conn, job))
                 if how is not None:
                     raise how if isinstance(how, Outcome) else TypeError(f"the handler returned {how!r}, which is not an outcome")
                 await run_async(conn, sql.ack_one(queue, job.lease))
         except BaseException as e:
             if isinstance(e, Outcome):
-                idle.append(conn)
+                idle.append((conn, monotonic()))
             else:  # the connection may be what has failed
                 await close_async(conn)
             raise
-        idle.append(conn)
+        idle.append((conn, monotonic()))
         return SETTLED
 
     async def close_all() -> None:
-        for conn in idle:
+        for conn, _ in idle:
             await close_async(conn)
 
     return handle, close_all
