@@ -113,11 +113,14 @@ export async function step<T>(job: Job, name: string, fn: () => T | Promise<T>, 
 /** Outcome of a handler that is not simply done. Return it, or throw it. */
 export class Outcome extends Error {
   override name = 'Outcome'
+  readonly reason: string
   /** What the handler has thrown, if limits have made this outcome of it: a test is to see it. @internal */
   declare readonly thrown?: { readonly err: unknown }
   /** @internal */
-  constructor(readonly how: 'retry' | 'snooze' | 'holdGroup' | 'deadLetter' | 'cancelled', readonly after: number | undefined, readonly reason: string) {
-    super(reason || how)
+  constructor(readonly how: 'retry' | 'snooze' | 'holdGroup' | 'deadLetter' | 'cancelled', readonly after: number | undefined, reason: string) {
+    const text = typeof reason === 'string' ? reason : String(reason) // of a program without types: what it has caught, for example
+    super(text || how)
+    this.reason = text
   }
 }
 
@@ -125,7 +128,7 @@ export class Outcome extends Error {
 export const isOutcome = (v: unknown): v is Outcome => v instanceof Error && v.name === 'Outcome'
 
 const pause = (ms: number | undefined) => {
-  if (ms !== undefined && !(ms >= 0)) throw new FieldError('after', `is ${ms}, expected milliseconds`)
+  if (ms !== undefined && !(typeof ms === 'number' && ms >= 0)) throw new FieldError('after', `is ${ms}, expected milliseconds`)
   return ms
 }
 

@@ -1,5 +1,5 @@
 // Limits of a handler: attempts, time, and the pause between attempts.
-import { Outcome, StoppingError, isOutcome, type Job } from './job.js'
+import { Outcome, StoppingError, isOutcome, retry, type Job } from './job.js'
 import { FieldError, headerTimeout } from './values.js'
 import { outcomeOf, within, type Verdict } from './work.js'
 
@@ -26,7 +26,7 @@ export function limited<A extends unknown[]>(handler: (...args: [...A, job: Job,
       if (how.how !== 'retry' || signal.reason instanceof StoppingError) return undefined
       if (job.attempt >= maxAttempts && !('penstock-max-attempts' in job.headers)) return Object.assign(new Outcome('deadLetter', undefined, how.reason), kept)
       if (how.after !== undefined || backoff === undefined) return undefined
-      return Object.assign(new Outcome('retry', typeof backoff === 'function' ? backoff(job.attempt) : backoff, how.reason), kept)
+      return Object.assign(retry(typeof backoff === 'function' ? backoff(job.attempt) : backoff, how.reason), kept)
     }
     try {
       const returned = await within(signal, headerTimeout in job.headers ? undefined : timeout, signal => handler(...[...args.slice(0, -1), signal] as [...A, Job, AbortSignal]))

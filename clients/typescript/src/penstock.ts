@@ -1,10 +1,11 @@
 import { Writer, type WriterOptions } from './writer.js'
 import { begin, connectionsOf, executor, listening, type Queryable, type Tx } from './database.js'
 import { explained, schemaVersion } from './errors.js'
-import { Queue, isOutcome } from './job.js'
+import { Queue, isOutcome, snooze } from './job.js'
 import { callOf, enqueuedOf, insertInto, type Enqueued } from './statements.js'
 import { arrays, jobArrays, jobRow, messageRow, onDeadOf, quoted, waitsOf, FieldError, type Message, type NewJob } from './values.js'
-import { handlerOf, run, type Find, type Handler, type Handlers, type TxHandler, type WorkOptions } from './work.js'
+import { Backoff, Outage, type Logger } from './waits.js'
+import { handlerOf, run, type Find, type Handler, type Handlers, type TxHandler, type Verdict, type WorkOptions } from './work.js'
 
 /**
  * Penstock produces and works. It holds no connection. It writes in the transaction that it is given, which it does not
@@ -125,28 +126,41 @@ export class Penstock {
   async workTx<D extends Queryable>(db: D, queue: string, handlers: Handlers<TxHandler<Tx<D>>>, options: WorkOptions = {}): Promise<void> {
     const find = handlerOf(queue, handlers)
     const { concurrency = 10, logger = console } = options
+    const begins = beginning(queue, logger)
     const most = connectionsOf(db)
     if (most !== undefined && most < concurrency + 2) {
       logger.warn(`penstock: queue ${queue}: the pool has at most ${most} connections, and ${concurrency} handlers in transactions should have ${concurrency + 2}: leases may end while calls wait`)
     }
     await this.#work(db, queue, Object.assign((kind: string) => {
       const handler = find(kind)
-      return handler && this.inTx(db, queue, handler)
+      return handler && this.inTx(db, queue, handler, begins)
     }, { kinds: find.kinds }), options)
   }
 
   /** The handler that runs one of workTx in a transaction. @internal */
-  inTx<D extends Queryable>(db: D, queue: string, handler: TxHandler<Tx<D>>): Handler {
-    return async (job, signal): Promise<'settled'> => {
-      await begin(db, async tx => {
-        const outcome = await handler(tx, job, signal)
-        if (isOutcome(outcome) && outcome.how !== 'cancelled') throw outcome
-        await this.queue(tx as Queryable, queue).ackOne(job.lease)
-      })
+  inTx<D extends Queryable>(db: D, queue: string, handler: TxHandler<Tx<D>>, begins = beginning(queue, console)): Handler {
+    return async (job, signal): Promise<Verdict> => {
+      let begun = false
+      try {
+        await begin(db, async tx => {
+          begun = true
+          begins.worked()
+          const outcome = await handler(tx, job, signal)
+          if (isOutcome(outcome) && outcome.how !== 'cancelled') throw outcome
+          await this.queue(tx as Queryable, queue).ackOne(job.lease)
+        })
+      } catch (err) {
+        if (begun || err instanceof TypeError) throw err // a TypeError: db is no pool
+        begins.failed('cannot begin the transaction of a job', err)
+        return snooze(875 + Math.random() * 250) // its handler was not called: no attempt is spent
+      }
       return 'settled'
     }
   }
 }
+
+/** beginning tells when transactions of jobs cannot begin, and when they can again. */
+const beginning = (queue: string, logger: Logger) => new Backoff(new Outage(queue, logger))
 
 /** all makes rows of all values before the first is sent, and says which one is invalid. */
 function all<T, R>(values: readonly T[], row: (value: T) => R): R[] {

@@ -80,8 +80,11 @@ export const memberSteps = 'penstock-steps'
 export function bytesOf(payload: Payload): Buffer {
   let bytes: Buffer
   if (payload === undefined) throw new FieldError('payload', "is missing; '' is an empty one")
-  if (payload instanceof Uint8Array) bytes = Buffer.from(payload.buffer, payload.byteOffset, payload.byteLength)
-  else {
+  if (payload instanceof Uint8Array || payload instanceof DataView) bytes = Buffer.from(payload.buffer, payload.byteOffset, payload.byteLength)
+  else if (payload instanceof ArrayBuffer) bytes = Buffer.from(payload)
+  else if (payload instanceof Promise || payload instanceof Map || payload instanceof Set) { // JSON has {} for each
+    throw new FieldError('payload', `is a ${payload.constructor.name}: ${payload instanceof Promise ? 'await it' : 'give an array or an object of what it holds'}`)
+  } else {
     const text = typeof payload === 'string' ? payload : jsonOf(payload)
     if (typeof text !== 'string') throw new FieldError('payload', 'has no form in JSON')
     if (!text.isWellFormed()) throw new FieldError('payload', 'has half of a surrogate pair; give bytes')
@@ -241,9 +244,16 @@ function timeOf(at: NewJob['notBefore'], field = 'notBefore'): string | null {
   if (at == null) return null
   const time = new Date(at)
   if (Number.isNaN(time.getTime())) throw new FieldError(field, 'is not a time')
+  if (typeof at === 'string' && !isTime(at)) throw new FieldError(field, `is ${JSON.stringify(at)}, expected RFC 3339 with a time zone, as in 2026-03-29T01:00:00Z`)
   if (time.getUTCFullYear() > 9999) throw new FieldError(field, `is in the year ${time.getUTCFullYear()}, the last one is 9999`)
   if (time.getUTCFullYear() < 1) return '0001-01-01T00:00:00Z'
   return typeof at === 'string' ? at : time.toISOString()
+}
+
+/** isTime is whether a text is a time that JavaScript and PostgreSQL read alike. Without a time zone each would take its own. */
+function isTime(text: string): boolean {
+  const [, year, month, day] = /^(\d{4})-(\d\d)-(\d\d)[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)$/i.exec(text)?.map(Number) ?? []
+  return year !== undefined && day! <= new Date(Date.UTC(year, month!, 0)).getUTCDate()
 }
 
 const hex = (bytes: Buffer) => '\\x' + bytes.toString('hex')

@@ -32,12 +32,18 @@ export class Outage {
 /** Backoff is the pause after failures in a row. It doubles from 50 ms to 5 s and is up to half shorter. */
 export class Backoff {
   failures = 0
-  constructor(readonly outage: Outage, readonly over: AbortSignal) {}
+  constructor(readonly outage: Outage, readonly over: AbortSignal = new AbortController().signal) {}
 
-  async wait(what: string, err: unknown, signal = this.over, most = 5000) {
-    const pause = Math.min(50 * 2 ** Math.min(this.failures++, 7), most) * (1 - Math.random() / 2)
-    this.outage.fails(this, what, err)
+  async wait(what: string, err: unknown, signal: AbortSignal = this.over, most = 5000) {
+    const pause = Math.min(50 * 2 ** Math.min(this.failures, 7), most) * (1 - Math.random() / 2)
+    this.failed(what, err)
     await sleep(pause, signal)
+  }
+
+  /** The call has failed. */
+  failed(what: string, err: unknown) {
+    this.failures++
+    this.outage.fails(this, what, err)
   }
 
   /** The call has succeeded. */

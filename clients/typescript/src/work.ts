@@ -109,6 +109,7 @@ interface Task {
   abort: AbortController
   begun: boolean
   ended: boolean // the handler has returned
+  left: boolean // the worker has stopped, and does not wait for the handler any more
   lost: boolean
   end: 'done' | 'cancelled' // once it is to be acked
   done: number // since when
@@ -201,8 +202,13 @@ class Worker {
     const handlers = Promise.all(this.running)
     if (!this.failure) await Promise.race([handlers, sleep(this.o.drainTimeout, this.over.signal)])
     for (const task of this.held.values()) if (!task.ended) task.abort.abort(new StoppingError('the worker stops'))
-    const giveUp = setTimeout(() => this.over.abort(), this.o.drainTimeout || 1)
-    await Promise.all([handlers, released])
+    const giveUp = setTimeout(() => this.over.abort(), Math.max(this.o.drainTimeout, 1000))
+    await Promise.race([Promise.all([handlers, released]), sleep(Infinity, this.over.signal)]) // nothing can end a handler that ignores its signal
+    const left = [...this.held.values()].filter(task => task.handler && !task.ended)
+    for (const task of left) {
+      task.left = true
+      this.held.delete(task.job.lease)
+    }
     await this.ack()
     clearTimeout(giveUp)
     this.over.abort()
@@ -210,6 +216,7 @@ class Worker {
     await Promise.all(loops)
     if (!this.failure) await this.heartbeat(true)
     if (this.failure) throw this.failure
+    if (left.length) throw new Error(`${left.length} handlers went on after the drain time, and were left; their jobs run again when their leases end`)
     this.o.logger.info?.(`penstock: the worker of queue ${this.queue.name} has stopped`)
     if (this.held.size) throw new Error(`how ${this.held.size} jobs ended could not be written in time; they run again when their leases end`)
   }
@@ -250,7 +257,7 @@ class Worker {
       const strange: Task[] = []
       for (const job of jobs) {
         const handler = this.handler(job.kind)
-        const task: Task = { job, handler, until: start + this.o.lease, abort: new AbortController(), begun: !handler, ended: false, lost: false, end: 'done', done: 0, took: 0 }
+        const task: Task = { job, handler, until: start + this.o.lease, abort: new AbortController(), begun: !handler, ended: false, left: false, lost: false, end: 'done', done: 0, took: 0 }
         this.held.set(job.lease, task)
         ;(handler ? this.queued : strange).push(task)
       }
@@ -332,6 +339,7 @@ class Worker {
     } catch (err) {
       verdict = outcomeOf(err)
     }
+    if (task.left) return
     task.took = now() - start
     this.pace = Math.max(this.pace ? this.pace + (task.took - this.pace) / 8 : task.took, 0.001)
     task.ended = true
@@ -415,10 +423,12 @@ class Worker {
     if (this.o.logger !== console && this.o.logger.debug && ['done', 'settled', 'cancelled'].includes(end)) {
       this.o.logger.debug(this.line(task, `${end === 'cancelled' ? end : 'done'} in ${ms.toFixed(1)} ms`))
     }
+    const failed = (err: unknown) => this.warn(task, `onEnd has failed: ${outcomeOf(err).reason}`)
     try {
-      this.o.onEnd(task.job, end, ms)
+      const made: unknown = this.o.onEnd(task.job, end, ms)
+      if (made instanceof Promise) made.catch(failed) // an async function
     } catch (err) {
-      this.warn(task, `onEnd has failed: ${outcomeOf(err).reason}`)
+      failed(err)
     }
   }
 

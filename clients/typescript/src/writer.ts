@@ -31,10 +31,13 @@ export class Writer {
     this.#flushAt = flushAt
   }
 
-  /** Takes a message. You need not await it. Awaiting it waits only while a full writer is written. */
-  async publish(outbox: string, message: Message): Promise<void> {
-    this.#part(outbox, false).rows.push(messageRow(message))
-    await this.#taken()
+  /** Takes a message, or throws a FieldError. You need not await it: awaiting it waits only while a full writer is written, whose error flush throws too. */
+  publish(outbox: string, message: Message): Promise<void> {
+    const row = messageRow(message)
+    this.#part(outbox, false).rows.push(row)
+    const taken = this.#taken()
+    taken.catch(() => {}) // flush reports it
+    return taken
   }
 
   /** Takes a job. Ask for its id once all jobs are taken, because asking writes them. */

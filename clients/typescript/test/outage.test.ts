@@ -54,6 +54,52 @@ test('a worker lives through connections that are cut, at rest and in a handlerâ
   }
 })
 
+test('no attempt is spent while the transactions of jobs cannot begin', async () => {
+  const { own } = apart()
+  for (const driver of ['pg', 'postgres.js', 'knex', 'kysely', 'drizzle']) {
+    const queue = await newQueue()
+    await penstock.enqueue(pool, queue, { payload: driver, maxAttempts: 1 })
+    const stop = new AbortController()
+    const ends: End[] = []
+    const lines: string[] = []
+    let away = true
+    const begins = (name: string, begin: (db: any, args: any[]) => unknown) => (...args: any[]) => {
+      if (away) throw new Error(`${name} is away`)
+      return begin(own, args)
+    }
+    const query = (text: string, values: any) => own.query(text, values)
+    // Objects as those drivers make them, whose transactions are begun by pg.
+    const inPg = async (fn: (tx: any) => unknown) => {
+      const client = await own.connect()
+      try {
+        await client.query('begin')
+        await fn(client)
+        await client.query('commit')
+      } finally {
+        client.release()
+      }
+    }
+    const db: any = {
+      'pg': { totalCount: 1, query, on: () => db, off: () => db, connect: begins('pg', db => db.connect()) },
+      'postgres.js': { unsafe: async (text: string, values: any) => (await own.query(text, values)).rows, begin: begins('postgres.js', (_, [fn]) => inPg(fn)) },
+      'knex': { raw: async (text: string, values: any[]) => own.query(text.replace(/\?/g, (() => { let n = 0; return () => `$${++n}` })()), values), transaction: begins('knex', (_, [fn]) => inPg(fn)) },
+      'kysely': { executeQuery: async (q: any) => own.query(q.sql, q.parameters), transaction: () => ({ execute: begins('kysely', (_, [fn]) => inPg(fn)) }) },
+      'drizzle': { execute: async (q: any) => { const { sql, params } = q.getSQL().toQuery(); return own.query(sql, params) }, transaction: begins('drizzle', (_, [fn]) => inPg(fn)) },
+    }[driver]
+    const worker = penstock.workTx(db, queue, async (_, job) => { expect(job.attempt).toBe(1) },
+      { signal: stop.signal, concurrency: 1, logger: { warn: line => lines.push(line) }, onEnd: (_, end) => ends.push(end) })
+    await until('it was given back', () => ends.length > 0)
+    away = false
+    await until('it is done', () => ends.at(-1) === 'settled')
+    stop.abort()
+    await worker
+    expect(new Set(ends)).toEqual(new Set(['snoozed', 'settled']))
+    expect(lines.filter(line => line.includes('cannot begin the transaction of a job'))).toHaveLength(1)
+    expect(lines.join()).toContain(`${driver} is away`)
+  }
+  await own.end()
+})
+
 test('a client has one listener, also of a pool that does not say what it takes back', () => {
   const [old, client] = [Object.assign(new EventEmitter(), { totalCount: 1 }), new EventEmitter()]
   const over = listening(old)

@@ -137,6 +137,28 @@ test('a writer writes by itself when it is full, with one statement each time', 
   expect(await messages(outbox)).toEqual(Array.from({ length: 25 }, (_, n) => `${n}`))
 })
 
+test('a writer whose calls are not awaited refuses a message at once, and flush has the error of a write', async () => {
+  const outbox = await newOutbox()
+  const client = await pool.connect()
+  await client.query('begin')
+  const writer = penstock.writer(client, { flushAt: 2 })
+  expect(() => void writer.publish(outbox, { payload: '', key: 'x'.repeat(1025) })).toThrow(FieldError)
+  for (const name of [outbox, 'none']) void writer.publish(name, { payload: '' })
+  await expect(writer.flush()).rejects.toThrow('"penstock.none" does not exist')
+  await client.query('rollback')
+  client.release()
+})
+
+test('bytes are bytes in each of their forms, and what JSON would make empty is refused', async () => {
+  const queue = await newQueue()
+  const { buffer } = Uint8Array.of(9, 0, 255, 9)
+  for (const payload of [buffer.slice(1, 3), new DataView(buffer, 1, 2)]) await penstock.enqueue(pool, queue, { payload })
+  expect((await penstock.queue(pool, queue).claim({ n: 2 })).jobs.map(job => [...job.payload])).toEqual([[0, 255], [0, 255]])
+  for (const payload of [Promise.resolve('x'), new Map([['a', 1]]), new Set(['a'])]) {
+    await expect(penstock.enqueue(pool, queue, { payload })).rejects.toMatchObject({ field: 'payload' })
+  }
+})
+
 test('a writer that failed says so at every flush', async () => {
   const writer = penstock.writer(pool)
   const pending = writer.enqueue('none', { payload: '' })
@@ -158,6 +180,7 @@ test('what the database could not carry is refused before anything is sent', asy
   ]
   const badJobs: [string, NewJob][] = [
     ['groupKey', { payload: '', groupKey: 'x'.repeat(257) }], ['dedupKey', { payload: '', dedupKey: 'x'.repeat(257) }], ['priority', { payload: '', priority: 16 }], ['priority', { payload: '', priority: 0.5 }],
+    ...['2026-03-29T02:30:00', '2026-03-29', '29 March 2026 01:00 UTC', '5', '2026-02-30T00:00:00Z'].flatMap(at => [['notBefore', { payload: '', notBefore: at }], ['deadline', { payload: '', deadline: at }]] as [string, NewJob][]),
     ['notBefore', { payload: '', notBefore: new Date(NaN) }], ['notBefore', { payload: '', notBefore: new Date(Date.UTC(10000, 0)) }],
   ]
   for (const [field, message] of badMessages) {

@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 import * as v from 'valibot'
 import { afterAll, describe, expect, test, vi } from 'vitest'
-import { LeaseLostError, StoppingError, cancelled, deadLetter, holdGroup, retry, snooze, sqlState, type End, type Handler, type Job, type Queryable, type WorkOptions } from '../src/index.js'
+import { LeaseLostError, StoppingError, cancelled, deadLetter, holdGroup, limited, retry, snooze, sqlState, type End, type Handler, type Job, type Queryable, type WorkOptions } from '../src/index.js'
 import { advance } from '../src/testing.js'
 import { run } from '../src/work.js'
 import { messages, newOutbox, newQueue, penstock, pool, sql, status, until, url } from './database.js'
@@ -29,6 +29,57 @@ test('jobs are done, once each, and the acks ride along', async () => {
   await w.stop()
   expect(seen.sort((a, b) => a - b)).toEqual(Array.from({ length: 1000 }, (_, n) => n))
   expect(await status(queue)).toEqual({ ready: 0, running: 0, delayed: 0, waiting: 0, dead: 0 })
+})
+
+test('a program without types may give anything as a reason, and no delay but a number', async () => {
+  const queue = await newQueue()
+  const far: Record<string, () => unknown> = {
+    error: () => deadLetter(new Error('was caught') as never),
+    number: () => retry(1e15, 404 as never),
+    nothing: () => deadLetter(undefined as never),
+    bigint: () => snooze(5n as never),
+    backoff: () => { throw new Error('no') },
+  }
+  await penstock.enqueueMany(pool, queue, Object.keys(far).map(kind => ({ payload: '', kind })))
+  const call: Handler = job => far[job.kind]!() as never
+  const limits = limited(call, { backoff: () => NaN })
+  const w = started(queue, (job, signal) => (job.kind === 'backoff' ? limits : call)(job, signal), { concurrency: 1 })
+  await until('all have ended', () => w.ends.length === 5)
+  await w.stop()
+  expect(w.endsOf()).toEqual(['dead', 'dead', 'failed', 'failed', 'failed'])
+  const errors = await sql(`select error from penstock.dead_jobs($1) union all select failures->-1->>'error' from penstock._scheduled where queue = (select id from penstock._queue where name = $1)`, queue)
+  for (const reason of ['Error: was caught', 'undefined', '404', 'after is 5, expected milliseconds', 'after is NaN, expected milliseconds']) {
+    expect(errors.filter(error => error.includes(reason)), `${reason} in ${errors}`).toHaveLength(1)
+  }
+})
+
+test('onEnd may be an async function that fails', async () => {
+  const queue = await newQueue()
+  await penstock.enqueue(pool, queue, { payload: '' })
+  const lines: string[] = []
+  const w = started(queue, () => {}, { logger: { warn: line => lines.push(line) }, onEnd: async () => { throw new Error('no metrics') } })
+  await until('it was logged', () => lines.length > 0)
+  await w.stop()
+  expect(lines).toEqual([expect.stringContaining('onEnd has failed: Error: no metrics')])
+})
+
+test('a handler that ignores its signal is left', async () => {
+  const queue = await newQueue()
+  const { id } = await penstock.enqueue(pool, queue, { payload: '' })
+  let end!: () => void
+  const ending = new Promise<void>(resolve => { end = resolve })
+  let began = false
+  const w = started(queue, () => {
+    began = true
+    return ending
+  }, { drainTimeout: 1, lease: 60_000 })
+  await until('it runs', () => began)
+  await expect(w.stop()).rejects.toThrow('1 handlers went on after the drain time, and were left')
+  end()
+  await ending
+  expect(w.ends).toEqual([])
+  expect(await status(queue)).toMatchObject({ running: 1 })
+  expect(await penstock.queue(pool, queue).cancel([id])).toBe(1)
 })
 
 test('each outcome ends a job as it says', async () => {
