@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/store/postgres"
@@ -176,6 +179,69 @@ func TestWorkTxWithALostLease(t *testing.T) {
 	f.Must(<-ended)
 	if n := f.Number("select count(*) from done"); n != 0 {
 		t.Errorf("%d rows of a handler that had lost its lease, want none", n)
+	}
+}
+
+// ends passes on how attempts ended.
+type ends chan work.End
+
+func (ends) Claimed(int)                                           {}
+func (ends) Started(penstock.Job, time.Time)                       {}
+func (e ends) Ended(_ penstock.Job, how work.End, _ time.Duration) { e <- how }
+
+// A job whose transaction cannot begin is given back. Its handler was not called, so no attempt is spent.
+func TestWorkTxThatCannotBegin(t *testing.T) {
+	t.Parallel()
+	f := newJobsFixture(t, penstock.FIFO)
+	config, err := pgxpool.ParseConfig(f.URL)
+	f.Must(err)
+	var away atomic.Bool
+	config.BeforeConnect = func(context.Context, *pgx.ConnConfig) error {
+		if away.Load() {
+			return errors.New("no connection is free")
+		}
+		return nil
+	}
+	pool, err := pgxpool.NewWithConfig(f.Ctx, config)
+	f.Must(err)
+	defer pool.Close()
+	var open []*pgxpool.Conn // the worker's own calls need no new connection
+	for range config.MaxConns {
+		c, err := pool.Acquire(f.Ctx)
+		f.Must(err)
+		open = append(open, c)
+	}
+	for _, c := range open {
+		c.Release()
+	}
+	f.enqueue(penstock.NewJob{MaxAttempts: 1})
+	away.Store(true)
+	ctx, stop := context.WithCancel(f.Ctx)
+	defer stop()
+	ended, seen := make(chan error, 1), make(ends, 100)
+	var attempts []int
+	go func() {
+		ended <- postgres.WorkTx(ctx, postgres.New(pool, postgres.Options{}), "jobs", func(_ context.Context, _ pgx.Tx, job penstock.Job) error {
+			attempts = append(attempts, job.Attempt)
+			return nil
+		}, work.Options{Logger: quiet, Observer: seen, Concurrency: 1})
+	}()
+	if how := <-seen; how != work.Snoozed {
+		t.Errorf("a job whose transaction cannot begin is %s, want snoozed", how)
+	}
+	away.Store(false)
+	for how := range seen {
+		if how != work.Snoozed {
+			if how != work.Settled {
+				t.Errorf("then it is %s, want settled", how)
+			}
+			break
+		}
+	}
+	stop()
+	f.Must(<-ended)
+	if !slices.Equal(attempts, []int{1}) {
+		t.Errorf("the handler ran in the attempts %v, want 1", attempts)
 	}
 }
 

@@ -2,6 +2,9 @@ package postgres
 
 import (
 	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -17,6 +20,7 @@ type TxHandler func(ctx context.Context, tx pgx.Tx, job penstock.Job) error
 // WorkTx is work.Run with a transaction around each handler that also ends the
 // job. So the handler's writes through tx take effect exactly once, however often
 // the job runs. If the lease was lost meanwhile, the transaction is rolled back.
+// A job whose transaction cannot begin is given back, and spends no attempt.
 //
 // Before that the job is claimed in a separate short transaction, so the attempt also
 // counts if the process dies. WorkTx opens up to opts.Concurrency connections in
@@ -35,15 +39,19 @@ func WorkTx(ctx context.Context, store *Store, queue string, h TxHandler, opts w
 		return explain(err)
 	}
 	defer pool.Close()
-	return work.Run(ctx, store.Queue(queue), inTx(pool, store, queue, h), opts)
+	return work.Run(ctx, store.Queue(queue), inTx(pool, store, queue, h, opts.Logger), opts)
 }
 
 // inTx makes a handler that ends its job itself. It gives the lease back last, within the
 // same transaction, so that another connection can extend it until then.
-func inTx(pool *pgxpool.Pool, store *Store, queue string, h TxHandler) work.Handler {
+func inTx(pool *pgxpool.Pool, store *Store, queue string, h TxHandler, log *slog.Logger) work.Handler {
 	ack := "select " + store.table("ack") + "($1, $2)"
+	var away atomic.Bool
 	return func(ctx context.Context, job penstock.Job) error {
+		begun := false
 		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+			begun = true
+			away.Store(false)
 			if err := h(ctx, tx, job); err != nil {
 				return err
 			}
@@ -52,6 +60,12 @@ func inTx(pool *pgxpool.Pool, store *Store, queue string, h TxHandler) work.Hand
 			}
 			return nil
 		})
+		if err != nil && !begun { // the handler was not called
+			if ctx.Err() == nil && !away.Swap(true) {
+				log.Warn("the transactions of jobs cannot begin; the jobs rest, and no attempt is spent", "queue", queue, "err", err)
+			}
+			return work.Snooze(time.Second)
+		}
 		if err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -37,6 +38,7 @@ func WorkTx(ctx context.Context, store *Store, queue string, h TxHandler, opts w
 
 // inTx makes a handler that ends its job itself.
 func inTx(db *sql.DB, store *Store, queue string, h TxHandler) work.Handler {
+	var away atomic.Bool
 	return func(ctx context.Context, job penstock.Job) error {
 		conn, err := db.Conn(ctx)
 		if err != nil {
@@ -44,9 +46,16 @@ func inTx(db *sql.DB, store *Store, queue string, h TxHandler) work.Handler {
 		}
 		defer func() { _ = conn.Close() }()
 		tx, err := begin(ctx, conn, store.busy)
+		if err != nil && ctx.Err() == nil { // the handler was not called
+			if !away.Swap(true) {
+				store.log.Warn("the transactions of jobs cannot begin; the jobs rest, and no attempt is spent", "queue", queue, "err", store.explain(err))
+			}
+			return work.Snooze(time.Second)
+		}
 		if err != nil {
 			return store.explain(err)
 		}
+		away.Store(false)
 		defer func() { _ = tx.Rollback() }() // also of a panic; nothing after Commit
 		seq, err := store.leasedSeq(ctx, tx, queue, job.Lease)
 		if err != nil {

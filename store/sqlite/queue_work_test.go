@@ -5,8 +5,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/store/sqlite"
@@ -39,6 +41,43 @@ func TestWorkTxEndsTheJobInTheTransaction(t *testing.T) {
 	}
 	if n := scan[int](t, app, `select count(*) from done`); n != 1 {
 		t.Errorf("%d effects, want 1", n)
+	}
+}
+
+// While another connection writes for longer than is waited, the handler is not called, and no attempt is spent.
+func TestWorkTxThatCannotBegin(t *testing.T) {
+	path, _, q := newQueue(t, penstock.FIFO)
+	app := openApp(t, path)
+	s, err := sqlite.Open(t.Context(), path, sqlite.Options{BusyTimeout: time.Millisecond, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	if _, err := q.Enqueue(t.Context(), penstock.NewJob{}); err != nil {
+		t.Fatal(err)
+	}
+	db := openApp(t, path)
+	db.SetMaxOpenConns(1)
+	mustExec(t, db, `pragma busy_timeout(0)`) // as WorkTx
+	ran := 0
+	handler := sqlite.InTx(db, s, "jobs", func(context.Context, *sql.Tx, penstock.Job) error { ran++; return nil })
+	job := claimJobs(t, q, 1)[0]
+	tx, err := app.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(`update penstock_leases set until = until`); err != nil {
+		t.Fatal(err)
+	}
+	err = handler(t.Context(), job)
+	if _, snoozed := work.SnoozeDelay(err); !snoozed || ran != 0 {
+		t.Errorf("while another writes: %v, and the handler ran %d times", err, ran)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if err := handler(t.Context(), job); !errors.Is(err, work.ErrSettled) || ran != 1 {
+		t.Errorf("then: %v, and the handler ran %d times", err, ran)
 	}
 }
 

@@ -1,11 +1,14 @@
 package io.penstock;
 
 import java.lang.System.Logger.Level;
+import java.time.Duration;
 import java.util.HashSet;
 import java.util.Set;
+import java.util.concurrent.ThreadLocalRandom;
 
 /** Tracks failing calls of the database: one line when the first fails, one when all work again. */
 final class Outage {
+    static final String BEGINNING = "cannot begin the transactions of jobs";
     private final String queue;
     private final Set<String> failing = new HashSet<>();
     private long since;
@@ -27,6 +30,12 @@ final class Outage {
             Worker.LOG.log(Level.WARNING, "the worker of queue {0} {1}, and tries until it can: {2}", queue, what, e);
         }
         failing.add(what);
+    }
+
+    /** The outcome of a job whose transaction cannot begin: its handler was not called, so no attempt is spent. */
+    Outcome unbegun(Exception e) {
+        failed(BEGINNING, PenstockException.of(e));
+        return Outcome.snooze(Duration.ofMillis(ThreadLocalRandom.current().nextLong(875, 1126)));
     }
 
     synchronized void worked(String what) {

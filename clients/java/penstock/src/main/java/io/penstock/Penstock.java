@@ -207,32 +207,51 @@ public final class Penstock {
 
     /** The handler of workTx. Give worker and work a pool: the handler takes a connection from it for each job. */
     public Handler inTransaction(String queue, TxHandler handler) {
+        Outage outage = new Outage(queue);
         return job -> {
-            try (Connection connection = dataSource.getConnection()) {
-                boolean autoCommit = connection.getAutoCommit();
+            Connection connection = null;
+            boolean autoCommit = true;
+            try {
+                connection = dataSource.getConnection();
+                autoCommit = connection.getAutoCommit();
                 connection.setAutoCommit(false);
-                boolean committed = false;
-                try {
-                    Outcome outcome = handler.handle(connection, job);
-                    if (outcome != null && !outcome.endsJob()) {
-                        return outcome;
-                    }
-                    on(Execute.on(connection)).withSchemaOf(this).queue(queue).ack(job.lease());
-                    connection.commit();
-                    committed = true;
-                    return Outcome.settled();
-                } finally {
-                    if (!committed) {
-                        connection.rollback();
-                    }
-                    connection.setAutoCommit(autoCommit);
+            } catch (SQLException | RuntimeException e) {
+                end(connection, false, autoCommit);
+                return outage.unbegun(e);
+            }
+            outage.worked(Outage.BEGINNING);
+            boolean committed = false;
+            try {
+                Outcome outcome = handler.handle(connection, job);
+                if (outcome != null && !outcome.endsJob()) {
+                    return outcome;
                 }
+                on(Execute.on(connection)).withSchemaOf(this).queue(queue).ack(job.lease());
+                connection.commit();
+                committed = true;
+                return Outcome.settled();
+            } finally {
+                end(connection, !committed, autoCommit);
             }
         };
     }
 
     Penstock ofWorker() {
         return new Penstock(execute.ofWorker(), dataSource, schema);
+    }
+
+    /** Gives a connection back. What goes wrong here does not change how the job ended: without a commit the server rolls back. */
+    private static void end(Connection connection, boolean rollback, boolean autoCommit) {
+        try (Connection closed = connection) {
+            if (rollback) {
+                closed.rollback();
+            }
+            if (closed != null) {
+                closed.setAutoCommit(autoCommit);
+            }
+        } catch (SQLException | RuntimeException e) {
+            Worker.LOG.log(System.Logger.Level.DEBUG, "cannot give a connection back", e);
+        }
     }
 
     Penstock withSchemaOf(Penstock other) {

@@ -155,6 +155,18 @@ class ProduceTest {
     }
 
     @Test
+    void aBufferKeepsWhatItWasGiven() throws Exception {
+        byte[] payload = {'a'};
+        Buffer buffer = penstock.buffer(3);
+        buffer.publish("orders", Message.of(payload).topic("kept"));
+        buffer.enqueue("jobs", NewJob.of(payload));
+        payload[0] = 'b';
+        buffer.flush();
+        assertEquals("a", new String(Testing.requirePublished(penstock, "orders", "kept", null).payload()));
+        assertEquals("a", penstock.queue("jobs").claim(1, Duration.ofMinutes(1), "", "test", null).jobs().get(0).text());
+    }
+
+    @Test
     void aBufferWritesInOrderAtSoManyAndAtTheEnd() throws Exception {
         Buffer buffer = penstock.buffer(3);
         for (int i = 0; i < 5; i++) {

@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.penstock.WorkOptions.End;
+import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Proxy;
 import java.sql.Connection;
@@ -76,6 +77,47 @@ class WorkTest {
         }, options).start()) {
             assertEquals(Map.of("done", End.DONE, "null", End.DONE, "retry", End.FAILED, "snooze", End.SNOOZED, "dead", End.DEAD, "cancelled", End.CANCELLED,
                 "throws", End.FAILED, "error", End.FAILED), ended(8));
+        }
+    }
+
+    /** A data source whose connections a test refuses, or breaks. */
+    private DataSource changed(InvocationHandler change) {
+        return (DataSource) Proxy.newProxyInstance(getClass().getClassLoader(), new Class<?>[] {DataSource.class}, change);
+    }
+
+    @Test
+    void noAttemptIsSpentWhileATransactionCannotBegin() throws Exception {
+        var away = new AtomicBoolean(true);
+        var transactions = Penstock.on(changed((self, method, given) -> {
+            if (away.get()) {
+                throw new SQLException("no connection is free", "08001");
+            }
+            return method.invoke(database.dataSource, given);
+        }));
+        penstock.enqueue("jobs", NewJob.of("a").maxAttempts(1));
+        var attempts = new LinkedBlockingQueue<Integer>();
+        try (Worker worker = penstock.worker("jobs", transactions.inTransaction("jobs", (tx, job) -> {
+            attempts.add(job.attempt());
+            return null;
+        }), options).start()) {
+            assertEquals(Map.entry("a", End.SNOOZED), ends.take());
+            away.set(false);
+            while (ends.take().getValue() != End.SETTLED) { } // it may have been given back once more
+            assertEquals(List.of(1), List.copyOf(attempts));
+        }
+    }
+
+    @Test
+    void aConnectionThatIsGoneDoesNotChangeTheOutcome() throws Exception {
+        enqueue("returned", "thrown");
+        try (Worker worker = penstock.worker("jobs", penstock.inTransaction("jobs", (tx, job) -> {
+            tx.abort(Runnable::run); // as a cut connection: its rollback fails
+            if (job.text().equals("thrown")) {
+                throw Outcome.deadLetter("no such user");
+            }
+            return Outcome.snooze(Duration.ofHours(1));
+        }), options).start()) {
+            assertEquals(Map.of("returned", End.SNOOZED, "thrown", End.DEAD), ended(2));
         }
     }
 
