@@ -153,9 +153,9 @@ public final class Worker implements AutoCloseable {
         working = true;
         LOG.log(Level.INFO, "a worker of queue {0} has started: {1}, concurrency {2}", queue, o.worker, o.concurrency);
         threads = handlerThreads();
-        Thread writer = thread("penstock claim", () -> write(line));
-        thread("penstock extend", this::extend);
-        Thread maintainer = thread("penstock maintain", this::maintain);
+        Thread writer = thread("penstock claim", orStop(() -> write(line)));
+        thread("penstock extend", orStop(this::extend));
+        Thread maintainer = thread("penstock maintain", orStop(this::maintain));
         while (!awaitUninterrupted(halt, Math.min(lease / 10, 1_000 * MS))) {
             lockedRun(desk::expire);
         }
@@ -520,6 +520,18 @@ public final class Worker implements AutoCloseable {
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
         }
+    }
+
+    /** Without one of its threads a worker would claim nothing, or lose its leases, and seem to work. So it stops after an Error, as one for lack of threads. */
+    private Runnable orStop(Runnable task) {
+        return () -> {
+            try {
+                task.run();
+            } catch (Error e) {
+                failed = new PenstockException("a thread of the worker has ended: " + e, e);
+                stop();
+            }
+        };
     }
 
     private static Thread thread(String name, Runnable task) {

@@ -107,6 +107,21 @@ class WorkTest {
         }
     }
 
+    /** For example, the system refuses a thread. The worker does not seem to work without its own threads. */
+    @Test
+    void aWorkerStopsWhenOneOfItsThreadsEnds() {
+        for (String thread : List.of("penstock claim", "penstock maintain")) {
+            Before refused = method -> {
+                if (Thread.currentThread().getName().equals(thread)) {
+                    throw new OutOfMemoryError("unable to create native thread");
+                }
+            };
+            var limited = Penstock.on(wrapped(DataSource.class, database.dataSource, refused, made -> wrapped(Connection.class, made, refused, same -> same)));
+            var ended = assertThrows(PenstockException.class, () -> limited.worker("jobs", job -> null, options).run());
+            assertEquals("a thread of the worker has ended: java.lang.OutOfMemoryError: unable to create native thread", ended.getMessage());
+        }
+    }
+
     @Test
     void aConnectionThatIsGoneDoesNotChangeTheOutcome() throws Exception {
         enqueue("returned", "thrown");

@@ -18,6 +18,7 @@ import org.apache.commons.logging.Log;
 import org.apache.commons.logging.LogFactory;
 import org.springframework.context.SmartLifecycle;
 import org.springframework.transaction.PlatformTransactionManager;
+import org.springframework.transaction.TransactionException;
 import org.springframework.transaction.TransactionStatus;
 import org.springframework.transaction.support.DefaultTransactionDefinition;
 
@@ -249,7 +250,13 @@ class PenstockWorkers implements SmartLifecycle {
             throw new IllegalStateException("the worker of queue " + queue + " is transactional, and there is not one transaction manager");
         }
         return job -> {
-            TransactionStatus status = transactions.getTransaction(new DefaultTransactionDefinition());
+            TransactionStatus status;
+            try {
+                status = transactions.getTransaction(new DefaultTransactionDefinition());
+            } catch (TransactionException e) { // its handler was not called: no attempt is spent
+                LOG.warn("the transaction of " + job + " of queue " + queue + " cannot begin; it runs again in a second: " + e);
+                return Outcome.snooze(Duration.ofSeconds(1));
+            }
             try {
                 Outcome outcome = handler.handle(job);
                 if (outcome != null && !outcome.endsJob()) {
@@ -259,10 +266,19 @@ class PenstockWorkers implements SmartLifecycle {
                 transactions.commit(status);
                 return Outcome.settled();
             } finally {
-                if (!status.isCompleted()) {
-                    transactions.rollback(status);
-                }
+                rollBack(status);
             }
         };
+    }
+
+    /** Rolls back what has not been committed. An error does not change how the job ended: without a commit the server rolls back. */
+    private void rollBack(TransactionStatus status) {
+        try {
+            if (!status.isCompleted()) {
+                transactions.rollback(status);
+            }
+        } catch (TransactionException e) {
+            LOG.debug("cannot roll back", e);
+        }
     }
 }

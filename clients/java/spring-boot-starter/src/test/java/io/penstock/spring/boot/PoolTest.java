@@ -7,6 +7,7 @@ import ch.qos.logback.classic.Logger;
 import ch.qos.logback.classic.spi.ILoggingEvent;
 import ch.qos.logback.core.AppenderBase;
 import java.time.Duration;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
@@ -35,6 +36,14 @@ class PoolTest {
 
         @PenstockHandler(queue = "orders")
         void orders(String text) {}
+    }
+
+    @SpringBootConfiguration
+    @EnableAutoConfiguration(exclude = {HibernateJpaAutoConfiguration.class, JpaRepositoriesAutoConfiguration.class},
+        excludeName = "org.springframework.modulith.events.jdbc.JdbcEventPublicationAutoConfiguration")
+    static class Transactional {
+        @PenstockHandler(queue = "emails", transactional = true)
+        void emails(String text) {}
     }
 
     /** What Penstock logs. */
@@ -98,6 +107,20 @@ class PoolTest {
             new Pool(null, Duration.ofSeconds(1)).warn(2);
             new Pool(1, Duration.ofSeconds(1)).warn(0);
             assertEquals(0, lines.lines.size());
+        }
+    }
+
+    /** The worker has all connections of the pool. No attempt is spent of a job whose handler cannot be called. */
+    @Test
+    void aTransactionThatCannotBeginSpendsNoAttempt() throws Exception {
+        try (Database database = new Database().migrated(); Lines lines = new Lines()) {
+            database.jdbc.execute("select penstock.create_queue('emails'); select penstock.enqueue('emails', 'a', max_attempts => 1)");
+            Map<String, Object> properties = Map.of("spring.datasource.hikari.connection-timeout", 250, "spring.datasource.hikari.maximum-pool-size", 2);
+            try (var application = database.application(properties, Transactional.class).initializers(context -> lines.attach()).run()) {
+                lines.await("cannot begin; it runs again in a second");
+            }
+            assertEquals(List.of(), database.jdbc.queryForList("select * from penstock.dead_jobs('emails')"));
+            assertEquals(1, database.jdbc.queryForObject("select ready + delayed from penstock.queue_status('emails')", Integer.class));
         }
     }
 }
