@@ -141,13 +141,17 @@ func (q Queue) end(ctx context.Context, tx Tx, row *QueueRow, statement string, 
 	if err := tx.Run(ctx, new(Batch).Rows(func(scan Scan) error {
 		j := &Tried{}
 		var since *time.Time
-		var failures []byte
-		var limit string // the job's own
-		if err := scan(&j.Lease, &j.Seq, &j.Attempt, &j.Worker, &j.History.Attempt, &since, &failures, &j.Limit, &limit); err != nil {
+		var now time.Time
+		var failures, headers []byte
+		if err := scan(&j.Lease, &j.Seq, &j.Attempt, &j.Worker, &j.History.Attempt, &since, &failures, &j.Limit, &headers, &now); err != nil {
 			return err
 		}
-		own := penstock.Job{Headers: map[string]string{penstock.HeaderMaxAttempts: limit}}
+		own := penstock.Job{Headers: Headers(headers)}
 		j.Limit = cmp.Or(own.MaxAttempts(), j.Limit)
+		if end := own.Deadline(); !end.IsZero() {
+			left := end.Sub(now)
+			j.Left = &left
+		}
 		j.History.Since = timeOf(since)
 		jobs, seqs = append(jobs, j), append(seqs, j.Seq)
 		j.History.Parse(failures)

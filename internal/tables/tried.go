@@ -13,7 +13,8 @@ type Tried struct {
 	Lease, Seq int64
 	Attempt    int // the one that it is in
 	Worker     string
-	Limit      int // of attempts
+	Limit      int            // of attempts
+	Left       *time.Duration // until its deadline, nil without one
 	History    pg.History
 
 	Dead  bool
@@ -34,8 +35,13 @@ func (j *Tried) Failed(reason string, after time.Duration) {
 	j.Back(after)
 }
 
-// Back has the job run again after a while.
-func (j *Tried) Back(after time.Duration) { j.After = max(after, 0) }
+// Back has the job run again after a while. At its deadline it comes back to end: until then the next job of its key waits for it.
+func (j *Tried) Back(after time.Duration) {
+	if j.Left != nil {
+		after = min(after, *j.Left)
+	}
+	j.After = max(after, 0)
+}
 
 // Expired is the failure of a lease that has ended.
 func (j *Tried) Expired() {

@@ -15,7 +15,7 @@ import (
 var optionCases = slices.Concat(
 	named("Options", optionsUnsupported, optionsBad),
 	needing(Features{Options: true}, named("Options", optionsCarried, optionsMaxAttempts, optionsMaxAttemptsOfALostLease,
-		optionsDeadlinePassed, optionsDeadlineOfAKey, optionsDeadlineOfARetry, optionsManyPassed)),
+		optionsDeadlinePassed, optionsDeadlineOfAKey, optionsDeadlineOfARetry, optionsDeadlineBeforeARetry, optionsManyPassed)),
 	[]testCase{{Name: "DeadlinePassedLIFO", Run: optionsDeadlinePassed, Needs: Features{Options: true}, Other: true}},
 )
 
@@ -178,6 +178,37 @@ func optionsDeadlineOfARetry(e *env) {
 	e.eventually("the job has expired", func() bool { e.want(); return e.status().Expired == jobs })
 	if s := e.status(); s.DeadLetters != 0 || s.Ready+s.Delayed != 0 {
 		e.Errorf("the status is %+v, want expired jobs and no other", s)
+	}
+}
+
+// A job that would be tried again after its deadline expires at the deadline. The next one of its key does not wait for longer.
+func optionsDeadlineBeforeARetry(e *env) {
+	expired := int64(0)
+	later := map[string]func(j penstock.Job){"failed": func(j penstock.Job) { e.retry(j, time.Hour, "much later") }}
+	if q, gives := e.q.(driver.Releaser); gives {
+		later["given back"] = func(j penstock.Job) {
+			held := suite.Get(q.Release(e.ctx, time.Hour, j.Lease)).Must(e, "Release")
+			suite.Equal(e, len(held), 1, "leases that Release returned")
+		}
+	}
+	for how, end := range later {
+		var first []penstock.Job
+		var deadline time.Time
+		for life := time.Second; len(first) == 0; life *= 2 { // until the deadline is late enough for this machine
+			deadline = time.Now().Add(life)
+			e.enqueue(penstock.NewJob{Key: how, Deadline: deadline, Payload: []byte("a")})
+			if first = e.claim(1); len(first) == 0 {
+				expired++
+			}
+		}
+		end(first[0])
+		e.enqueue(keyed(how, "b"))
+		e.ack(e.collect("b")...)
+		if at := time.Now(); at.Before(deadline) {
+			e.Errorf("the job behind one that was %s is claimed %v before its deadline", how, deadline.Sub(at))
+		}
+		expired++
+		suite.Equal(e, e.status().Expired, expired, "expired jobs, with one that was %s", how)
 	}
 }
 

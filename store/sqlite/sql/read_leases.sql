@@ -1,6 +1,6 @@
 -- Jobs that are claimed, with what they have been through: those of some leases that are held.
 select l.lease, l.seq, l.attempt, l.worker, {tried}, {tried_since}, {tried_failures}, q.max_attempts,
-       coalesce((select t.headers ->> '$."penstock-max-attempts"' from {jobs} t where t.seq = l.seq), '')
+       (select t.headers from {jobs} t where t.seq = l.seq), {clock}
   from penstock_leases l
   join penstock_queues q on q.id = {queue}
   left join penstock_histories h on h.queue_id = {queue} and h.seq = l.seq

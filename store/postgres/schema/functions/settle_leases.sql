@@ -77,8 +77,8 @@ end $$;
 create or replace function _with_report(headers jsonb, report jsonb) returns jsonb
 language sql immutable set search_path from current as $$ select coalesce(headers, '{}') || jsonb_build_object('penstock-report', report::text) $$;
 
--- _release gives jobs back; the attempt does not count. By its id a job keeps its place among those of its key. It
--- returns the leases that were held.
+-- _release gives jobs back; the attempt does not count. By its id a job keeps its place among those of its key, which wait for it. So it is due at its
+-- deadline at the latest, and ends. _release returns the leases that were held.
 create or replace function _release(queue int, leases bigint[], after interval) returns setof bigint
 language plpgsql volatile set search_path from current as $$ begin
     perform _refuse_pause(after);
@@ -90,7 +90,7 @@ language plpgsql volatile set search_path from current as $$ begin
         select d.lease, d.lease_until, d.key from d$sql$,
         case when after > interval '0' then '_scheduled (due, queue,' else (select replace(_q(q.name), '%', '%%') from _queue q where q.id = queue) || ' (' end,
         -- -1 is not one either, but of a job that has begun: those of its key wait, see {busy}
-        case when after > interval '0' then 'clock_timestamp() + $3, $2, case when d.attempt = 1 then -1 else d.attempt - 1 end' else 'd.attempt - 1' end)) c;
+        case when after > interval '0' then 'least(clock_timestamp() + $3, _deadline(d.headers)), $2, case when d.attempt = 1 then -1 else d.attempt - 1 end' else 'd.attempt - 1' end)) c;
 end $$;
 
 -- _refuse_pause raises an error for a time that is too long to wait.
@@ -199,8 +199,8 @@ begin
         return null;
     end if;
     after := coalesce(after, least(3600, 2 ^ least(l.attempt, 12)) * (0.8 + 0.4 * random()) * interval '1 s');
-    due := clock_timestamp() + after;
-    if after <= interval '0' then
+    due := least(clock_timestamp() + after, _deadline(l.headers)); -- as in _release
+    if due <= clock_timestamp() then
         execute format('insert into %s (id, attempt, created_at, priority, group_key, key, headers, payload, failures)
                         values ($1.id, $1.attempt, $1.created_at, $1.priority, $1.group_key, $1.key, $1.headers, $1.payload, $1.failures)', _q(q.name)) using l;
     else
