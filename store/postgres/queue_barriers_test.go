@@ -227,6 +227,7 @@ func TestBarrierRights(t *testing.T) {
 	for _, headers := range []string{`{"penstock-holds": "x"}`, `{"penstock-holds": "1"}`, `{"penstock-waits-for": "1"}`, `{"penstock-on-dead": "run"}`} {
 		f.wantError("23514", "insert into penstock.q (payload, headers) values ('a', $1)", headers)
 	}
+	f.wantError("23514", `select penstock.enqueue('q', 'x', headers => '{"penstock-waits-for": null}')`) // it would wait for ever
 	f.wantError("22023", "select penstock.enqueue('q', 'x', waits_for => array[$1::bigint], not_before => now())", b)
 	f.wantError("23514", "select penstock.seal('q', 0)")
 	f.wantError("42P01", "select penstock.barrier('none')")

@@ -67,7 +67,7 @@ begin
     elsif headers ->> 'penstock-max-attempts' !~ '^[1-9][0-9]{0,8}$' then
         raise exception 'max_attempts is %', quote_literal(left(headers ->> 'penstock-max-attempts', 100)) using errcode = '23514', hint = 'use a number from 1 to 999999999';
     end if;
-    if headers ->> 'penstock-holds' !~ '^0?[1-9][0-9]{0,17}$' or headers ->> 'penstock-waits-for' !~ '^[1-9][0-9]{0,17}(,[1-9][0-9]{0,17}){0,99}$' then
+    if headers ->> 'penstock-holds' !~ '^0?[1-9][0-9]{0,17}$' or headers ? 'penstock-waits-for' and (headers ->> 'penstock-waits-for' ~ '^[1-9][0-9]{0,17}(,[1-9][0-9]{0,17}){0,99}$') is not true then
         raise exception 'the barriers are % and %, in holds and waits_for', quote_nullable(left(headers ->> 'penstock-holds', 100)), quote_nullable(left(headers ->> 'penstock-waits-for', 100))
         using errcode = '23514', hint = 'give numbers that penstock.barrier returned: one that the job holds, 1 to 100 that it waits for';
     elsif string_to_array(headers ->> 'penstock-waits-for', ',') @> array[ltrim(headers ->> 'penstock-holds', '0')] then
