@@ -218,6 +218,24 @@ func TestRateAfterAClockWasSetBack(t *testing.T) {
 	f.wantText("true", "select (next_at < now() + interval '1 minute')::text from penstock._group_state order by n desc limit 1")
 }
 
+// A month, and a day in a time zone, are of different lengths. Each counts as thirty days and as 24 hours, and a rate is kept to.
+func TestRateByTheCalendar(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.Exec("select penstock.set_queue('q', rate => 1, per => '11 months'), penstock.set_group('q', 'a', rate => 1, per => '11 months')")
+	f.Exec("select penstock.enqueue_many('q', '{x,x,x,x}', group_keys => '{a,a,b,b}')")
+	if got := f.claimOn(f.Conn, 2, "a"); len(got) != 1 {
+		t.Errorf("%d jobs of the group have started, want 1", len(got))
+	}
+	if got := append(f.claimOn(f.Conn, 2, "a"), f.claimOn(f.Conn, 2, "b")...); len(got) > 0 {
+		t.Errorf("%d jobs more have started", len(got))
+	}
+	f.Exec("select penstock.set_queue('q', rate => 0)")
+	if got := f.claimOn(f.Conn, 2, "a"); len(got) > 0 {
+		t.Errorf("%d jobs of the group have started besides", len(got))
+	}
+}
+
 // Holds and rates outlive turns of the ring that they are in, and the ring stays small.
 func TestGroupStatesAreCarriedOver(t *testing.T) {
 	t.Parallel()

@@ -64,10 +64,7 @@ declare
     every constant float8 := extract(epoch from per) / rate;
     room  constant float8 := coalesce(burst, 1) * every - coalesce(greatest(extract(epoch from next_at - clock_timestamp()), 0), 0);
 begin
-    if every - room > extract(epoch from per) + 0.001 then
-        return 1;
-    end if;
-    return greatest(floor(room / every + 1e-9), 0);
+    return case when every - room > extract(epoch from per) + 0.001 then 1 else greatest(floor(room / every + 1e-9), 0) end;
 end $$;
 
 -- _after_starts returns the next state's next_at, after some jobs have started.
@@ -75,7 +72,7 @@ create or replace function _after_starts(next_at timestamptz, rate int, per inte
 language plpgsql volatile set search_path from current as $$
 declare
     now   constant timestamptz := clock_timestamp();
-    every constant interval := per / rate::float8;
+    every constant interval := make_interval(secs => extract(epoch from per)::float8 / rate); -- as in _tokens: per / rate may be a month, which the clock makes longer or shorter
 begin
     return greatest(least(coalesce(next_at, now), now + (coalesce(burst, 1) - 1) * every), now) + started * every;
 end $$;
@@ -192,9 +189,8 @@ end $$;
 -- _queue_open returns whether anything may be claimed from a queue now, whatever the group. It locks nothing.
 create or replace function _queue_open(queue int) returns boolean
 language plpgsql volatile set search_path from current as $$
-declare q _queue;
+declare q constant _queue := (select x from _queue x where x.id = _queue_open.queue);
 begin
-    select * into q from _queue x where x.id = _queue_open.queue;
     return (q.paused or q.max_running <= _running(queue, null)) is not true
        and case when q.rate is null then true else _tokens((_state_of(-queue, '')).next_at, q.rate, q.per, q.burst) > 0 end;
 end $$;
@@ -226,10 +222,9 @@ $$;
 create or replace function _may_dequeue(queue int, in_group text) returns boolean
 language plpgsql volatile set search_path from current as $$
 declare
-    q _queue;
+    q constant _queue := (select x from _queue x where x.id = _may_dequeue.queue);
     g constant _group := _policy(queue, in_group);
 begin
-    select * into q from _queue x where x.id = _may_dequeue.queue;
     if q.paused then
         return false;
     elsif q.max_running is not null or q.rate is not null then
