@@ -45,6 +45,17 @@ func TestACallWhoseQueueIsDropped(t *testing.T) {
 			_, err := store.Queue("q").Enqueue(f.Ctx, penstock.NewJob{Payload: []byte("x")})
 			return err
 		},
+		"pause": func(driver.Queue) error { return store.SetQueue(f.Ctx, "q", penstock.QueueSettings{Paused: new(true)}) },
+		"set queue": func(driver.Queue) error {
+			return store.SetQueue(f.Ctx, "q", penstock.QueueSettings{MaxAttempts: new(3)})
+		},
+		"set group": func(driver.Queue) error {
+			return store.SetGroup(f.Ctx, "q", penstock.GroupPolicy{Group: "a", Weight: 2})
+		},
+		"hold group": func(driver.Queue) error { return store.HoldGroup(f.Ctx, "q", "a", time.Minute, "") },
+		"schedule": func(driver.Queue) error {
+			return store.SetSchedule(f.Ctx, penstock.Schedule{Queue: "q", Name: "s", Cron: "@daily"})
+		},
 	} {
 		f.Exec("select penstock.create_queue('q')")
 		f.Exec("select penstock.enqueue('q', 'x')")

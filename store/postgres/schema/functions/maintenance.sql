@@ -292,7 +292,7 @@ end $$;
 -- _watch raises the flag {watched} if operators have paused or limited the queue or groups of it, before that commits. Maintenance may
 -- lower it once nothing is set, and then deletes what was noted of groups, but for lists that hold a lease. The flag only means that a
 -- call that takes jobs has to look at the queue's row, as its snapshot shows it. The flag is not lowered while an operator sets
--- something, because the operator has the row locked.
+-- something, because the operator has the row locked. If there is no row then, the queue was dropped since the operator's call began.
 create or replace function _watch(queue int, lowering boolean default false) returns void
 language plpgsql volatile set search_path from current as $$ declare
     watched constant bigint := 25769803776; -- see _queue_flags
@@ -300,7 +300,11 @@ language plpgsql volatile set search_path from current as $$ declare
     flags   regclass;
 begin
     select * into q from _queue x where x.id = _watch.queue for no key update skip locked;
-    if not found then return; end if;
+    if not found and lowering then
+        return;
+    elsif not found then
+        raise exception 'the queue was dropped meanwhile' using errcode = '42P01', hint = 'create it again with: penstock queue create';
+    end if;
     flags := _q(format('_%s.flags', q.name));
     if not _is_watched(q) and lowering then
         delete from _group_state s where s.queue in (q.id, -q.id) and not exists (select from _lease l where l.lease = any (s.leases));

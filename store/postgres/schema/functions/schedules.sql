@@ -111,11 +111,12 @@ begin
         raise exception 'the schedule''s name has % bytes, expected 1 to 128', coalesce(octet_length(name), 0) using errcode = '23514', hint = 'use a shorter one';
     end if;
     insert into _schedule as s (queue, name, cron, next, priority, group_key, key, dedup_key, headers, payload, skip_overlap)
-    values (q.id, name, cron, first, coalesce(priority, 0), coalesce(group_key, ''), key, dedup_key, headers, payload, coalesce(skip_overlap, false))
+    select x.id, schedule_bytes.name, cron, first, coalesce(priority, 0), coalesce(group_key, ''), key, dedup_key, headers, payload, coalesce(skip_overlap, false) from _queue x where x.id = q.id for key share
     on conflict on constraint _schedule_pkey do update set cron = excluded.cron, priority = excluded.priority, group_key = excluded.group_key, key = excluded.key, dedup_key = excluded.dedup_key,
         headers = excluded.headers, payload = excluded.payload, skip_overlap = excluded.skip_overlap,
         next = case when s.cron = excluded.cron then s.next else excluded.next end
     returning s.next into first;
+    if not found then return schedule_bytes(queue, name, cron, payload, key, group_key, priority, headers, dedup_key, null, skip_overlap); end if; -- it was dropped meanwhile
     return first;
 end $$;
 
