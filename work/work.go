@@ -54,8 +54,13 @@ type Queue interface {
 var _ Queue = driver.Queue(nil)
 
 // Snooze returns an error with which a handler gets its job again after the given time. The attempt does not count. It does
-// in a queue that is not a driver.Releaser.
-func Snooze(after time.Duration) error { return snooze(after) }
+// in a queue that is not a driver.Releaser. A negative time is a mistake, as in HoldGroup: the attempt has failed.
+func Snooze(after time.Duration) error {
+	if after < 0 {
+		return &penstock.FieldError{Field: "time of work.Snooze", Problem: "is negative: " + after.String(), Hint: "use a positive time, or 0 for at once"}
+	}
+	return snooze(after)
+}
 
 type snooze time.Duration
 
@@ -71,7 +76,12 @@ func (s snooze) Error() string { return "the job is to run again after " + time.
 // HoldGroup returns an error with which a handler gives its job back and holds the job's group. For example, a server has answered 429 for one customer,
 // whose jobs are a group. No job of the group starts for that time, in all processes, and no attempt is spent. Jobs that run continue. The reason is for
 // people. In a queue that is not a driver.GroupHolder only this job waits, as with Snooze.
-func HoldGroup(d time.Duration, reason string) error { return holdGroup{d, reason} }
+func HoldGroup(d time.Duration, reason string) error {
+	if d < 0 {
+		return &penstock.FieldError{Field: "time of work.HoldGroup", Problem: "is negative: " + d.String(), Hint: "use a positive time, or 0 for no hold"}
+	}
+	return holdGroup{d, reason}
+}
 
 type holdGroup struct {
 	d      time.Duration

@@ -238,6 +238,23 @@ func TestWorkSnoozesAndCancels(t *testing.T) {
 	}
 }
 
+// A negative time, of a calculation that went wrong, would have the job run again at once and without end: it spends no attempt.
+func TestWorkRefusesANegativePause(t *testing.T) {
+	for what, failure := range map[string]error{"work.Snooze": work.Snooze(-time.Second), "work.HoldGroup": work.HoldGroup(-time.Second, "429")} {
+		synctest.Test(t, func(t *testing.T) {
+			q := newFakeQueue(1)
+			_, stop := begin(t, releasing{q}, func(context.Context, penstock.Job) error { return fmt.Errorf("wrapped: %w", failure) }, work.Options{})
+			time.Sleep(time.Second)
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+			if len(q.freed) > 0 || len(q.retried) != 1 || !strings.Contains(q.retried[0], what+" is negative: -1s") {
+				t.Errorf("freed %q, retried %q, want a failed attempt that says why", q.freed, q.retried)
+			}
+		})
+	}
+}
+
 func TestWorkExtendsLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFakeQueue(3)

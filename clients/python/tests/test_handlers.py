@@ -7,6 +7,8 @@ import json
 import logging
 import re
 import threading
+from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 
 import psycopg
@@ -93,10 +95,11 @@ def test_a_job_that_is_done_is_logged_at_debug(start: Run, db: psycopg.Connectio
         assert len(re.findall(rf"job \d+, kind sum, of queue {queue} is done after \d", caplog.text)) == lines
 
 
-@pytest.mark.parametrize("after", ["soon", float("nan"), float("inf")])
-def test_a_time_that_is_none(after: object) -> None:
+@pytest.mark.parametrize("after", ["soon", float("nan"), float("inf"), -1, timedelta(seconds=-1)])
+@pytest.mark.parametrize("outcome", [penstock.Snooze, penstock.HoldGroup, penstock.Retry])
+def test_a_time_that_is_none(after: object, outcome: Callable[[object], object]) -> None:
     with pytest.raises(penstock.FieldError, match="after"):
-        penstock.Snooze(after)  # type: ignore[arg-type]
+        outcome(after)
 
 
 def test_a_listener_that_raises(start: Run, db: psycopg.Connection, queue: str) -> None:

@@ -238,8 +238,8 @@ class Outcome(Exception):  # noqa: N818 - outcomes are raised, or returned, and 
     def __init__(self, after: float | timedelta | None = None, reason: str = ""):
         if isinstance(after, timedelta):
             after = after.total_seconds()
-        if after is not None and not (isinstance(after, (int, float)) and math.isfinite(after)):
-            raise FieldError("after", f"is {after!r}", "give seconds, or a timedelta")
+        if after is not None and not (isinstance(after, (int, float)) and math.isfinite(after) and after >= 0):
+            raise FieldError("after", f"is {after!r}", "give seconds, or a timedelta, that are not negative")
         super().__init__(reason or type(self).__name__)
         self.after = after
         self.reason = reason
