@@ -4,7 +4,6 @@
 package amazon
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -15,80 +14,54 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 
 	"github.com/penstock/penstock/internal/publicaddr"
-	"github.com/penstock/penstock/internal/sinkurl"
-	"github.com/penstock/penstock/internal/template"
+	"github.com/penstock/penstock/internal/settings"
 )
 
-// Options are the settings of both sinks.
-type Options struct {
-	Service     string // for messages: SQS
-	Field       string // of Destination, for messages: queue_url
-	Destination string // a template
-	Region      string
-	Profile     string
-	Endpoint    string
+// Settings of both sinks, a part of their configurations.
+type Settings struct {
+	// Region of the service. Default: that of the destination, else of the environment and the shared files.
+	Region string `yaml:"region"`
+	// Profile of the shared files of AWS (~/.aws).
+	Profile string `yaml:"profile"`
+	// Endpoint replaces the address of the service, for an emulator: http://host:port.
+	Endpoint string `yaml:"endpoint"`
+	// AllowPrivate permits an Endpoint whose address is not public.
+	AllowPrivate bool `yaml:"allow_private" needs:"endpoint"`
 
-	AllowPrivate    bool
-	Envelope        bool
-	MaxMessageBytes int
-	Concurrency     int
-	ConnectTimeout  time.Duration
-	Timeout         time.Duration
+	// Envelope puts every message into an envelope of JSON. Without it, only those that
+	// do not fit into text and ten attributes are in one.
+	Envelope bool `yaml:"envelope"`
+	// MaxMessageBytes is the largest message with its attributes that the queue or topic takes.
+	MaxMessageBytes int `yaml:"max_message_bytes" min:"1024" max:"1048576"`
+	// Concurrency is how many requests may be under way in all Sends together.
+	Concurrency int `yaml:"concurrency" default:"32" min:"1" max:"1024"`
+	// ConnectTimeout limits one attempt to connect, and then the TLS handshake.
+	ConnectTimeout time.Duration `yaml:"connect_timeout" default:"5s"`
+	// Timeout limits a request.
+	Timeout time.Duration `yaml:"timeout" default:"10s"`
 }
-
-// Defaults.
-const (
-	DefaultConcurrency    = 32
-	DefaultConnectTimeout = 5 * time.Second
-	DefaultTimeout        = 10 * time.Second
-)
 
 // Limits of the services: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html
 // and https://docs.aws.amazon.com/sns/latest/api/API_PublishBatch.html. A queue or topic may have a lower one.
 const (
-	MaxBytes       = 1 << 20
-	minBytes       = 1 << 10
-	batchEntries   = 10
-	maxAttributes  = 10
-	maxConcurrency = 1024
+	MaxBytes      = 1 << 20
+	batchEntries  = 10
+	maxAttributes = 10
 )
 
-// Defaults returns the options that are zero by default.
-func (o *Options) Defaults(maxMessageBytes int) {
-	o.MaxMessageBytes = cmp.Or(o.MaxMessageBytes, maxMessageBytes)
-	o.Concurrency = cmp.Or(o.Concurrency, DefaultConcurrency)
-	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, DefaultConnectTimeout)
-	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
-}
-
-// Validate returns a *penstock.FieldError for the first field that cannot be used.
-func (o *Options) Validate() error {
-	if _, err := template.Parse(o.Destination); err != nil {
-		return field(o.Field, fmt.Sprintf("cannot be used (%v)", err), "placeholders are "+template.Allowed)
+// Check returns a *penstock.FieldError for the first field of a configuration with these settings that cannot be used.
+func Check(c any, s *Settings) error {
+	err := settings.Check(c)
+	if err == nil && s.Endpoint != "" {
+		_, err = (&publicaddr.Permitted{All: s.AllowPrivate}).Endpoint(s.Endpoint)
 	}
-	switch {
-	case o.MaxMessageBytes < minBytes || o.MaxMessageBytes > MaxBytes:
-		return field("max_message_bytes", fmt.Sprintf("is %d", o.MaxMessageBytes), "choose %d to %d, as on the queue or topic", minBytes, MaxBytes)
-	case o.Concurrency < 1 || o.Concurrency > maxConcurrency:
-		return field("concurrency", fmt.Sprintf("is %d", o.Concurrency), "choose 1 to %d", maxConcurrency)
-	case o.ConnectTimeout < 0:
-		return field("connect_timeout", "is negative", "write a duration such as 5s")
-	case o.Timeout < 0:
-		return field("timeout", "is negative", "write a duration such as 10s")
-	case o.Endpoint == "" && o.AllowPrivate:
-		return field("allow_private", "is set without endpoint", "remove it: the addresses of AWS are always permitted")
-	case o.Endpoint == "":
-		return nil
-	}
-	_, err := (&publicaddr.Permitted{All: o.AllowPrivate}).Endpoint(o.Endpoint)
 	return err
 }
 
-var field = sinkurl.Field
-
 // Load makes the configuration of a client. Credentials come from the SDK's default chain: the environment,
-// the shared files, web identity, the container's or the instance's role. It asks for none yet.
-func (o *Options) Load() (aws.Config, error) {
+// the shared files, web identity, the container's or the instance's role. It asks for none yet. over makes the
+// requests to the service, and not those for credentials, which go to addresses that are not public.
+func Load(o *Settings) (c aws.Config, over *http.Client, err error) {
 	with := []func(*config.LoadOptions) error{config.WithRetryer(func() aws.Retryer { return aws.NopRetryer{} })} // the relay tries again
 	if o.Region != "" {
 		with = append(with, config.WithRegion(o.Region))
@@ -97,20 +70,13 @@ func (o *Options) Load() (aws.Config, error) {
 		with = append(with, config.WithSharedConfigProfile(o.Profile))
 	}
 	load := func(ctx context.Context) (aws.Config, error) { return config.LoadDefaultConfig(ctx, with...) }
-	c, err := load(context.Background())
-	if err != nil {
-		return c, field("profile", fmt.Sprintf("or the environment cannot be used (%v)", err), "see the AWS_… variables and the files in ~/.aws")
+	if c, err = load(context.Background()); err != nil {
+		return c, nil, settings.Field("profile", fmt.Sprintf("or the environment cannot be used (%v)", err), "see the AWS_… variables and the files in ~/.aws")
 	}
 	if c.Region == "" {
-		return c, field("region", "is not set", "write it, for example eu-west-1, or set AWS_REGION")
+		return c, nil, settings.Field("region", "is not set", "write it, for example eu-west-1, or set AWS_REGION")
 	}
 	renewable(&c, load)
-	return c, nil
-}
-
-// Client makes requests to the service, and not those for credentials, which go to addresses that
-// are not public.
-func (o *Options) Client() *http.Client {
 	dialer := &net.Dialer{Timeout: o.ConnectTimeout}
 	transport := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, TLSHandshakeTimeout: o.ConnectTimeout,
@@ -120,5 +86,5 @@ func (o *Options) Client() *http.Client {
 		transport.Proxy = nil
 		dialer.Control = (&publicaddr.Permitted{All: o.AllowPrivate}).Control
 	}
-	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return c, &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/penstock/penstock"
 )
@@ -16,7 +17,7 @@ func TestForms(t *testing.T) {
 	for _, name := range strings.Split("a b c d e f g", " ") {
 		many[name] = "x"
 	}
-	o := &Options{MaxMessageBytes: MaxBytes}
+	o := &Sender{set: &Settings{MaxMessageBytes: MaxBytes}}
 	for _, c := range []struct {
 		name     string
 		m        penstock.Message
@@ -54,7 +55,7 @@ func TestForms(t *testing.T) {
 	}
 	// With a line break in a header, SNS would drop the message where a subscription has a filter policy. SQS takes it.
 	for service, want := range map[string]bool{"SNS": true, "SQS": false} {
-		o := &Options{Service: service, MaxMessageBytes: MaxBytes}
+		o := &Sender{service: service, set: &Settings{MaxMessageBytes: MaxBytes}}
 		for _, m := range []penstock.Message{{Key: "a\tb"}, {Headers: map[string]string{"note": "two\nlines"}}} {
 			m.ID, m.Payload = "i", []byte("x")
 			e, err := o.entry(&m, false)
@@ -64,7 +65,7 @@ func TestForms(t *testing.T) {
 			}
 		}
 	}
-	o.Envelope = true
+	o.set.Envelope = true
 	if e, err := o.entry(&penstock.Message{ID: "i", Payload: []byte("x")}, false); err != nil || e.Attributes[attributeEnvelope] != "1" {
 		t.Errorf("envelope: true: %+v, %v", e, err)
 	}
@@ -72,7 +73,7 @@ func TestForms(t *testing.T) {
 
 // Groups and ids of deduplication are valid for FIFO queues, different for different keys, and the same each time.
 func TestFIFO(t *testing.T) {
-	o := &Options{MaxMessageBytes: MaxBytes}
+	o := &Sender{set: &Settings{MaxMessageBytes: MaxBytes}}
 	seen := map[string]string{}
 	for _, key := range []string{"", "order-4711", "a b", "ключ", strings.Repeat("x", 128), strings.Repeat("x", 129), strings.Repeat("x", 130), "a\nb"} {
 		e, err := o.entry(&penstock.Message{ID: "the id", Key: key, Payload: []byte("x")}, true)
@@ -103,8 +104,7 @@ func TestAnswersOfABatch(t *testing.T) {
 		{"one of another batch", []string{"0", "1", "7"}, []Failure{refused("-1"), refused("x")}, "ok ok away"},
 		{"both taken and refused", []string{"0", "1", "2"}, []Failure{refused("0")}, "bad ok ok"},
 	} {
-		o := &Options{Service: "SQS", Destination: "https://sqs/1/orders", MaxMessageBytes: MaxBytes, Concurrency: 1, Timeout: DefaultTimeout}
-		s, err := NewSender(o, func() {}, func(context.Context, string, []Entry) ([]string, []Failure, error) { return c.taken, c.failed, nil })
+		s, err := NewSender("SQS", "https://sqs/1/orders", &Settings{MaxMessageBytes: MaxBytes, Concurrency: 1, Timeout: time.Minute}, func() {}, func(context.Context, string, []Entry) ([]string, []Failure, error) { return c.taken, c.failed, nil })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -78,7 +78,7 @@ func (s *Sender) Explain(to string, err error) error {
 	if err == nil {
 		return nil
 	}
-	code, said := Said(s.o.Service, err)
+	code, said := Said(s.service, err)
 	if penstock.IsUnavailable(said) {
 		return said
 	}
@@ -122,7 +122,7 @@ func Said(service string, err error) (code string, said error) {
 
 // verdict is the error of an entry that failed alone.
 func (s *Sender) verdict(f Failure) error {
-	said := fmt.Errorf("%s refuses the message: %s", s.o.Service, text(f.Code, f.Message))
+	said := fmt.Errorf("%s refuses the message: %s", s.service, text(f.Code, f.Message))
 	switch k := kindOf(f.Code); {
 	case k == throttled || !f.SenderFault:
 		// Others of the batch were taken: other keys continue.
@@ -136,7 +136,7 @@ func (s *Sender) verdict(f Failure) error {
 }
 
 func (s *Sender) content(said error) error {
-	return penstock.Permanent(penstock.WithHint(said, "if it is about size, set claim_check, which sends a reference, and set max_message_bytes (%d) to the limit of the queue or topic", s.o.MaxMessageBytes))
+	return penstock.Permanent(penstock.WithHint(said, "if it is about size, set claim_check, which sends a reference, and set max_message_bytes (%d) to the limit of the queue or topic", s.set.MaxMessageBytes))
 }
 
 // text is the service's message, without its quotations of the request: a signature's text has the

@@ -41,14 +41,14 @@ type envelope struct {
 	PayloadBase64 []byte            `json:"payload_base64,omitempty"`
 }
 
-func (o *Options) entry(m *penstock.Message, fifo bool) (Entry, error) {
+func (s *Sender) entry(m *penstock.Message, fifo bool) (Entry, error) {
 	e := Entry{Attributes: make(map[string]string, maxAttributes)}
-	plain := !o.Envelope && len(m.Payload) > 0 && isText(string(m.Payload))
+	plain := !s.set.Envelope && len(m.Payload) > 0 && isText(string(m.Payload))
 	for name, value := range attributes.Of(m) {
 		own := attributes.IsOwn(name)
 		switch {
 		case name == attributeEnvelope || !plain && !own:
-		case !o.isValue(value) || !own && (value == "" || !attributeName(name) || len(e.Attributes) == maxAttributes):
+		case !s.isValue(value) || !own && (value == "" || !attributeName(name) || len(e.Attributes) == maxAttributes):
 			plain = false
 		default:
 			e.Attributes[name] = value
@@ -86,8 +86,8 @@ func (o *Options) entry(m *penstock.Message, fifo bool) (Entry, error) {
 	for name, value := range e.Attributes {
 		e.bytes += len(name) + len(value) + len("String")
 	}
-	if e.bytes > o.MaxMessageBytes {
-		return e, penstock.Permanent(penstock.WithHint(fmt.Errorf("the message is %d bytes with its attributes, more than max_message_bytes (%d)", e.bytes, o.MaxMessageBytes),
+	if e.bytes > s.set.MaxMessageBytes {
+		return e, penstock.Permanent(penstock.WithHint(fmt.Errorf("the message is %d bytes with its attributes, more than max_message_bytes (%d)", e.bytes, s.set.MaxMessageBytes),
 			"raise it if the queue or topic takes more, at most %d, or set claim_check, which sends a reference", MaxBytes))
 	}
 	return e, nil
@@ -108,10 +108,10 @@ func isText(s string) bool {
 	return true
 }
 
-// isValue reports whether s can be an attribute's value. SNS takes one with a tab, and then a subscription with a filter policy may drop the
+// isValue reports whether a text can be an attribute's value. SNS takes one with a tab, and then a subscription with a filter policy may drop the
 // message silently (https://github.com/aws/aws-sdk-java-v2/issues/5828). There a value must be a JSON string, which a line break is not either.
-func (o *Options) isValue(s string) bool {
-	return isText(s) && (o.Service != "SNS" || !strings.ContainsAny(s, "\t\n\r"))
+func (s *Sender) isValue(text string) bool {
+	return isText(text) && (s.service != "SNS" || !strings.ContainsAny(text, "\t\n\r"))
 }
 
 // attributeName: letters, digits, underscores, hyphens and single dots within, not AWS's own.

@@ -27,12 +27,11 @@ func Renamed(sinkURL, separator, name string) string {
 }
 
 // NewQueue returns the consumer of a queue that Make makes.
-func (o *Options) NewQueue(name string) (*Queue, error) {
-	loaded, err := o.Load()
+func NewQueue(o *Settings, name string) (*Queue, error) {
+	loaded, client, err := Load(o)
 	if err != nil {
 		return nil, err
 	}
-	client := o.Client()
 	return &Queue{name: name, idle: client.CloseIdleConnections, client: sqs.NewFromConfig(loaded, func(to *sqs.Options) {
 		if to.HTTPClient = client; o.Endpoint != "" {
 			to.BaseEndpoint = &o.Endpoint

@@ -23,8 +23,9 @@ type Failure struct {
 // It is not a driver.InOrderSink: of a batch the service may refuse an entry and take those behind it. So
 // the relay sends one message of a key at a time, and of one group one batch is under way.
 type Sender struct {
-	o    *Options
-	dest *template.Template
+	service string // for messages: SQS
+	set     *Settings
+	dest    *template.Template
 	// batch sends up to ten entries in one request. taken are the ids of those that the service says it has.
 	batch func(ctx context.Context, destination string, entries []Entry) (taken []string, failed []Failure, err error)
 	idle  func() // closes idle connections
@@ -32,24 +33,27 @@ type Sender struct {
 	gate  gate.Gate
 }
 
-// NewSender makes a Sender; o is valid.
-func NewSender(o *Options, idle func(), batch func(context.Context, string, []Entry) ([]string, []Failure, error)) (*Sender, error) {
-	dest, err := template.Parse(o.Destination)
+// NewSender makes a Sender with valid settings. The destination is a template.
+func NewSender(service, destination string, set *Settings, idle func(), batch func(context.Context, string, []Entry) ([]string, []Failure, error)) (*Sender, error) {
+	dest, err := template.Parse(destination)
 	if err != nil {
 		return nil, err
 	}
-	return &Sender{o: o, dest: dest, batch: batch, idle: idle, slots: make(chan struct{}, o.Concurrency)}, nil
+	return &Sender{service: service, set: set, dest: dest, batch: batch, idle: idle, slots: make(chan struct{}, set.Concurrency)}, nil
 }
 
-// Destination is where all messages go, and whether that does not depend on the message.
-func (s *Sender) Destination() (to string, fixed bool) {
+// Reach asks for the destination, if it is always the same.
+func (s *Sender) Reach(ask func(to string) error) error {
 	to, err := s.dest.Execute(&penstock.Message{})
-	return to, s.dest.Fixed() && err == nil
+	if err != nil || !s.dest.Fixed() {
+		return nil
+	}
+	return s.Explain(to, ask(to))
 }
 
 // Send is driver.Sink's.
 func (s *Sender) Send(ctx context.Context, msgs []penstock.Message) []error {
-	closed := penstock.Unavailable(fmt.Errorf("%s sink: %w", s.o.Service, penstock.ErrClosed))
+	closed := penstock.Unavailable(fmt.Errorf("%s sink: %w", s.service, penstock.ErrClosed))
 	return s.gate.Send(ctx, msgs, closed, func(ctx context.Context, errs []error) {
 		var running sync.WaitGroup
 		for destination, batches := range s.batches(msgs, errs) {
@@ -71,14 +75,14 @@ func (s *Sender) batches(msgs []penstock.Message, errs []error) map[string][][]E
 			errs[i] = err
 			continue
 		}
-		e, err := s.o.entry(&msgs[i], strings.HasSuffix(to, ".fifo"))
+		e, err := s.entry(&msgs[i], strings.HasSuffix(to, ".fifo"))
 		if err != nil {
 			errs[i] = err
 			continue
 		}
 		e.index, e.ID = i, strconv.Itoa(i)
 		list := all[to]
-		if n := len(list); n == 0 || len(list[n-1]) == batchEntries || bytes[to]+e.bytes > s.o.MaxMessageBytes {
+		if n := len(list); n == 0 || len(list[n-1]) == batchEntries || bytes[to]+e.bytes > s.set.MaxMessageBytes {
 			list, bytes[to] = append(list, nil), 0
 		}
 		last := len(list) - 1
@@ -97,7 +101,7 @@ func (s *Sender) deliver(ctx context.Context, destination string, entries []Entr
 		s.setAll(entries, errs, s.gaveUp(ctx))
 		return
 	}
-	timed, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	timed, cancel := context.WithTimeout(ctx, s.set.Timeout)
 	taken, failed, err := s.batch(timed, destination, entries)
 	cancel()
 	<-s.slots
@@ -126,7 +130,7 @@ func (s *Sender) deliver(ctx context.Context, destination string, entries []Entr
 	for _, e := range entries {
 		answer, ok := answers[e.ID]
 		if !ok {
-			answer = penstock.Unavailable(fmt.Errorf("%s answered the batch, and not for this message", s.o.Service))
+			answer = penstock.Unavailable(fmt.Errorf("%s answered the batch, and not for this message", s.service))
 		}
 		errs[e.index] = answer
 	}
@@ -139,8 +143,8 @@ func (s *Sender) setAll(entries []Entry, errs []error, err error) {
 }
 
 // Close waits for running Sends until ctx ends. Those that run longer end with an Unavailable error.
-func (s *Sender) Close(ctx context.Context) error { return s.gate.CloseSink(ctx, s.o.Service, s.idle) }
+func (s *Sender) Close(ctx context.Context) error { return s.gate.CloseSink(ctx, s.service, s.idle) }
 
 func (s *Sender) gaveUp(ctx context.Context) error {
-	return penstock.Unavailable(fmt.Errorf("%s has not confirmed the message in time: %w", s.o.Service, context.Cause(ctx)))
+	return penstock.Unavailable(fmt.Errorf("%s has not confirmed the message in time: %w", s.service, context.Cause(ctx)))
 }

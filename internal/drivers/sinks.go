@@ -16,6 +16,7 @@ import (
 	"github.com/penstock/penstock/internal/natsserver"
 	"github.com/penstock/penstock/internal/readback"
 	"github.com/penstock/penstock/internal/redact"
+	"github.com/penstock/penstock/internal/settings"
 	"github.com/penstock/penstock/sink/amqp1"
 	"github.com/penstock/penstock/sink/discard"
 	"github.com/penstock/penstock/sink/format"
@@ -225,9 +226,4 @@ func unknownScheme(url string) string {
 }
 
 // OneOf writes "a, b or c".
-func OneOf(words []string) string {
-	if len(words) < 2 {
-		return strings.Join(words, "")
-	}
-	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
-}
+var OneOf = settings.OneOf

@@ -3,17 +3,15 @@
 package sinkurl
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"net/url"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/settings"
 )
 
 // Config has the methods of a sink's pointer to its configuration.
@@ -45,7 +43,7 @@ func ReadServer[C any, P Config[C]](u, kind string, config func(server string) C
 	server, query, _ := strings.Cut(u, "?")
 	if strings.Contains(query, "@") && !strings.Contains(server, "@") { // the query may be the end of a password
 		var none C
-		return none, Field("url", "is not "+kind, "in user and password write special characters as %%XX")
+		return none, settings.Field("url", "is not "+kind, "in user and password write special characters as %%XX")
 	}
 	return Read[C, P](config(server), query, kind)
 }
@@ -73,12 +71,12 @@ func Set(c any, values url.Values, kind string) error {
 		v := values[name]
 		switch {
 		case !ok:
-			return Field(name, "is not a parameter of "+kind, "use one of %s", strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+			return settings.Field(name, "is not a parameter of "+kind, "use one of %s", strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 		case len(v) > 1:
-			return Field(name, "is given twice", "give it once; lists are separated by commas")
+			return settings.Field(name, "is given twice", "give it once; lists are separated by commas")
 		}
-		if err := set(at(config, path).Addr().Interface(), v[0]); err != nil {
-			return Field(name, fmt.Sprintf("is %q", v[0]), "%v", err)
+		if err := settings.Parse(at(config, path).Addr().Interface(), v[0]); err != nil {
+			return settings.Field(name, fmt.Sprintf("is %q", v[0]), "%v", err)
 		}
 	}
 	return nil
@@ -91,14 +89,18 @@ func note(known map[string][]int, of reflect.Type, prefix string, path []int) {
 		if f.Tag.Get("url") == "-" {
 			continue
 		}
-		name, at := prefix+f.Tag.Get("yaml"), append(slices.Clone(path), i)
+		name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		name, at := prefix+name, append(slices.Clone(path), i)
 		group := f.Type
 		if group.Kind() == reflect.Pointer {
 			group = group.Elem()
 		}
-		if group.Kind() == reflect.Struct {
+		switch {
+		case f.Anonymous: // inline
+			note(known, group, prefix, at)
+		case group.Kind() == reflect.Struct:
 			note(known, group, name+".", at)
-		} else {
+		default:
 			known[name] = at
 		}
 	}
@@ -116,63 +118,6 @@ func at(v reflect.Value, path []int) reflect.Value {
 		v = v.Field(i)
 	}
 	return v
-}
-
-// set parses a value for the field. Its error suggests a correct value.
-func set(field any, v string) (err error) {
-	switch f := field.(type) {
-	case *string:
-		*f = v
-	case *[]string:
-		*f = strings.Split(v, ",")
-	case *int:
-		if *f, err = strconv.Atoi(v); err != nil {
-			return errors.New("write a whole number")
-		}
-	case *[]int:
-		for part := range strings.SplitSeq(v, ",") {
-			n, err := strconv.Atoi(part)
-			if err != nil {
-				return errors.New("write whole numbers separated by commas")
-			}
-			*f = append(*f, n)
-		}
-	case *bool:
-		if *f, err = strconv.ParseBool(v); err != nil {
-			return errors.New("write true or false")
-		}
-	case *time.Duration:
-		if *f, err = time.ParseDuration(v); err != nil {
-			return errors.New("write a duration such as 500ms, 5s or 2m")
-		}
-	default:
-		return errors.New("write it into the configuration file")
-	}
-	return nil
-}
-
-// Field is a *penstock.FieldError for a field of a sink's configuration.
-func Field(name, problem, hint string, args ...any) error {
-	return &penstock.FieldError{Field: name, Problem: problem, Hint: fmt.Sprintf(hint, args...)}
-}
-
-// NotNegative returns a *penstock.FieldError for the first number or duration of a configuration that is negative.
-func NotNegative(c any) error {
-	config := reflect.Indirect(reflect.ValueOf(c))
-	for i := range config.NumField() {
-		name := config.Type().Field(i).Tag.Get("yaml")
-		switch n := config.Field(i).Interface().(type) {
-		case time.Duration:
-			if n < 0 {
-				return Field(name, "is negative", "write a duration such as 5s")
-			}
-		case int:
-			if n < 0 {
-				return Field(name, "is negative", "write 0 or more")
-			}
-		}
-	}
-	return nil
 }
 
 // CutHosts splits a URL around its hosts, which are separated by commas.

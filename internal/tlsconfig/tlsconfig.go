@@ -30,8 +30,11 @@ type Client struct {
 }
 
 // Validate returns a *penstock.FieldError of tls for a setting that cannot be used. It opens no
-// file.
-func (c *Client) Validate() error {
+// file. scheme begins URLs with TLS, and used reports whether it begins this one.
+func (c *Client) Validate(scheme string, used bool) error {
+	if *c != (Client{}) && !used {
+		return field("tls", "is set, but the URL is not "+scheme, "write "+scheme+" and the port for TLS, or remove tls")
+	}
 	if (c.CertFile == "") != (c.KeyFile == "") {
 		return field("tls", "has only one of cert_file and key_file", "set both, or none for a server that asks for no certificate")
 	}

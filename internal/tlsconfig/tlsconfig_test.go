@@ -107,7 +107,7 @@ func TestMistakes(t *testing.T) {
 		{tlsconfig.Client{CertFile: "/does/not/exist", KeyFile: pair.KeyFile}, "tls.cert_file", "cannot be used", false},
 		{tlsconfig.Client{CertFile: pair.CertFile, KeyFile: authority.Client(t).KeyFile}, "tls.cert_file", "cannot be used", false},
 	} {
-		err := c.cfg.Validate()
+		err := c.cfg.Validate("kafkas://", true)
 		if !c.inConfigAlone {
 			if err != nil {
 				t.Errorf("Validate of %+v: %v", c.cfg, err)

@@ -2,14 +2,13 @@ package amqp1
 
 import (
 	"cmp"
-	"fmt"
 	"net"
 	"net/url"
 	"strings"
 	"time"
 
+	"github.com/penstock/penstock/internal/settings"
 	"github.com/penstock/penstock/internal/sinkurl"
-	"github.com/penstock/penstock/internal/template"
 	"github.com/penstock/penstock/internal/tlsconfig"
 )
 
@@ -17,22 +16,22 @@ import (
 // its default; see SetDefaults.
 type Config struct {
 	// URL of the broker: amqp1://user:password@host:5672, or amqps1:// for TLS, port 5671.
-	URL string `yaml:"url" url:"-"`
+	URL string `yaml:"url" url:"-" default:"amqp1://127.0.0.1:5672"`
 	// User and Password replace those of the URL, for secrets that are kept
 	// separately.
 	User     string `yaml:"user"`
-	Password string `yaml:"password"`
+	Password string `yaml:"password" needs:"user"`
 
 	// Address is a template of the address: {topic}, {key}, {header.NAME}. In an address that begins with
 	// a slash, as RabbitMQ's do, values are percent-encoded.
-	Address string `yaml:"address"`
+	Address string `yaml:"address" default:"{topic}" template:"/exchanges/orders/{topic}"`
 	// Capability that the address must have: queue, topic, or none. Artemis makes an address of that kind.
-	Capability string `yaml:"capability"`
+	Capability string `yaml:"capability" default:"queue" oneof:"queue topic none"`
 
 	// ConnectTimeout limits one attempt to connect and log in.
-	ConnectTimeout time.Duration `yaml:"connect_timeout"`
+	ConnectTimeout time.Duration `yaml:"connect_timeout" default:"5s"`
 	// Timeout limits a Send: until the broker has answered for each message.
-	Timeout time.Duration `yaml:"timeout"`
+	Timeout time.Duration `yaml:"timeout" default:"30s"`
 
 	TLS TLSConfig `yaml:"tls"`
 }
@@ -40,46 +39,14 @@ type Config struct {
 // TLSConfig is used with amqps1:// URLs.
 type TLSConfig = tlsconfig.Client
 
-// Defaults.
-const (
-	DefaultURL            = "amqp1://127.0.0.1:5672"
-	DefaultAddress        = "{topic}"
-	DefaultCapability     = "queue"
-	DefaultConnectTimeout = 5 * time.Second
-	DefaultTimeout        = 30 * time.Second
-)
-
 // SetDefaults sets the fields that are zero.
-func (c *Config) SetDefaults() {
-	c.URL = cmp.Or(c.URL, DefaultURL)
-	c.Address = cmp.Or(c.Address, DefaultAddress)
-	c.Capability = cmp.Or(c.Capability, DefaultCapability)
-	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, DefaultConnectTimeout)
-	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
-}
+func (c *Config) SetDefaults() { settings.Defaults(c) }
 
 // Validate returns a *penstock.FieldError for the first field that cannot be used.
 // Call SetDefaults before. It opens no file.
 func (c *Config) Validate() error {
 	s, err := c.server()
-	if err != nil {
-		return err
-	}
-	if _, err := template.Parse(c.Address); err != nil {
-		return field("address", fmt.Sprintf("cannot be used (%v)", err), "write a template such as /exchanges/orders/{topic}")
-	}
-	if err := sinkurl.NotNegative(c); err != nil {
-		return err
-	}
-	switch {
-	case c.Password != "" && c.User == "":
-		return field("password", "is set without user", "set user too")
-	case c.Capability != "queue" && c.Capability != "topic" && c.Capability != "none":
-		return field("capability", fmt.Sprintf("is %q", c.Capability), "choose queue, topic or none")
-	case c.TLS != (TLSConfig{}) && !s.tls:
-		return field("tls", "is set, but the URL is not amqps1://", "write amqps1:// (and the port of the broker's TLS listener)")
-	}
-	return c.TLS.Validate()
+	return cmp.Or(err, settings.Check(c), c.TLS.Validate("amqps1://", s.tls))
 }
 
 // server is the URL in parts, with the user that applies.
@@ -107,7 +74,7 @@ func (c *Config) server() (s server, err error) {
 	return s, nil
 }
 
-var field = sinkurl.Field
+var field = settings.Field
 
 // ParseURL reads a Config from one line, for a command line:
 //

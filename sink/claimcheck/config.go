@@ -2,15 +2,14 @@ package claimcheck
 
 import (
 	"cmp"
-	"fmt"
 	"net/url"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
 
-	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/publicaddr"
+	"github.com/penstock/penstock/internal/settings"
 	"github.com/penstock/penstock/internal/sinkurl"
 )
 
@@ -25,8 +24,9 @@ type Config struct {
 	// Directory that relay and consumers share, instead of a bucket.
 	Directory string `yaml:"directory" url:"-"`
 
-	// MaxInlineBytes is the largest payload that stays in its message.
-	MaxInlineBytes int `yaml:"max_inline_bytes"`
+	// MaxInlineBytes is the largest payload that stays in its message. One of the default's size also fits
+	// the smallest of the sinks' limits, 256 KiB, in base64.
+	MaxInlineBytes int `yaml:"max_inline_bytes" default:"131072" min:"1" max:"67108864"`
 
 	// Region of the bucket. Default: that of the environment and the shared files.
 	Region string `yaml:"region"`
@@ -35,21 +35,14 @@ type Config struct {
 	// Endpoint is the address of a compatible store: http://host:port. The bucket is a part of the path then.
 	Endpoint string `yaml:"endpoint"`
 	// AllowPrivate permits an Endpoint whose address is not public.
-	AllowPrivate bool `yaml:"allow_private"`
+	AllowPrivate bool `yaml:"allow_private" needs:"endpoint"`
 	// Timeout limits the writing of one object to a bucket.
-	Timeout time.Duration `yaml:"timeout"`
+	Timeout time.Duration `yaml:"timeout" default:"30s"`
 }
-
-// Defaults. A payload of DefaultMaxInlineBytes also fits the smallest of the sinks' limits, 256 KiB, in base64.
-const (
-	DefaultMaxInlineBytes = 128 << 10
-	DefaultTimeout        = 30 * time.Second
-)
 
 // SetDefaults sets the fields that are zero.
 func (c *Config) SetDefaults() {
-	c.MaxInlineBytes = cmp.Or(c.MaxInlineBytes, DefaultMaxInlineBytes)
-	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
+	settings.Defaults(c)
 	if c.Prefix != "" && !strings.HasSuffix(c.Prefix, "/") {
 		c.Prefix += "/"
 	}
@@ -67,27 +60,21 @@ func (c *Config) Validate() error {
 		return field("bucket", "is missing", "name a bucket, or a directory")
 	case c.Bucket != "" && c.Directory != "":
 		return field("directory", "is given together with bucket", "keep one of them")
-	case c.MaxInlineBytes < 1 || c.MaxInlineBytes > penstock.MaxPayloadBytes:
-		return field("max_inline_bytes", fmt.Sprintf("is %d", c.MaxInlineBytes), "choose 1 to %d, below the limit of the sink", penstock.MaxPayloadBytes)
 	case c.Directory != "" && !filepath.IsAbs(c.Directory):
 		return field("directory", "is not an absolute path", "write a path such as /srv/payloads")
 	case c.Directory != "" && (c.Prefix+c.Region+c.Profile+c.Endpoint != "" || c.AllowPrivate):
 		return field("directory", "is given together with settings of a bucket", "remove prefix, region, profile, endpoint and allow_private")
 	case c.Directory != "":
-		return nil
+		return settings.Check(c)
 	case !bucketName.MatchString(c.Bucket):
 		return field("bucket", "is not a bucket's name", "use 3 to 63 lower-case letters, digits, hyphens and dots")
 	case len(c.Prefix) > 256 || !prefixText.MatchString(c.Prefix):
 		return field("prefix", "cannot be used", "write words of letters, digits and !_.*'()=- with slashes between, up to 256 bytes")
-	case c.Timeout < 0:
-		return field("timeout", "is negative", "write a duration such as 30s")
-	case c.Endpoint == "" && c.AllowPrivate:
-		return field("allow_private", "is set without endpoint", "remove it: the addresses of AWS are always permitted")
 	case c.Endpoint == "":
-		return nil
+		return settings.Check(c)
 	}
 	_, err := (&publicaddr.Permitted{All: c.AllowPrivate}).Endpoint(c.Endpoint)
-	return err
+	return cmp.Or(err, settings.Check(c))
 }
 
 // ParseURL reads a Config from one line, for a command line:
@@ -106,15 +93,7 @@ func ParseURL(text string) (c Config, err error) {
 	} else {
 		c.Bucket, c.Prefix = u.Host, strings.TrimPrefix(u.Path, "/")
 	}
-	values, err := sinkurl.Parse(u.RawQuery)
-	if err != nil {
-		return c, err
-	}
-	if err := sinkurl.Set(&c, values, "a claim check"); err != nil {
-		return c, err
-	}
-	c.SetDefaults()
-	return c, c.Validate()
+	return sinkurl.Read(c, u.RawQuery, "a claim check")
 }
 
-var field = sinkurl.Field
+var field = settings.Field

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/penstock/penstock/internal/sinkurl"
+	"github.com/penstock/penstock/internal/settings"
 	"github.com/penstock/penstock/internal/template"
 )
 
@@ -234,4 +234,4 @@ func validTemplate(name, text string) error {
 // and no brace.
 func constant(template string) bool { return !strings.ContainsAny(template, "{}") }
 
-var field = sinkurl.Field
+var field = settings.Field

@@ -2,14 +2,12 @@ package kafka
 
 import (
 	"cmp"
-	"fmt"
 	"net"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/penstock/penstock/internal/sinkurl"
-	"github.com/penstock/penstock/internal/template"
+	"github.com/penstock/penstock/internal/settings"
 	"github.com/penstock/penstock/internal/tlsconfig"
 )
 
@@ -18,11 +16,11 @@ import (
 type Config struct {
 	// URL has brokers that are asked for the others: kafka://host1:9092,host2:9092,
 	// or kafkas:// for TLS. It may have a user: kafka://user:password@host.
-	URL string `yaml:"url" url:"-"`
+	URL string `yaml:"url" url:"-" default:"kafka://127.0.0.1:9092"`
 	// User and Password replace those of the URL, for secrets that are kept
 	// separately.
 	User     string `yaml:"user"`
-	Password string `yaml:"password"`
+	Password string `yaml:"password" needs:"user"`
 	// SASL is how the program logs in: plain, scram-sha-256 or scram-sha-512 with User and
 	// Password, oauthbearer with a token, or aws-msk-iam with credentials of AWS.
 	SASL string `yaml:"sasl"`
@@ -33,31 +31,32 @@ type Config struct {
 	AWS AWSCredentials `yaml:"-" url:"-"`
 
 	// Topic is a template: {topic}, {key}, {header.NAME}.
-	Topic string `yaml:"topic"`
+	Topic string `yaml:"topic" default:"{topic}" template:"orders.{topic}"`
 	// CreateTopics lets the broker create a topic that does not exist, with its
 	// default partitions and replicas, if its auto.create.topics.enable is true.
 	CreateTopics bool `yaml:"create_topics"`
 	// Timestamp of the records: sent is when they are sent, created when the
 	// messages were written. A topic's retention counts from it.
-	Timestamp string `yaml:"timestamp"`
+	Timestamp string `yaml:"timestamp" default:"sent" oneof:"sent created"`
 
 	// ClientID is the name of this program in the brokers' logs, metrics and quotas.
-	ClientID string `yaml:"client_id"`
+	ClientID string `yaml:"client_id" default:"penstock"`
 	// Compression of batches: none, gzip, snappy, lz4 or zstd.
-	Compression string `yaml:"compression"`
+	Compression string `yaml:"compression" default:"none" oneof:"none gzip snappy lz4 zstd"`
 	// MaxMessageBytes limits the bytes of a batch of records before compression, and so
-	// of the largest message. It must not exceed the topics' max.message.bytes.
-	MaxMessageBytes int `yaml:"max_message_bytes"`
+	// of the largest message. It must not exceed the topics' max.message.bytes, whose default in Kafka is the same. Kafka's
+	// socket.request.max.bytes is 100 MiB by default.
+	MaxMessageBytes int `yaml:"max_message_bytes" default:"1048588" min:"1024" max:"100663296"`
 	// Producers is how many Sends run at a time. Each has a separate producer, with
 	// its own connections and producer id. Set it to the relay's senders.
-	Producers int `yaml:"producers"`
+	Producers int `yaml:"producers" default:"8" min:"1" max:"64"`
 
 	// ConnectTimeout limits one attempt to connect and log in.
-	ConnectTimeout time.Duration `yaml:"connect_timeout"`
+	ConnectTimeout time.Duration `yaml:"connect_timeout" default:"5s" min:"100ms"`
 	// DeliveryTimeout is how long a message may wait for a leader and enough in-sync
 	// replicas while brokers can be reached. If none can be reached, Sends fail at
 	// once.
-	DeliveryTimeout time.Duration `yaml:"delivery_timeout"`
+	DeliveryTimeout time.Duration `yaml:"delivery_timeout" default:"10s" min:"100ms"`
 
 	TLS TLSConfig `yaml:"tls"`
 }
@@ -76,80 +75,25 @@ type OAuthConfig struct {
 // TLSConfig is used with kafkas:// URLs.
 type TLSConfig = tlsconfig.Client
 
-// Defaults.
 const (
-	DefaultURL             = "kafka://127.0.0.1:9092"
-	DefaultTopic           = "{topic}"
-	DefaultTimestamp       = timestampSent
-	DefaultClientID        = "penstock"
-	DefaultCompression     = "none"
-	DefaultMaxMessageBytes = 1_048_588 // Kafka's own default for max.message.bytes
-	DefaultProducers       = 8
-	DefaultConnectTimeout  = 5 * time.Second
-	DefaultDeliveryTimeout = 10 * time.Second
-)
-
-const (
-	timestampSent    = "sent"
 	timestampCreated = "created"
+	defaultPort      = "9092"
 )
-
-// Upper limits of the fields. Kafka's socket.request.max.bytes is 100 MiB by default.
-const (
-	maxMaxMessageBytes = 96 << 20
-	maxProducers       = 64
-)
-
-// shortestTimeout is the library's minimum.
-const shortestTimeout = 100 * time.Millisecond
-
-const defaultPort = "9092"
 
 // SetDefaults sets the fields that are zero.
-func (c *Config) SetDefaults() {
-	c.URL = cmp.Or(c.URL, DefaultURL)
-	c.Topic = cmp.Or(c.Topic, DefaultTopic)
-	c.Timestamp = cmp.Or(c.Timestamp, DefaultTimestamp)
-	c.ClientID = cmp.Or(c.ClientID, DefaultClientID)
-	c.Compression = cmp.Or(c.Compression, DefaultCompression)
-	c.MaxMessageBytes = cmp.Or(c.MaxMessageBytes, DefaultMaxMessageBytes)
-	c.Producers = cmp.Or(c.Producers, DefaultProducers)
-	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, DefaultConnectTimeout)
-	c.DeliveryTimeout = cmp.Or(c.DeliveryTimeout, DefaultDeliveryTimeout)
-}
+func (c *Config) SetDefaults() { settings.Defaults(c) }
 
 // Validate returns a *penstock.FieldError for the first field that cannot be used.
 // Call SetDefaults before. It opens no file.
 func (c *Config) Validate() error {
 	a, err := c.address()
-	if err != nil {
+	if err := cmp.Or(err, settings.Check(c)); err != nil {
 		return err
 	}
-	if _, err := template.Parse(c.Topic); err != nil {
-		return field("topic", fmt.Sprintf("cannot be used (%v)", err), "write a template such as orders.{topic}")
-	}
-	if err := c.validateLogin(&a); err != nil {
-		return err
-	}
-	switch {
-	case c.Timestamp != timestampSent && c.Timestamp != timestampCreated:
-		return field("timestamp", fmt.Sprintf("is %q", c.Timestamp), "choose sent or created")
-	case codecs[c.Compression] == nil:
-		return field("compression", fmt.Sprintf("is %q", c.Compression), "choose one of none, gzip, snappy, lz4, zstd")
-	case c.MaxMessageBytes < 1<<10 || c.MaxMessageBytes > maxMaxMessageBytes:
-		return field("max_message_bytes", fmt.Sprintf("is %d", c.MaxMessageBytes), "choose 1024 to %d", maxMaxMessageBytes)
-	case c.Producers < 1 || c.Producers > maxProducers:
-		return field("producers", fmt.Sprintf("is %d", c.Producers), "choose 1 to %d", maxProducers)
-	case len(c.ClientID) > 255:
+	if len(c.ClientID) > 255 {
 		return field("client_id", "is longer than 255 bytes", "shorten it")
-	case c.ConnectTimeout < shortestTimeout:
-		return field("connect_timeout", fmt.Sprintf("is %v", c.ConnectTimeout), "choose %v or more", shortestTimeout)
-	case c.DeliveryTimeout < shortestTimeout:
-		return field("delivery_timeout", fmt.Sprintf("is %v", c.DeliveryTimeout), "choose %v or more", shortestTimeout)
-	case c.TLS != (TLSConfig{}) && !a.tls:
-		return field("tls", "is set, but the URL is not kafkas://", "write kafkas:// (and the port of the brokers' TLS listener)")
 	}
-	return c.TLS.Validate()
+	return cmp.Or(c.validateLogin(&a), c.TLS.Validate("kafkas://", a.tls))
 }
 
 // address is the URL in parts.
@@ -211,4 +155,4 @@ func notKafka() error {
 	return field("url", "is not a Kafka URL", "write kafka://host1:9092,host2:9092 or kafkas://user:password@host:9093; in user and password write special characters as %%XX")
 }
 
-var field = sinkurl.Field
+var field = settings.Field

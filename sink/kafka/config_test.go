@@ -28,8 +28,8 @@ func TestParseURL(t *testing.T) {
 	check(t, err)
 	want = kafka.Config{
 		URL: "kafka://localhost", Topic: "{topic}", Timestamp: "sent", ClientID: "penstock", Compression: "none",
-		MaxMessageBytes: kafka.DefaultMaxMessageBytes, Producers: kafka.DefaultProducers,
-		ConnectTimeout: kafka.DefaultConnectTimeout, DeliveryTimeout: kafka.DefaultDeliveryTimeout,
+		MaxMessageBytes: 1_048_588, Producers: 8,
+		ConnectTimeout: 5 * time.Second, DeliveryTimeout: 10 * time.Second,
 	}
 	if got != want {
 		t.Errorf("defaults: got %+v, want %+v", got, want)
@@ -55,7 +55,7 @@ func TestConfigMistakes(t *testing.T) {
 		"kafka://a?delivery_timeout=1ms":    "delivery_timeout is 1ms: choose 100ms or more",
 		"kafka://a?create_topics=yes":       `create_topics is "yes": write true or false`,
 		"kafka://a?topic={nope}":            "topic cannot be used",
-		"kafka://a?compression=rar":         `compression is "rar": choose one of none`,
+		"kafka://a?compression=rar":         `compression is "rar": choose none, gzip`,
 		"kafka://a?timestamp=now":           `timestamp is "now": choose sent or created`,
 		"kafka://a?password=p":              "password is set without user",
 		"kafka://me@a":                      "user is set without password",

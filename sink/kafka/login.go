@@ -39,8 +39,6 @@ type AWSCredentials interface {
 func (c *Config) validateLogin(a *address) error {
 	withUser := c.SASL == saslPlain || c.SASL == saslScram256 || c.SASL == saslScram512
 	switch {
-	case c.Password != "" && c.User == "":
-		return field("password", "is set without user", "set user too")
 	case a.user != "" && a.password == "":
 		return field("user", "is set without password", "set password too")
 	case a.user != "" && c.SASL == "":

@@ -11,8 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/penstock/penstock/internal/sinkurl"
-	"github.com/penstock/penstock/internal/template"
+	"github.com/penstock/penstock/internal/settings"
 	"github.com/penstock/penstock/internal/tlsconfig"
 )
 
@@ -24,7 +23,7 @@ type Config struct {
 	// token. Not used with InProcess.
 	URL string `yaml:"url" url:"-"`
 	// Subject is the template of the subject: {topic}, {key}, {header.NAME}.
-	Subject string `yaml:"subject"`
+	Subject string `yaml:"subject" default:"{topic}" template:"orders.{topic}"`
 	// CreateStream is the stream to create if it does not exist. Without it, the
 	// operator creates streams.
 	CreateStream *StreamConfig `yaml:"create_stream"`
@@ -34,7 +33,7 @@ type Config struct {
 	// NKeyFile holds the seed of a user's nkey.
 	NKeyFile string `yaml:"nkey_file"`
 	User     string `yaml:"user"`
-	Password string `yaml:"password"`
+	Password string `yaml:"password" needs:"user"`
 	Token    string `yaml:"token"`
 	// InboxPrefix replaces _INBOX in the subject of acknowledgements, for users
 	// that may subscribe only to a certain prefix.
@@ -43,12 +42,12 @@ type Config struct {
 
 	// MaxPending is how many messages may wait for their acknowledgement at a time.
 	// By default JetStream queues at most 100,000 per stream and refuses more.
-	MaxPending int `yaml:"max_pending"`
+	MaxPending int `yaml:"max_pending" default:"4096" min:"1" max:"50000"`
 	// AckWait is how long a Send waits without any acknowledgement before it gives
 	// up.
-	AckWait time.Duration `yaml:"ack_wait"`
+	AckWait time.Duration `yaml:"ack_wait" default:"5s"`
 	// ConnectTimeout limits one attempt to connect to one server.
-	ConnectTimeout time.Duration `yaml:"connect_timeout"`
+	ConnectTimeout time.Duration `yaml:"connect_timeout" default:"2s"`
 
 	// InProcess is a running server in this process, to connect to through memory, for
 	// example a *server.Server of nats-server. The sink does not stop it.
@@ -67,12 +66,13 @@ type StreamConfig struct {
 	// follows, for example orders.> for orders.{topic}.
 	Subjects []string `yaml:"subjects"`
 	// Storage is file or memory.
-	Storage string `yaml:"storage"`
+	Storage string `yaml:"storage" default:"file" oneof:"file memory"`
 	// Replicas is the number of servers that keep a copy, 1 to 5.
-	Replicas int `yaml:"replicas"`
+	Replicas int `yaml:"replicas" default:"1" min:"1" max:"5"`
 	// DuplicateWindow is how long the stream remembers message ids. It drops messages
-	// with these ids. The server keeps them in memory. Default 2 minutes.
-	DuplicateWindow time.Duration `yaml:"duplicate_window"`
+	// with these ids. The server keeps them in memory. An outage that lasts longer may store a
+	// retry twice.
+	DuplicateWindow time.Duration `yaml:"duplicate_window" default:"2m" min:"100ms"`
 }
 
 // TLSConfig is used with tls:// and wss:// URLs, and with nats:// as soon as a
@@ -83,7 +83,7 @@ type TLSConfig = tlsconfig.Client
 type EmbeddedConfig struct {
 	// Dir is the folder of the streams. It is created if it does not exist. Only one server
 	// at a time may use it.
-	Dir string `yaml:"dir" url:"-"`
+	Dir string `yaml:"dir" url:"-" default:"penstock-nats"`
 	// Listen is a loopback host:port for consumers in other processes, which need no
 	// credentials. Port 0 takes a free port. If it is empty, only this process can connect.
 	Listen string `yaml:"listen"`
@@ -92,48 +92,23 @@ type EmbeddedConfig struct {
 	SyncAlways bool `yaml:"sync_always"`
 }
 
-// Defaults.
-const (
-	DefaultURL             = "nats://127.0.0.1:4222"
-	DefaultSubject         = "{topic}"
-	DefaultMaxPending      = 4096
-	DefaultAckWait         = 5 * time.Second
-	DefaultConnectTimeout  = 2 * time.Second
-	DefaultDuplicateWindow = 2 * time.Minute
-
-	// No operator creates a stream on the embedded server, so the sink does. A stream
-	// cannot store all subjects, hence the prefix.
-	DefaultEmbeddedDir     = "penstock-nats"
-	DefaultEmbeddedSubject = "penstock.{topic}"
-	DefaultEmbeddedStream  = "PENSTOCK"
-)
-
-const maxMaxPending = 50_000
-
 // SetDefaults sets the fields that are zero.
 func (c *Config) SetDefaults() {
+	// No operator creates a stream on the embedded server, so the sink does. A stream
+	// cannot store all subjects, hence the prefix.
 	if c.Embedded != nil {
-		c.Embedded.Dir = cmp.Or(c.Embedded.Dir, DefaultEmbeddedDir)
-		c.Subject = cmp.Or(c.Subject, DefaultEmbeddedSubject)
+		c.Subject = cmp.Or(c.Subject, "penstock.{topic}")
 		if c.CreateStream == nil {
 			c.CreateStream = &StreamConfig{}
 		}
-		c.CreateStream.Name = cmp.Or(c.CreateStream.Name, DefaultEmbeddedStream)
+		c.CreateStream.Name = cmp.Or(c.CreateStream.Name, "PENSTOCK")
 	} else if c.InProcess == nil {
-		c.URL = cmp.Or(c.URL, DefaultURL)
+		c.URL = cmp.Or(c.URL, "nats://127.0.0.1:4222")
 	}
-	c.Subject = cmp.Or(c.Subject, DefaultSubject)
-	if s := c.CreateStream; s != nil {
-		if len(s.Subjects) == 0 {
-			s.Subjects = everythingUnder(c.Subject)
-		}
-		s.Storage = cmp.Or(s.Storage, "file")
-		s.Replicas = cmp.Or(s.Replicas, 1)
-		s.DuplicateWindow = cmp.Or(s.DuplicateWindow, DefaultDuplicateWindow)
+	settings.Defaults(c)
+	if s := c.CreateStream; s != nil && len(s.Subjects) == 0 {
+		s.Subjects = everythingUnder(c.Subject)
 	}
-	c.MaxPending = cmp.Or(c.MaxPending, DefaultMaxPending)
-	c.AckWait = cmp.Or(c.AckWait, DefaultAckWait)
-	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, DefaultConnectTimeout)
 }
 
 // everythingUnder is the wildcard for a template's subjects, or "" if it begins with a
@@ -152,32 +127,10 @@ func everythingUnder(subject string) []string {
 // Validate returns a *penstock.FieldError for the first field that cannot be used.
 // Call SetDefaults before. It opens no file.
 func (c *Config) Validate() error {
-	if err := c.validPlace(); err != nil {
-		return err
-	}
-	if _, err := template.Parse(c.Subject); err != nil {
-		return field("subject", fmt.Sprintf("cannot be used (%v)", err), "write a template such as orders.{topic}")
-	}
-	if err := c.CreateStream.validate(); err != nil {
-		return err
-	}
-	if err := c.validLogin(); err != nil {
-		return err
-	}
-	if err := c.TLS.Validate(); err != nil {
-		return err
-	}
-	switch {
-	case c.MaxPending < 1 || c.MaxPending > maxMaxPending:
-		return field("max_pending", fmt.Sprintf("is %d", c.MaxPending), "choose 1 to %d", maxMaxPending)
-	case c.AckWait < 0:
-		return field("ack_wait", "is negative", "write a duration such as 5s")
-	case c.ConnectTimeout < 0:
-		return field("connect_timeout", "is negative", "write a duration such as 2s")
-	case c.InboxPrefix != "" && !validSubject(c.InboxPrefix):
+	if c.InboxPrefix != "" && !validSubject(c.InboxPrefix) {
 		return field("inbox_prefix", "is not a subject", "write dot-separated words, as in _INBOX_relay")
 	}
-	return nil
+	return cmp.Or(c.validPlace(), settings.Check(c), c.CreateStream.validate(), c.validLogin(), c.TLS.Validate("tls://", true))
 }
 
 func (c *Config) validPlace() error {
@@ -245,9 +198,6 @@ func (c *Config) validLogin() error {
 	if len(set) > 1 {
 		return field(set[1], "is set together with "+set[0], "keep one way to log in")
 	}
-	if c.Password != "" && c.User == "" {
-		return field("password", "is set without user", "set user too")
-	}
 	return nil
 }
 
@@ -259,12 +209,6 @@ func (s *StreamConfig) validate() error {
 		return field("create_stream.name", fmt.Sprintf("is %q", s.Name), "name the stream without spaces, dots, slashes and wildcards")
 	case len(s.Subjects) == 0:
 		return field("create_stream.subjects", "is empty", "list the subjects to store, as in orders.>, or let subject begin with a fixed word, as in orders.{topic}")
-	case s.Storage != "file" && s.Storage != "memory":
-		return field("create_stream.storage", fmt.Sprintf("is %q", s.Storage), "write file or memory")
-	case s.Replicas < 1 || s.Replicas > 5:
-		return field("create_stream.replicas", fmt.Sprintf("is %d", s.Replicas), "choose 1 to 5")
-	case s.DuplicateWindow < 100*time.Millisecond:
-		return field("create_stream.duplicate_window", fmt.Sprintf("is %v", s.DuplicateWindow), "choose at least 100ms; longer than an outage may last, or a retry is stored twice")
 	}
 	return nil
 }
@@ -295,4 +239,4 @@ func withScheme(server string) string {
 	return "nats://" + server
 }
 
-var field = sinkurl.Field
+var field = settings.Field

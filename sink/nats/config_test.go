@@ -39,13 +39,13 @@ func TestParseURL(t *testing.T) {
 		},
 	} {
 		if want.MaxPending == 0 {
-			want.MaxPending = nats.DefaultMaxPending
+			want.MaxPending = 4096
 		}
 		if want.AckWait == 0 {
-			want.AckWait = nats.DefaultAckWait
+			want.AckWait = 5 * time.Second
 		}
 		if want.ConnectTimeout == 0 {
-			want.ConnectTimeout = nats.DefaultConnectTimeout
+			want.ConnectTimeout = 2 * time.Second
 		}
 		got, err := nats.ParseURL(in)
 		if err != nil || !reflect.DeepEqual(got, want) {

@@ -47,7 +47,7 @@ func TestEmbeddedDefault(t *testing.T) {
 	}
 	mustSend(t, s, messages("flight.departed", "1", "2"))
 	r := &reader{url: s.ClientURL()}
-	got := r.drain(t, nats.DefaultEmbeddedStream, 2)
+	got := r.drain(t, "PENSTOCK", 2)
 	if len(got) != 2 || got[0].Topic != "flight.departed" {
 		t.Errorf("a reader on the listener got %v", got)
 	}
@@ -60,7 +60,7 @@ func TestEmbeddedWithoutListener(t *testing.T) {
 	}
 	mustSend(t, s, messages("a", "1"))
 	r := &reader{opts: []natsgo.Option{natsgo.InProcessServer(s.InProcess())}}
-	if got := r.drain(t, nats.DefaultEmbeddedStream, 1); len(got) != 1 {
+	if got := r.drain(t, "PENSTOCK", 1); len(got) != 1 {
 		t.Errorf("a reader in the process got %v", got)
 	}
 }
@@ -152,7 +152,7 @@ func TestEmbeddedKeepsConfirmed(t *testing.T) {
 	mustSend(t, again, messages("a", "after"))
 	confirmed["after"] = true
 	r := &reader{opts: []natsgo.Option{natsgo.InProcessServer(again.InProcess())}}
-	for _, m := range r.drain(t, nats.DefaultEmbeddedStream, len(confirmed)) {
+	for _, m := range r.drain(t, "PENSTOCK", len(confirmed)) {
 		delete(confirmed, m.ID)
 	}
 	if len(confirmed) > 0 {

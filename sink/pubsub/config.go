@@ -1,7 +1,6 @@
 package pubsub
 
 import (
-	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/publicaddr"
+	"github.com/penstock/penstock/internal/settings"
 	"github.com/penstock/penstock/internal/sinkurl"
 	"github.com/penstock/penstock/internal/template"
 )
@@ -21,38 +21,23 @@ type Config struct {
 	Project string `yaml:"project" url:"-"`
 	// Topic is a template of the topic's name: {topic}, {key}, {header.NAME}. In values,
 	// characters that names of topics cannot have become hyphens.
-	Topic string `yaml:"topic" url:"-"`
+	Topic string `yaml:"topic" url:"-" default:"{topic}" template:"orders-{topic}"`
 	// Endpoint replaces the address of the service: https://REGION-pubsub.googleapis.com for one
 	// region, or http://host:port for an emulator, without TLS and credentials.
 	Endpoint string `yaml:"endpoint"`
 	// AllowPrivate permits an Endpoint whose address is not public.
-	AllowPrivate bool `yaml:"allow_private"`
+	AllowPrivate bool `yaml:"allow_private" needs:"endpoint"`
 
 	// Concurrency is how many requests may be under way in all Sends together.
-	Concurrency int `yaml:"concurrency"`
+	Concurrency int `yaml:"concurrency" default:"256" min:"1" max:"4096"`
 	// ConnectTimeout limits one attempt to connect.
-	ConnectTimeout time.Duration `yaml:"connect_timeout"`
+	ConnectTimeout time.Duration `yaml:"connect_timeout" default:"5s"`
 	// Timeout limits a request.
-	Timeout time.Duration `yaml:"timeout"`
+	Timeout time.Duration `yaml:"timeout" default:"10s"`
 }
-
-// Defaults.
-const (
-	DefaultTopic          = "{topic}"
-	DefaultConcurrency    = 256
-	DefaultConnectTimeout = 5 * time.Second
-	DefaultTimeout        = 10 * time.Second
-)
-
-const maxConcurrency = 4096
 
 // SetDefaults sets the fields that are zero.
-func (c *Config) SetDefaults() {
-	c.Topic = cmp.Or(c.Topic, DefaultTopic)
-	c.Concurrency = cmp.Or(c.Concurrency, DefaultConcurrency)
-	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, DefaultConnectTimeout)
-	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
-}
+func (c *Config) SetDefaults() { settings.Defaults(c) }
 
 // Validate returns a *penstock.FieldError for the first field that cannot be used.
 // Call SetDefaults before. It opens no file.
@@ -60,25 +45,19 @@ func (c *Config) Validate() error {
 	if c.Project == "" || strings.IndexFunc(c.Project, func(r rune) bool { return !named(r) && r != ':' }) >= 0 {
 		return field("project", "is not a project's id", "write pubsub://PROJECT/TOPIC")
 	}
-	topic, err := template.Parse(c.Topic)
-	if err != nil {
-		return field("topic", fmt.Sprintf("cannot be used (%v)", err), "write a template such as orders-{topic}")
-	}
-	if err := sinkurl.NotNegative(c); err != nil {
+	if err := settings.Check(c); err != nil {
 		return err
 	}
-	name, _ := topic.Execute(&penstock.Message{})
-	switch {
-	case strings.Contains(c.Topic, "/"), topic.Fixed() && !topicName.MatchString(name):
-		return field("topic", fmt.Sprintf("is %q", c.Topic), "write the name of a topic alone: 3 to 255 letters, digits and -_.~+%%, with a letter at the beginning")
-	case c.Concurrency < 1 || c.Concurrency > maxConcurrency:
-		return field("concurrency", fmt.Sprintf("is %d", c.Concurrency), "choose 1 to %d", maxConcurrency)
-	case c.Endpoint == "" && c.AllowPrivate:
-		return field("allow_private", "is set without endpoint", "remove it: the addresses of Google are always permitted")
-	case c.Endpoint == "":
-		return nil
+	topic, err := template.Parse(c.Topic)
+	if err != nil {
+		return err
 	}
-	_, err = c.permitted().Endpoint(c.Endpoint)
+	if name, _ := topic.Execute(&penstock.Message{}); strings.Contains(c.Topic, "/") || topic.Fixed() && !topicName.MatchString(name) {
+		return field("topic", fmt.Sprintf("is %q", c.Topic), "write the name of a topic alone: 3 to 255 letters, digits and -_.~+%%, with a letter at the beginning")
+	}
+	if c.Endpoint != "" {
+		_, err = c.permitted().Endpoint(c.Endpoint)
+	}
 	return err
 }
 
@@ -91,7 +70,7 @@ func named(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.~+%", r)
 }
 
-var field = sinkurl.Field
+var field = settings.Field
 
 // ParseURL reads a Config from one line, for a command line:
 //

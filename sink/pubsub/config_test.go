@@ -32,7 +32,7 @@ func TestConfigMistakes(t *testing.T) {
 		"pubsub://p/or":                              `topic is "or"`,
 		"pubsub://p/{nope}":                          "topic cannot be used",
 		"pubsub://p/orders?nope=1":                   "nope is not a parameter of a Pub/Sub URL: use one of allow_private",
-		"pubsub://p/orders?concurrency=-1":           "concurrency is negative",
+		"pubsub://p/orders?concurrency=-1":           "concurrency is -1: choose 1 to 4096",
 		"pubsub://p/orders?timeout=-1s":              "timeout is negative",
 		"pubsub://p/orders?connect_timeout=-1s":      "connect_timeout is negative",
 		"pubsub://p/orders?allow_private=true":       "allow_private is set without endpoint",

@@ -2,14 +2,13 @@ package rabbitmq
 
 import (
 	"cmp"
-	"fmt"
 	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/penstock/penstock/internal/settings"
 	"github.com/penstock/penstock/internal/sinkurl"
-	"github.com/penstock/penstock/internal/template"
 	"github.com/penstock/penstock/internal/tlsconfig"
 )
 
@@ -18,18 +17,18 @@ import (
 type Config struct {
 	// URL of the broker: amqp://user:password@host:5672/vhost, or amqps:// for TLS. With
 	// several hosts, host1:5672,host2:5672, for example of a cluster, one of them is used.
-	URL string `yaml:"url" url:"-"`
+	URL string `yaml:"url" url:"-" default:"amqp://guest:guest@127.0.0.1:5672/"`
 	// User and Password replace those of the URL, for secrets that are kept
 	// separately.
 	User     string `yaml:"user"`
-	Password string `yaml:"password"`
+	Password string `yaml:"password" needs:"user"`
 
 	// Exchange to publish to. It must exist. Empty means RabbitMQ's default exchange,
 	// where the routing key is the name of a queue.
 	Exchange string `yaml:"exchange"`
 	// RoutingKey is a template: {topic}, {key}, {header.NAME}. Default: DeclareQueue, or
 	// the topic if that is empty.
-	RoutingKey string `yaml:"routing_key"`
+	RoutingKey string `yaml:"routing_key" default:"{topic}" template:"orders.{topic}"`
 	// DeclareQueue is the name of a durable queue to create if it does not exist. Only
 	// with the default exchange: the operator makes bindings.
 	DeclareQueue string `yaml:"declare_queue"`
@@ -37,16 +36,18 @@ type Config struct {
 	// precision. The property timestamp is always set, in seconds.
 	CreatedAtHeader bool `yaml:"created_at_header"`
 
-	// Channels is over how many channels of one connection messages are published.
-	Channels int `yaml:"channels"`
-	// MaxPending is how many messages per channel may wait for their confirm.
-	MaxPending int `yaml:"max_pending"`
+	// Channels is over how many channels of one connection messages are published. The
+	// default was measured: see DESIGN.md.
+	Channels int `yaml:"channels" default:"1" min:"1" max:"64"`
+	// MaxPending is how many messages per channel may wait for their confirm. It bounds
+	// memory: the broker may return the body of each of them.
+	MaxPending int `yaml:"max_pending" default:"4096" min:"1" max:"65536"`
 
 	// ConnectTimeout limits one attempt to connect and log in.
-	ConnectTimeout time.Duration `yaml:"connect_timeout"`
+	ConnectTimeout time.Duration `yaml:"connect_timeout" default:"5s"`
 	// Heartbeat is how often the two sides show that they are alive. A connection
 	// that is silent for three of these times is given up.
-	Heartbeat time.Duration `yaml:"heartbeat"`
+	Heartbeat time.Duration `yaml:"heartbeat" default:"10s" min:"1s"`
 
 	TLS TLSConfig `yaml:"tls"`
 }
@@ -54,65 +55,27 @@ type Config struct {
 // TLSConfig is used with amqps:// URLs.
 type TLSConfig = tlsconfig.Client
 
-// Defaults.
-const (
-	DefaultURL            = "amqp://guest:guest@127.0.0.1:5672/"
-	DefaultRoutingKey     = "{topic}"
-	DefaultChannels       = 1 // measured: see DESIGN.md
-	DefaultMaxPending     = 4096
-	DefaultConnectTimeout = 5 * time.Second
-	DefaultHeartbeat      = 10 * time.Second
-)
-
-// Upper limits of the fields. MaxPending bounds memory: the broker may return the body of every
-// message that waits.
-const (
-	maxChannels   = 64
-	maxMaxPending = 65_536
-)
-
 // SetDefaults sets the fields that are zero.
 func (c *Config) SetDefaults() {
-	declared := strings.NewReplacer("{", "{{", "}", "}}").Replace(c.DeclareQueue)
-	c.URL = cmp.Or(c.URL, DefaultURL)
-	c.RoutingKey = cmp.Or(c.RoutingKey, declared, DefaultRoutingKey)
-	c.Channels = cmp.Or(c.Channels, DefaultChannels)
-	c.MaxPending = cmp.Or(c.MaxPending, DefaultMaxPending)
-	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, DefaultConnectTimeout)
-	c.Heartbeat = cmp.Or(c.Heartbeat, DefaultHeartbeat)
+	c.RoutingKey = cmp.Or(c.RoutingKey, strings.NewReplacer("{", "{{", "}", "}}").Replace(c.DeclareQueue))
+	settings.Defaults(c)
 }
 
 // Validate returns a *penstock.FieldError for the first field that cannot be used.
 // Call SetDefaults before. It opens no file.
 func (c *Config) Validate() error {
 	uris, err := c.addresses()
-	if err != nil {
-		return err
-	}
-	if _, err := template.Parse(c.RoutingKey); err != nil {
-		return field("routing_key", fmt.Sprintf("cannot be used (%v)", err), "write a template such as orders.{topic}")
-	}
 	switch {
-	case c.Password != "" && c.User == "":
-		return field("password", "is set without user", "set user too")
+	case err != nil:
+		return err
 	case len(c.Exchange) > maxShortString:
 		return field("exchange", "is longer than 255 bytes", "name an exchange that exists")
 	case c.DeclareQueue != "" && c.Exchange != "":
 		return field("declare_queue", "is set together with exchange", "remove it, declare the queue and bind it to the exchange yourself; or leave out exchange")
 	case len(c.DeclareQueue) > maxShortString:
 		return field("declare_queue", "is longer than 255 bytes", "shorten the name")
-	case c.Channels < 1 || c.Channels > maxChannels:
-		return field("channels", fmt.Sprintf("is %d", c.Channels), "choose 1 to %d", maxChannels)
-	case c.MaxPending < 1 || c.MaxPending > maxMaxPending:
-		return field("max_pending", fmt.Sprintf("is %d", c.MaxPending), "choose 1 to %d", maxMaxPending)
-	case c.ConnectTimeout < 0:
-		return field("connect_timeout", "is negative", "write a duration such as 5s")
-	case c.Heartbeat < time.Second:
-		return field("heartbeat", fmt.Sprintf("is %v", c.Heartbeat), "choose 1s or more")
-	case c.TLS != (TLSConfig{}) && uris[0].Scheme != "amqps":
-		return field("tls", "is set, but the URL is not amqps://", "write amqps:// (port 5671 by default)")
 	}
-	return c.TLS.Validate()
+	return cmp.Or(settings.Check(c), c.TLS.Validate("amqps://", uris[0].Scheme == "amqps"))
 }
 
 // addresses is the URL in parts, once for each of its hosts, with the user that
@@ -137,4 +100,4 @@ func notAMQP() error {
 	return field("url", "is not an AMQP URL", "write amqp://user:password@host:5672/vhost, or several hosts with commas between them; in user, password and vhost write special characters as %%XX")
 }
 
-var field = sinkurl.Field
+var field = settings.Field

@@ -27,8 +27,8 @@ func TestParseURL(t *testing.T) {
 	got, err = rabbitmq.ParseURL("amqp://localhost?declare_queue=orders")
 	check(t, err)
 	want = rabbitmq.Config{
-		URL: "amqp://localhost", DeclareQueue: "orders", RoutingKey: "orders", Channels: rabbitmq.DefaultChannels,
-		MaxPending: rabbitmq.DefaultMaxPending, ConnectTimeout: rabbitmq.DefaultConnectTimeout, Heartbeat: rabbitmq.DefaultHeartbeat,
+		URL: "amqp://localhost", DeclareQueue: "orders", RoutingKey: "orders", Channels: 1,
+		MaxPending: 4096, ConnectTimeout: 5 * time.Second, Heartbeat: 10 * time.Second,
 	}
 	if got != want {
 		t.Errorf("defaults: got %+v, want %+v", got, want)

@@ -7,8 +7,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/penstock/penstock/internal/settings"
 	"github.com/penstock/penstock/internal/sinkurl"
-	"github.com/penstock/penstock/internal/template"
 	"github.com/penstock/penstock/internal/tlsconfig"
 )
 
@@ -17,14 +17,14 @@ import (
 type Config struct {
 	// URL of the server that takes writes: redis://user:password@host:6379/0, or
 	// rediss:// for TLS. The path is the number of the database.
-	URL string `yaml:"url" url:"-"`
+	URL string `yaml:"url" url:"-" default:"redis://127.0.0.1:6379/0"`
 	// User and Password replace those of the URL, for secrets that are kept
 	// separately.
 	User     string `yaml:"user"`
 	Password string `yaml:"password"`
 
 	// Stream is a template of the stream's name: {topic}, {key}, {header.NAME}.
-	Stream string `yaml:"stream"`
+	Stream string `yaml:"stream" default:"{topic}" template:"orders.{topic}"`
 	// ExistingOnly adds to streams that exist and creates none.
 	ExistingOnly bool `yaml:"existing_only"`
 	// MaxLength is about how many entries a stream keeps. The server removes older
@@ -36,13 +36,13 @@ type Config struct {
 	// Fsync waits until the server has flushed the message to its disk, and with
 	// Replicas until they have too. It needs Redis 7.2 or later, or Valkey, with appendonly yes.
 	Fsync bool `yaml:"fsync"`
-	// WaitTimeout limits the wait for replicas and disks.
-	WaitTimeout time.Duration `yaml:"wait_timeout"`
+	// WaitTimeout limits the wait for replicas and disks. Redis would wait without end for less than the least.
+	WaitTimeout time.Duration `yaml:"wait_timeout" default:"2s" min:"1ms"`
 
 	// ConnectTimeout limits one attempt to connect.
-	ConnectTimeout time.Duration `yaml:"connect_timeout"`
+	ConnectTimeout time.Duration `yaml:"connect_timeout" default:"5s"`
 	// Timeout limits the wait for an answer.
-	Timeout time.Duration `yaml:"timeout"`
+	Timeout time.Duration `yaml:"timeout" default:"10s"`
 
 	TLS TLSConfig `yaml:"tls"`
 }
@@ -50,46 +50,20 @@ type Config struct {
 // TLSConfig is used with rediss:// URLs.
 type TLSConfig = tlsconfig.Client
 
-// Defaults.
-const (
-	DefaultURL            = "redis://127.0.0.1:6379/0"
-	DefaultStream         = "{topic}"
-	DefaultWaitTimeout    = 2 * time.Second
-	DefaultConnectTimeout = 5 * time.Second
-	DefaultTimeout        = 10 * time.Second
-)
-
 // SetDefaults sets the fields that are zero.
-func (c *Config) SetDefaults() {
-	c.URL = cmp.Or(c.URL, DefaultURL)
-	c.Stream = cmp.Or(c.Stream, DefaultStream)
-	c.WaitTimeout = cmp.Or(c.WaitTimeout, DefaultWaitTimeout)
-	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, DefaultConnectTimeout)
-	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
-}
+func (c *Config) SetDefaults() { settings.Defaults(c) }
 
 // Validate returns a *penstock.FieldError for the first field that cannot be used.
 // Call SetDefaults before. It opens no file.
 func (c *Config) Validate() error {
 	o, err := c.server()
-	if err != nil {
+	if err := cmp.Or(err, settings.Check(c)); err != nil {
 		return err
 	}
-	if _, err := template.Parse(c.Stream); err != nil {
-		return field("stream", fmt.Sprintf("cannot be used (%v)", err), "write a template such as orders.{topic}")
-	}
-	if err := sinkurl.NotNegative(c); err != nil {
-		return err
-	}
-	switch {
-	case c.WaitTimeout < time.Millisecond:
-		return field("wait_timeout", fmt.Sprintf("is %v", c.WaitTimeout), "choose 1ms or more; Redis would wait without end for less")
-	case c.WaitTimeout >= c.Timeout:
+	if c.WaitTimeout >= c.Timeout {
 		return field("wait_timeout", fmt.Sprintf("is %v", c.WaitTimeout), "choose less than timeout (%v), because the answer comes after it", c.Timeout)
-	case c.TLS != (TLSConfig{}) && o.TLSConfig == nil:
-		return field("tls", "is set, but the URL is not rediss://", "write rediss://")
 	}
-	return c.TLS.Validate()
+	return c.TLS.Validate("rediss://", o.TLSConfig != nil)
 }
 
 // server is the URL in parts, with the user that applies. Its error does not quote the URL, which may
@@ -126,4 +100,4 @@ func ParseURL(u string) (Config, error) {
 	return sinkurl.ReadServer(u, "a Redis URL", func(server string) Config { return Config{URL: server} })
 }
 
-var field = sinkurl.Field
+var field = settings.Field

@@ -25,8 +25,8 @@ func TestParseURL(t *testing.T) {
 	got, err = redis.ParseURL("redis://localhost")
 	check(t, err)
 	want = redis.Config{
-		URL: "redis://localhost", Stream: redis.DefaultStream, WaitTimeout: redis.DefaultWaitTimeout,
-		ConnectTimeout: redis.DefaultConnectTimeout, Timeout: redis.DefaultTimeout,
+		URL: "redis://localhost", Stream: "{topic}", WaitTimeout: 2 * time.Second,
+		ConnectTimeout: 5 * time.Second, Timeout: 10 * time.Second,
 	}
 	if got != want {
 		t.Errorf("defaults: got %+v, want %+v", got, want)

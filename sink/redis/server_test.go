@@ -54,7 +54,7 @@ func TestServerThatTakesNothing(t *testing.T) {
 // A replica has the message, or it is not confirmed.
 func TestReplicas(t *testing.T) {
 	server := testserver.StartRedis(t)
-	sink := open(t, redis.Config{URL: "redis://" + server.Address, Replicas: 1, WaitTimeout: redis.DefaultTimeout / 2}, nil)
+	sink := open(t, redis.Config{URL: "redis://" + server.Address, Replicas: 1, WaitTimeout: 5 * time.Second}, nil)
 	impatient := open(t, redis.Config{URL: "redis://" + server.Address, Replicas: 1, WaitTimeout: 1e6}, nil)
 	unavailable(t, impatient, "0 of 1 replicas", "INFO replication")
 
@@ -75,7 +75,7 @@ func TestFsync(t *testing.T) {
 	server := testserver.StartRedis(t, "appendfsync everysec")
 	c := goredis.NewClient(&goredis.Options{Addr: server.Address})
 	defer c.Close()
-	cfg := redis.Config{URL: "redis://" + server.Address, Fsync: true, WaitTimeout: redis.DefaultTimeout / 2}
+	cfg := redis.Config{URL: "redis://" + server.Address, Fsync: true, WaitTimeout: 5 * time.Second}
 	sink := open(t, cfg, nil)
 	if c.Do(patient(t), "WAITAOF", 0, 0, 0).Err() != nil {
 		unavailable(t, sink, "WAITAOF", "fsync needs Redis 7.2")
@@ -92,7 +92,7 @@ func TestFsync(t *testing.T) {
 	replica := testserver.StartRedis(t, "replicaof "+host+" "+port, "repl-diskless-sync-delay 0", "appendonly no")
 	at := goredis.NewClient(&goredis.Options{Addr: replica.Address})
 	defer at.Close()
-	cfg = redis.Config{URL: "redis://" + server.Address, Replicas: 1, WaitTimeout: redis.DefaultTimeout / 2}
+	cfg = redis.Config{URL: "redis://" + server.Address, Replicas: 1, WaitTimeout: 5 * time.Second}
 	eventually(t, open(t, cfg, nil), func(err error) bool { return err == nil }) // it has them in its memory
 	cfg.Fsync = true
 	flushed := open(t, cfg, nil)

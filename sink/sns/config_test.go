@@ -13,8 +13,7 @@ func TestParseURL(t *testing.T) {
 		"&max_message_bytes=1048576&concurrency=3&connect_timeout=1s&timeout=2s")
 	check(t, err)
 	want := sns.Config{
-		TopicARN: "arn:aws:sns:eu-west-1:123456789012:{topic}.fifo", Region: "eu-north-1", Profile: "p", Endpoint: "http://localhost:5000", AllowPrivate: true,
-		Envelope: true, MaxMessageBytes: 1 << 20, Concurrency: 3, ConnectTimeout: time.Second, Timeout: 2 * time.Second,
+		TopicARN: "arn:aws:sns:eu-west-1:123456789012:{topic}.fifo", Settings: sns.Settings{Region: "eu-north-1", Profile: "p", Endpoint: "http://localhost:5000", AllowPrivate: true, Envelope: true, MaxMessageBytes: 1 << 20, Concurrency: 3, ConnectTimeout: time.Second, Timeout: 2 * time.Second},
 	}
 	if got != want {
 		t.Errorf("got  %+v\nwant %+v", got, want)

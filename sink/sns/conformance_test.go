@@ -53,7 +53,7 @@ func conformance(t *testing.T, e *awstest.Emulator, ending string, only []string
 			as := func(id, key string) func(*testing.T, *slog.Logger) driver.Sink {
 				return func(t *testing.T, log *slog.Logger) driver.Sink {
 					awstest.Login(t, id, key, awstest.Token)
-					s, err := sns.Open(sns.Config{TopicARN: "arn:aws:sns:" + awstest.Region + ":" + awstest.Account + ":" + room + "-{topic}" + ending, Endpoint: "http://" + proxy.Addr(), AllowPrivate: true, Timeout: time.Minute, Concurrency: concurrency}, log)
+					s, err := sns.Open(sns.Config{TopicARN: "arn:aws:sns:" + awstest.Region + ":" + awstest.Account + ":" + room + "-{topic}" + ending, Settings: sns.Settings{Endpoint: "http://" + proxy.Addr(), AllowPrivate: true, Timeout: time.Minute, Concurrency: concurrency}}, log)
 					check(t, err)
 					return s
 				}
@@ -68,7 +68,7 @@ func conformance(t *testing.T, e *awstest.Emulator, ending string, only []string
 				Stall:      func() { proxy.Stall(tcpproxy.Both) },
 				Unroutable: &penstock.Message{ID: "lost", Topic: "invoices.sent", Payload: []byte("x")},
 				Bad: []sinktest.Bad{
-					{Name: "a byte too much", Message: penstock.Message{ID: "bad", Topic: topics[0], Payload: make([]byte, sns.DefaultMaxMessageBytes+1)}},
+					{Name: "a byte too much", Message: penstock.Message{ID: "bad", Topic: topics[0], Payload: make([]byte, 256<<10+1)}},
 				},
 				Secrets:    []string{awstest.SecretKey, awstest.DeniedKey, awstest.Token},
 				OpenDenied: as(awstest.DeniedID, awstest.DeniedKey),

@@ -19,7 +19,7 @@ func readBack(sinkURL, _, name string) (readback.Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	q, err := c.options().NewQueue(name)
+	q, err := amazon.NewQueue(&c.Settings, name)
 	if err != nil {
 		return nil, err
 	}

@@ -55,21 +55,18 @@ func Open(cfg Config, log *slog.Logger) (*Sink, error) {
 		return nil, fmt.Errorf("sns sink: %w", err)
 	}
 	s := &Sink{client: client}
-	s.Sender, err = amazon.NewSender(cfg.options(), idle, s.batch)
+	s.Sender, err = amazon.NewSender("SNS", cfg.TopicARN, &cfg.Settings, idle, s.batch)
 	return s, err
 }
 
 // newClient also returns a function that closes its idle connections.
 func newClient(cfg *Config) (client *sns.Client, idle func(), err error) {
-	o := cfg.options()
-	loaded, err := o.Load()
+	loaded, over, err := amazon.Load(&cfg.Settings)
 	if err != nil {
 		return nil, nil, err
 	}
-	over := o.Client()
 	return sns.NewFromConfig(loaded, func(to *sns.Options) {
-		to.HTTPClient = over
-		if cfg.Endpoint != "" {
+		if to.HTTPClient = over; cfg.Endpoint != "" {
 			to.BaseEndpoint = &cfg.Endpoint
 		}
 	}), over.CloseIdleConnections, nil
@@ -103,10 +100,8 @@ func (s *Sink) batch(ctx context.Context, topic string, entries []amazon.Entry) 
 
 // reach asks for the topic's attributes, if it is always the same.
 func (s *Sink) reach(ctx context.Context) error {
-	to, fixed := s.Destination()
-	if !fixed {
-		return nil
-	}
-	_, err := s.client.GetTopicAttributes(ctx, &sns.GetTopicAttributesInput{TopicArn: &to})
-	return s.Explain(to, err)
+	return s.Reach(func(to string) error {
+		_, err := s.client.GetTopicAttributes(ctx, &sns.GetTopicAttributesInput{TopicArn: &to})
+		return err
+	})
 }

@@ -13,8 +13,7 @@ func TestParseURL(t *testing.T) {
 		"&max_message_bytes=262144&concurrency=3&connect_timeout=1s&timeout=2s")
 	check(t, err)
 	want := sqs.Config{
-		QueueURL: "https://localhost:9324/000000000000/{topic}.fifo", Region: "eu-north-1", Profile: "p", Endpoint: "http://localhost:9324", AllowPrivate: true,
-		Envelope: true, MaxMessageBytes: 262144, Concurrency: 3, ConnectTimeout: time.Second, Timeout: 2 * time.Second,
+		QueueURL: "https://localhost:9324/000000000000/{topic}.fifo", Settings: sqs.Settings{Region: "eu-north-1", Profile: "p", Endpoint: "http://localhost:9324", AllowPrivate: true, Envelope: true, MaxMessageBytes: 262144, Concurrency: 3, ConnectTimeout: time.Second, Timeout: 2 * time.Second},
 	}
 	if got != want {
 		t.Errorf("got  %+v\nwant %+v", got, want)
@@ -22,8 +21,7 @@ func TestParseURL(t *testing.T) {
 	got, err = sqs.ParseURL("sqs://sqs.eu-west-1.amazonaws.com/123456789012/orders")
 	check(t, err)
 	want = sqs.Config{
-		QueueURL: "https://sqs.eu-west-1.amazonaws.com/123456789012/orders", Region: "eu-west-1", MaxMessageBytes: 1 << 20, Concurrency: 32,
-		ConnectTimeout: 5 * time.Second, Timeout: 10 * time.Second,
+		QueueURL: "https://sqs.eu-west-1.amazonaws.com/123456789012/orders", Settings: sqs.Settings{Region: "eu-west-1", MaxMessageBytes: 1 << 20, Concurrency: 32, ConnectTimeout: 5 * time.Second, Timeout: 10 * time.Second},
 	}
 	if got != want {
 		t.Errorf("defaults: got %+v, want %+v", got, want)

@@ -56,7 +56,7 @@ func conformance(t *testing.T, e *awstest.Emulator, ending string, only []string
 			as := func(id, key string) func(*testing.T, *slog.Logger) driver.Sink {
 				return func(t *testing.T, log *slog.Logger) driver.Sink {
 					awstest.Login(t, id, key, awstest.Token)
-					s, err := sqs.Open(sqs.Config{QueueURL: "https://sqs." + awstest.Region + ".amazonaws.com/" + awstest.Account + "/" + room + "-{topic}" + ending, Endpoint: "http://" + proxy.Addr(), AllowPrivate: true, Timeout: time.Minute, Concurrency: concurrency}, log)
+					s, err := sqs.Open(sqs.Config{QueueURL: "https://sqs." + awstest.Region + ".amazonaws.com/" + awstest.Account + "/" + room + "-{topic}" + ending, Settings: sqs.Settings{Endpoint: "http://" + proxy.Addr(), AllowPrivate: true, Timeout: time.Minute, Concurrency: concurrency}}, log)
 					check(t, err)
 					return s
 				}
@@ -71,7 +71,7 @@ func conformance(t *testing.T, e *awstest.Emulator, ending string, only []string
 				Stall:      func() { proxy.Stall(tcpproxy.Both) },
 				Unroutable: &penstock.Message{ID: "lost", Topic: "invoices.sent", Payload: []byte("x")},
 				Bad: []sinktest.Bad{
-					{Name: "a byte too much", Message: penstock.Message{ID: "bad", Topic: topics[0], Payload: make([]byte, sqs.DefaultMaxMessageBytes+1)}},
+					{Name: "a byte too much", Message: penstock.Message{ID: "bad", Topic: topics[0], Payload: make([]byte, 1<<20+1)}},
 				},
 				Secrets:    []string{awstest.SecretKey, awstest.DeniedKey, awstest.Token},
 				OpenDenied: as(awstest.DeniedID, awstest.DeniedKey),

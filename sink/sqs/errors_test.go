@@ -18,7 +18,7 @@ import (
 func open(t *testing.T, e *awstest.Emulator, queue string) *sqs.Sink {
 	t.Helper()
 	awstest.Login(t, awstest.KeyID, awstest.SecretKey, "")
-	s, err := sqs.Open(sqs.Config{QueueURL: queue, Endpoint: "http://" + e.Address, AllowPrivate: true}, nil)
+	s, err := sqs.Open(sqs.Config{QueueURL: queue, Settings: sqs.Settings{Endpoint: "http://" + e.Address, AllowPrivate: true}}, nil)
 	check(t, err)
 	t.Cleanup(func() { check(t, s.Close(patient(t))) })
 	return s
@@ -76,7 +76,7 @@ func TestReplacedKeys(t *testing.T) {
 		check(t, os.WriteFile(file, fmt.Appendf(nil, "[default]\naws_access_key_id = %s\naws_secret_access_key = %s\n", id, awstest.SecretKey), 0o600))
 	}
 	keys(awstest.DeniedID)
-	sink, err := sqs.Open(sqs.Config{QueueURL: e.Queue(t, "orders"), Endpoint: "http://" + e.Address, AllowPrivate: true}, nil)
+	sink, err := sqs.Open(sqs.Config{QueueURL: e.Queue(t, "orders"), Settings: sqs.Settings{Endpoint: "http://" + e.Address, AllowPrivate: true}}, nil)
 	check(t, err)
 	defer sink.Close(patient(t))
 	for range 2 {
@@ -166,7 +166,7 @@ func TestQueueTakesLess(t *testing.T) {
 func TestTooLarge(t *testing.T) {
 	e := awstest.StartFake(t)
 	awstest.Login(t, awstest.KeyID, awstest.SecretKey, "")
-	sink, err := sqs.Open(sqs.Config{QueueURL: e.Queue(t, "orders"), Endpoint: "http://" + e.Address, AllowPrivate: true, MaxMessageBytes: 256 << 10}, nil)
+	sink, err := sqs.Open(sqs.Config{QueueURL: e.Queue(t, "orders"), Settings: sqs.Settings{Endpoint: "http://" + e.Address, AllowPrivate: true, MaxMessageBytes: 256 << 10}}, nil)
 	check(t, err)
 	defer sink.Close(patient(t))
 	msgs := messages(2)
@@ -180,7 +180,7 @@ func TestTooLarge(t *testing.T) {
 // A name that leads to an address that is not public is not connected to.
 func TestPrivateName(t *testing.T) {
 	awstest.Login(t, awstest.KeyID, awstest.SecretKey, "")
-	sink, err := sqs.Open(sqs.Config{QueueURL: "https://sqs.eu-west-1.amazonaws.com/1/q", Endpoint: "http://localhost:1"}, nil)
+	sink, err := sqs.Open(sqs.Config{QueueURL: "https://sqs.eu-west-1.amazonaws.com/1/q", Settings: sqs.Settings{Endpoint: "http://localhost:1"}}, nil)
 	check(t, err)
 	defer sink.Close(patient(t))
 	errs := sink.Send(patient(t), messages(1))
@@ -193,7 +193,7 @@ func TestPrivateName(t *testing.T) {
 func TestReach(t *testing.T) {
 	e := awstest.StartFake(t)
 	awstest.Login(t, awstest.KeyID, awstest.SecretKey, "")
-	cfg := sqs.Config{QueueURL: e.Queue(t, "orders"), Endpoint: "http://" + e.Address, AllowPrivate: true}
+	cfg := sqs.Config{QueueURL: e.Queue(t, "orders"), Settings: sqs.Settings{Endpoint: "http://" + e.Address, AllowPrivate: true}}
 	check(t, sqs.Driver.Reach(patient(t), cfg, nil))
 	cfg.QueueURL += "-missing"
 	if err := sqs.Driver.Reach(patient(t), cfg, nil); err == nil || !strings.Contains(err.Error(), "exists in the region") {

@@ -11,7 +11,7 @@ func readBack(sinkURL, _, name string) (readback.Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	q, err := c.options().NewQueue(name + ".fifo")
+	q, err := amazon.NewQueue(&c.Settings, name+".fifo")
 	if err != nil {
 		return nil, err
 	}

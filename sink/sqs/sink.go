@@ -50,19 +50,16 @@ func Open(cfg Config, log *slog.Logger) (*Sink, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("sqs sink: %w", err)
 	}
-	o := cfg.options()
-	loaded, err := o.Load()
+	loaded, over, err := amazon.Load(&cfg.Settings)
 	if err != nil {
 		return nil, fmt.Errorf("sqs sink: %w", err)
 	}
-	client := o.Client()
 	s := &Sink{client: sqs.NewFromConfig(loaded, func(to *sqs.Options) {
-		to.HTTPClient = client
-		if cfg.Endpoint != "" {
+		if to.HTTPClient = over; cfg.Endpoint != "" {
 			to.BaseEndpoint = &cfg.Endpoint
 		}
 	})}
-	s.Sender, err = amazon.NewSender(o, client.CloseIdleConnections, s.batch)
+	s.Sender, err = amazon.NewSender("SQS", cfg.QueueURL, &cfg.Settings, over.CloseIdleConnections, s.batch)
 	return s, err
 }
 
@@ -94,10 +91,8 @@ func (s *Sink) batch(ctx context.Context, queue string, entries []amazon.Entry) 
 
 // reach asks for the queue's attributes, if it is always the same.
 func (s *Sink) reach(ctx context.Context) error {
-	to, fixed := s.Destination()
-	if !fixed {
-		return nil
-	}
-	_, err := s.client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{QueueUrl: &to, AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameQueueArn}})
-	return s.Explain(to, err)
+	return s.Reach(func(to string) error {
+		_, err := s.client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{QueueUrl: &to, AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameQueueArn}})
+		return err
+	})
 }

@@ -37,7 +37,7 @@ func BenchmarkRelay(b *testing.B) {
 		senders, batch int // of the relay; 0 means its defaults
 		wholeLanes     bool
 	}{
-		{"each-alone", webhook.DefaultConcurrency, 1, false},
+		{"each-alone", 256, 1, false},
 		{"relay-defaults", 0, 0, false},
 		{"whole-lanes", 0, 0, true}, // were it an InOrderSink
 	} {
@@ -54,7 +54,7 @@ func BenchmarkRelay(b *testing.B) {
 			if v.wholeLanes {
 				to = inOrder{sink}
 			}
-			client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: benchKeys}, Timeout: webhook.DefaultTimeout}
+			client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: benchKeys}, Timeout: 15 * time.Second}
 			defer client.CloseIdleConnections()
 			var spent [2]time.Duration
 			var mallocs [2]uint64

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock/internal/publicaddr"
-	"github.com/penstock/penstock/internal/sinkurl"
+	"github.com/penstock/penstock/internal/settings"
 	"github.com/penstock/penstock/internal/tlsconfig"
 )
 
@@ -24,7 +24,7 @@ type Config struct {
 	// cannot choose the server. user:password@ becomes basic authorization.
 	URL string `yaml:"url" url:"-"`
 	// Method is POST or PUT.
-	Method string `yaml:"method"`
+	Method string `yaml:"method" default:"POST" oneof:"POST PUT"`
 	// Headers of every request, such as Authorization: Bearer …. They replace headers
 	// of the message. Their values are never shown.
 	Headers map[string]Secret `yaml:"headers" url:"-"`
@@ -41,20 +41,20 @@ type Config struct {
 	RetryStatuses []int `yaml:"retry_statuses"`
 
 	// Concurrency is how many requests may be under way in all Sends together.
-	Concurrency int `yaml:"concurrency"`
+	Concurrency int `yaml:"concurrency" default:"256" min:"1" max:"4096"`
 	// HTTP is auto, 1.1 or 2. Auto uses HTTP/2 if the endpoint offers it over TLS.
 	// 2 with an http:// URL uses HTTP/2 without TLS.
-	HTTP string `yaml:"http"`
+	HTTP string `yaml:"http" default:"auto" oneof:"auto 1.1 2"`
 	// ConnectTimeout limits the time to look up the host and connect to it, and then
 	// the time of the TLS handshake.
-	ConnectTimeout time.Duration `yaml:"connect_timeout"`
+	ConnectTimeout time.Duration `yaml:"connect_timeout" default:"5s"`
 	// ResponseTimeout limits the wait for the answer's headers after the request was
 	// written.
-	ResponseTimeout time.Duration `yaml:"response_timeout"`
+	ResponseTimeout time.Duration `yaml:"response_timeout" default:"10s"`
 	// Timeout limits a whole request, with connecting and the answer's body.
-	Timeout time.Duration `yaml:"timeout"`
+	Timeout time.Duration `yaml:"timeout" default:"15s"`
 	// MaxRetryAfter limits the pause that an endpoint can ask for.
-	MaxRetryAfter time.Duration `yaml:"max_retry_after"`
+	MaxRetryAfter time.Duration `yaml:"max_retry_after" default:"1h"`
 
 	// AllowPrivate permits every address. Without it, an address that is not public is
 	// refused, also if a host name leads to it.
@@ -72,33 +72,12 @@ type Config struct {
 // TLSConfig is used with https:// URLs. Versions before TLS 1.2 are refused.
 type TLSConfig = tlsconfig.Client
 
-// Defaults.
-const (
-	DefaultMethod          = http.MethodPost
-	DefaultConcurrency     = 256
-	DefaultHTTP            = "auto"
-	DefaultConnectTimeout  = 5 * time.Second
-	DefaultResponseTimeout = 10 * time.Second
-	DefaultTimeout         = 15 * time.Second
-	DefaultMaxRetryAfter   = time.Hour
-)
-
-const maxConcurrency = 4096
-
 // cloudEventsPrefix begins the headers of CloudEvents in binary mode, which a
 // static header would overwrite in every message: one id for all of them.
 const cloudEventsPrefix = "Ce-"
 
 // SetDefaults sets the fields that are zero.
-func (c *Config) SetDefaults() {
-	c.Method = cmp.Or(c.Method, DefaultMethod)
-	c.Concurrency = cmp.Or(c.Concurrency, DefaultConcurrency)
-	c.HTTP = cmp.Or(c.HTTP, DefaultHTTP)
-	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, DefaultConnectTimeout)
-	c.ResponseTimeout = cmp.Or(c.ResponseTimeout, DefaultResponseTimeout)
-	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
-	c.MaxRetryAfter = cmp.Or(c.MaxRetryAfter, DefaultMaxRetryAfter)
-}
+func (c *Config) SetDefaults() { settings.Defaults(c) }
 
 // Validate returns a *penstock.FieldError for the first field that cannot be used.
 // Call SetDefaults before. It opens no file. Its errors do not quote the URL, which
@@ -108,10 +87,7 @@ func (c *Config) Validate() error {
 	if err != nil {
 		return err
 	}
-	if err := c.validAddresses(e.base.Hostname()); err != nil {
-		return err
-	}
-	if err := c.validHeaders(e); err != nil {
+	if err := cmp.Or(c.validAddresses(e.base.Hostname()), c.validHeaders(e), settings.Check(c)); err != nil {
 		return err
 	}
 	for i, secret := range c.Secrets {
@@ -124,17 +100,7 @@ func (c *Config) Validate() error {
 			return field(fmt.Sprintf("retry_statuses[%d]", i), fmt.Sprintf("is %d", status), "list statuses of 400 to 499; others need no listing")
 		}
 	}
-	switch {
-	case c.Method != http.MethodPost && c.Method != http.MethodPut:
-		return field("method", fmt.Sprintf("is %q", c.Method), "write POST or PUT")
-	case c.Concurrency < 1 || c.Concurrency > maxConcurrency:
-		return field("concurrency", fmt.Sprintf("is %d", c.Concurrency), "choose 1 to %d", maxConcurrency)
-	case c.HTTP != "auto" && c.HTTP != "1.1" && c.HTTP != "2":
-		return field("http", fmt.Sprintf("is %q", c.HTTP), `write auto, "1.1" or "2"`)
-	case c.TLS != (TLSConfig{}) && e.base.Scheme != "https":
-		return field("tls", "is set, but the URL is not https://", "write https://, or remove tls")
-	}
-	return cmp.Or(c.TLS.Validate(), sinkurl.NotNegative(c))
+	return c.TLS.Validate("https://", e.base.Scheme == "https")
 }
 
 func (c *Config) validAddresses(host string) error {
@@ -203,7 +169,7 @@ func (c *Config) validHeaders(e *endpoint) error {
 	return nil
 }
 
-var field = sinkurl.Field
+var field = settings.Field
 
 // RelayLimits returns the relay's max_batch and senders for a webhook: one message per
 // Send, and as many Sends as requests may be under way. So no key waits for the answer

@@ -131,7 +131,7 @@ func TestParseURL(t *testing.T) {
 	if got, want := fmt.Sprintf("%+v", c), fmt.Sprintf("%+v", want); got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
-	if c, err := ParseURL("http://example.com"); err != nil || c.Concurrency != DefaultConcurrency {
+	if c, err := ParseURL("http://example.com"); err != nil || c.Concurrency != 256 {
 		t.Errorf("%+v, %v", c, err)
 	}
 	if c, err := ParseURL("http://example.com#proxy=http://app:hunter2@proxy:3128"); err != nil || c.Proxy != "http://app:hunter2@proxy:3128" {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/amazon"
+	"github.com/penstock/penstock/internal/settings"
 	"github.com/penstock/penstock/sink/claimcheck"
 )
 
@@ -36,12 +37,13 @@ func Open(cfg claimcheck.Config) (*Store, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("claim check: %w", err)
 	}
-	o := &amazon.Options{Region: cfg.Region, Profile: cfg.Profile, Endpoint: cfg.Endpoint, AllowPrivate: cfg.AllowPrivate, Concurrency: claimcheck.Puts, ConnectTimeout: amazon.DefaultConnectTimeout}
-	loaded, err := o.Load()
+	set := &amazon.Settings{Region: cfg.Region, Profile: cfg.Profile, Endpoint: cfg.Endpoint, AllowPrivate: cfg.AllowPrivate, Concurrency: claimcheck.Puts}
+	settings.Defaults(set)
+	loaded, over, err := amazon.Load(set)
 	if err != nil {
 		return nil, fmt.Errorf("claim check: %w", err)
 	}
-	s := &Store{cfg: cfg, http: o.Client()}
+	s := &Store{cfg: cfg, http: over}
 	s.client = s3.NewFromConfig(loaded, func(to *s3.Options) {
 		to.HTTPClient = s.http
 		// Put brings a SHA-256. Not every compatible store takes the SDK's own checksums.

@@ -68,7 +68,7 @@ func conformance(t *testing.T, address string, emulator *awstest.S3, only []stri
 			as := func(id, key string) func(*testing.T, *slog.Logger) driver.Sink {
 				return func(t *testing.T, log *slog.Logger) driver.Sink {
 					awstest.Login(t, awstest.KeyID, awstest.SecretKey, awstest.Token)
-					to, err := sqs.Open(sqs.Config{QueueURL: "https://sqs." + awstest.Region + ".amazonaws.com/" + awstest.Account + "/" + room + "-{topic}", Endpoint: "http://" + queues.Address, AllowPrivate: true, Timeout: time.Minute}, log)
+					to, err := sqs.Open(sqs.Config{QueueURL: "https://sqs." + awstest.Region + ".amazonaws.com/" + awstest.Account + "/" + room + "-{topic}", Settings: sqs.Settings{Endpoint: "http://" + queues.Address, AllowPrivate: true, Timeout: time.Minute}}, log)
 					check(t, err)
 					awstest.Login(t, id, key, awstest.Token)
 					store, err := s3.Open(cfg)
