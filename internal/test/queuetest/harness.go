@@ -65,6 +65,8 @@ type Features struct {
 	Reads bool
 	// Options: jobs may have MaxAttempts and Deadline. Where false, they are refused.
 	Options bool
+	// OptionsInServer: the database checks most of a job's options, so a wrong one ends the transaction.
+	OptionsInServer bool
 	// Unique: jobs may have a UniqueKey. Where false, it is refused.
 	Unique bool
 	// Barriers: the queues are driver.BarrierQueues. Where false, a job that has barriers is refused.
