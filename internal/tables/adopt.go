@@ -172,7 +172,7 @@ func (t *Adopted) Subscribe(ctx context.Context, req driver.Subscribe) (driver.S
 
 // attach takes the lease, of a subscription that it makes if there is none.
 func (t *Adopted) attach(ctx context.Context, tx Tx, r *Reader) (err error) {
-	b := new(Batch).Rows(func(scan Scan) error { return scan(new(int)) }, "select version from {schema}.version for update", nil) // one at a time, so that two that would share rows see each other
+	b := new(Batch).Lock(LockNames, nil) // one at a time, so that two that would share rows see each other
 	if err := tx.Run(ctx, b); err != nil {
 		return err
 	}
@@ -305,11 +305,7 @@ func (s *Outboxes) DropAdoption(ctx context.Context, subscription string) error 
 		}
 		box := Outbox{ID: id}
 		b := &Batch{}
-		lockSubscriptions(b, &box)
-		for _, table := range s.on.PerSubscription() {
-			b.Do("delete from {schema}."+table+" where subscription_id in (select id from {schema}.subscriptions where outbox_id = {outbox})", box.Args(nil))
-		}
-		b.Do("delete from {schema}.subscriptions where outbox_id = {outbox}", box.Args(nil))
+		s.dropSubscriptions(b, &box)
 		b.Do("delete from {schema}.adopted where id = {id}", box.Args(Args{"id": -id}))
 		return tx.Finish(ctx, b)
 	})

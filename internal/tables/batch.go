@@ -2,6 +2,7 @@ package tables
 
 import (
 	"context"
+	"database/sql"
 	"maps"
 	"strings"
 )
@@ -39,6 +40,11 @@ func (b *Batch) Rows(each func(Scan) error, text string, args Args) *Batch {
 	return b.add(Statement{Text: text, Args: args, Read: each})
 }
 
+// Lock has a statement executed that locks rows.
+func (b *Batch) Lock(text string, args Args) *Batch {
+	return b.Rows(func(Scan) error { return nil }, text, args)
+}
+
 // Row has a statement executed that may return a row, and reports whether it did.
 func (b *Batch) Row(there *bool, text string, args Args, dest ...any) *Batch {
 	return b.Rows(func(scan Scan) error {
@@ -59,12 +65,7 @@ func (b *Batch) add(st Statement) *Batch {
 
 // All collects rows of one column.
 func All[T any](into *[]T) func(Scan) error {
-	return func(scan Scan) error {
-		var v T
-		err := scan(&v)
-		*into = append(*into, v)
-		return err
-	}
+	return Each(func(v T) { *into = append(*into, v) })
 }
 
 // Each hands over rows of one column.
@@ -82,6 +83,48 @@ func Each[T any](each func(T)) func(Scan) error {
 // Runner runs batches: a transaction, or a store, where each statement may be one.
 type Runner interface {
 	Run(ctx context.Context, b *Batch) error
+}
+
+// Session has the methods of a transaction of database/sql, or of a connection.
+type Session interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// OneByOne runs a batch, each statement in a round trip, as the dialect renders it; an empty text is none. reads scans a row as the dialect does.
+func OneByOne(ctx context.Context, on Session, b *Batch, rendered func(text string, args Args) (string, []any), reads func(*sql.Rows) Scan) error {
+	one := func(st *Statement) error {
+		text, args := rendered(st.Text, st.Args)
+		if text == "" {
+			return nil
+		}
+		if st.Read == nil {
+			done, err := on.ExecContext(ctx, text, args...)
+			if err == nil && st.Count != nil {
+				*st.Count, err = done.RowsAffected()
+			}
+			return err
+		}
+		rows, err := on.QueryContext(ctx, text, args...)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = rows.Close() }()
+		for scan := reads(rows); rows.Next(); {
+			if err := st.Read(scan); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	}
+	for i := range *b {
+		if st := &(*b)[i]; st.If == nil || st.If() {
+			if err := one(st); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // Tx is a transaction.
@@ -104,8 +147,6 @@ type DB interface {
 	Missing(err error) bool
 	// Duplicate: the error means that a row with this key is there.
 	Duplicate(err error) bool
-	// Names lists objects: "outboxes", "queues", "inboxes" or "subscriptions", in order of their bytes.
-	Names(ctx context.Context, of string) ([]string, error)
 }
 
 // In splits the name of a list, "column in names", which stands for one of them.

@@ -1,9 +1,7 @@
 package tables
 
 import (
-	"cmp"
 	"errors"
-	"math"
 	"slices"
 	"time"
 
@@ -57,19 +55,12 @@ type Round struct {
 
 	Whole bool // Window was for all ranges together, in order of priority
 
-	seen *Seen
-	at   *look
-}
-
-// Round begins one, which looks at window jobs of each range at least: at one more than may be taken, behind which nothing is left.
-func (s *Seen) Round(c driver.Claim, o Options, window int) *Round {
-	at := s.look(c.Group, o)
-	window = min(max(window, c.Jobs+at.blocked+2*at.contended+1), most)
-	spare := min(at.contended, mostSpare)
-	if at.alone || at.inTurn {
-		spare = 0 // none is first, and max_running may leave room for fewer
-	}
-	return &Round{Ranges: at.ranges, Keys: at.keys, Checks: at.checks, Checked: at.checked, Age: at.age, Tried: at.tried, Window: window, Last: window == most, Jobs: c.Jobs, Room: cmp.Or(o.Room, math.MaxInt), Alone: at.alone, Policies: at.limits, Turned: at.inTurn, Spare: spare, seen: s, at: at}
+	seen   *Seen
+	group  *groupSeen
+	begun  time.Time
+	margin time.Duration
+	cut    int64 // knowledge of later times was forgotten
+	heads  bool
 }
 
 // Withdraw: the job's lease was taken back.
@@ -99,12 +90,6 @@ func (r *Round) taken(jobs []penstock.Job) []penstock.Job {
 // late: some that were taken have ended.
 func (r *Round) late() bool {
 	return slices.ContainsFunc(r.Page, func(p Claimed) bool { return p.Late })
-}
-
-// Note remembers the jobs that were found. full: the claim has all that it wanted.
-func (r *Round) Note(full bool) {
-	r.at.now = r.Now
-	r.seen.saw(r.at, r.Page, r.Window, r.Whole, full, r.Expired, r.Closed)
 }
 
 // most jobs that wait for another of their key are looked at, of each range.

@@ -13,8 +13,9 @@ import (
 	"github.com/penstock/penstock/internal/shell"
 )
 
-// InboxDialect has the methods that inboxes need besides statements.
-type InboxDialect interface {
+// InboxDB has the further methods that inboxes need of their store.
+type InboxDB interface {
+	DB
 	// Turns means that messages of a key take turns, because several transactions write at a time.
 	Turns() bool
 	// Turn waits for the turn of a key's messages, and says if rows that are read behind that may be from before it.
@@ -33,7 +34,7 @@ type InboxDialect interface {
 // Inbox is one consumer's inbox, in transactions of the caller's. Its writes take effect once if
 // the caller continues only with new messages. Safe for concurrent use.
 type Inbox struct {
-	on       InboxDialect
+	on       InboxDB
 	consumer string
 
 	mu        sync.Mutex
@@ -42,7 +43,7 @@ type Inbox struct {
 }
 
 // NewInbox names a consumer's inbox.
-func NewInbox(on InboxDialect, consumer string) *Inbox { return &Inbox{on: on, consumer: consumer} }
+func NewInbox(on InboxDB, consumer string) *Inbox { return &Inbox{on: on, consumer: consumer} }
 
 const (
 	// Turns is how many keys of an inbox can be received at a time; those with the same turn wait for each other.
@@ -326,7 +327,7 @@ func (i *Inbox) release(ctx context.Context, tx Runner, box *InboxRow, r penstoc
 }
 
 // noteGap notes a gap, before next or, as nothing has followed yet, nil, and forgets some that are old.
-func noteGap(on InboxDialect, b *Batch, box *InboxRow, missing, key string, next *string, discarded bool) {
+func noteGap(on InboxDB, b *Batch, box *InboxRow, missing, key string, next *string, discarded bool) {
 	on.Forget(b, box, "gaps", Args{"most": forgetAtOnce}, func(time.Time) {})
 	b.Do("inbox_gap", box.Args(Args{"id": missing, "key": key, "next": next, "discarded": discarded}))
 }

@@ -11,12 +11,6 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// InboxDB has the methods that inboxes need of their store.
-type InboxDB interface {
-	DB
-	InboxDialect
-}
-
 // Inboxes is a driver.InboxStore in every dialect.
 type Inboxes struct{ on InboxDB }
 

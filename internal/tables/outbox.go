@@ -147,17 +147,22 @@ func (s *Outboxes) DropOutbox(ctx context.Context, name string) error {
 			return err
 		}
 		b := new(Batch).Do("patient", nil)
-		lockSubscriptions(b, &box)
-		for _, table := range s.on.PerSubscription() {
-			b.Do("delete from {schema}."+table+" where subscription_id in (select id from {schema}.subscriptions where outbox_id = {outbox})", box.Args(nil))
-		}
-		b.Do("delete from {schema}.subscriptions where outbox_id = {outbox}", box.Args(nil))
+		s.dropSubscriptions(b, &box)
 		b.Do("delete from {schema}.outboxes where id = {outbox}", box.Args(nil))
 		if err := tx.Run(ctx, b); err != nil {
 			return err
 		}
 		return s.on.DropMessages(ctx, tx, name)
 	})
+}
+
+// dropSubscriptions deletes all that an outbox has.
+func (s *Outboxes) dropSubscriptions(b *Batch, box *Outbox) {
+	lockSubscriptions(b, box)
+	for _, table := range s.on.PerSubscription() {
+		b.Do("delete from {schema}."+table+" where subscription_id in (select id from {schema}.subscriptions where outbox_id = {outbox})", box.Args(nil))
+	}
+	b.Do("delete from {schema}.subscriptions where outbox_id = {outbox}", box.Args(nil))
 }
 
 // lockSubscriptions waits for readers that settle, and makes others wait.
@@ -202,12 +207,12 @@ func (s *Outboxes) Status(ctx context.Context) ([]admin.OutboxStatus, error) {
 // StatusUpTo is driver.StatusCounter for a dialect whose statement counts up to {most}, except for backlogs; 0 means
 // without a limit.
 func StatusUpTo(ctx context.Context, s *Outboxes, most int) ([]admin.OutboxStatus, error) {
-	names, err := s.on.Names(ctx, "outboxes")
+	found, err := names(ctx, s.on, "outboxes")
 	if err != nil {
 		return nil, err
 	}
 	all := []admin.OutboxStatus{}
-	for _, name := range names {
+	for _, name := range found {
 		st, err := s.status(ctx, most, name)
 		switch {
 		case s.on.Missing(err) || errors.Is(err, penstock.ErrNoOutbox): // dropped meanwhile

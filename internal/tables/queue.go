@@ -117,11 +117,7 @@ func (s *Queues) CreateQueue(ctx context.Context, name string, order penstock.Qu
 
 // DropQueue implements driver.QueueStore.
 func (s *Queues) DropQueue(ctx context.Context, name string) error {
-	err := s.on.Within(ctx, func(tx Tx) error {
-		q, err := s.look(ctx, tx, name, "for update")
-		if err != nil {
-			return err
-		}
+	err := s.locked(ctx, name, func(tx Tx, q *QueueRow) error {
 		b := new(Batch).Do("patient", nil)
 		holdTurns(b, name)
 		for _, table := range s.on.PerQueue() {
@@ -142,11 +138,7 @@ func (s *Queues) SetQueue(ctx context.Context, name string, set penstock.QueueSe
 	if err := set.ValidateWithoutHistory(); err != nil {
 		return err
 	}
-	return s.on.Within(ctx, func(tx Tx) error {
-		row, err := s.look(ctx, tx, name, "for update")
-		if err != nil {
-			return err
-		}
+	return s.locked(ctx, name, func(tx Tx, row *QueueRow) error {
 		if set.Rate != nil {
 			if err := s.changePolicy(ctx, tx, row, true, "", func(p *policyRow) { p.policy.Rate, p.set = *set.Rate, *set.Rate != penstock.Rate{} }); err != nil {
 				return err
@@ -178,7 +170,25 @@ func (s *Queues) look(ctx context.Context, on Runner, name, lock string) (*Queue
 
 // holdTurns, behind the lock of the queue's row, waits for all claims that are under way. None begins until the transaction ends.
 func holdTurns(b *Batch, name string) {
-	b.Rows(func(Scan) error { return nil }, "hold_turns", Args{"name": name})
+	b.Lock("hold_turns", Args{"name": name})
+}
+
+// locked runs fn in a transaction that has locked the queue's row.
+func (s *Queues) locked(ctx context.Context, name string, fn func(tx Tx, q *QueueRow) error) error {
+	return s.on.Within(ctx, func(tx Tx) error {
+		q, err := s.look(ctx, tx, name, "for update")
+		if err != nil {
+			return err
+		}
+		return fn(tx, q)
+	})
+}
+
+// withoutClaims begins a batch in which no claim of the queue is under way.
+func (q *QueueRow) withoutClaims() *Batch {
+	b := new(Batch).Lock("select id from {schema}.queues where id = {queue} for update", q.Args(nil))
+	holdTurns(b, q.Name)
+	return b
 }
 
 // find knows a queue from before, or looks. One that was made anew since has another id: a statement
@@ -231,11 +241,8 @@ func (s *Queues) orNoQueue(err error, name string) error {
 func (s *Queues) CancelJobs(ctx context.Context, name string, ids ...int64) (n int, err error) {
 	var cancelled int64
 	err = s.in(ctx, name, func(tx Tx, q *QueueRow) error {
-		b, these := &Batch{}, q.Args(Args{"seqs": ids})
-		none := func(Scan) error { return nil }
-		b.Rows(none, "select id from {schema}.queues where id = {queue} for update", these) // a claim that is under way would leave the lease of a job that is not there any more
-		holdTurns(b, name)
-		b.Rows(none, "hold_seqs", these)
+		these := q.Args(Args{"seqs": ids})
+		b := q.withoutClaims().Lock("hold_seqs", these) // a claim that is under way would leave the lease of a job that is not there any more
 		b.Do("give_up", these)
 		for _, table := range []string{"leases", "tries"} {
 			b.Do("cancel_"+table, these)

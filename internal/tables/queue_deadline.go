@@ -33,10 +33,8 @@ func (q Queue) endLate(ctx context.Context, row *QueueRow, c driver.Claim, r *Ro
 	for ended := int64(mostLate); ended == mostLate && (len(late) > 0 || ctx.Err() == nil); late = []int64{} {
 		end := func(ctx context.Context, tx Tx, row *QueueRow) error {
 			var held []int64
-			b, none := &Batch{}, func(Scan) error { return nil }
 			these := row.Args(Args{"leases": late, "group": c.Group, "most": mostLate, "late": now.UTC().Format("2006-01-02T15:04:05.000000Z")})
-			b.Rows(none, "select id from {schema}.queues where id = {queue} for update", these)
-			holdTurns(b, q.name)
+			b := row.withoutClaims()
 			q.endHeld(b, these, &held)
 			if err := tx.Run(ctx, b.Counted(&ended, "expire_jobs", these)); err != nil {
 				return err

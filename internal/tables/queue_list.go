@@ -51,10 +51,9 @@ func (s *Queues) ListJobs(ctx context.Context, q admin.JobQuery) (page admin.Job
 		w.Failures = h.Failures
 		switch w.State {
 		case "running":
-			w.Since = orZero(since)
-			w.Until = orZero(until)
+			w.Since, w.Until = timeOf(since), timeOf(until)
 		case "delayed":
-			w.Until = orZero(until)
+			w.Until = timeOf(until)
 		case "waiting":
 			w.State = "behind its key"
 		}
@@ -73,10 +72,3 @@ func (s *Queues) ListJobs(ctx context.Context, q admin.JobQuery) (page admin.Job
 }
 
 func word(b bool) SQL { return SQL(strconv.FormatBool(b)) }
-
-func orZero(t *time.Time) time.Time {
-	if t == nil {
-		return time.Time{}
-	}
-	return t.UTC()
-}

@@ -104,13 +104,7 @@ func forgetHolds(b *Batch, row *QueueRow) {
 
 // policy changes that of a group, in a transaction.
 func (s *Queues) policy(ctx context.Context, name, group string, change func(p *policyRow)) error {
-	return s.on.Within(ctx, func(tx Tx) error {
-		row, err := s.look(ctx, tx, name, "for update")
-		if err != nil {
-			return err
-		}
-		return s.changePolicy(ctx, tx, row, false, group, change)
-	})
+	return s.locked(ctx, name, func(tx Tx, row *QueueRow) error { return s.changePolicy(ctx, tx, row, false, group, change) })
 }
 
 // SetGroup implements driver.GroupStore.
@@ -284,8 +278,7 @@ func (s *Queues) forgetPolicies(ctx context.Context, row *QueueRow) error {
 		return err
 	}
 	return s.on.Within(ctx, func(tx Tx) error {
-		b := new(Batch).Rows(func(Scan) error { return nil }, "select id from {schema}.queues where id = {queue} for update", row.Args(nil))
-		holdTurns(b, row.Name)
+		b := row.withoutClaims()
 		forgetHolds(b, row)
 		return tx.Finish(ctx, b)
 	})

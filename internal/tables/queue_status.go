@@ -22,15 +22,15 @@ func (s *Queues) QueueStatus(ctx context.Context, names ...string) ([]admin.Queu
 
 // QueueStatusUpTo implements driver.QueueStatusCounter. It reads no more than some jobs of a queue, and counts no figure beyond
 // most; 0 means no limit. With a most below 0 it counts nothing, and returns the settings.
-func (s *Queues) QueueStatusUpTo(ctx context.Context, most int, names ...string) ([]admin.QueueStatus, error) {
-	if names = slices.Sorted(slices.Values(names)); len(names) == 0 {
+func (s *Queues) QueueStatusUpTo(ctx context.Context, most int, queues ...string) ([]admin.QueueStatus, error) {
+	if queues = slices.Sorted(slices.Values(queues)); len(queues) == 0 {
 		var err error
-		if names, err = s.on.Names(ctx, "queues"); err != nil {
+		if queues, err = names(ctx, s.on, "queues"); err != nil {
 			return nil, err
 		}
 	}
 	all := []admin.QueueStatus{}
-	for _, name := range names {
+	for _, name := range queues {
 		st, err := s.queueStatus(ctx, name, most)
 		switch {
 		case errors.Is(err, penstock.ErrNoQueue): // dropped meanwhile

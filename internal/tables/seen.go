@@ -3,11 +3,13 @@ package tables
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/seqset"
 )
 
@@ -58,7 +60,7 @@ func (s *Seen) limit(limited bool) {
 func (s *Seen) group(r *Round) (again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.limits, s.inTurn, r.at.seen.inTurn = r.HasPolicies, r.InTurn, r.InTurn
+	s.limits, s.inTurn, r.group.inTurn = r.HasPolicies, r.InTurn, r.InTurn
 	return r.HasPolicies && !r.Policies || r.InTurn && !r.Turned && !r.Alone
 }
 
@@ -140,94 +142,80 @@ const (
 	farFuture = int64(253402300799000000) // the end of the year 9999
 )
 
-// look is where a claim looks.
-type look struct {
-	seen         *groupSeen
-	checks       bool
-	age          time.Duration // of checked
-	checked, now time.Time
-	tried        time.Time
-	margin       time.Duration
-	cut          int64 // knowledge of later times was forgotten
-	blocked      int
-	contended    int
-	alone        bool
-	limits       bool
-	inTurn       bool
-	keys         []string
-	ranges       []Range
-	heads        bool
-	begun        time.Time
-}
-
-// look returns where a claim is to look.
-func (s *Seen) look(group string, o Options) *look {
+// Round begins one, which looks at window jobs of each range at least: at one more than may be taken, behind which nothing is left.
+func (s *Seen) Round(c driver.Claim, o Options, window int) *Round {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	g := s.groups[group]
+	g := s.groups[c.Group]
 	if g == nil {
 		if len(s.groups) > 1000 {
 			clear(s.groups)
 		}
 		g = &groupSeen{inTurn: s.inTurn}
-		s.groups[group] = g
+		s.groups[c.Group] = g
 	}
-	at, pause := time.Now(), o.LookAgain
+	at, pause, blocked := time.Now(), o.LookAgain, g.blocked
 	if !g.found && g.contended == 0 { // jobs that other claims were taking are not late
 		pause /= 10
 	}
-	l := &look{seen: g, checked: g.checked.UTC(), tried: g.tried.UTC(), margin: o.Margin, age: g.now.Add(at.Sub(g.measured)).Sub(g.checked), blocked: g.blocked, contended: g.contended, alone: !s.free || g.inTurn && !o.Turns, limits: s.limits, inTurn: g.inTurn && o.Turns, cut: farFuture, heads: o.Heads, begun: at}
+	r := &Round{Jobs: c.Jobs, Room: cmp.Or(o.Room, math.MaxInt), Checked: g.checked.UTC(), Tried: g.tried.UTC(), Age: g.now.Add(at.Sub(g.measured)).Sub(g.checked),
+		Alone: !s.free || g.inTurn && !o.Turns, Policies: s.limits, Turned: g.inTurn && o.Turns, seen: s, group: g, begun: at, margin: o.Margin, cut: farFuture, heads: o.Heads}
 	switch {
 	case at.Sub(g.all) > max(o.Sweep, sweepPart*g.sweeping):
-		l.cut, g.all, g.near, l.checked, l.tried, l.age = noTime, at, at, time.Time{}, time.Time{}, 0
+		r.cut, g.all, g.near, r.Checked, r.Tried, r.Age = noTime, at, at, time.Time{}, time.Time{}, 0
 	case at.Sub(g.near) > pause:
-		l.cut, g.near = g.now.Add(at.Sub(g.measured)-o.Margin).UnixMicro(), at
-	case l.heads:
-		l.blocked = 0 // they are passed over
+		r.cut, g.near = g.now.Add(at.Sub(g.measured)-o.Margin).UnixMicro(), at
+	case r.heads:
+		blocked = 0 // they are passed over
 	}
-	if l.checks = !g.found || l.cut == noTime || at.Sub(g.asked) >= o.Ended; l.checks {
+	if r.Checks = !g.found || r.cut == noTime || at.Sub(g.asked) >= o.Ended; r.Checks {
 		g.asked = at
 	}
-	l.keys = slices.AppendSeq([]string{}, maps.Keys(g.keys))
+	r.Keys = slices.AppendSeq([]string{}, maps.Keys(g.keys))
 	for i, taken := range g.taken {
 		from := noTime
-		for _, r := range upTo(taken, l.cut) {
-			l.add(i, from, r[0]-1)
-			from = r[1]
+		for _, t := range upTo(taken, r.cut) {
+			r.add(i, from, t[0]-1)
+			from = t[1]
 		}
-		l.add(i, from, farFuture)
+		r.add(i, from, farFuture)
 	}
-	return l
+	r.Window = min(max(window, c.Jobs+blocked+2*g.contended+1), most)
+	r.Last = r.Window == most
+	if !r.Alone && !r.Turned { // else none is first, and max_running may leave room for fewer
+		r.Spare = min(g.contended, mostSpare)
+	}
+	return r
 }
 
-func (l *look) add(i int, after, upto int64) {
+func (r *Round) add(i int, after, upto int64) {
 	if upto > after {
-		l.ranges = append(l.ranges, Range{int16(i + penstock.MinPriority), time.UnixMicro(after).UTC(), time.UnixMicro(upto).UTC()})
+		r.Ranges = append(r.Ranges, Range{int16(i + penstock.MinPriority), time.UnixMicro(after).UTC(), time.UnixMicro(upto).UTC()})
 	}
 }
 
-// saw notes the jobs that a claim has found: up to window jobs of each range.
-func (s *Seen) saw(l *look, page []Claimed, window int, whole, full, expired, closed bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	g := l.seen
-	g.now, g.measured, g.found = l.now, time.Now(), full
-	if l.checks && !expired {
-		g.checked = l.now.Add(-endedMargin)
+// Note remembers the jobs that were found. full: the claim has all that it wanted.
+func (r *Round) Note(full bool) {
+	r.seen.mu.Lock()
+	defer r.seen.mu.Unlock()
+	g := r.group
+	g.now, g.measured, g.found = r.Now, time.Now(), full
+	if r.Checks && !r.Expired {
+		g.checked = r.Now.Add(-endedMargin)
 	}
-	if took := time.Since(l.begun); l.cut == noTime {
+	if took := time.Since(r.begun); r.cut == noTime {
 		g.sweeping, g.keys = max(took-g.usual, 0), nil
 	} else {
 		g.usual += (took - g.usual) / 16
 	}
 	found := map[int16][]Claimed{}
-	if !l.heads || l.cut != farFuture {
+	if !r.heads || r.cut != farFuture {
 		g.blocked = 0
 	}
 	waits, fresh, tried, left := 0, 0, 0, false
 	others, contended := 0, g.contended-1
 	end := Range{Priority: penstock.MaxPriority + 1} // the last that was looked at, if there may be more behind it
-	for _, p := range page {
+	for _, p := range r.Page {
 		switch {
 		case p.Waits:
 			waits++
@@ -237,11 +225,11 @@ func (s *Seen) saw(l *look, page []Claimed, window int, whole, full, expired, cl
 		if p.Job.Lease != 0 {
 			contended = max(contended, others)
 		}
-		if (p.Job.Lease != 0 || !full) && (!l.heads || l.cut != farFuture) {
+		if (p.Job.Lease != 0 || !full) && (!r.heads || r.cut != farFuture) {
 			g.blocked = waits
 		}
 		if p.Fresh {
-			if fresh++; whole && fresh == window {
+			if fresh++; r.Whole && fresh == r.Window {
 				end = Range{int16(p.Job.Priority), p.TS, p.TS}
 			}
 			found[int16(p.Job.Priority)] = append(found[int16(p.Job.Priority)], p)
@@ -249,51 +237,51 @@ func (s *Seen) saw(l *look, page []Claimed, window int, whole, full, expired, cl
 		}
 		tried, left = tried+1, left || p.Job.Lease == 0
 	}
-	if len(page) > 0 && !slices.ContainsFunc(page, func(p Claimed) bool { return p.Job.Lease != 0 }) && !page[0].Waits && !closed {
+	if len(r.Page) > 0 && !slices.ContainsFunc(r.Page, func(p Claimed) bool { return p.Job.Lease != 0 }) && !r.Page[0].Waits && !r.Closed {
 		contended = min(g.contended+8, others) // all that it could have had, perhaps
 	}
 	g.contended = max(contended, 0)
 	switch {
-	case !left && tried < window:
-		g.tried = l.now.Add(-l.margin)
-	case l.cut == noTime:
+	case !left && tried < r.Window:
+		g.tried = r.Now.Add(-r.margin)
+	case r.cut == noTime:
 		g.tried = time.Time{}
 	}
-	for _, r := range l.ranges {
-		from, upto := r.After.UnixMicro()+1, min(r.UpTo.UnixMicro(), l.now.UnixMicro())
+	for _, in := range r.Ranges {
+		from, upto := in.After.UnixMicro()+1, min(in.UpTo.UnixMicro(), r.Now.UnixMicro())
 		n, free := 0, false
 		var left []int64
 		var last int64
-		for _, p := range found[r.Priority] {
+		for _, p := range found[in.Priority] {
 			ts := p.TS.UnixMicro()
-			if ts < from || ts > r.UpTo.UnixMicro() {
+			if ts < from || ts > in.UpTo.UnixMicro() {
 				continue
 			}
 			n++
 			last = ts
 			if p.Job.Lease == 0 && !p.Waits { // a claim may have it: no claim needs to know the jobs between it and those behind it
-				n, free = window, true
+				n, free = r.Window, true
 				break
 			}
-			if p.Job.Lease == 0 && !(l.heads && g.pass(p.Job.Key)) {
+			if p.Job.Lease == 0 && !(r.heads && g.pass(p.Job.Key)) {
 				left = append(left, ts)
 			}
 		}
-		if r.Priority > end.Priority {
+		if in.Priority > end.Priority {
 			continue
 		}
-		if r.Priority == end.Priority && !free {
-			n, last = window, end.After.UnixMicro()
+		if in.Priority == end.Priority && !free {
+			n, last = r.Window, end.After.UnixMicro()
 		}
-		if n == window { // there may be more of them, also of the last one's microsecond
-			if s.lifo {
+		if n == r.Window { // there may be more of them, also of the last one's microsecond
+			if r.seen.lifo {
 				from = max(from, last+1)
 			} else {
 				upto = min(upto, last-1)
 			}
 		}
-		taken := &g.taken[int(r.Priority)-penstock.MinPriority]
-		if at := max(from, l.cut+1); at <= upto { // the part that was looked at again; the knowledge of the rest stays
+		taken := &g.taken[int(in.Priority)-penstock.MinPriority]
+		if at := max(from, r.cut+1); at <= upto { // the part that was looked at again; the knowledge of the rest stays
 			*taken = slices.Concat(upTo(*taken, at-1), after(*taken, upto))
 		}
 		*taken = longest(taken.Union(without(from, upto, left)))

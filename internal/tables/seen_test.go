@@ -64,7 +64,7 @@ func TestSweepsOfClaims(t *testing.T) {
 						}
 					}
 					time.Sleep(walk + 5*time.Millisecond)
-					if r.at.cut == noTime {
+					if r.cut == noTime {
 						sweeps, walked, longest = sweeps+1, walked+walk, max(longest, walk)
 					}
 					r.Note(true)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -118,7 +119,7 @@ func jsonOf(texts []string) string {
 }
 
 // idle are statements of other dialects that have nothing to do here: Judge and triggers delete rows, no answer is lost and no plan forced.
-var idle = map[string]bool{"patient": true, "hold_turns": true, "by_index": true, "give_up": true, "hold_seqs": true, "cancel_leases": true, "cancel_tries": true, "end_tries": true, "end_leases": true, "revive_tries": true, "run_now": true, "hold_unique": true, "forget_start": true, "end_discarded_entries": true}
+var idle = map[string]bool{tables.LockNames: true, "patient": true, "hold_turns": true, "by_index": true, "give_up": true, "hold_seqs": true, "cancel_leases": true, "cancel_tries": true, "end_tries": true, "end_leases": true, "revive_tries": true, "run_now": true, "hold_unique": true, "forget_start": true, "end_discarded_entries": true}
 
 // onTx is a transaction, the application's or one of ours, for the parts that are the same on all plain tables: one statement at a time. It is one moment.
 type onTx struct {
@@ -130,47 +131,26 @@ type onTx struct {
 func onOurs(tx Tx) onTx { return onTx{tx, time.Now()} }
 
 func (t onTx) Run(ctx context.Context, b *tables.Batch) error {
-	for _, st := range *b {
-		if st.If != nil && !st.If() {
-			continue
+	if i := slices.IndexFunc(*b, func(st tables.Statement) bool { return st.Text == "cancel_waiting" }); i >= 0 {
+		before, behind := (*b)[:i], (*b)[i+1:]
+		err := t.Run(ctx, &before)
+		if err == nil {
+			err = t.cancelWaiting(ctx, (*b)[i].Args)
 		}
-		if err := t.one(ctx, &st); err != nil {
-			return err
+		if err == nil {
+			err = t.Run(ctx, &behind)
 		}
+		return err
 	}
-	return nil
+	return tables.OneByOne(ctx, t, b, func(text string, args tables.Args) (string, []any) {
+		if idle[text] {
+			return "", nil
+		}
+		return rendered(text, args, t.at)
+	}, scanned)
 }
 
 func (t onTx) Finish(ctx context.Context, b *tables.Batch) error { return t.Run(ctx, b) }
-
-func (t onTx) one(ctx context.Context, st *tables.Statement) error {
-	if idle[st.Text] {
-		return nil
-	}
-	if st.Text == "cancel_waiting" {
-		return t.cancelWaiting(ctx, st.Args)
-	}
-	text, args := rendered(st.Text, st.Args, t.at)
-	if st.Read == nil {
-		done, err := t.ExecContext(ctx, text, args...)
-		if err == nil && st.Count != nil {
-			*st.Count, err = done.RowsAffected()
-		}
-		return err
-	}
-	rows, err := t.QueryContext(ctx, text, args...)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rows.Close() }()
-	scan := scanned(rows)
-	for rows.Next() {
-		if err := st.Read(scan); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
-}
 
 // scanned reads microseconds where a time is asked for, and does not copy bytes once more.
 func scanned(rows *sql.Rows) tables.Scan {
@@ -251,7 +231,7 @@ func (s onTables) Within(ctx context.Context, fn func(tx tables.Tx) error) error
 	return s.write(ctx, func(_ context.Context, tx *sql.Tx) error { return fn(onOurs(tx)) })
 }
 
-func (s onTables) Ready(ctx context.Context) error { return s.ready(ctx) }
+func (s onTables) Ready(ctx context.Context) error { return s.guard.Ready(ctx) }
 func (s onTables) Missing(err error) bool          { return noSuchTable(err) }
 
 func (s onTables) Duplicate(err error) bool {

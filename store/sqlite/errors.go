@@ -44,39 +44,36 @@ func (s *Store) explain(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	if s.closed.Load() {
+	if s.guard.Closed.Load() {
 		return penstock.ErrClosed
 	}
 	c, ok := resultCode(err)
 	if !ok {
 		return err
 	}
-	file := s.path
+	file, means, hint := s.path, ErrUnusable, ""
 	switch c {
 	case code.SQLITE_BUSY, code.SQLITE_LOCKED:
 		return penstock.WithHint(fmt.Errorf("%s: %w after %s: %w", file, ErrBusy, s.busy, err),
 			"try again; find the program that keeps a write transaction open, or raise the busy timeout")
 	case code.SQLITE_FULL:
-		return penstock.WithHint(fmt.Errorf("%s: %w: %w", file, ErrFull, err),
-			"free space on its disk; nothing is lost, and the call succeeds when it is tried again")
+		means, hint = ErrFull, "free space on its disk; nothing is lost, and the call succeeds when it is tried again"
 	case code.SQLITE_IOERR:
-		return penstock.WithHint(fmt.Errorf("%s: %w: %w", file, ErrUnusable, err),
-			"look at the disk and the system's log; if the disk is full, free space and try again")
+		hint = "look at the disk and the system's log; if the disk is full, free space and try again"
 	case code.SQLITE_READONLY, code.SQLITE_PERM:
-		return penstock.WithHint(fmt.Errorf("%s: %w: %w", file, ErrUnusable, err),
-			"let this user write to the file and to its directory, where SQLite puts %s-wal and %s-shm", base(file), base(file))
+		hint = "let this user write to the file and to its directory, where SQLite puts " + base(file) + "-wal and " + base(file) + "-shm"
 	case code.SQLITE_CANTOPEN:
-		return penstock.WithHint(fmt.Errorf("%s: %w: %w", file, ErrUnusable, err),
-			"check that the file exists and that this user may read and write it and its directory")
+		hint = "check that the file exists and that this user may read and write it and its directory"
 	case code.SQLITE_NOTADB:
-		return penstock.WithHint(fmt.Errorf("%s: %w: %w", file, ErrUnusable, err),
-			"give the path of a SQLite database, or of a file that does not exist yet")
+		hint = "give the path of a SQLite database, or of a file that does not exist yet"
 	case code.SQLITE_CORRUPT:
-		return penstock.WithHint(fmt.Errorf("%s: %w: %w", file, ErrUnusable, err),
-			"run PRAGMA integrity_check on a copy, and restore a backup if it reports damage")
+		hint = "run PRAGMA integrity_check on a copy, and restore a backup if it reports damage"
+	}
+	if hint != "" {
+		return penstock.WithHint(fmt.Errorf("%s: %w: %w", file, means, err), "%s", hint)
 	}
 	if noSuchTable(err) {
-		return s.of(0).Unmigrated(fmt.Errorf("%s: %w: %w", file, penstock.ErrNotMigrated, err))
+		return s.of().Unmigrated(fmt.Errorf("%s: %w: %w", file, penstock.ErrNotMigrated, err))
 	}
 	return fmt.Errorf("%s: %w", file, err)
 }

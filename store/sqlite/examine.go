@@ -29,8 +29,8 @@ func (s *Store) Examine(ctx context.Context, o doctor.Options) (doctor.Examined,
 	add := func(check string, severity doctor.Severity, found, why, next string, measured ...doctor.Figure) {
 		e.Findings = append(e.Findings, doctor.Finding{Check: check, Severity: severity, About: s.path, Found: found, Why: why, Next: next, Measured: measured})
 	}
-	if err := s.checkSchema(ctx); err != nil {
-		if _, is := resultCode(err); is || s.closed.Load() {
+	if err := s.guard.Check(ctx); err != nil {
+		if _, is := resultCode(err); is || s.guard.Closed.Load() {
 			return e, err
 		}
 		f := doctor.BadSchema(err)

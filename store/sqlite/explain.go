@@ -36,7 +36,7 @@ func unbound(table, text string) string {
 
 // ExplainOutbox implements doctor.Explainer. It returns plans, because SQLite does not count rows.
 func (s *Store) ExplainOutbox(ctx context.Context, outbox string) ([]doctor.Statement, error) {
-	if err := s.ready(ctx); err != nil {
+	if err := s.guard.Ready(ctx); err != nil {
 		return nil, err
 	}
 	if _, err := tables.FindOutbox(ctx, onTables{s}, onTables{s}, outbox, ""); err != nil {
@@ -47,7 +47,7 @@ func (s *Store) ExplainOutbox(ctx context.Context, outbox string) ([]doctor.Stat
 
 // ExplainQueue implements doctor.Explainer.
 func (s *Store) ExplainQueue(ctx context.Context, queue string) ([]doctor.Statement, error) {
-	if err := s.ready(ctx); err != nil {
+	if err := s.guard.Ready(ctx); err != nil {
 		return nil, err
 	}
 	if _, err := s.queues.Queue(queue).RowIn(ctx, onTables{s}); err != nil {

@@ -54,11 +54,11 @@ func (i *Inbox) Due(ctx context.Context, tx Tx, n int) ([]penstock.Released, err
 	return i.box.Due(ctx, onOurs(tx), n)
 }
 
-// Turns implements tables.InboxDialect. It is false: one transaction at a time writes.
+// Turns implements tables.InboxDB. It is false: one transaction at a time writes.
 func (s onTables) Turns() bool                               { return false }
 func (s onTables) Turn(*tables.Batch, *tables.InboxRow, int) {}
 
-// Stale implements tables.InboxDialect. It returns nil: no snapshot is stale.
+// Stale implements tables.InboxDB. It returns nil: no snapshot is stale.
 func (s onTables) Stale() error { return nil }
 
 func (s onTables) See(b *tables.Batch, box *tables.InboxRow, ids []string, isNew func(id string)) {

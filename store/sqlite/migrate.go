@@ -28,7 +28,7 @@ const firstVersion = 20
 // Migrate implements driver.Store. It creates the file if there is none, and
 // switches it to WAL.
 func (s *Store) Migrate(ctx context.Context) error {
-	if s.closed.Load() {
+	if s.guard.Closed.Load() {
 		return penstock.ErrClosed
 	}
 	if err := s.makeFile(ctx); err != nil {
@@ -37,7 +37,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 	if err := s.commit(ctx, s.raise); err != nil {
 		return err
 	}
-	return s.checkSchema(ctx)
+	return s.guard.Check(ctx)
 }
 
 // makeFile makes the file if there is none.
@@ -70,7 +70,7 @@ func (s *Store) makeFile(ctx context.Context) error {
 // raise runs the missing files, in one BEGIN IMMEDIATE transaction: of two processes one finds its work done.
 func (s *Store) raise(ctx context.Context, tx *sql.Tx) error {
 	have, err := schemaVersion(ctx, tx)
-	if err != nil || have > 0 && have < firstVersion { // the latter is for checkSchema to say
+	if err != nil || have > 0 && have < firstVersion { // the latter is for the guard to say
 		return err
 	}
 	var made bool
@@ -78,7 +78,7 @@ func (s *Store) raise(ctx context.Context, tx *sql.Tx) error {
 		return err
 	}
 	if have == 0 && made {
-		return s.of(newestVersion()).Broken(0, "its version in "+versionTable)
+		return s.of().Broken(0, "its version in "+versionTable)
 	}
 	if _, err := tx.ExecContext(ctx, `create table if not exists `+versionTable+` (id integer primary key autoincrement, version_id integer not null, is_applied integer not null, tstamp timestamp default (datetime('now')))`); err != nil {
 		return err
@@ -137,40 +137,19 @@ func createFile(ctx context.Context, db *sql.DB, patience time.Duration) error {
 
 // CheckSchema compares the tables with this program's. If they differ, the error is a *penstock.SchemaError.
 func (s *Store) CheckSchema(ctx context.Context) (differences []string, err error) {
-	return nil, s.checkSchema(ctx)
+	return nil, s.guard.Check(ctx)
 }
 
-// checkSchema compares the file with this program.
-func (s *Store) checkSchema(ctx context.Context) error {
-	exists, err := s.exists()
-	if err != nil {
-		return err
+// lacks names a part of the tables of this version that is missing, "" if all are there.
+func (s *Store) lacks(ctx context.Context) (string, error) {
+	rows, err := s.readers.QueryContext(ctx, schema.Probe(columns(), ""))
+	if c, ok := resultCode(err); ok && c == code.SQLITE_ERROR {
+		return "something: " + err.Error(), nil
 	}
-	if !exists {
-		of := s.of(1)
-		of.Where += ", which does not exist"
-		return of.Check(0)
+	if err == nil {
+		err = rows.Close()
 	}
-	have, err := s.SchemaVersion(ctx)
-	if err != nil {
-		return err
-	}
-	want := newestVersion()
-	of := s.of(want)
-	if have == want {
-		rows, err := s.readers.QueryContext(ctx, schema.Probe(columns(), ""))
-		if c, ok := resultCode(err); ok && c == code.SQLITE_ERROR {
-			return of.Broken(have, "something: "+err.Error())
-		}
-		if err != nil {
-			return s.explain(err)
-		}
-		if err := rows.Close(); err != nil {
-			return s.explain(err)
-		}
-		s.migrated.Store(true)
-	}
-	return of.Check(have)
+	return "", s.explain(err)
 }
 
 // columns are those of the tables that each file of this version has.
@@ -182,8 +161,12 @@ var columns = sync.OnceValue(func() []schema.Column {
 	return schema.Columns(text.String())
 })
 
-func (s *Store) of(want int64) schema.Of {
-	return schema.Of{Where: s.path, Want: want, Oldest: firstVersion, Migrate: "penstock migrate --database-url " + shell.Word("sqlite:"+s.path), Fresh: "use another file"}
+func (s *Store) of() schema.Of {
+	of := schema.Of{Where: s.path, Want: newestVersion(), Oldest: firstVersion, Migrate: "penstock migrate --database-url " + shell.Word("sqlite:"+s.path), Fresh: "use another file"}
+	if exists, err := s.exists(); err == nil && !exists {
+		of.Where += ", which does not exist"
+	}
+	return of
 }
 
 // SchemaVersion returns the version of the tables in the file, or 0 if there are none or

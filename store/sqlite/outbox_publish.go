@@ -69,7 +69,10 @@ func (o *Outbox) PublishTx(ctx context.Context, tx Tx, msgs ...penstock.Message)
 			args = appendRow(args, &msgs[i])
 		}
 		if _, err := tx.ExecContext(ctx, insert+strings.Repeat(`, (?, ?, ?, ?, ?)`, n-1), args...); err != nil {
-			return explainPublish(ctx, o.store, tx, o.name, err)
+			return explainTx(fmt.Sprintf("publish to outbox %q", o.name), err, penstock.ErrNoOutbox, func() error {
+				_, err := tables.FindOutbox(ctx, onTables{o.store}, onOurs(tx), o.name, "")
+				return err
+			})
 		}
 		msgs = msgs[n:]
 	}
@@ -105,24 +108,26 @@ func orNull(s string) any {
 	return s
 }
 
-// explainPublish explains why an INSERT failed.
-func explainPublish(ctx context.Context, store *Store, tx Tx, outbox string, err error) error {
-	if !noSuchTable(err) {
-		return fmt.Errorf("publish to outbox %q: %w", outbox, err)
+// explainTx explains why a write in the application's transaction failed. look looks for what it is about, and none is the error that this is not there.
+func explainTx(what string, err, none error, look func() error) error {
+	if errors.Is(err, none) {
+		return err
 	}
-	switch _, lookup := tables.FindOutbox(ctx, onTables{store}, onOurs(tx), outbox, ""); {
-	case errors.Is(lookup, penstock.ErrNoOutbox):
-		return lookup
-	case noSuchTable(lookup):
-		return penstock.WithHint(fmt.Errorf("publish to outbox %q: %w", outbox, penstock.ErrNotMigrated), "call Migrate, or run penstock migrate, on this database file")
+	if noSuchTable(err) {
+		switch found := look(); {
+		case errors.Is(found, none):
+			return found
+		case noSuchTable(found):
+			return penstock.WithHint(fmt.Errorf("%s: %w", what, penstock.ErrNotMigrated), "call Migrate, or run penstock migrate, on this database file")
+		}
 	}
-	return fmt.Errorf("publish to outbox %q: %w", outbox, err)
+	return fmt.Errorf("%s: %w", what, err)
 }
 
 // Publish writes messages in a separate transaction. When it has returned they survive a power cut.
 func (o *Outbox) Publish(ctx context.Context, msgs ...penstock.Message) error {
 	if len(msgs) == 0 {
-		return o.store.ready(ctx)
+		return o.store.guard.Ready(ctx)
 	}
 	return o.store.write(ctx, func(ctx context.Context, tx *sql.Tx) error { return o.PublishTx(ctx, tx, msgs...) })
 }

@@ -52,7 +52,7 @@ func onQueue(queue, statement string) string { return on(QueueTable(queue), stat
 func (s onTables) JobsTable(queue string) tables.SQL { return tables.SQL(QueueTable(queue)) }
 
 func (s onTables) NewTable(ctx context.Context, tx tables.Tx, kind, name string) error {
-	return tables.NameFree(ctx, tx, kind, name)
+	return tables.Free(ctx, tx, kind, name)
 }
 
 // MakeJobs implements tables.QueueDB. After it, an application can insert into QueueTable(q.Name).

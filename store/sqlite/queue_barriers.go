@@ -65,10 +65,7 @@ func (q *Queue) Seal(ctx context.Context, barrier int64) error {
 
 // SealTx is Seal within tx. A barrier without jobs that hold it opens when tx commits.
 func (q *Queue) SealTx(ctx context.Context, tx Tx, barrier int64) error {
-	row, err := q.store.rowIn(ctx, tx, q.name)
-	if err == nil {
-		err = noBarrier(ctx, onOurs(tx), row.ID, "barrier", []int64{barrier}, false)
-	}
+	_, err := q.withBarriers(ctx, tx, "barrier", []int64{barrier}, false)
 	if err == nil {
 		_, err = tx.ExecContext(ctx, `update penstock_barriers set sealed = 1 where barrier = ?`, barrier)
 	}
@@ -78,14 +75,19 @@ func (q *Queue) SealTx(ctx context.Context, tx Tx, barrier int64) error {
 	return nil
 }
 
-// noBarrier is an error if the queue does not have all barriers, or if a job is to hold them and one is open.
-func noBarrier(ctx context.Context, on onTx, queue int64, field string, barriers []int64, holding bool) error {
+// withBarriers is the row of the queue, if it has all barriers. If a job is to hold them, they must not be open.
+func (q *Queue) withBarriers(ctx context.Context, tx Tx, field string, barriers []int64, holding bool) (*tables.QueueRow, error) {
+	row, err := q.store.rowIn(ctx, tx, q.name)
+	if err != nil {
+		return nil, err
+	}
 	var wrong bool
 	var number int64
-	if err := on.Run(ctx, new(tables.Batch).Row(&wrong, "no_barrier", tables.Args{"queue": queue, "barriers": barriers, "holding": holding}, &number)); err != nil || !wrong {
-		return err
+	b := new(tables.Batch).Row(&wrong, "no_barrier", tables.Args{"queue": row.ID, "barriers": barriers, "holding": holding}, &number)
+	if err := onOurs(tx).Run(ctx, b); err != nil || !wrong {
+		return row, err
 	}
-	return &penstock.FieldError{Field: field, Problem: fmt.Sprintf("has the barrier %d, which is open or not one of the queue", number), Hint: "make one with Barrier, and seal it after the last job that holds it"}
+	return nil, &penstock.FieldError{Field: field, Problem: fmt.Sprintf("has the barrier %d, which is open or not one of the queue", number), Hint: "make one with Barrier, and seal it after the last job that holds it"}
 }
 
 // never is the not_before of a job that waits for barriers. Its triggers put the job into penstock_scheduled; that of penstock_barriers, or wait, makes it due.
@@ -117,21 +119,8 @@ func barriersOf(jobs []penstock.NewJob) (written []penstock.NewJob, holds []int6
 	return jobs, holds, waits
 }
 
-// holding is an error if jobs cannot hold the barriers. For those that are inserted in another way a trigger raises one.
-func (q *Queue) holding(ctx context.Context, tx Tx, holds []int64) error {
-	row, err := q.store.rowIn(ctx, tx, q.name)
-	if err != nil {
-		return err
-	}
-	return noBarrier(ctx, onOurs(tx), row.ID, "holds", holds, true)
-}
-
 // wait notes the barriers that jobs wait for. If these are open the jobs are due.
 func (q *Queue) wait(ctx context.Context, tx Tx, waits map[int]penstock.NewJob, made []penstock.Enqueued) error {
-	row, err := q.store.rowIn(ctx, tx, q.name)
-	if err != nil {
-		return err
-	}
 	var notes [][3]any
 	var barriers []int64
 	for i, j := range waits {
@@ -141,13 +130,13 @@ func (q *Queue) wait(ctx context.Context, tx Tx, waits map[int]penstock.NewJob, 
 			}
 		}
 	}
-	on := onOurs(tx)
-	if err := noBarrier(ctx, on, row.ID, "waits for", barriers, false); err != nil {
+	row, err := q.withBarriers(ctx, tx, "waits for", barriers, false)
+	if err != nil {
 		return err
 	}
 	args := row.Args(tables.Args{"waiting": notes})
 	b := &tables.Batch{}
-	return on.Run(ctx, b.Do("note_waits", args).Do("let_go", args).Do("cancel_waiting", args))
+	return onOurs(tx).Run(ctx, b.Do("note_waits", args).Do("let_go", args).Do("cancel_waiting", args))
 }
 
 // cancelWaiting makes dead letters of jobs that are to die with one that holds a barrier, and of those that wait for them in turn.

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -32,11 +31,11 @@ func (q *Queue) EnqueueTx(ctx context.Context, tx Tx, jobs ...penstock.NewJob) (
 	}
 	jobs, holds, waits := barriersOf(jobs)
 	if holds != nil {
-		if err := q.holding(ctx, tx, holds); err != nil {
+		if _, err := q.withBarriers(ctx, tx, "holds", holds, true); err != nil { // for jobs that are inserted in another way a trigger raises one
 			return nil, q.explain(ctx, tx, "enqueue to", err)
 		}
 	}
-	made, err := q.enqueue(ctx, tx, jobs)
+	made, err := tables.Enqueue(ctx, &enqueuing{onTx: onOurs(tx), store: q.store, queue: q.name}, jobs)
 	if err == nil && waits != nil {
 		err = q.wait(ctx, tx, waits, made)
 	}
@@ -44,10 +43,6 @@ func (q *Queue) EnqueueTx(ctx context.Context, tx Tx, jobs ...penstock.NewJob) (
 		return nil, q.explain(ctx, tx, "enqueue to", err)
 	}
 	return made, nil
-}
-
-func (q *Queue) enqueue(ctx context.Context, tx Tx, jobs []penstock.NewJob) ([]penstock.Enqueued, error) {
-	return tables.Enqueue(ctx, &enqueuing{onTx: onOurs(tx), store: q.store, queue: q.name}, jobs)
 }
 
 // enqueuing is a transaction in which jobs of a queue are written.
@@ -138,21 +133,11 @@ func notBefore(t time.Time) any {
 	return t.Add(time.Millisecond - 1).UnixMilli()
 }
 
-// explain explains why writing failed; see explainPublish.
 func (q *Queue) explain(ctx context.Context, tx Tx, what string, err error) error {
-	if !noSuchTable(err) {
-		if errors.Is(err, penstock.ErrNoQueue) {
-			return err
-		}
-		return fmt.Errorf("%s %q: %w", what, q.name, err)
-	}
-	switch _, lookup := q.store.rowIn(ctx, tx, q.name); {
-	case errors.Is(lookup, penstock.ErrNoQueue):
-		return lookup
-	case noSuchTable(lookup):
-		return penstock.WithHint(fmt.Errorf("%s %q: %w", what, q.name, penstock.ErrNotMigrated), "call Migrate, or run penstock migrate, on this database file")
-	}
-	return fmt.Errorf("%s %q: %w", what, q.name, err)
+	return explainTx(fmt.Sprintf("%s %q", what, q.name), err, penstock.ErrNoQueue, func() error {
+		_, err := q.store.rowIn(ctx, tx, q.name)
+		return err
+	})
 }
 
 // rowIn is the row of a queue as a transaction sees it.

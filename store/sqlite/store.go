@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	_ "modernc.org/sqlite" // see docs/decisions/0002-sqlite-driver.md
@@ -19,6 +18,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/retry"
+	"github.com/penstock/penstock/internal/schema"
 	"github.com/penstock/penstock/internal/tables"
 )
 
@@ -44,8 +44,7 @@ type Store struct {
 	writer  *sql.DB // one connection
 	readers *sql.DB // query_only
 
-	closed   atomic.Bool
-	migrated atomic.Bool // seen to be so once
+	guard schema.Guard
 
 	mu      sync.Mutex
 	sizes   map[string]measurement // by outbox or queue, see size
@@ -74,6 +73,7 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 		o.Log = slog.Default()
 	}
 	s := &Store{path: file, busy: o.BusyTimeout, log: o.Log, sizes: map[string]measurement{}, ledgers: map[string]*ledger{}}
+	s.guard = schema.Guard{Of: s.of, Version: s.SchemaVersion, Lacks: s.lacks}
 	s.outboxes, s.queues, s.inboxes = tables.NewOutboxes(onTables{s}), tables.NewQueues(onTables{s}, nil, nil), tables.NewInboxes(onTables{s})
 	s.writer = s.open(append(o.pragmas, "busy_timeout(0)", "journal_mode(wal)", "synchronous(full)", "journal_size_limit(67108864)"))
 	s.writer.SetMaxOpenConns(1)
@@ -186,23 +186,9 @@ func (s *Store) exists() (bool, error) {
 	return false, nil
 }
 
-// ready is called before every operation but Migrate.
-func (s *Store) ready(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if s.closed.Load() {
-		return penstock.ErrClosed
-	}
-	if s.migrated.Load() {
-		return nil
-	}
-	return s.checkSchema(ctx)
-}
-
 // read runs fn on one connection and in one snapshot.
 func (s *Store) read(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx) error) error {
-	if err := s.ready(ctx); err != nil {
+	if err := s.guard.Ready(ctx); err != nil {
 		return err
 	}
 	tx, err := s.readers.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
@@ -217,7 +203,7 @@ func (s *Store) read(ctx context.Context, fn func(ctx context.Context, tx *sql.T
 // the transactions here are short, and watching a context costs a goroutine per
 // statement.
 func (s *Store) write(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx) error) error {
-	if err := s.ready(ctx); err != nil {
+	if err := s.guard.Ready(ctx); err != nil {
 		return err
 	}
 	return s.commit(ctx, fn)
@@ -270,7 +256,7 @@ func begin(ctx context.Context, conn *sql.Conn, patience time.Duration) (*sql.Tx
 // Close closes the file. Sources of this store return ErrClosed; their leases end
 // after their time. A second Close returns nil.
 func (s *Store) Close() error {
-	if s.closed.Swap(true) {
+	if s.guard.Closed.Swap(true) {
 		return nil
 	}
 	return errors.Join(s.writer.Close(), s.readers.Close())
