@@ -2,11 +2,9 @@ package mysql
 
 import (
 	"context"
-	"database/sql"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -46,13 +44,12 @@ func (s onTables) LookAt(ctx context.Context, names []string) (*tables.Relation,
 		schema = names[0]
 	}
 	table, in := names[len(names)-1], ""
-	b := &batch{}
-	b.read(func(rows *sql.Rows) error { return rows.Scan(&in) },
-		"select table_schema from information_schema.tables where table_schema = coalesce(?, database()) and table_name = ? and table_type = 'BASE TABLE'", schema, table)
-	b.read(func(rows *sql.Rows) error {
+	b, args := &tables.Batch{}, tables.Args{"in": schema, "name": table}
+	b.Row(new(bool), "select table_schema from information_schema.tables where table_schema = coalesce({in}, database()) and table_name = {name} and table_type = 'BASE TABLE'", args, &in)
+	b.Rows(func(scan tables.Scan) error {
 		c := tables.Column{}
 		var unsigned bool
-		err := rows.Scan(&c.Name, &c.Type, &unsigned, &c.Collation, &c.NotNull, &c.Limit)
+		err := scan(&c.Name, &c.Type, &unsigned, &c.Collation, &c.NotNull, &c.Limit)
 		c.Kind = kindOf(c.Type)
 		if c.Kind == adopted.Bytes { // read as hexadecimal digits
 			c.Limit *= 2
@@ -65,15 +62,15 @@ func (s onTables) LookAt(ctx context.Context, names []string) (*tables.Relation,
 		}
 		return err
 	}, `select column_name, data_type, column_type like '%unsigned%', coalesce(collation_name, ''), is_nullable = 'NO', coalesce(least(character_maximum_length, 100000), 0)
-		from information_schema.columns where table_schema = coalesce(?, database()) and table_name = ? order by ordinal_position`, schema, table)
-	b.read(func(rows *sql.Rows) error {
+		from information_schema.columns where table_schema = coalesce({in}, database()) and table_name = {name} order by ordinal_position`, args)
+	b.Rows(func(scan tables.Scan) error {
 		var index, column string
 		var unique bool
-		err := rows.Scan(&index, &unique, &column)
+		err := scan(&index, &unique, &column)
 		r.Indexed(index, unique, column)
 		return err
 	}, `select index_name, non_unique = 0, case when sub_part is null then coalesce(column_name, '') else '' end
-		from information_schema.statistics where table_schema = coalesce(?, database()) and table_name = ? order by index_name, seq_in_index`, schema, table)
+		from information_schema.statistics where table_schema = coalesce({in}, database()) and table_name = {name} order by index_name, seq_in_index`, args)
 	if err := s.ask(ctx, b); err != nil || in == "" || strings.ContainsAny(table+in, "?{") {
 		return nil, s.explain(err)
 	}
@@ -220,13 +217,4 @@ func rowsOf(of tables.Args) (text string, args []any) {
 	}
 	b, _ := json.Marshal(rows)
 	return "json_table(?, '$[*]' columns (ts datetime(6) path '$[0]', seq bigint path '$[1]', row_id varchar(700) character set utf8mb4 path '$[2]', error text character set utf8mb4 path '$[3]', attempts bigint path '$[4]')) d", []any{string(b)}
-}
-
-// rowsInFlight are the ids of rows, for a list that has one that no row has.
-func rowsInFlight(ids []string) (placeholders string, args []any) {
-	slices.Sort(ids)
-	if len(ids) == 0 {
-		return "x''", nil
-	}
-	return texts(ids)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/tables"
 )
 
 // batch is statements that go to the server in one round trip.
@@ -49,11 +50,6 @@ func (b *batch) read(each func(rows *sql.Rows) error, statement string, args ...
 	})
 }
 
-// counted sets n to how many rows the statement before has changed.
-func (b *batch) counted(n *int64) {
-	b.read(func(rows *sql.Rows) error { return rows.Scan(n) }, "select row_count()")
-}
-
 func (b *batch) run(ctx context.Context, conn *sql.Conn) error {
 	rows, err := conn.QueryContext(ctx, b.text.String(), b.args...)
 	if err != nil {
@@ -77,18 +73,31 @@ func (b *batch) run(ctx context.Context, conn *sql.Conn) error {
 }
 
 // send runs a batch as one transaction, in one round trip.
-func (s *Store) send(ctx context.Context, b *batch) error {
-	var all batch
-	all.add("begin")
-	all.add(b.text.String(), b.args...)
-	all.add("commit")
-	all.reads = b.reads
-	return s.on(ctx, func(conn *sql.Conn) error { return all.run(ctx, conn) })
+func (s *Store) send(ctx context.Context, all *tables.Batch) error {
+	b := &batch{}
+	b.add("begin")
+	for _, st := range *all {
+		b.put(s, st)
+	}
+	b.add("commit")
+	return s.on(ctx, func(conn *sql.Conn) error { return b.run(ctx, conn) })
 }
 
 // ask runs a batch that reads, each statement with its own snapshot.
-func (s *Store) ask(ctx context.Context, b *batch) error {
-	return s.on(ctx, func(conn *sql.Conn) error { return b.run(ctx, conn) })
+func (s *Store) ask(ctx context.Context, all *tables.Batch) error {
+	return s.on(ctx, func(conn *sql.Conn) error {
+		b := &batch{}
+		for i, st := range *all {
+			if b.put(s, st); b.size < packet && i < len(*all)-1 {
+				continue
+			}
+			if err := b.run(ctx, conn); err != nil {
+				return err
+			}
+			b = &batch{}
+		}
+		return nil
+	})
 }
 
 // on lends a connection. After an error nothing stays open in it, and one that does not answer is closed.
@@ -112,6 +121,7 @@ func (s *Store) on(ctx context.Context, fn func(conn *sql.Conn) error) error {
 // tx is a transaction of several round trips.
 type tx struct {
 	*sql.Conn
+	store   *Store
 	began   bool
 	patient bool // the session waits for one that is paused in it, for as long as there is such a session
 }
@@ -162,7 +172,7 @@ func (s *Store) tx(ctx context.Context, fn func(t *tx) error) error {
 
 func (s *Store) once(ctx context.Context, fn func(t *tx) error) error {
 	return s.on(ctx, func(conn *sql.Conn) error {
-		t := &tx{Conn: conn}
+		t := &tx{Conn: conn, store: s}
 		err := fn(t)
 		if err == nil && t.began {
 			_, err = conn.ExecContext(ctx, "commit")

@@ -14,12 +14,24 @@ import (
 // micros is the server's time, in microseconds.
 const micros = "timestampdiff(microsecond, timestamp'1970-01-01 00:00:00', utc_timestamp(6))"
 
+// everywhere are the words that any statement may have. now is when a row is inserted: utc_timestamp is when the statement began, for example the one whose
+// trigger inserts. If the local clock changes while a statement runs, it does so by half an hour at least.
+var everywhere = tables.Args{
+	"allowed":       tables.SQL(statements["may_settle"]),
+	"blocked":       tables.SQL("(" + statements["blocked"] + ")"),
+	"valid_headers": tables.SQL(statements["valid_headers"]),
+	"clock":         tables.SQL("utc_timestamp(6)"),
+	"clock_micros":  tables.SQL(micros),
+	"collate":       tables.SQL(""),
+	"now":           tables.SQL("utc_timestamp(6) + interval mod(timestampdiff(microsecond, now(6), sysdate(6)) + 7200000000, 1800000000) microsecond"),
+}
+
 // rendered is a statement as it is sent: numbers and times stand in it, and a question mark for a text.
 func (s *Store) rendered(statement string, with tables.Args) (text string, args []any) {
 	if found, ok := statements[statement]; ok {
 		statement = found
 	}
-	statement = strings.ReplaceAll(tables.Parts(statement, statements, with), "{blocked}", "("+statements["blocked"]+")")
+	statement = tables.Parts(statement, statements, with)
 	var fill func(name string) (string, bool)
 	fill = func(name string) (string, bool) {
 		if of, is := strings.CutPrefix(name, "these_"); is {
@@ -39,16 +51,13 @@ func (s *Store) rendered(statement string, with tables.Args) (text string, args 
 		case ok:
 		case name == "schema":
 			return quoted(s.opts.Schema), true
-		case name == "allowed":
-			return tables.Render(statements["may_settle"], fill), true
-		case name == "clock":
-			return "utc_timestamp(6)", true
-		case name == "clock_micros":
-			return micros, true
-		case name == "collate":
-			return "", true
 		default:
-			return "", false
+			if value, ok = everywhere[name]; !ok {
+				return "", false
+			}
+		}
+		if part, is := value.(tables.SQL); is {
+			return tables.Render(string(part), fill), true
 		}
 		written, more := literal(value)
 		args = append(args, more...)
@@ -70,8 +79,8 @@ func literal(value any) (text string, args []any) {
 		value = v.Elem().Interface()
 	}
 	switch v := value.(type) {
-	case tables.SQL:
-		return string(v), nil
+	case nil:
+		return "null", nil
 	case string:
 		return "?", []any{[]byte(v)}
 	case []byte:
@@ -81,7 +90,7 @@ func literal(value any) (text string, args []any) {
 	case []int64:
 		return list(v), nil
 	case []time.Time:
-		written := "null"
+		written := at(time.Time{}) // when nothing was
 		for _, t := range v {
 			written += ", " + at(t)
 		}
@@ -101,20 +110,14 @@ func (b *batch) put(s *Store, st tables.Statement) {
 		b.read(func(rows *sql.Rows) error { return st.Read(rows.Scan) }, text, args...)
 	case st.Count != nil:
 		b.add(text, args...)
-		b.counted(st.Count)
+		b.read(func(rows *sql.Rows) error { return rows.Scan(st.Count) }, "select row_count()")
 	default:
 		b.add(text, args...)
 	}
 }
 
-// onTx is a transaction for the parts that all dialects share.
-type onTx struct {
-	*tx
-	store *Store
-}
-
 // fill sends large values already.
-func (t onTx) fill(ctx context.Context, all *tables.Batch) (*batch, error) {
+func (t *tx) fill(ctx context.Context, all *tables.Batch) (*batch, error) {
 	b := &batch{}
 	for _, st := range *all {
 		if err := t.empty(ctx, b); err != nil {
@@ -126,7 +129,8 @@ func (t onTx) fill(ctx context.Context, all *tables.Batch) (*batch, error) {
 	return b, nil
 }
 
-func (t onTx) Run(ctx context.Context, all *tables.Batch) error {
+// Run implements tables.Runner.
+func (t *tx) Run(ctx context.Context, all *tables.Batch) error {
 	b, err := t.fill(ctx, all)
 	if err != nil || b.text.Len() == 0 {
 		return err
@@ -135,7 +139,7 @@ func (t onTx) Run(ctx context.Context, all *tables.Batch) error {
 }
 
 // Finish implements tables.Tx. The commit is a part of the batch.
-func (t onTx) Finish(ctx context.Context, all *tables.Batch) error {
+func (t *tx) Finish(ctx context.Context, all *tables.Batch) error {
 	b, err := t.fill(ctx, all)
 	if err != nil {
 		return err
@@ -157,11 +161,7 @@ func (s onTables) Run(ctx context.Context, all *tables.Batch) error {
 	if err := s.guard.Ready(ctx); err != nil {
 		return err
 	}
-	b := &batch{}
-	for _, st := range *all {
-		b.put(s.Store, st)
-	}
-	return s.explain(s.ask(ctx, b))
+	return s.explain(s.ask(ctx, all))
 }
 
 func (s onTables) Send(ctx context.Context, fill func(b *tables.Batch)) error {
@@ -173,7 +173,7 @@ func (s onTables) Send(ctx context.Context, fill func(b *tables.Batch)) error {
 }
 
 func (s onTables) Within(ctx context.Context, fn func(tx tables.Tx) error) error {
-	return s.tx(ctx, func(t *tx) error { return fn(onTx{t, s.Store}) })
+	return s.tx(ctx, func(t *tx) error { return fn(t) })
 }
 
 func (s onTables) Ready(ctx context.Context) error { return s.guard.Ready(ctx) }

@@ -2,10 +2,9 @@ package mysql
 
 import (
 	"context"
-	"database/sql"
-	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,65 +15,66 @@ import (
 // a second round trip.
 func (s *source) ReadPage(ctx context.Context, p *tables.Page) error {
 	there, mine := s.ID == 0, true
-	b := &batch{}
+	b := &tables.Batch{}
 	if s.ID != 0 {
 		since := s.Due(s.store.opts.Sweep)
 		var now time.Time
-		b.read(func(rows *sql.Rows) error {
+		b.Rows(func(scan tables.Scan) error {
 			there = true
-			err := rows.Scan(&mine, &s.Has[tables.FromPark], &s.Has[tables.FromReplay], &now)
+			err := scan(&mine, &s.Has[tables.FromPark], &s.Has[tables.FromReplay], &now)
 			if err == nil {
 				s.IsDue(since, now, s.store.opts.Margin)
 			}
 			return err
-		}, s.sql("state", words{"since": at(since.Time)}))
+		}, "state", s.Args(tables.Args{"since": since.Time}))
 	}
 	inFlight := s.InFlight()
-	var after func() error
-	switch p.From {
+	var look *tables.Look
+	var heads []head
+	switch args := s.Args(tables.Args{"in_flight": slices.Collect(maps.Keys(inFlight)), "most": p.Most()}); p.From {
 	case tables.FromLog:
-		after = s.queueLog(b, p, inFlight)
-	case tables.FromPark:
-		after = s.queueDue(ctx, b, p, inFlight)
+		look = s.askLog(b, p, inFlight)
+	case tables.FromPark: // none of a key comes again before its messages in flight are settled
+		b.Rows(func(scan tables.Scan) error {
+			var h head
+			err := scan(&h.seq, &h.key, &h.ts, &h.attempts)
+			heads = append(heads, h)
+			return err
+		}, "due", args.With(tables.Args{"keys": append(s.KeysInFlight(), "")}))
 	case tables.FromReplay:
-		b.read(func(rows *sql.Rows) error { return p.Replayed(&s.Box, rows.Scan) },
-			s.sql("fetch_replay", words{"in_flight": list(slices.Collect(maps.Keys(inFlight))), "most": p.Most()}))
+		b.Rows(func(scan tables.Scan) error { return p.Replayed(&s.Box, scan) }, "fetch_replay", args)
 	}
 	err := s.store.ask(ctx, b)
-	if err == nil && !(there && mine) {
+	switch {
+	case err != nil:
+	case !there || !mine:
 		return s.Fenced(ctx, s.DB)
-	}
-	if err == nil && after != nil {
-		err = after()
+	case look != nil:
+		look.Done(s.store.opts.Margin)
+	case len(heads) > 0:
+		return s.readParked(ctx, p, heads)
 	}
 	return err
 }
 
-// queueLog asks for new messages. Call after once the batch has run.
-func (s *source) queueLog(b *batch, p *tables.Page, inFlight map[int64]tables.Flight) (after func() error) {
+// askLog asks for new messages.
+func (s *source) askLog(b *tables.Batch, p *tables.Page, inFlight map[int64]tables.Flight) *tables.Look {
 	look := s.Look(p, s.Box.Buckets, s.store.opts.Sweep)
 	seqs, times, buckets := make([][]int64, s.Box.Buckets), make([]string, s.Box.Buckets), make([]string, s.Box.Buckets)
 	for seq, f := range inFlight {
 		seqs[f.Bucket] = append(seqs[f.Bucket], seq)
 		times[f.Bucket] += at(f.TS) + ","
 	}
-	known, args := "", []any(nil)
-	if s.Box.Adopted != nil {
-		known, args = rowsInFlight(s.RowsInFlight())
-	}
-	low := fmt.Sprint(s.Box.After(look.From))
-	if place, is := s.Box.After(look.From).(time.Time); is {
-		low = at(place)
-	}
+	one := strings.ReplaceAll(statements["fetch_bucket"], "{landed}", string(s.Box.Words["landed"]))
 	for i := range buckets {
-		buckets[i] = s.sql("fetch_bucket", words{"bucket": i, "low": low, "in_flight": list(seqs[i]), "rows_in_flight": known, "times": times[i] + at(time.Time{}), "per": look.Per})
+		buckets[i] = strings.NewReplacer("{bucket}", strconv.Itoa(i), "{in_flight}", list(seqs[i]), "{times}", times[i]+at(time.Time{})).Replace(one)
 	}
-	b.read(func(rows *sql.Rows) error { return look.Found(rows.Scan) },
-		s.sql("fetch", words{"of_buckets": strings.Join(buckets, " union all "), "most": p.Most(), "bytes": p.Limit.Bytes}), args...)
-	return func() error {
-		look.Done(s.store.opts.Margin)
-		return nil
+	args := s.Args(tables.Args{"of_buckets": tables.SQL(strings.Join(buckets, " union all ")), "low": s.Box.After(look.From), "per": look.Per, "most": p.Most(), "bytes": p.Limit.Bytes})
+	if s.Box.Adopted != nil {
+		args["rows_in_flight"] = append(s.RowsInFlight(), "") // no row has that
 	}
+	b.Rows(look.Found, "fetch", args)
+	return look
 }
 
 // head is a message that is due, and before all others of its parked key.
@@ -85,54 +85,18 @@ type head struct {
 	attempts int
 }
 
-// queueDue asks for heads that are due. None of a key comes again before its messages in flight are settled.
-func (s *source) queueDue(ctx context.Context, b *batch, p *tables.Page, inFlight map[int64]tables.Flight) (after func() error) {
-	keys, args := texts(s.KeysInFlight())
-	var heads []head
-	statement := s.sql("due", words{"in_flight": list(slices.Collect(maps.Keys(inFlight))), "keys": keys, "most": p.Most()})
-	if len(args) == 0 {
-		statement = strings.ReplaceAll(statement, "h.parked_key not in (null)", "true")
-	}
-	b.read(func(rows *sql.Rows) error {
-		var h head
-		err := rows.Scan(&h.seq, &h.key, &h.ts, &h.attempts)
-		heads = append(heads, h)
-		return err
-	}, statement, args...)
-	return func() error {
-		if len(heads) == 0 {
-			return nil
-		}
-		return s.readParked(ctx, p, heads)
-	}
-}
-
 // readParked reads the heads, and behind a head that was never refused the messages that follow it.
 func (s *source) readParked(ctx context.Context, p *tables.Page, heads []head) error {
 	behind := make([][]int64, len(heads))
-	b := &batch{}
+	b := &tables.Batch{}
 	for i, h := range heads {
 		behind[i] = []int64{h.seq}
-		if h.key == nil || h.attempts > 0 {
-			continue
-		}
-		b.read(func(rows *sql.Rows) error {
-			var seq int64
-			err := rows.Scan(&seq)
-			behind[i] = append(behind[i], seq)
-			return err
-		}, s.sql("behind_head", words{"ts": at(h.ts), "head": h.seq, "most": p.Most()}), h.key)
-		if b.size > packet {
-			if err := s.store.ask(ctx, b); err != nil {
-				return err
-			}
-			b = &batch{}
+		if h.key != nil && h.attempts == 0 {
+			b.Rows(tables.All(&behind[i]), "behind_head", s.Args(tables.Args{"key": h.key, "ts": h.ts, "head": h.seq, "most": p.Most()}))
 		}
 	}
-	if len(b.reads) > 0 {
-		if err := s.store.ask(ctx, b); err != nil {
-			return err
-		}
+	if err := s.store.ask(ctx, b); err != nil {
+		return err
 	}
 	type parkedRow struct {
 		tables.Row
@@ -142,13 +106,12 @@ func (s *source) readParked(ctx context.Context, p *tables.Page, heads []head) e
 	}
 	found := map[int64]*parkedRow{}
 	seqs := slices.Concat(behind...)
-	b = &batch{}
-	b.read(func(rows *sql.Rows) error {
+	b = new(tables.Batch).Rows(func(scan tables.Scan) error {
 		r := &parkedRow{}
-		err := rows.Scan(r.Dest(&r.InOrder, &r.attempts, &r.since, &r.failures)...)
+		err := scan(r.Dest(&r.InOrder, &r.attempts, &r.since, &r.failures)...)
 		found[r.Seq] = r
 		return err
-	}, s.sql("fetch_parked", words{"seqs": list(seqs[:min(len(seqs), p.Most())])}))
+	}, "fetch_parked", s.Args(tables.Args{"seqs": seqs[:min(len(seqs), p.Most())]}))
 	if err := s.store.ask(ctx, b); err != nil {
 		return err
 	}

@@ -36,41 +36,12 @@ func (s *Store) Inbox(consumer string) *Inbox {
 
 // callers is a caller's transaction: one statement at a time, since its driver may not take several.
 type callers struct {
-	session
+	tables.Session
 	store *Store
 }
 
 func (c callers) Run(ctx context.Context, b *tables.Batch) error {
-	for _, st := range *b {
-		if st.If != nil && !st.If() {
-			continue
-		}
-		text, args := c.store.rendered(st.Text, st.Args)
-		if st.Read == nil {
-			if _, err := c.ExecContext(ctx, text, args...); err != nil {
-				return err
-			}
-			continue
-		}
-		if err := c.read(ctx, st.Read, text, args); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (c callers) read(ctx context.Context, each func(tables.Scan) error, text string, args []any) error {
-	rows, err := c.QueryContext(ctx, text, args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := each(scanTimes(rows)); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
+	return tables.OneByOne(ctx, c.Session, b, c.store.rendered, scanTimes)
 }
 
 // scanTimes reads times also where the caller's driver does not (parseTime).
@@ -136,7 +107,7 @@ func (i *Inbox) Due(ctx context.Context, tx Tx, n int) ([]penstock.Released, err
 
 func (s onTables) Turns() bool { return true }
 
-// Turn implements tables.InboxDialect. Each transaction that takes a turn counts it. If the count in its snapshot differs from that of the
+// Turn implements tables.InboxDB. Each transaction that takes a turn counts it. If the count in its snapshot differs from that of the
 // locked row, the snapshot is older than the last turn.
 func (s onTables) Turn(b *tables.Batch, box *tables.InboxRow, turn int) {
 	var locked, seen int64
@@ -155,7 +126,7 @@ func (s onTables) Stale() error {
 		"%s", hints[changed])
 }
 
-// See implements tables.InboxDialect. Afterwards new ids have the token.
+// See implements tables.InboxDB. Afterwards new ids have the token.
 func (s onTables) See(b *tables.Batch, box *tables.InboxRow, ids []string, isNew func(id string)) {
 	token := rand.Int64()
 	for some := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(ids))), 1000) {

@@ -36,7 +36,8 @@ func (s *Store) Migrate(ctx context.Context) error {
 	if err := s.define(ctx, "create database if not exists "+quoted(s.opts.Schema)); err != nil {
 		return err
 	}
-	for _, statement := range strings.Split(s.sql(uncommented("schema.sql"), "", words{"version": version, "engine": engine}), ";\n\n") {
+	text, _ := s.rendered(uncommented("schema.sql"), tables.Args{"version": version, "engine": engine})
+	for _, statement := range strings.Split(text, ";\n\n") {
 		if err := s.define(ctx, strings.TrimSuffix(statement, ";")); err != nil {
 			return err
 		}
@@ -46,7 +47,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 
 // engine is the clause of a new table: the engine that was asked for, that the tables have, or that is the server's default. Without transactions nothing
 // could be rolled back.
-func (s *Store) engine(ctx context.Context) (clause string, err error) {
+func (s *Store) engine(ctx context.Context) (clause tables.SQL, err error) {
 	var name string
 	err = s.ddl.QueryRowContext(ctx, `select e.engine from information_schema.engines e where e.transactions = 'YES' and e.support in ('YES', 'DEFAULT')
 		and e.engine = case when ? <> '' then ? else coalesce((select t.engine from information_schema.tables t where t.table_schema = ? and t.table_name = 'version'), case when e.support = 'DEFAULT' then e.engine end) end`,
@@ -54,7 +55,7 @@ func (s *Store) engine(ctx context.Context) (clause string, err error) {
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", penstock.WithHint(fmt.Errorf("the storage engine %s has no transactions, or is not there", cmp.Or(s.opts.Engine, "that is the server's default")), "name another in the URL, ?engine=InnoDB, or install its plugin")
 	}
-	return "engine = " + quoted(name), s.explain(err)
+	return tables.SQL("engine = " + quoted(name)), s.explain(err)
 }
 
 // define runs a statement that defines something, unless that exists, until no other session does the same.
@@ -70,7 +71,7 @@ func (s *Store) SchemaVersion(ctx context.Context) (have int64, err error) {
 	if s.guard.Closed.Load() {
 		return 0, penstock.ErrClosed
 	}
-	err = s.db.QueryRowContext(ctx, s.sql("select coalesce(max(version), 0) from {schema}.version", "", nil)).Scan(&have)
+	err = s.db.QueryRowContext(ctx, "select coalesce(max(version), 0) from "+quoted(s.opts.Schema)+".version").Scan(&have)
 	if n := number(err); n == noSuchTable || n == noSuchDatabase {
 		return 0, nil
 	}

@@ -3,7 +3,6 @@ package mysql
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -40,11 +39,12 @@ func (s onTables) MakeMessages(ctx context.Context, tx tables.Tx, outbox string)
 	if err != nil {
 		return err
 	}
-	return s.define(ctx, s.sql("create_outbox", outbox, words{"buckets": s.opts.Buckets, "engine": engine, "unique": unique(tableName("outbox", outbox))}))
+	text, _ := s.rendered("create_outbox", tables.Args{"table": tables.SQL(tableOf(s.opts.Schema, outbox)), "buckets": s.opts.Buckets, "engine": engine, "unique": unique(tableName("outbox", outbox))})
+	return s.define(ctx, text)
 }
 
 func (s onTables) DropMessages(ctx context.Context, _ tables.Tx, outbox string) error {
-	return s.define(ctx, s.sql("drop table if exists {table}", outbox, nil))
+	return s.define(ctx, "drop table if exists "+tableOf(s.opts.Schema, outbox))
 }
 
 func (s onTables) Words(outbox string) map[string]tables.SQL {
@@ -61,9 +61,8 @@ var messageWords = map[string]tables.SQL{"beyond": "t.ts > {low}", "oldest": "t.
 }
 
 func (s onTables) MessagesBytes(ctx context.Context, outbox string) (n int64, err error) {
-	b := &batch{}
-	b.read(func(rows *sql.Rows) error { return rows.Scan(&n) },
-		"select coalesce(sum(data_length + index_length), 0) from information_schema.tables where table_schema = ? and table_name = ?", s.opts.Schema, tableName("outbox", outbox))
+	b := new(tables.Batch).Row(new(bool), "select coalesce(sum(data_length + index_length), 0) from information_schema.tables where table_schema = {database} and table_name = {name}",
+		tables.Args{"database": s.opts.Schema, "name": tableName("outbox", outbox)}, &n)
 	return n, s.explain(s.ask(ctx, b))
 }
 
@@ -82,14 +81,8 @@ func (s *Store) Outbox(name string) *Outbox { return &Outbox{s, name, tableOf(s.
 // Tx is a transaction of database/sql: a *sql.Tx, or a type that wraps one. A *sql.DB or a *sql.Conn does not compile here, because
 // it commits each statement alone.
 type Tx interface {
-	session
+	tables.Session
 	Rollback() error
-}
-
-// session has the methods of a transaction and a connection.
-type session interface {
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
 // perStatement is how many messages one INSERT has at most: a prepared statement takes 65,535 arguments.
@@ -103,7 +96,7 @@ func (o *Outbox) PublishTx(ctx context.Context, tx Tx, msgs ...penstock.Message)
 	return o.write(ctx, tx, msgs)
 }
 
-func (o *Outbox) write(ctx context.Context, on session, msgs []penstock.Message) error {
+func (o *Outbox) write(ctx context.Context, on tables.Session, msgs []penstock.Message) error {
 	if err := messageid.Validate(msgs); err != nil {
 		return err
 	}
@@ -168,7 +161,7 @@ func (o *Outbox) Publish(ctx context.Context, msgs ...penstock.Message) error {
 	}
 	return s.explain(s.attempts.Once(ctx, onTables{s}, &s.retries, tables.Noting{}, func(_ int64, first *tables.Batch) error {
 		return s.once(ctx, func(t *tx) error {
-			b, err := onTx{t, s}.fill(ctx, first)
+			b, err := t.fill(ctx, first)
 			if err != nil {
 				return err
 			}

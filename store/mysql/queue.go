@@ -35,8 +35,8 @@ func (s onTables) MakeJobs(ctx context.Context, _ tables.Tx, q *queueRow) error 
 	if err != nil {
 		return err
 	}
-	text, _ := s.rendered("create_queue", q.Args(nil))
-	return s.define(ctx, s.sql(text, "", words{"engine": engine, "unique": unique(tableName("queue", q.Name))}))
+	text, _ := s.rendered("create_queue", q.Args(tables.Args{"engine": engine, "unique": unique(tableName("queue", q.Name))}))
+	return s.define(ctx, text)
 }
 
 func (s onTables) DropJobs(ctx context.Context, tx tables.Tx, q *queueRow) error {
@@ -51,10 +51,8 @@ func (s onTables) DropJobs(ctx context.Context, tx tables.Tx, q *queueRow) error
 // JobsBytes implements tables.QueueDB. MyRocks does not count rows that are in memory only. So the result is at least the size of the payloads of
 // some jobs, as many as a bounded status looks at.
 func (s onTables) JobsBytes(ctx context.Context, queue string) (n int64, err error) {
-	b := &batch{}
-	b.read(func(rows *sql.Rows) error { return rows.Scan(&n) },
-		"select greatest(coalesce(sum(data_length + index_length), 0), (select coalesce(sum(octet_length(j.payload)), 0) from (select payload from "+queueTable(s.opts.Schema, queue)+
-			" limit 10000) j)) from information_schema.tables where table_schema = ? and table_name = ?", s.opts.Schema, tableName("queue", queue))
+	b := new(tables.Batch).Row(new(bool), `select greatest(coalesce(sum(data_length + index_length), 0), (select coalesce(sum(octet_length(j.payload)), 0) from (select payload from {jobs} limit 10000) j))
+		from information_schema.tables where table_schema = {database} and table_name = {name}`, tables.Args{"jobs": s.JobsTable(queue), "database": s.opts.Schema, "name": tableName("queue", queue)}, &n)
 	return n, s.explain(s.ask(ctx, b))
 }
 
@@ -62,8 +60,8 @@ func (s onTables) PerQueue() []string {
 	return []string{"leases", "tries", "dead_jobs", "dedup", "schedules", "group_policies", "group_starts"}
 }
 
-func (s onTables) EnqueueIn(ctx context.Context, tx tables.Tx, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
-	return s.Store.Queue(queue).write(ctx, tx.(onTx).Conn, jobs, nil)
+func (s onTables) EnqueueIn(ctx context.Context, in tables.Tx, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
+	return s.Store.Queue(queue).write(ctx, in.(*tx).Conn, jobs, nil)
 }
 
 func (s onTables) Judge(b *tables.Batch, q *queueRow, jobs []*tables.Tried) {
@@ -80,19 +78,6 @@ func (s onTables) Judge(b *tables.Batch, q *queueRow, jobs []*tables.Tried) {
 	if len(dead) > 0 {
 		b.Do("update {these_seqs} straight_join {jobs} t force index (primary) on t.seq = d.seq set t.place = 127, t.`key` = null", q.Args(tables.Args{"seqs": dead}))
 	}
-}
-
-// queueSQL is a statement about a queue, all of whose words are SQL.
-func (s *Store) queueSQL(statement string, q *queueRow, more words) string {
-	args := q.Args(nil)
-	for name, value := range more {
-		if text, is := value.(string); is {
-			value = tables.SQL(text)
-		}
-		args[name] = value
-	}
-	text, _ := s.rendered(statement, args)
-	return text
 }
 
 // orNoQueue: the table of a queue is not there.

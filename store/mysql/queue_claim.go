@@ -3,10 +3,10 @@ package mysql
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -51,32 +51,27 @@ func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c driver.Clai
 	if err != nil {
 		return nil, err
 	}
-	b, lock := &batch{}, "share_queue"
+	b, lock := &tables.Batch{}, "share_queue"
 	if r.Alone {
 		lock = "lock_queue"
 	}
-	b.read(func(*sql.Rows) error { return nil }, s.queueSQL(lock, row, nil))
-	b.read(func(rows *sql.Rows) error {
-		r.There = true
-		return rows.Scan(&r.Now, &r.Expired, &paused, &policies, &most, &running)
-	}, s.queueSQL("queue_state", row, words{"ended": s.askEnded(row, r), "checked": at(r.Checked)}))
+	b.Lock(lock, row.Args(nil))
+	b.Row(&r.There, "queue_state", row.Args(tables.Args{"ended": ended(r), "checked": r.Checked}), &r.Now, &r.Expired, &paused, &policies, &most, &running)
 	if len(lost) > 0 {
-		b.put(s.Store, tables.Statement{Text: "end_leases", Args: row.Args(tables.Args{"leases": lost})})
+		b.Do("end_leases", row.Args(tables.Args{"leases": lost}))
 	}
-	for _, st := range *first {
-		b.put(s.Store, st)
-	}
+	*b = append(*b, *first...)
 	var fresh, tried []candidate
-	if err := s.pageNew(ctx, t, b, row, c, r, &fresh); err != nil {
+	if err := pageNew(ctx, t, b, row, c, r, &fresh); err != nil {
 		return nil, err
 	}
-	b.read(func(rows *sql.Rows) error {
+	b.Rows(func(scan tables.Scan) error {
 		var n candidate
-		err := rows.Scan(&n.Job.Priority, &n.TS, &n.Job.ID, &n.Waits, &n.keyed, &n.attempts)
+		err := scan(&n.Job.Priority, &n.TS, &n.Job.ID, &n.Waits, &n.keyed, &n.attempts)
 		tried = append(tried, n)
 		return err
-	}, s.queueSQL("page_tried", row, words{"window": r.Window, "tried": at(r.Tried)}), []byte(c.Group))
-	if err := t.run(ctx, b); err != nil {
+	}, "page_tried", row.Args(tables.Args{"group": c.Group, "window": r.Window, "tried": r.Tried}))
+	if err := t.Run(ctx, b); err != nil {
 		return nil, err
 	}
 	room := r.Jobs
@@ -88,7 +83,7 @@ func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c driver.Clai
 	if policies > 0 && room > 0 {
 		limits := &tables.Batch{}
 		r.RoomOf(limits, row, c.Group)
-		if err := (onTx{t, s.Store}).Run(ctx, limits); err != nil {
+		if err := t.Run(ctx, limits); err != nil {
 			return nil, err
 		}
 		room, r.Closed = min(room, r.RoomInGroup), r.RoomInGroup == 0
@@ -105,12 +100,12 @@ func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c driver.Clai
 		take, chosen = "take_beside", r.Window+len(tried) // of those that other claims have not locked as many as there is room for
 	}
 	page := choose(row, r, fresh, tried, chosen)
-	b = &batch{}
-	var taken strings.Builder
+	b = &tables.Batch{}
+	var taken []string
 	places := map[int64]int{}
 	for i, p := range page {
 		if lease := p.Job.Lease; lease != 0 {
-			fmt.Fprintf(&taken, ",[%d,%d,%d]", lease, p.Job.ID, p.attempts+1)
+			taken = append(taken, fmt.Sprintf("[%d,%d,%d]", lease, p.Job.ID, p.attempts+1))
 			leases = append(leases, lease)
 			places[p.Job.ID] = i
 			p.Job.Lease = 0 // until it is read: the job may have been cancelled meanwhile
@@ -118,35 +113,35 @@ func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c driver.Clai
 		r.Page = append(r.Page, p.Claimed)
 	}
 	if len(leases) > 0 {
+		args := row.Args(tables.Args{"group": c.Group, "leases": leases, "taken": tables.SQL(strings.Join(taken, ",")), "lease": c.Lease.Microseconds(), "room": room, "worker": c.Worker, "lock": tables.SQL("")})
 		if most > 0 || r.Started || r.InTurn {
-			b.add(s.queueSQL("update {schema}.queues set turns = turns + 1 where id = {queue}", row, nil))
+			b.Do("update {schema}.queues set turns = turns + 1 where id = {queue}", args)
 		}
-		text := s.queueSQL(take, row, words{"taken": strings.TrimPrefix(taken.String(), ","), "lease": c.Lease.Microseconds(), "room": room})
-		if keyed && r.Alone { // one that is unique may be replaced meanwhile
-			text += "\n for update"
-			if skips {
-				text += " /*!80001 of t */ skip locked"
-			}
+		switch {
+		case keyed && r.Alone && skips: // one that is unique may be replaced meanwhile
+			args["lock"] = tables.SQL(" for update /*!80001 of t */ skip locked")
+		case keyed && r.Alone:
+			args["lock"] = tables.SQL(" for update")
 		}
-		b.add(text, []byte(c.Worker))
+		b.Do(take, args)
 		if keyed || !r.Alone {
-			b.add(s.queueSQL("withdraw", row, words{"these": these(leases)}))
+			b.Do("withdraw", args)
 		}
-		b.read(func(rows *sql.Rows) error {
+		b.Rows(func(scan tables.Scan) error {
 			j := penstock.Job{Group: c.Group}
 			var headers []byte
-			if err := rows.Scan(&j.Lease, &j.Attempt, &j.LeaseUntil, &j.ID, &j.Priority, &j.CreatedAt, &j.Key, &headers, &j.Payload); err != nil {
+			if err := scan(&j.Lease, &j.Attempt, &j.LeaseUntil, &j.ID, &j.Priority, &j.CreatedAt, &j.Key, &headers, &j.Payload); err != nil {
 				return err
 			}
 			r.Page[places[j.ID]].Job = j
 			r.Page[places[j.ID]].Job.Headers = tables.Headers(headers)
 			return nil
-		}, s.queueSQL("taken", row, words{"these": these(leases)}))
+		}, "taken", args)
+		if r.Started {
+			b.Do("note_starts", args)
+		}
 	}
-	if r.Started && len(leases) > 0 {
-		b.put(s.Store, tables.Statement{Text: "note_starts", Args: row.Args(tables.Args{"group": c.Group, "leases": leases})})
-	}
-	return leases, t.finish(ctx, b)
+	return leases, t.Finish(ctx, b)
 }
 
 // skips: claims of the queue can run side by side. MyRocks cannot skip rows that others have locked.
@@ -161,8 +156,8 @@ func (s onTables) skips(ctx context.Context, t *tx, row *queueRow) (is bool, err
 	return is, err
 }
 
-// askEnded asks for leases that have ended: second by second, unless that is long ago.
-func (s onTables) askEnded(row *queueRow, r *tables.Round) string {
+// ended is whether leases have ended: it is asked second by second, unless that is long ago.
+func ended(r *tables.Round) tables.SQL {
 	if !r.Checks {
 		return "false"
 	}
@@ -174,20 +169,21 @@ func (s onTables) askEnded(row *queueRow, r *tables.Round) string {
 		}
 		seconds += ")"
 	}
-	return fmt.Sprintf("exists (select 1 from %s.leases l force index (leases_second) where l.queue_id = %d and %s and l.until > %s and l.until <= utc_timestamp(6))", quoted(s.opts.Schema), row.ID, seconds, at(r.Checked))
+	return tables.SQL("exists (select 1 from {schema}.leases l force index (leases_second) where l.queue_id = {queue} and " + seconds + " and l.until > {checked} and l.until <= utc_timestamp(6))")
 }
 
 // pageNew asks for the next of the jobs that were never claimed. A LIFO queue reads its index backwards, where RocksDB does not stop at the beginning of a range, but
 // walks on over whatever was deleted before it. So its ranges are first read forwards, in another round trip. That finds those with few jobs. Of the others the
 // last jobs are asked for, however many there are.
-func (s onTables) pageNew(ctx context.Context, t *tx, b *batch, row *queueRow, c driver.Claim, r *tables.Round, fresh *[]candidate) error {
-	ask := func(from, ranges string) {
-		b.read(func(rows *sql.Rows) error {
+func pageNew(ctx context.Context, t *tx, b *tables.Batch, row *queueRow, c driver.Claim, r *tables.Round, fresh *[]candidate) error {
+	args := row.Args(tables.Args{"group": c.Group, "window": r.Window})
+	ask := func(from, ranges string, seqs []int64) {
+		b.Rows(func(scan tables.Scan) error {
 			n := candidate{Claimed: tables.Claimed{Fresh: true}}
-			err := rows.Scan(&n.Job.Priority, &n.TS, &n.Job.ID, &n.Waits, &n.keyed)
+			err := scan(&n.Job.Priority, &n.TS, &n.Job.ID, &n.Waits, &n.keyed)
 			*fresh = append(*fresh, n)
 			return err
-		}, s.queueSQL("page_new", row, words{"from": strings.ReplaceAll(from, "{jobs}", string(row.Table)), "ranges": ranges, "window": r.Window}), []byte(c.Group))
+		}, "page_new", args.With(tables.Args{"from": tables.SQL(from), "ranges": tables.SQL(ranges), "seqs": seqs}))
 	}
 	const index = "{jobs} t force index (claims)"
 	ranges := make([]string, len(r.Ranges))
@@ -199,25 +195,25 @@ func (s onTables) pageNew(ctx context.Context, t *tx, b *batch, row *queueRow, c
 		ranges[i] = fmt.Sprintf("t.place = %d and t.ts > %s and t.ts <= %s", place, at(in.After), at(in.UpTo))
 	}
 	if !row.LIFO() {
-		ask(index, strings.Join(ranges, " or "))
+		ask(index, strings.Join(ranges, " or "), nil)
 		return nil
 	}
-	begins, groups := make([]string, len(ranges)), make([]any, len(ranges))
+	begins := make([]string, len(ranges))
 	for i, in := range ranges {
-		begins[i], groups[i] = s.queueSQL("range_begins", row, words{"range": i, "within": in, "window": r.Window}), []byte(c.Group)
+		begins[i] = strings.NewReplacer("{range}", strconv.Itoa(i), "{within}", in).Replace(statements["range_begins"])
 	}
 	found := map[int][]int64{}
-	b.read(func(rows *sql.Rows) error {
+	b.Rows(func(scan tables.Scan) error {
 		var i int
 		var seq int64
-		err := rows.Scan(&i, &seq)
+		err := scan(&i, &seq)
 		found[i] = append(found[i], seq)
 		return err
-	}, strings.Join(begins, " union all "), groups...)
-	if err := t.run(ctx, b); err != nil {
+	}, strings.Join(begins, " union all "), args)
+	if err := t.Run(ctx, b); err != nil {
 		return err
 	}
-	*b = batch{}
+	*b = tables.Batch{}
 	var few []int64
 	var many []string
 	for i, seqs := range found {
@@ -228,10 +224,10 @@ func (s onTables) pageNew(ctx context.Context, t *tx, b *batch, row *queueRow, c
 		}
 	}
 	if len(few) > 0 {
-		ask(these(few)+" straight_join {jobs} t force index (primary) on t.seq = d.seq", "true")
+		ask("{these_seqs} straight_join {jobs} t force index (primary) on t.seq = d.seq", "true", few)
 	}
 	if len(many) > 0 {
-		ask(index, strings.Join(many, " or "))
+		ask(index, strings.Join(many, " or "), nil)
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func (q *Queue) EnqueueTx(ctx context.Context, tx Tx, jobs ...penstock.NewJob) (
 }
 
 // write is EnqueueTx. now reads what has committed, if tx may not.
-func (q *Queue) write(ctx context.Context, tx session, jobs []penstock.NewJob, now tables.Runner) ([]penstock.Enqueued, error) {
+func (q *Queue) write(ctx context.Context, tx tables.Session, jobs []penstock.NewJob, now tables.Runner) ([]penstock.Enqueued, error) {
 	if err := tables.ValidateJobs(jobs, false); err != nil {
 		return nil, err
 	}
@@ -167,17 +167,17 @@ func (e *enqueuing) insert(ctx context.Context, jobs []penstock.NewJob, some []i
 	text := "insert into " + queueTable(e.store.opts.Schema, e.queue) + " (group_key, priority, not_before, `key`, headers, payload) values " + strings.Repeat(one+", ", len(some)-1) + one
 	const few = "select last_insert_id(), @@auto_increment_increment"
 	text += " /*M!100500 returning seq */"
-	if own, is := e.session.(*beginning); is && own.short(text, args) {
+	if own, is := e.Session.(*beginning); is && own.short(text, args) {
 		text += ";\n" + few
 	}
-	if ids, err = drawn(ctx, e.session, len(some), text, args...); err != nil || len(ids) > 0 {
+	if ids, err = drawn(ctx, e.Session, len(some), text, args...); err != nil || len(ids) > 0 {
 		return ids, err
 	}
-	return drawn(ctx, e.session, len(some), few)
+	return drawn(ctx, e.Session, len(some), few)
 }
 
 // drawn are the numbers of jobs: MariaDB returns each, MySQL says the first and its increment, if it is asked.
-func drawn(ctx context.Context, tx session, n int, query string, args ...any) (ids []int64, err error) {
+func drawn(ctx context.Context, tx tables.Session, n int, query string, args ...any) (ids []int64, err error) {
 	rows, err := tx.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
@@ -203,7 +203,7 @@ func (s onTables) Enqueue(ctx context.Context, queue string, jobs ...penstock.Ne
 	to := s.Store.Queue(queue)
 	err = s.explain(s.attempts.Once(ctx, s, &s.retries, tables.Noting{}, func(_ int64, first *tables.Batch) error {
 		return s.once(ctx, func(t *tx) error {
-			b, err := onTx{t, s.Store}.fill(ctx, first)
+			b, err := t.fill(ctx, first)
 			if err == nil {
 				t.began = true
 				made, err = to.write(ctx, &beginning{t.Conn, b}, jobs, nil)

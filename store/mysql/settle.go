@@ -16,16 +16,12 @@ func (s *source) Write(ctx context.Context, parts []*tables.Part) error {
 
 // Once implements tables.Settling.
 func (s *source) Once(ctx context.Context, b *tables.Batch) error {
-	all := &batch{}
-	for _, st := range *b {
-		all.put(s.store, st)
-	}
-	return s.store.send(ctx, all)
+	return s.store.send(ctx, b)
 }
 
 // Try implements tables.Settling.
 func (s *source) Try(ctx context.Context, fn func(tx tables.Tx) error) error {
-	return s.store.once(ctx, func(t *tx) error { return fn(onTx{t, s.store}) })
+	return s.store.once(ctx, func(t *tx) error { return fn(t) })
 }
 
 // About implements tables.Settling.

@@ -2,7 +2,6 @@ package mysql
 
 import (
 	"context"
-	"encoding/hex"
 
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/tables"
@@ -33,20 +32,4 @@ func (s *Store) Subscribe(ctx context.Context, req driver.Subscribe) (driver.Sou
 		return nil, err
 	}
 	return src, nil
-}
-
-// words of the statements that a subscription has.
-func (s *source) words(more words) words {
-	w := words{"sub": s.ID, "epoch": s.Epoch, "holder": "x'" + hex.EncodeToString([]byte(s.Req.Holder)) + "'", "attempt": s.Attempt}
-	for name, text := range s.Box.Words {
-		w[name] = string(text)
-	}
-	for name, value := range more {
-		w[name] = value
-	}
-	return w
-}
-
-func (s *source) sql(statement string, more words) string {
-	return s.store.sql(statement, s.Box.Name, s.words(more))
 }

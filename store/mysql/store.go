@@ -131,27 +131,6 @@ func (s *Store) Schema() string { return s.opts.Schema }
 // the store looked up whether one had committed.
 func (s *Store) Retries() map[string]int64 { return s.retries.Counts() }
 
-// words are the values for the braces in a statement: numbers, and text that is SQL.
-type words map[string]any
-
-// sql is a statement of sql/, or one that is given, with the names of tables and the words in their places.
-func (s *Store) sql(statement, outbox string, with words) string {
-	if text, ok := statements[statement]; ok {
-		statement = text
-	}
-	pairs := []string{"{valid_headers}", statements["valid_headers"], "{blocked}", "(" + statements["blocked"] + ")"}
-	for name, value := range with {
-		pairs = append(pairs, "{"+name+"}", fmt.Sprint(value))
-	}
-	statement = strings.NewReplacer(pairs...).Replace(statement)
-	pairs = append(pairs, "{schema}", quoted(s.opts.Schema), "{table}", tableOf(s.opts.Schema, outbox), "{now}", now)
-	return strings.NewReplacer(pairs...).Replace(statement)
-}
-
-// now is when a row is inserted. utc_timestamp is when the statement began, for example the one whose trigger inserts. If the local clock changes while a
-// statement runs, it does so by half an hour at least.
-const now = "utc_timestamp(6) + interval mod(timestampdiff(microsecond, now(6), sysdate(6)) + 7200000000, 1800000000) microsecond"
-
 // tableOf is the table with an outbox's messages, quoted.
 func tableOf(schema, outbox string) string {
 	return quoted(schema) + "." + quoted(tableName("outbox", outbox))
@@ -173,9 +152,9 @@ func tableName(kind, name string) string {
 }
 
 // unique is a part of the names of a table's checks. MySQL requires these to differ within a database, regardless of case, and to be short.
-func unique(table string) string {
+func unique(table string) tables.SQL {
 	sum := sha256.Sum256([]byte(table))
-	return hex.EncodeToString(sum[:8])
+	return tables.SQL(hex.EncodeToString(sum[:8]))
 }
 
 func quoted(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
