@@ -119,14 +119,14 @@ func (s onTables) Cut(c *tables.Column, text string) string {
 }
 
 func (s onTables) AdoptedWords(alone bool) map[string]tables.SQL {
-	words := map[string]tables.SQL{"beyond": "t.ord > $3", "oldest": "t.written", "parked_since": "e.since", "entry": "e.row_id = t.row_id and e.row_id <> ''",
-		"landed": "t.row_id <> all ($4::text[]) and $9::timestamptz[] is not null",
+	words := map[string]tables.SQL{"beyond": "t.ord > {low}", "oldest": "t.written", "parked_since": "e.since", "entry": "e.row_id = t.row_id and e.row_id <> ''",
+		"landed": "t.row_id <> all ({in_flight}::text[])",
 		"more_t": ", t.ord, t.tie, t.row_id", "more_c": ", c.ord, c.tie, c.row_id", "more_p": ", p.ord, p.tie", "more_row": "",
 		"rows": "unnest({times}::timestamptz[], {seqs}::bigint[], {row_ids}::text[]) d(ts, seq, row_id)",
 	}
 	if !alone {
 		words["entry"] += " and e.ts = t.ts"
-		words["landed"] = "(t.row_id <> all ($4::text[]) or t.ts <> all ($9::timestamptz[]))"
+		words["landed"] = "(t.row_id <> all ({in_flight}::text[]) or t.ts <> all ({times}::timestamptz[]))"
 	}
 	for _, of := range []string{"t", "c", "p", "m"} {
 		words["order_"+of] = tables.SQL(of + ".ord, " + of + ".tie")

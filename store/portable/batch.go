@@ -3,6 +3,7 @@ package portable
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,6 +30,8 @@ func (s *Store) rendered(statement string, with tables.Args) (text string, args 
 				args = append(args, orEmpty(v))
 			case []time.Time:
 				args = append(args, orEmpty(v))
+			case []int16:
+				args = append(args, orEmpty(v))
 			default:
 				args = append(args, v)
 			}
@@ -45,7 +48,7 @@ func (s *Store) rendered(statement string, with tables.Args) (text string, args 
 			return column + " = any (" + number(list) + ")", true
 		}
 		if v, is := with[name].(tables.SQL); is {
-			if name == "rows" || name == "there" || name == "allowed" || name == "lease" { // which have their own arguments
+			if slices.Contains([]string{"rows", "there", "allowed", "lease", "beyond", "landed"}, name) { // which have their own arguments
 				return tables.Render(string(v), fill), true
 			}
 			return string(v), true
@@ -91,7 +94,7 @@ func (s *Store) pgBatch(b *tables.Batch) *pgx.Batch {
 	return out
 }
 
-// pgTx is a transaction for the parts that all dialects share.
+// pgTx is a transaction for the parts that all dialects share, the caller's or one of ours.
 type pgTx struct {
 	pgx.Tx
 	store *Store

@@ -120,11 +120,12 @@ func (s *Store) ExplainOutbox(ctx context.Context, outbox string) ([]doctor.Stat
 			e.of = outbox + "/" + sub.Name
 			if err := e.undone(ctx, func(tx pgx.Tx) error {
 				low, as := sub.Low.UTC(), &source{store: s, Reader: &tables.Reader{Box: box, ID: sub.ID, Epoch: sub.Epoch, Attempt: -1, Req: driver.Subscribe{Holder: sub.Holder}}}
-				params := []any{sub.ID, sub.Epoch, low, []int64{}, min(explainedRows, 2*explainedRows/box.Buckets+8), explainedRows, s.dialect().most(16 << 20), as.reads(), []time.Time{}}
-				if err := e.explain(ctx, tx, "fetch", as.sql("fetch", nil), -1, params...); err != nil {
+				fetch, params := s.rendered("fetch", as.owning(nil, tables.Args{"low": low, "in_flight": []int64{}, "per": min(explainedRows, 2*explainedRows/box.Buckets+8), "most": explainedRows,
+					"bytes": s.dialect().most(16 << 20), "reads": as.reads(), "times": []time.Time{}}))
+				if err := e.explain(ctx, tx, "fetch", fetch, -1, params...); err != nil {
 					return err
 				}
-				rows, _ := tx.Query(ctx, as.sql("fetch", nil), params...)
+				rows, _ := tx.Query(ctx, fetch, params...)
 				var r tables.Row
 				var behind bool
 				var parts []*tables.Part

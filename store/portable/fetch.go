@@ -16,34 +16,42 @@ func (s *source) ReadPage(ctx context.Context, p *tables.Page) error {
 	for seq, f := range s.InFlight() {
 		seqs, times = append(seqs, seq), append(times, f.TS.UTC())
 	}
-	state := true
-	buckets := s.reads()
-	b := &pgx.Batch{}
-	var since *tables.Since // before which nothing that is parked is due
+	there, mine, reads := s.ID == 0, true, s.reads()
+	b, args := &tables.Batch{}, s.owning(reads, tables.Args{"reads": reads, "in_flight": seqs, "times": times, "most": p.Most()})
 	if s.ID != 0 {
-		since = s.Due(s.store.opts.Sweep)
-		b.Queue(s.sql("state", buckets), s.ID, s.Epoch, buckets, since.UTC()).QueryRow(func(r pgx.Row) error {
+		since := s.Due(s.store.opts.Sweep) // before it nothing that is parked is due
+		args["since"] = since.UTC()
+		b.Rows(func(scan tables.Scan) error {
 			var now time.Time
-			err := r.Scan(&state, &s.Has[tables.FromPark], &s.Has[tables.FromReplay], &now)
-			if err == nil {
+			err := scan(&mine, &s.Has[tables.FromPark], &s.Has[tables.FromReplay], &now)
+			if there = err == nil; there {
 				s.IsDue(since, now, s.store.opts.Margin)
 			}
 			return err
-		})
+		}, "state", args)
 	} else {
-		b.Queue(s.store.text("select {by_index}"))
+		b.Do("select {by_index}", nil)
 	}
+	var look *tables.Look
 	switch p.From {
 	case tables.FromLog:
-		s.queueLog(b, p, buckets, seqs, times)
+		look = s.Look(p, len(reads), s.store.opts.Sweep)
+		if s.Box.Adopted != nil {
+			args["in_flight"] = s.RowsInFlight()
+		}
+		b.Rows(look.Found, "fetch", args.With(tables.Args{"low": s.Box.After(look.From), "per": look.Per, "bytes": p.Limit.Bytes}))
 	case tables.FromPark:
-		s.queueParked(b, p, buckets, seqs, since)
+		b.Rows(s.parked(p), "fetch_parked", args.With(tables.Args{"in_flight_keys": s.KeysInFlight()}))
 	case tables.FromReplay:
-		b.Queue(s.sql("fetch_replay", buckets), s.ID, s.Epoch, seqs, p.Most(), buckets).Query(each(func(scan tables.Scan) error { return p.Replayed(&s.Box, scan) }))
+		b.Rows(func(scan tables.Scan) error { return p.Replayed(&s.Box, scan) }, "fetch_replay", args)
 	}
-	err := s.store.send(ctx, b)
-	if isNoRows(err) || err == nil && !state {
+	err := s.store.send(ctx, s.store.pgBatch(b))
+	switch {
+	case err != nil:
+	case !there || !mine:
 		return s.gone(ctx)
+	case look != nil:
+		look.Done(s.store.opts.Margin)
 	}
 	return err
 }
@@ -61,27 +69,10 @@ func each(read func(scan tables.Scan) error) func(pgx.Rows) error {
 	}
 }
 
-// queueLog asks for new messages.
-func (s *source) queueLog(b *pgx.Batch, p *tables.Page, buckets []int16, seqs []int64, times []time.Time) {
-	look := s.Look(p, len(buckets), s.store.opts.Sweep)
-	var known any = seqs
-	if s.Box.Adopted != nil {
-		known = s.RowsInFlight()
-	}
-	b.Queue(s.sql("fetch", buckets), s.ID, s.Epoch, s.Box.After(look.From), known, look.Per, p.Most(), p.Limit.Bytes, buckets, times).Query(func(rows pgx.Rows) error {
-		err := each(look.Found)(rows)
-		if err == nil {
-			look.Done(s.store.opts.Margin)
-		}
-		return err
-	})
-}
-
-// queueParked asks for parked messages that are due. None of a key comes again before its messages in flight are
-// settled.
-func (s *source) queueParked(b *pgx.Batch, p *tables.Page, buckets []int16, seqs []int64, since *tables.Since) {
+// parked reads parked messages that are due. None of a key comes again before its messages in flight are settled.
+func (s *source) parked(p *tables.Page) func(tables.Scan) error {
 	var refused int64 // a head whose followers are not taken
-	b.Queue(s.sql("fetch_parked", buckets), s.ID, s.Epoch, seqs, p.Most(), s.KeysInFlight(), buckets, since.UTC()).Query(each(func(scan tables.Scan) error {
+	return func(scan tables.Scan) error {
 		var r tables.Row
 		var head int64
 		var attempts int
@@ -95,5 +86,5 @@ func (s *source) queueParked(b *pgx.Batch, p *tables.Page, buckets []int16, seqs
 			return nil
 		}
 		return p.Parked(&s.Box, &r, attempts, since, failures)
-	}))
+	}
 }

@@ -33,16 +33,6 @@ func (s *Store) Inbox(consumer string) *Inbox {
 	return &Inbox{s, tables.NewInbox(onTables{s}, consumer)}
 }
 
-// callers is a caller's transaction.
-type callers struct {
-	pgx.Tx
-	store *Store
-}
-
-func (c callers) Run(ctx context.Context, b *tables.Batch) error {
-	return c.SendBatch(ctx, c.store.pgBatch(b)).Close()
-}
-
 // First notes a message's id within tx and reports whether it is new. It is not new if it was received before, within the
 // inbox's window, by tx or by a transaction that committed. If another open transaction has received it, First waits for its
 // end. After a rollback of tx the id is new again. One round trip.
@@ -55,7 +45,7 @@ func (i *Inbox) First(ctx context.Context, tx pgx.Tx, id string) (bool, error) {
 
 // FirstOf is First for many ids, in one round trip. It returns those that are new, each once, in the given order.
 func (i *Inbox) FirstOf(ctx context.Context, tx pgx.Tx, ids ...string) ([]string, error) {
-	return i.box.FirstOf(ctx, callers{tx, i.store}, ids...)
+	return i.box.FirstOf(ctx, pgTx{tx, i.store}, ids...)
 }
 
 // InOrder notes a message that has a key. It returns the messages to process now in tx, in this order: m, and those that were
@@ -67,13 +57,13 @@ func (i *Inbox) FirstOf(ctx context.Context, tx pgx.Tx, ids ...string) ([]string
 // the messages in tx and commit. tx must have the isolation level READ COMMITTED or SERIALIZABLE. Errors: those of First, and
 // 25001 for another isolation level.
 func (i *Inbox) InOrder(ctx context.Context, tx pgx.Tx, m penstock.Message, wait time.Duration) ([]penstock.Released, error) {
-	return i.box.InOrder(ctx, callers{tx, i.store}, m, wait)
+	return i.box.InOrder(ctx, pgTx{tx, i.store}, m, wait)
 }
 
 // Due returns messages whose predecessor did not arrive in time. For up to n keys it returns the message after the gap, with Gap
 // and Missing set, and those that follow it.
 func (i *Inbox) Due(ctx context.Context, tx pgx.Tx, n int) ([]penstock.Released, error) {
-	return i.box.Due(ctx, callers{tx, i.store}, n)
+	return i.box.Due(ctx, pgTx{tx, i.store}, n)
 }
 
 func (s onTables) Turns() bool { return true }
@@ -90,7 +80,7 @@ func (s onTables) Forget(b *tables.Batch, box *tables.InboxRow, table string, ar
 	b.Rows(tables.Each(forgot), "inbox_forget_"+table, box.Args(args))
 }
 
-// Stale implements tables.InboxDialect. It is the error of a transaction that may read rows from before a lock that it waited for.
+// Stale implements tables.InboxDB. It is the error of a transaction that may read rows from before a lock that it waited for.
 func (s onTables) Stale() error {
 	return penstock.WithHint(&pgconn.PgError{Severity: "ERROR", Code: "25001", Message: "an inbox in order needs the isolation level read committed or serializable"},
 		"begin the transaction with read committed")

@@ -33,7 +33,7 @@ func (i *Inbox) Process(ctx context.Context, db Begin, m penstock.Message, wait 
 func (i *Inbox) ProcessDue(ctx context.Context, db Begin, h ReceivedHandler) (int, error) {
 	return due.Process(func(passingOver []string) ([]penstock.Released, error) {
 		return process(ctx, db, h, func(tx pgx.Tx) ([]penstock.Released, error) {
-			return i.box.Due(ctx, callers{tx, i.store}, 1, passingOver...)
+			return i.box.Due(ctx, pgTx{tx, i.store}, 1, passingOver...)
 		})
 	})
 }
@@ -53,7 +53,7 @@ func (s *Store) PublishOnce(ctx context.Context, inbox, outbox string, msgs ...p
 	}
 	box := s.Inbox(inbox)
 	return s.tx(ctx, func(tx pgx.Tx) error {
-		if err := box.box.There(ctx, callers{tx, s}); err != nil {
+		if err := box.box.There(ctx, pgTx{tx, s}); err != nil {
 			return err
 		}
 		fresh, err := box.FirstOf(ctx, tx, messageid.Given(msgs)...)

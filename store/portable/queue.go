@@ -93,14 +93,6 @@ func (s onTables) NewTable(ctx context.Context, tx tables.Tx, kind, name string)
 	return tables.Free(ctx, tx, kind, name)
 }
 
-// queueSQL is a statement about a queue, whose arguments have numbers: the first is the queue's id.
-func (s *Store) queueSQL(statement string, q *queueRow) string {
-	args := q.Args(nil)
-	args["queue"] = tables.SQL("$1")
-	text, _ := s.rendered(statement, args)
-	return text
-}
-
 // orNoQueue: the row or the table of a queue is not there.
 func (s *Store) orNoQueue(err error, name string) error {
 	if isNoRows(err) || (onTables{s}).Missing(err) {

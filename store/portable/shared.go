@@ -3,14 +3,9 @@ package portable
 import (
 	"context"
 	"slices"
-	"strconv"
-	"strings"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
-	"github.com/penstock/penstock/internal/pg"
 	"github.com/penstock/penstock/internal/tables"
 )
 
@@ -19,41 +14,23 @@ var _ driver.Sharer = (*Store)(nil)
 // The row that says whose a subscription is, or a part of it. On a server that was promoted without the last commits an epoch may come
 // again. So the holder must also match. And a bucket that was taken may be another's by now.
 const (
-	aloneLease  = "{schema}.subscriptions s where s.id = $1 and s.epoch = $2 and s.holder = {holder}"
-	sharedLease = "{schema}.members s where s.subscription_id = $1 and s.epoch = $2 and s.holder = {holder} and s.buckets @> {owned}"
+	aloneLease  = "{schema}.subscriptions s where s.id = {sub} and s.epoch = {epoch} and s.holder = {holder}"
+	sharedLease = "{schema}.members s where s.subscription_id = {sub} and s.epoch = {epoch} and s.holder = {holder} and s.buckets @> {owned}::smallint[]"
 )
 
-// sql is a statement for the reader that has the lease of these buckets.
-func (s *source) sql(name string, buckets []int16) string {
+// owning are the arguments of a statement for the reader that has the lease of these buckets.
+func (s *source) owning(buckets []int16, more tables.Args) tables.Args {
 	lease := aloneLease
 	if s.shared {
 		lease = sharedLease
 	}
-	text := s.store.words(strings.ReplaceAll(s.store.dialect().statements[distributed(s.Box.DistributedBy != "", name)], "{lease}", lease), s.Box.Words)
-	return strings.NewReplacer("{holder}", pg.Literal(s.Req.Holder), "{owned}", literal(buckets)).Replace(text)
-}
-
-// literal is an array of these buckets.
-func literal(buckets []int16) string {
-	text := []byte("'{")
-	for i, b := range slices.Compact(slices.Sorted(slices.Values(buckets))) {
-		if i > 0 {
-			text = append(text, ',')
-		}
-		text = strconv.AppendInt(text, int64(b), 10)
-	}
-	return string(text) + "}'::smallint[]"
+	return s.Args(tables.Args{"lease": tables.SQL(lease), "owned": buckets}.With(more))
 }
 
 // About implements tables.Settling.
 func (s *source) About(rows tables.Args) tables.Args {
-	lease := aloneLease
-	if s.shared {
-		lease = sharedLease
-	}
-	lease = strings.NewReplacer("$1", "{sub}", "$2", "{epoch}").Replace(lease)
 	buckets, _ := rows["buckets"].([]int16)
-	return s.Args(rows).With(s.whereFrom(rows)).With(tables.Args{"attempt": s.Attempt, "lease": tables.SQL(lease), "owned": tables.SQL(literal(buckets)),
+	return s.owning(buckets, rows).With(s.whereFrom(rows)).With(tables.Args{"attempt": s.Attempt,
 		"allowed": tables.SQL("exists (select from {lease}) and exists (select from {schema}.progress p where p.subscription_id = {sub} and p.epoch = {epoch} and p.attempt = {attempt})")})
 }
 
@@ -69,24 +46,22 @@ func (s *source) Fence() string {
 func (s *Store) SubscribeShared(ctx context.Context, req driver.Subscribe) (driver.Source, error) {
 	src := s.newSource(req)
 	src.shared = !req.Ephemeral
-	if err := src.Subscribe(ctx, func(ctx context.Context, tx tables.Tx) error { return src.join(ctx, tx.(pgTx)) }); err != nil {
+	if err := src.Subscribe(ctx, src.join); err != nil {
 		return nil, err
 	}
 	return src, nil
 }
 
 // join makes this reader one of those that share the subscription, whose row is locked.
-func (s *source) join(ctx context.Context, tx pgx.Tx) error {
-	if err := tx.QueryRow(ctx, s.store.sql("update {schema}.subscriptions set epoch = epoch + 1 where id = $1 returning epoch", ""), s.ID).Scan(&s.Epoch); err != nil {
-		return err
-	}
-	if _, err := tx.Exec(ctx, s.store.sql("insert into {schema}.members (subscription_id, epoch, holder, buckets, lease_until) values ($1, $2, $3, '{}', clock_timestamp() + $4 * interval '1 microsecond')", ""),
-		s.ID, s.Epoch, s.Req.Holder, s.Req.Lease.Microseconds()); err != nil {
+func (s *source) join(ctx context.Context, tx tables.Tx) (err error) {
+	b, args := &tables.Batch{}, s.Args(tables.Args{"length": s.Req.Lease.Microseconds()})
+	b.Row(new(bool), "update {schema}.subscriptions set epoch = epoch + 1 where id = {sub} returning epoch", args, &s.Epoch)
+	b.Do("insert into {schema}.members (subscription_id, epoch, holder, buckets, lease_until) select s.id, s.epoch, {holder}, '{}', clock_timestamp() + {length} * interval '1 microsecond' from {schema}.subscriptions s where s.id = {sub}", args)
+	if err := tx.Run(ctx, b); err != nil {
 		return err
 	}
 	s.owned, s.leaving = nil, nil
-	owned, leaving, err := s.balance(ctx, tx)
-	s.owned, s.leaving = owned, leaving
+	s.owned, s.leaving, err = s.balance(ctx, tx)
 	return err
 }
 
@@ -100,10 +75,15 @@ type member struct {
 // balance shows which buckets are this reader's now, and which of them it must leave to others. It does not read those any
 // more, and gives them up once none of their messages is in flight. The subscription's row is locked. A member whose lease
 // has ended is removed, which fences it.
-func (s *source) balance(ctx context.Context, tx pgx.Tx) (owned, leaving []int16, err error) {
-	rows, _ := tx.Query(ctx, s.store.sql("select epoch, buckets, lease_until > clock_timestamp() from {schema}.members where subscription_id = $1 order by epoch for update", ""), s.ID)
-	all, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (m member, err error) { return m, r.Scan(&m.epoch, &m.buckets, &m.alive) })
-	if err != nil {
+func (s *source) balance(ctx context.Context, tx tables.Tx) (owned, leaving []int16, err error) {
+	var all []member
+	b := new(tables.Batch).Rows(func(scan tables.Scan) error {
+		var m member
+		err := scan(&m.epoch, &m.buckets, &m.alive)
+		all = append(all, m)
+		return err
+	}, "select epoch, buckets, lease_until > {clock} from {schema}.members where subscription_id = {sub} order by epoch for update", s.Args(nil))
+	if err := tx.Run(ctx, b); err != nil {
 		return nil, nil, err
 	}
 	var alive, dead []int64
@@ -145,12 +125,11 @@ func (s *source) balance(ctx context.Context, tx pgx.Tx) (owned, leaving []int16
 			owned = append(owned, b)
 		}
 	}
-	batch := &pgx.Batch{}
-	batch.Queue(s.store.sql("update {schema}.members set buckets = $3 where subscription_id = $1 and epoch = $2", ""), s.ID, s.Epoch, orEmpty(owned))
+	b = new(tables.Batch).Do("update {schema}.members set buckets = {owned} where subscription_id = {sub} and epoch = {epoch}", s.Args(tables.Args{"owned": owned}))
 	if len(dead) > 0 {
-		batch.Queue(s.store.sql("delete from {schema}.members where subscription_id = $1 and epoch = any ($2)", ""), s.ID, dead)
+		b.Do("delete from {schema}.members where subscription_id = {sub} and {epoch in dead}", s.Args(tables.Args{"dead": dead}))
 	}
-	return owned, leaving, tx.SendBatch(ctx, batch).Close()
+	return owned, leaving, tx.Run(ctx, b)
 }
 
 func (s *source) bucketsInFlight() map[int16]bool {
@@ -182,14 +161,16 @@ func (s *source) renewShared(ctx context.Context) error {
 	defer s.Fetching.Unlock()
 	var owned, leaving []int16
 	there, judged := true, false
-	err := s.store.tx(ctx, func(tx pgx.Tx) (err error) {
-		b := &pgx.Batch{}
-		b.Queue(s.store.sql("select from {schema}.subscriptions where id = $1 for update", ""), s.ID)
-		b.Queue(s.store.sql("update {schema}.members set lease_until = clock_timestamp() + $3 * interval '1 microsecond' where subscription_id = $1 and epoch = $2 and holder = $4 returning true", ""),
-			s.ID, s.Epoch, s.Req.Lease.Microseconds(), s.Req.Holder).QueryRow(func(r pgx.Row) error { return r.Scan(&there) })
-		if err := tx.SendBatch(ctx, b).Close(); err != nil {
-			there = !isNoRows(err)
+	err := s.DB.Within(ctx, func(tx tables.Tx) (err error) {
+		var mine int64
+		args := s.Args(tables.Args{"length": s.Req.Lease.Microseconds()})
+		b := new(tables.Batch).Lock("select id from {schema}.subscriptions where id = {sub} for update", args)
+		b.Counted(&mine, "update {schema}.members set lease_until = clock_timestamp() + {length} * interval '1 microsecond' where subscription_id = {sub} and epoch = {epoch} and holder = {holder}", args)
+		if err := tx.Run(ctx, b); err != nil {
 			return err
+		}
+		if there = mine > 0; !there {
+			return nil
 		}
 		owned, leaving, err = s.balance(ctx, tx)
 		judged = err == nil
@@ -210,12 +191,4 @@ func (s *source) renewShared(ctx context.Context) error {
 		s.Anew() // nothing of them was read for a while, or by another
 	}
 	return err
-}
-
-// leave gives everything back.
-func (s *source) leave(ctx context.Context) error {
-	return s.store.explain(s.store.retries.Do(ctx, func() error {
-		_, err := s.store.pool.Exec(ctx, s.store.sql("delete from {schema}.members where subscription_id = $1 and epoch = $2 and holder = $3", ""), s.ID, s.Epoch, s.Req.Holder)
-		return err
-	}))
 }

@@ -77,7 +77,9 @@ func (s *source) gone(ctx context.Context) error { return s.Fenced(ctx, s.DB) }
 
 func (s *source) Leave(ctx context.Context) error {
 	if s.shared {
-		return s.leave(ctx)
+		return s.DB.Send(ctx, func(b *tables.Batch) {
+			b.Do("delete from {schema}.members where subscription_id = {sub} and epoch = {epoch} and holder = {holder}", s.Args(nil))
+		})
 	}
 	return s.Reader.Leave(ctx)
 }

@@ -140,15 +140,6 @@ func (s *Store) sql(statement, outbox string) string {
 	return strings.NewReplacer("{schema}", s.schema, "{table}", pgx.Identifier{s.opts.Schema, tableOf(outbox)}.Sanitize(), "{buckets}", fmt.Sprint(s.opts.Buckets), "{ids}", pg.Literal(s.schema+".job_ids")).Replace(statement)
 }
 
-// words is a statement with the words about an outbox's messages.
-func (s *Store) words(statement string, words map[string]tables.SQL) string {
-	pairs := []string{"{schema}", s.schema}
-	for name, text := range words {
-		pairs = append(pairs, "{"+name+"}", string(text))
-	}
-	return strings.NewReplacer(pairs...).Replace(statement)
-}
-
 // tableOf is the table with an outbox's messages.
 func tableOf(outbox string) string { return "outbox_" + outbox }
 

@@ -2,25 +2,25 @@
 -- first few, of these the first.
 with page as (
   select c.bucket, c.ts, c.seq{more_c}
-    from unnest($8::smallint[]) b(bucket)
+    from unnest({reads}::smallint[]) b(bucket)
     cross join lateral (
       select t.bucket, t.ts, t.seq{more_t}
         from {table} t
        where t.bucket = b.bucket and {beyond}
-         and (select e.seq from {schema}.entries e where e.subscription_id = $1 and {entry}) is null -- no join, which might read all
+         and (select e.seq from {schema}.entries e where e.subscription_id = {sub} and {entry}) is null -- no join, which might read all
          and {landed} -- a number may come again where the last that was committed was lost
        order by {order_t}
-       limit $5) c
-   where $1 = 0 or exists (select from {lease})
+       limit {per}) c
+   where {sub} = 0 or exists (select from {lease})
    order by {order_c}
-   limit $6
+   limit {most}
 )
 select m.bucket, m.ts, m.seq, m.id, m.key, m.topic, m.headers, m.payload, m.behind
   from (select p.bucket, p.ts, p.seq, coalesce(t.id, '') as id, coalesce(t.key, '') as key, t.topic, t.headers, t.payload,
-               exists (select from {schema}.entries w where w.subscription_id - 0 = $1 and w.parked_key = t.key)
-               or exists (select from {schema}.entries w where w.subscription_id - 0 = $1 and w.hold = t.key) as behind,
+               exists (select from {schema}.entries w where w.subscription_id - 0 = {sub} and w.parked_key = t.key)
+               or exists (select from {schema}.entries w where w.subscription_id - 0 = {sub} and w.hold = t.key) as behind,
                sum(octet_length(t.payload) + 160) over (order by {order_p}) - octet_length(t.payload) - 160 as before{more_p}
           from page p
           join {table} t on {same_p}) m
- where m.before <= $7
+ where m.before <= {bytes}
  order by {order_m}
