@@ -200,3 +200,11 @@ func (s *Store) explain(err error) error {
 // Retries returns how often transactions ran again because the database asked for it, by reason. "unknown" counts how often
 // the store looked up whether one had committed.
 func (s *Store) Retries() map[string]int64 { return s.retries.Counts() }
+
+// bytes is the size of a table with its indexes, 0 where the engine does not report it.
+func (s *Store) bytes(ctx context.Context, table string) (n int64, err error) {
+	if !s.dialect().unsized {
+		err = s.pool.QueryRow(ctx, "select pg_total_relation_size($1::regclass)", table).Scan(&n)
+	}
+	return n, err
+}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/tables"
 )
@@ -175,4 +176,14 @@ func (s onTables) Wake(ctx context.Context, tx tables.Tx, q *tables.QueueRow) (m
 	b = new(tables.Batch).Do("delete from {schema}.scheduled where queue_id = {queue} and {seq in seqs}", q.Args(tables.Args{"seqs": seqs}))
 	wake(b, q, seqs)
 	return len(seqs) == mostWoken, tx.Run(ctx, b)
+}
+
+// DeadJobCauses counts the dead letters that q chooses by their last errors, the most frequent first.
+func (s *Store) DeadJobCauses(ctx context.Context, q admin.DeadJobQuery) (found []admin.DeadCause, err error) {
+	row, err := s.queues.Queue(q.Queue).Row(ctx)
+	if err != nil {
+		return nil, err
+	}
+	err = onTables{s}.causes(ctx, &found, "dead_job_causes", row.DeadJobArgs(q))
+	return found, err
 }

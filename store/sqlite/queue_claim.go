@@ -2,11 +2,13 @@ package sqlite
 
 import (
 	"context"
+	"encoding/json"
 	"strconv"
 	"time"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/pg"
 	"github.com/penstock/penstock/internal/tables"
 )
 
@@ -121,4 +123,24 @@ func claim(ctx context.Context, tx onTx, row *tables.QueueRow, c driver.Claim, r
 	b.Do("occupy", row.Args(tables.Args{"keys": keys}))
 	b.Do("leave_keyed", row.Args(tables.Args{"keys": keys}))
 	return page, tx.Run(ctx, b)
+}
+
+// history is that of a message or a job: a column of JSON next to it.
+type history = pg.History
+
+// mostAttempts is more than the attempts of any message: a larger number, written by hand, continues from
+// there.
+const mostAttempts = 1_000_000_000
+
+// readHistory reads the column; "" is a message that was never refused. An entry that was written by hand and cannot be
+// read becomes a failure that says so. It must not hide the others, or stop a reader.
+func readHistory(column string) (h history) {
+	if column == "" {
+		return h
+	}
+	if err := json.Unmarshal([]byte(column), &h); err != nil {
+		h = history{Attempt: 1, Failures: []penstock.Failure{{Err: "earlier failures cannot be read: " + err.Error()}}}
+	}
+	h.Attempt = min(max(h.Attempt, 0), mostAttempts)
+	return h
 }
