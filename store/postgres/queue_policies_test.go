@@ -234,6 +234,11 @@ func TestRateByTheCalendar(t *testing.T) {
 	if got := f.claimOn(f.Conn, 2, "a"); len(got) > 0 {
 		t.Errorf("%d jobs of the group have started besides", len(got))
 	}
+	f.Exec("select penstock.set_group('q', 'a', rate => 1, per => '366 days', burst => 1000000), penstock.enqueue_many('q', '{x,x}', group_keys => '{a,a}')")
+	f.Exec("insert into penstock._group_state (queue, group_key) select id, 'a' from penstock._queue")
+	if got := f.claimOn(f.Conn, 9, "a"); len(got) != 3 {
+		t.Errorf("of a burst that is due in a million years %d jobs have started, want 3", len(got))
+	}
 }
 
 // Holds and rates outlive turns of the ring that they are in, and the ring stays small.

@@ -55,14 +55,14 @@ begin
     return false;
 end $$;
 
--- _tokens returns how many jobs a rate lets start now (GCRA). next_at is when the next one would start if they were evenly spread; it is ahead
--- of the clock by at most burst intervals. After a clock was set back it can be further ahead. If the next job would wait for
--- longer than per it starts at once, and the next state goes by the new time.
+-- _tokens returns how many jobs a rate lets start now (GCRA). next_at is when the next one would start if they were evenly spread. It is ahead of the
+-- clock by at most burst intervals, or 95 years, as in other databases. After a clock was set back it can be further ahead. If the next job would
+-- wait for longer than per it starts at once, and the next state goes by the new time.
 create or replace function _tokens(next_at timestamptz, rate int, per interval, burst int) returns int
 language plpgsql volatile set search_path from current as $$
 declare
     every constant float8 := extract(epoch from per) / rate;
-    room  constant float8 := coalesce(burst, 1) * every - coalesce(greatest(extract(epoch from next_at - clock_timestamp()), 0), 0);
+    room  constant float8 := least(coalesce(burst, 1) * every, 3e9) - coalesce(greatest(extract(epoch from next_at - clock_timestamp()), 0), 0);
 begin
     return case when every - room > extract(epoch from per) + 0.001 then 1 else greatest(floor(room / every + 1e-9), 0) end;
 end $$;
@@ -72,9 +72,9 @@ create or replace function _after_starts(next_at timestamptz, rate int, per inte
 language plpgsql volatile set search_path from current as $$
 declare
     now   constant timestamptz := clock_timestamp();
-    every constant interval := make_interval(secs => extract(epoch from per)::float8 / rate); -- as in _tokens: per / rate may be a month, which the clock makes longer or shorter
+    every constant float8 := extract(epoch from per) / rate; -- not an interval: a month of the calendar has 28 to 31 days
 begin
-    return greatest(least(coalesce(next_at, now), now + (coalesce(burst, 1) - 1) * every), now) + started * every;
+    return greatest(least(coalesce(next_at, now), now + make_interval(secs => least(coalesce(burst, 1) * every, 3e9) - every)), now) + make_interval(secs => started * every);
 end $$;
 
 -- _numbers_of returns the numbers under which a lease is listed. A row of several jobs may be parted, so it has those of its jobs as well.
