@@ -3,6 +3,7 @@ package tables
 import (
 	"cmp"
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -208,6 +209,21 @@ func (s *Queues) find(ctx context.Context, name string) (*QueueRow, error) {
 	return found.(*QueueRow), nil
 }
 
+// lookAgain is find for an operator's call, which would find nothing under a former id: it looks each time.
+func (s *Queues) lookAgain(ctx context.Context, name string) (*QueueRow, error) {
+	if err := s.on.Ready(ctx); err != nil {
+		return nil, err
+	}
+	q, err := s.look(ctx, s.on, name, "")
+	if known, ok := s.rows.Load(name); ok && (errors.Is(err, penstock.ErrNoQueue) || err == nil && known.(*QueueRow).ID != q.ID) {
+		s.rows.CompareAndDelete(name, known)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.find(ctx, name)
+}
+
 // forget a queue that is not there any more.
 func (s *Queues) forget(q *QueueRow) { s.rows.CompareAndDelete(q.Name, q) }
 
@@ -240,6 +256,9 @@ func (s *Queues) orNoQueue(err error, name string) error {
 // CancelJobs implements driver.QueueStore.
 func (s *Queues) CancelJobs(ctx context.Context, name string, ids ...int64) (n int, err error) {
 	var cancelled int64
+	if _, err := s.lookAgain(ctx, name); err != nil {
+		return 0, err
+	}
 	err = s.in(ctx, name, func(tx Tx, q *QueueRow) error {
 		these := q.Args(Args{"seqs": ids})
 		b := q.withoutClaims().Lock("hold_seqs", these) // a claim that is under way would leave the lease of a job that is not there any more

@@ -12,7 +12,7 @@ import (
 
 // DeadJobs implements driver.QueueStore.
 func (s *Queues) DeadJobs(ctx context.Context, q admin.DeadJobQuery) ([]admin.DeadJob, error) {
-	row, err := s.find(ctx, q.Queue)
+	row, err := s.lookAgain(ctx, q.Queue)
 	if err != nil {
 		return nil, err
 	}
@@ -71,6 +71,9 @@ func (s *Queues) DiscardDeadJobs(ctx context.Context, q admin.DeadJobQuery) (int
 // are to run again, delayed ones too, have their next attempt now.
 func (s *Queues) takeDeadJobs(ctx context.Context, q admin.DeadJobQuery, run bool, statements ...string) (n int, err error) {
 	var waited, delayed int64
+	if _, err := s.lookAgain(ctx, q.Queue); err != nil {
+		return 0, err
+	}
 	err = s.in(ctx, q.Queue, func(tx Tx, row *QueueRow) error {
 		waiting := run && q.OnlyIDs()
 		dead, now, err := s.deadJobs(ctx, tx, row, q, "for update")

@@ -18,7 +18,7 @@ func (s *Queues) ListJobs(ctx context.Context, q admin.JobQuery) (page admin.Job
 	if err := q.Validate(); err != nil {
 		return page, err
 	}
-	row, err := s.find(ctx, q.Queue)
+	row, err := s.lookAgain(ctx, q.Queue)
 	if err != nil {
 		return page, err
 	}

@@ -25,6 +25,9 @@ func (s *Queues) SetSchedule(ctx context.Context, sch penstock.Schedule) error {
 	if err != nil {
 		return err
 	}
+	if _, err := s.lookAgain(ctx, sch.Queue); err != nil {
+		return err
+	}
 	return s.send(ctx, sch.Queue, func(b *Batch, q *QueueRow) {
 		b.Do("set_schedule", q.Args(Args{"name": sch.Name, "cron": sch.Cron, "next": next, "job": job, "skip": sch.SkipOverlap}))
 	})
@@ -32,6 +35,9 @@ func (s *Queues) SetSchedule(ctx context.Context, sch penstock.Schedule) error {
 
 // DropSchedule implements driver.QueueStore.
 func (s *Queues) DropSchedule(ctx context.Context, name, schedule string) error {
+	if _, err := s.lookAgain(ctx, name); err != nil {
+		return err
+	}
 	var n int64
 	err := s.send(ctx, name, func(b *Batch, q *QueueRow) {
 		b.Counted(&n, "delete from {schema}.schedules where queue_id = {queue} and name = {name}", q.Args(Args{"name": schedule}))
@@ -75,6 +81,9 @@ const ofSchedule = " where queue_id = {queue} and name = {name}"
 
 // onSchedule does something to a schedule, whose row is locked.
 func (s *Queues) onSchedule(ctx context.Context, name, schedule string, do func(tx Tx, b *Batch, sch *penstock.Schedule, these Args) error) error {
+	if _, err := s.lookAgain(ctx, name); err != nil {
+		return err
+	}
 	return s.in(ctx, name, func(tx Tx, q *QueueRow) error {
 		found, err := s.readSchedules(ctx, tx, q, "and name = {name} for update", Args{"name": schedule})
 		if err != nil {
@@ -103,7 +112,7 @@ func (s *Queues) runSchedule(ctx context.Context, tx Tx, b *Batch, sch *penstock
 
 // Schedules implements driver.QueueStore.
 func (s *Queues) Schedules(ctx context.Context, name string) ([]penstock.Schedule, error) {
-	q, err := s.find(ctx, name)
+	q, err := s.lookAgain(ctx, name)
 	if err != nil {
 		return nil, err
 	}

@@ -101,7 +101,7 @@ func (s *Queues) QueueGroups(ctx context.Context, name, after string, most int) 
 	if err := admin.ValidateLimit(most); err != nil {
 		return nil, err
 	}
-	q, err := s.find(ctx, name)
+	q, err := s.lookAgain(ctx, name)
 	if err != nil {
 		return nil, err
 	}

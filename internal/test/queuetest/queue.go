@@ -5,11 +5,12 @@ import (
 	"fmt"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/suite"
 )
 
-var queueCases = named("Queue", queueExists, queueDropForgetsEverything, queueQueuesAreApart, queueFirstMakersRace)
+var queueCases = named("Queue", queueExists, queueDropForgetsEverything, queueMadeAnewElsewhere, queueQueuesAreApart, queueFirstMakersRace)
 
 func queueExists(e *env) {
 	err := e.Store.CreateQueue(e.ctx, queue, penstock.FIFO)
@@ -57,6 +58,34 @@ func queueDropForgetsEverything(e *env) {
 	e.MustBe(e.q.DeadLetter(e.ctx, running[0].Lease, ""), penstock.ErrLeaseLost, "DeadLetter of a lease from before")
 	e.enqueue(once("d", "a"), keyed("k", "b"))
 	e.ack(e.want("b", "a")...)
+}
+
+// An operator's process that has known a queue for long sees that another one has dropped it, and made it anew.
+func queueMadeAnewElsewhere(e *env) {
+	other := e.Another(e)
+	e.schedule(penstock.Schedule{Name: "s", Cron: "@hourly", Job: job("s")})
+	e.enqueue(job("a"))
+	e.Must(other.DropQueue(e.ctx, queue), "DropQueue")
+	e.MustBe(e.Store.SetSchedule(e.ctx, penstock.Schedule{Queue: queue, Name: "t", Cron: "@hourly", Job: job("t")}), penstock.ErrNoQueue, "SetSchedule after DropQueue")
+	e.MustBe(suite.Err(e.Store.Schedules(e.ctx, queue)), penstock.ErrNoQueue, "Schedules after DropQueue")
+
+	e.Must(other.CreateQueue(e.ctx, queue, penstock.FIFO), "CreateQueue")
+	e.Must(other.SetSchedule(e.ctx, penstock.Schedule{Queue: queue, Name: "s", Cron: "@hourly", Job: job("s")}), "SetSchedule")
+	e.Must(e.Store.PauseSchedule(e.ctx, queue, "s"), "PauseSchedule")
+	e.schedule(penstock.Schedule{Name: "t", Cron: "@hourly", Job: job("t")})
+	all := suite.Get(other.Schedules(e.ctx, queue)).Must(e, "Schedules")
+	if len(all) != 2 || !all[0].Paused {
+		e.Errorf("the schedules are %+v, want s, which is paused, and t", all)
+	}
+	there := other.DriverQueue(queue)
+	suite.Get(there.Enqueue(e.ctx, job("dead"))).Must(e, "Enqueue")
+	claimed := suite.Get(there.Claim(e.ctx, driver.Claim{Jobs: 1, Lease: suite.LongLease})).Must(e, "Claim")
+	e.same(claimed, "dead")
+	e.Must(there.DeadLetter(e.ctx, claimed[0].Lease, "no good"), "DeadLetter")
+	suite.Equal(e, len(e.deadJobs(admin.DeadJobQuery{})), 1, "dead letters")
+	e.retryDead(1, admin.DeadJobQuery{})
+	e.Must(e.Store.DropSchedule(e.ctx, queue, "t"), "DropSchedule")
+	e.ack(e.collect("dead")...)
 }
 
 func queueQueuesAreApart(e *env) {
