@@ -115,9 +115,9 @@ func TestSharesOfProcesses(t *testing.T) {
 	fill := func(group string, weight, jobs int) {
 		f.Exec("select penstock.set_group('q', $1, weight => $2), penstock.enqueue_many('q', array_fill('x'::text, array[$3::int]), group_keys => array_fill($1, array[$3::int]))", group, weight, jobs)
 	}
-	thousands := 3
+	thousands, deep := 3, 100
 	if testseed.Long() {
-		thousands = 20
+		thousands, deep = 20, 1000
 	}
 	for i, group := range []string{"a", "b", "c"} {
 		fill(group, 1<<i, 200*thousands<<i)
@@ -151,7 +151,7 @@ func TestSharesOfProcesses(t *testing.T) {
 	f.Must(err)
 
 	f.Exec("select penstock.set_group('q', g, weight => 1) from unnest('{a,b,c}'::text[]) g, penstock.set_group('q', '*', weight => 2)")
-	f.Exec("select penstock.enqueue_many('q', array_fill('x'::text, array[4000]), group_keys => array(select 'deep ' || i % 100 from generate_series(1, 4000) i))")
+	f.Exec("select penstock.enqueue_many('q', array_fill('x'::text, array[40 * $1::int]), group_keys => array(select 'deep ' || i % $1::int from generate_series(1, 40 * $1::int) i))", deep)
 	f.Eventually("a round has begun", func() bool { return claims("deep %") > 10 })
 	f.Exec("select penstock.enqueue('q', 'x', group_key => 'deep 2 alone')")
 	before := f.Number("select max(n) from claims")
