@@ -2,69 +2,59 @@ package rabbitmq
 
 import (
 	"context"
-	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/singleflight"
+
+	"github.com/penstock/penstock"
 )
 
 // shared is a value that is made when it is first needed and again when it is broken. One
 // goroutine makes it for all who ask meanwhile. Each of them waits no longer than its own context.
 type shared[T interface{ broken() bool }] struct {
-	mu     sync.Mutex
-	value  T
-	made   bool
-	making *making[T] // not nil while a goroutine makes one
+	value  atomic.Pointer[T] // nil if the last attempt has failed
+	making singleflight.Group
 }
 
-type making[T any] struct {
-	done  chan struct{}
-	value T
-	err   error
-}
-
-// get returns the value. make is called without locks held.
-func (s *shared[T]) get(ctx context.Context, make func() (T, error)) (T, error) {
-	s.mu.Lock()
-	if s.made && !s.value.broken() {
-		v := s.value
-		s.mu.Unlock()
+// get returns the value.
+func (s *shared[T]) get(ctx context.Context, produce func() (T, error)) (v T, err error) {
+	if v, ok := s.working(); ok {
 		return v, nil
 	}
-	m := s.making
-	if m == nil {
-		m = s.start(make)
-	}
-	s.mu.Unlock()
+	made := s.making.DoChan("", func() (any, error) {
+		if v, ok := s.working(); ok { // made meanwhile
+			return v, nil
+		}
+		v, err := produce()
+		if err != nil {
+			s.value.Store(nil)
+			return nil, err
+		}
+		s.value.Store(&v)
+		return v, nil
+	})
 	select {
-	case <-m.done:
-		return m.value, m.err
+	case m := <-made:
+		v, _ = m.Val.(T)
+		return v, m.Err
 	case <-ctx.Done():
-		var none T
-		return none, context.Cause(ctx)
+		return v, context.Cause(ctx)
 	}
 }
 
-// last is the value, if there is one, once no call makes another.
-func (s *shared[T]) last() (value T, made bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for s.making != nil {
-		m := s.making
-		s.mu.Unlock()
-		<-m.done
-		s.mu.Lock()
+func (s *shared[T]) working() (v T, ok bool) {
+	if last := s.value.Load(); last != nil {
+		v = *last
+		return v, !v.broken()
 	}
-	return s.value, s.made
+	return v, false
 }
 
-// start is called with mu held.
-func (s *shared[T]) start(produce func() (T, error)) *making[T] {
-	m := &making[T]{done: make(chan struct{})}
-	s.making = m
-	go func() {
-		m.value, m.err = produce()
-		s.mu.Lock()
-		s.value, s.made, s.making = m.value, m.err == nil, nil
-		s.mu.Unlock()
-		close(m.done)
-	}()
-	return m
+// last is the value, if there is one, once no call makes another. Who asks meanwhile gets penstock.ErrClosed.
+func (s *shared[T]) last() (v T, made bool) {
+	_, _, _ = s.making.Do("", func() (any, error) { return nil, penstock.ErrClosed })
+	if last := s.value.Load(); last != nil {
+		return *last, true
+	}
+	return v, false
 }
