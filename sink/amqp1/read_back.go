@@ -8,6 +8,7 @@ import (
 
 	"github.com/Azure/go-amqp"
 
+	"github.com/penstock/penstock/internal/attributes"
 	"github.com/penstock/penstock/internal/readback"
 )
 
@@ -60,7 +61,7 @@ func readBack(sinkURL, _, name string) (readback.Broker, error) {
 				return true, nil
 			}
 			for ; err == nil && m != nil; m = from.Prefetched() {
-				key, _ := m.ApplicationProperties[propertyKey].(string)
+				key, _ := m.ApplicationProperties[attributes.Key].(string)
 				id, _ := m.Properties.MessageID.(string)
 				got(readback.Arrival{ID: id, Key: key, Payload: m.GetData()})
 				err = from.AcceptMessage(ctx, m)

@@ -26,6 +26,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/attributes"
 	"github.com/penstock/penstock/internal/descriptor"
 	"github.com/penstock/penstock/internal/gate"
 	"github.com/penstock/penstock/internal/lines"
@@ -125,34 +126,27 @@ func (s *Sink) addressOf(m *penstock.Message) (string, error) {
 	return address, err
 }
 
-// Names of application properties. They win over headers of the same name in the message.
-const (
-	propertyKey       = "penstock-key"
-	propertyCreatedAt = "penstock-created-at"
-	propertyAttempt   = "penstock-attempt"
-)
-
 func encode(m *penstock.Message) *amqp.Message {
 	own := make(map[string]any, len(m.Headers)+3)
 	p := &amqp.MessageProperties{MessageID: m.ID, CreationTime: &m.CreatedAt}
 	for name, value := range m.Headers {
 		switch name {
-		case propertyKey, propertyAttempt:
+		case attributes.Key, attributes.Attempt:
 		case descriptor.ContentType:
 			p.ContentType = &value
 		default:
 			own[name] = value
 		}
 	}
-	own[propertyCreatedAt] = m.CreatedAt.UTC().Format(time.RFC3339Nano)
+	own[attributes.CreatedAt] = m.CreatedAt.UTC().Format(time.RFC3339Nano)
 	if m.Topic != "" {
 		p.Subject = &m.Topic
 	}
 	if m.Key != "" {
-		p.GroupID, own[propertyKey] = &m.Key, m.Key
+		p.GroupID, own[attributes.Key] = &m.Key, m.Key
 	}
 	if m.Attempt > 1 {
-		own[propertyAttempt] = int64(m.Attempt)
+		own[attributes.Attempt] = int64(m.Attempt)
 	}
 	return &amqp.Message{Header: &amqp.MessageHeader{Durable: true}, Properties: p, ApplicationProperties: own, Data: [][]byte{m.Payload}}
 }

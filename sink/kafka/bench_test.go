@@ -113,8 +113,8 @@ func byHand(b *testing.B, addr string, opts ...kgo.Opt) (produce func([]penstock
 		for i := range msgs {
 			m := &msgs[i]
 			r := &kgo.Record{Topic: m.Topic, Value: m.Payload, Headers: []kgo.RecordHeader{
-				{Key: kafka.HeaderID, Value: []byte(m.ID)},
-				{Key: kafka.HeaderCreatedAt, Value: []byte(m.CreatedAt.UTC().Format(time.RFC3339Nano))},
+				{Key: "penstock-id", Value: []byte(m.ID)},
+				{Key: "penstock-created-at", Value: []byte(m.CreatedAt.UTC().Format(time.RFC3339Nano))},
 			}}
 			if m.Key != "" {
 				r.Key = []byte(m.Key)

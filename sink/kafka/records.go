@@ -8,23 +8,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/attributes"
 )
 
-// Header names. They win over headers of the same name in the message.
-const (
-	HeaderID        = "penstock-id"
-	HeaderTopic     = "penstock-topic" // if the Kafka topic is another
-	HeaderCreatedAt = "penstock-created-at"
-	HeaderAttempt   = "penstock-attempt" // from the second attempt on
-)
-
-func reserved(name string) bool {
-	switch name {
-	case HeaderID, HeaderTopic, HeaderCreatedAt, HeaderAttempt:
-		return true
-	}
-	return false
-}
+// reserved reports whether the sink sets a header itself. The key is that of the record.
+func reserved(name string) bool { return name != attributes.Key && attributes.IsOwn(name) }
 
 // ownHeaders is how many headers the sink adds at most.
 const ownHeaders = 4
@@ -71,13 +59,13 @@ func (e *encoder) record(r *kgo.Record, m *penstock.Message, topic string) {
 
 	first := len(e.headers)
 	e.headers = append(e.headers,
-		kgo.RecordHeader{Key: HeaderID, Value: e.bytes(m.ID)},
-		kgo.RecordHeader{Key: HeaderCreatedAt, Value: e.time(m.CreatedAt)})
+		kgo.RecordHeader{Key: attributes.ID, Value: e.bytes(m.ID)},
+		kgo.RecordHeader{Key: attributes.CreatedAt, Value: e.time(m.CreatedAt)})
 	if topic != m.Topic {
-		e.headers = append(e.headers, kgo.RecordHeader{Key: HeaderTopic, Value: []byte(m.Topic)})
+		e.headers = append(e.headers, kgo.RecordHeader{Key: attributes.Topic, Value: []byte(m.Topic)})
 	}
 	if m.Attempt > 1 {
-		e.headers = append(e.headers, kgo.RecordHeader{Key: HeaderAttempt, Value: strconv.AppendInt(nil, int64(m.Attempt), 10)})
+		e.headers = append(e.headers, kgo.RecordHeader{Key: attributes.Attempt, Value: strconv.AppendInt(nil, int64(m.Attempt), 10)})
 	}
 	for name, value := range m.Headers {
 		if !reserved(name) {

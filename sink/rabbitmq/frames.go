@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/attributes"
 )
 
 // The part of AMQP 0-9-1 that publishing takes: frames, five methods to write
@@ -150,6 +151,8 @@ func (f *frames) properties(m *penstock.Message, key string, withCreatedAt bool)
 	binary.BigEndian.PutUint16(f.buf[at:], flags)
 }
 
+// headers appends as few as it can, and none that repeats a property or the routing key. Each byte of properties costs
+// RabbitMQ time, and those beyond the 64th much more (see DESIGN.md).
 func (f *frames) headers(m *penstock.Message, key string, withCreatedAt bool) {
 	at := len(f.buf)
 	f.buf = append(f.buf, 0, 0, 0, 0)
@@ -159,18 +162,18 @@ func (f *frames) headers(m *penstock.Message, key string, withCreatedAt bool) {
 		}
 	}
 	if m.Key != "" {
-		f.text(headerKey, m.Key)
+		f.text(attributes.Key, m.Key)
 	}
 	if m.Topic != key {
-		f.text(headerTopic, m.Topic)
+		f.text(attributes.Topic, m.Topic)
 	}
 	if m.Attempt > 1 {
-		f.short(headerAttempt)
+		f.short(attributes.Attempt)
 		f.buf = append(f.buf, 'I')
 		f.buf = binary.BigEndian.AppendUint32(f.buf, uint32(m.Attempt))
 	}
 	if withCreatedAt {
-		f.text(headerCreatedAt, m.CreatedAt.UTC().Format(time.RFC3339Nano))
+		f.text(attributes.CreatedAt, m.CreatedAt.UTC().Format(time.RFC3339Nano))
 	}
 	binary.BigEndian.PutUint32(f.buf[at:], uint32(len(f.buf)-at-4))
 }

@@ -4,16 +4,7 @@ import (
 	"fmt"
 
 	"github.com/penstock/penstock"
-)
-
-// Headers that the sink adds. It adds as few as it can and does not repeat values of a property or
-// the routing key. Each byte of properties costs RabbitMQ time, and those beyond the 64th much more
-// (see DESIGN.md).
-const (
-	headerKey       = "penstock-key"        // if the message has a key
-	headerTopic     = "penstock-topic"      // if the routing key is not the topic
-	headerAttempt   = "penstock-attempt"    // from the second attempt on
-	headerCreatedAt = "penstock-created-at" // if asked for: RFC 3339 with fractions
+	"github.com/penstock/penstock/internal/attributes"
 )
 
 // headerContentType is the one header of a message that does not become a
@@ -66,11 +57,5 @@ func tooLong(what string, bytes int, hint string) error {
 	return penstock.Permanent(penstock.WithHint(fmt.Errorf("%s is %d bytes long, too long for RabbitMQ", what, bytes), "%s", hint))
 }
 
-// added reports whether the sink sets the header itself.
-func added(name string) bool {
-	switch name {
-	case headerKey, headerTopic, headerAttempt, headerCreatedAt:
-		return true
-	}
-	return false
-}
+// added reports whether the sink sets the header itself. The id is a property.
+func added(name string) bool { return name != attributes.ID && attributes.IsOwn(name) }
