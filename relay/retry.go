@@ -24,17 +24,8 @@ const longestWait = time.Second
 
 // retryPolicy decides about refused messages. It has no state.
 type retryPolicy struct {
-	least, most time.Duration // between two attempts
-	maxAttempts int           // negative: no limit
-	maxAge      time.Duration // zero: no limit
-	parkAfter   int
-	onDead      OnDead
-	spread      func(time.Duration) time.Duration
-}
-
-func newRetryPolicy(c *Options) retryPolicy {
-	return retryPolicy{least: c.RetryMin, most: c.RetryMax, maxAttempts: c.MaxAttempts, maxAge: c.MaxAge,
-		parkAfter: c.ParkAfter, onDead: c.OnDead, spread: spread}
+	*Options
+	spread func(time.Duration) time.Duration
 }
 
 // refusal has the facts on which the decision depends.
@@ -62,18 +53,18 @@ type decision struct {
 }
 
 func (p *retryPolicy) decide(r refusal) decision {
-	if penstock.IsPermanent(r.err) || p.maxAttempts > 0 && r.attempt >= p.maxAttempts || p.maxAge > 0 && r.age >= p.maxAge {
+	if penstock.IsPermanent(r.err) || p.MaxAttempts > 0 && r.attempt >= p.MaxAttempts || p.MaxAge > 0 && r.age >= p.MaxAge {
 		return decision{action: die, hold: p.holds(r.inOrder)}
 	}
 	in, asked := penstock.RetryDelay(r.err)
 	if !asked || in <= 0 {
-		in = p.spread(grown(r.attempt, p.least, p.most))
+		in = p.spread(grown(r.attempt, p.RetryMin, p.RetryMax))
 	}
-	if r.fresh && r.tries < p.parkAfter && in <= longestWait {
+	if r.fresh && r.tries < p.ParkAfter && in <= longestWait {
 		return decision{action: again, in: in}
 	}
 	return decision{action: park, in: in}
 }
 
 // holds reports whether the key of a dead letter waits for an operator.
-func (p *retryPolicy) holds(inOrder bool) bool { return p.onDead == OnDeadHold && inOrder }
+func (p *retryPolicy) holds(inOrder bool) bool { return p.OnDead == OnDeadHold && inOrder }

@@ -17,9 +17,7 @@ func TestRetryPolicy(t *testing.T) {
 		if change != nil {
 			change(&c)
 		}
-		p := newRetryPolicy(&c)
-		p.spread = func(d time.Duration) time.Duration { return d } // no chance
-		return p
+		return retryPolicy{&c, func(d time.Duration) time.Duration { return d }} // no chance
 	}
 	defaults := policy(nil)
 	limited := policy(func(c *Options) { c.MaxAge = time.Hour })

@@ -87,7 +87,7 @@ func newSession(cfg *config, log *slog.Logger, source driver.Source, drain <-cha
 		lanes:    newLanes(ok && ordered.KeepsOrder()),
 		ledger:   inflight.Ledger[inLanes]{MaxMessages: cfg.MaxInFlight, MaxBytes: cfg.MaxInFlightBytes},
 		breaker:  newBreaker(cfg.RetryMin, cfg.RetryMax),
-		policy:   newRetryPolicy(&cfg.Options),
+		policy:   retryPolicy{&cfg.Options, spread},
 		lease:    lease{length: cfg.Lease, lapsed: true},
 		freed:    make(chan struct{}, 1),
 		done:     make(chan struct{}, 1),

@@ -12,27 +12,20 @@ import (
 func (t *Template) Escape(m *penstock.Message, escape func(placeholder, value string) (string, error)) (string, error) {
 	var b strings.Builder
 	for _, p := range t.parts {
-		name, value, ok := "", "", true
-		switch p.kind {
-		case literal:
-			b.WriteString(p.text)
-			continue
-		case topic:
-			name, value = "topic", m.Topic
-		case key:
-			name, value = "key", m.Key
-		case header:
-			name = "header." + p.text
-			value, ok = m.Headers[p.text]
-		}
+		value, ok := p.value(m)
 		if !ok {
 			return "", penstock.Permanent(&MissingHeaderError{Template: t.source, Header: p.text})
 		}
-		escaped, err := escape(name, value)
-		if err != nil {
-			return "", err
+		if p.kind != literal {
+			name, err := p.text, error(nil)
+			if p.kind == header {
+				name = "header." + name
+			}
+			if value, err = escape(name, value); err != nil {
+				return "", err
+			}
 		}
-		b.WriteString(escaped)
+		b.WriteString(value)
 	}
 	return b.String(), nil
 }

@@ -25,7 +25,7 @@ type Template struct {
 
 type part struct {
 	kind kind
-	text string // the literal, or the header's name
+	text string // the literal, the placeholder, or the header's name
 }
 
 type kind uint8
@@ -114,9 +114,9 @@ func placeholder(name string) (p part, problem string) {
 	}
 	switch name {
 	case "topic":
-		return part{kind: topic}, ""
+		return part{topic, name}, ""
 	case "key":
-		return part{kind: key}, ""
+		return part{key, name}, ""
 	case "":
 		return p, "a placeholder without a name"
 	case "header", "header.":
@@ -128,16 +128,10 @@ func placeholder(name string) (p part, problem string) {
 // Execute fills the template from m. A header that m lacks is a penstock.Permanent error: sending
 // the same message again cannot fix it.
 func (t *Template) Execute(m *penstock.Message) (string, error) {
-	s, ok := t.Optional(m)
-	if ok {
+	if s, ok := t.Optional(m); ok {
 		return s, nil
 	}
-	for _, p := range t.parts {
-		if _, ok := p.value(m); !ok {
-			return "", penstock.Permanent(&MissingHeaderError{Template: t.source, Header: p.text})
-		}
-	}
-	panic("template: no header is missing")
+	return t.Escape(m, func(_, value string) (string, error) { return value, nil }) // which names the header
 }
 
 // Optional fills the template from m and reports whether m has every header
