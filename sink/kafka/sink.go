@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 
 	"github.com/penstock/penstock"
@@ -91,16 +90,5 @@ func (s *Sink) Send(ctx context.Context, msgs []penstock.Message) []error {
 // Close waits for running Sends until ctx ends. Those that run longer end with an
 // Unavailable error.
 func (s *Sink) Close(ctx context.Context) error {
-	idle, first := s.gate.Close()
-	if !first {
-		return nil
-	}
-	var err error
-	select {
-	case <-idle:
-	case <-ctx.Done():
-		err = fmt.Errorf("close Kafka sink: messages were not confirmed in time and will be sent again: %w", context.Cause(ctx))
-	}
-	s.pool.stop(ctx)
-	return err
+	return s.gate.CloseSink(ctx, "Kafka", func() { s.pool.stop(ctx) })
 }

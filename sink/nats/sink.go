@@ -89,20 +89,11 @@ var errClosed = penstock.Unavailable(fmt.Errorf("nats sink: %w", penstock.ErrClo
 // Close waits for running Sends until ctx ends, then stops them and closes the
 // connection.
 func (s *Sink) Close(ctx context.Context) error {
-	idle, first := s.gate.Close()
-	if !first {
-		return nil
-	}
-	var err error
-	select {
-	case <-idle:
-	case <-ctx.Done():
-		err = fmt.Errorf("nats sink: closed while messages were on their way: %w", ctx.Err())
-	}
-	close(s.quit)
-	s.acks.failAll(nil, errClosed)
-	s.letGo()
-	return err
+	return s.gate.CloseSink(ctx, "NATS", func() {
+		close(s.quit)
+		s.acks.failAll(nil, errClosed)
+		s.letGo()
+	})
 }
 
 func (s *Sink) letGo() {

@@ -42,11 +42,7 @@ func ParseURL(u string) (Config, error) {
 			return Config{}, field(full, fmt.Sprintf("is %q", values.Get(full)), "leave it out: it is for embedded:DIR only")
 		}
 	}
-	if err := sinkurl.Set(&c, values, "a NATS URL"); err != nil {
-		return Config{}, err
-	}
-	c.SetDefaults()
-	return c, c.Validate()
+	return sinkurl.Read(c, values.Encode(), "a NATS URL")
 }
 
 // prefixed puts the group's name before the field of a FieldError.

@@ -2,7 +2,6 @@ package rabbitmq
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -108,18 +107,13 @@ func sendPart(ctx context.Context, conn *connection, out outgoing) {
 // Close waits for running Sends until ctx ends. Those that run longer end with an
 // Unavailable error.
 func (s *Sink) Close(ctx context.Context) error {
-	idle, first := s.gate.Close()
-	if !first {
-		return nil
-	}
-	select {
-	case <-idle:
-		s.broker.stop(goodbye)
-		return nil
-	case <-ctx.Done():
-		s.broker.stop(0)
-		return fmt.Errorf("close RabbitMQ sink: messages were not confirmed in time and will be sent again: %w", context.Cause(ctx))
-	}
+	return s.gate.CloseSink(ctx, "RabbitMQ", func() {
+		patience := goodbye
+		if ctx.Err() != nil {
+			patience = 0
+		}
+		s.broker.stop(patience)
+	})
 }
 
 // goodbye is how long the broker has to answer that the connection is closed.

@@ -22,7 +22,7 @@ func (s *Sink) deliver(ctx context.Context, m *penstock.Message) error {
 		case <-ctx.Done():
 		}
 	}
-	return s.interrupted(ctx)
+	return interrupted(ctx)
 }
 
 // exchange makes the request and reads the answer.
@@ -63,7 +63,7 @@ func (s *Sink) exchange(ctx context.Context, m *penstock.Message) error {
 // unanswered translates a missing or incomplete answer.
 func (s *Sink) unanswered(ctx context.Context, m *penstock.Message, began time.Time, err error) error {
 	if ctx.Err() != nil {
-		return s.interrupted(ctx)
+		return interrupted(ctx)
 	}
 	if err.Error() == headerTooLarge {
 		return unsendable("publish fewer or shorter headers, or raise the limit of the endpoint", "the message's headers are larger than the endpoint takes")
@@ -118,10 +118,7 @@ func cannotConnect(err error) (hint string) {
 }
 
 // interrupted is the error of a message without an answer when ctx ended.
-func (s *Sink) interrupted(ctx context.Context) error {
-	if s.gate.Closed() {
-		return errClosed
-	}
+func interrupted(ctx context.Context) error {
 	return penstock.Unavailable(fmt.Errorf("webhook sink: no answer yet: %w", context.Cause(ctx)))
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -153,9 +154,7 @@ func TestIsNoInOrderSink(t *testing.T) {
 // A line per key, in order, and one per message without a key.
 func TestLines(t *testing.T) {
 	msgs := []penstock.Message{{Key: "a"}, {}, {Key: "b"}, {Key: "a"}, {}, {Key: "a"}, {Key: "b"}}
-	c := call{msgs: msgs}
-	c.chain()
-	if !slices.Equal(c.heads, []int32{0, 1, 2, 4}) || !slices.Equal(c.next, []int32{3, 0, 6, 5, 0, 0, 0}) {
-		t.Errorf("heads %v, next %v", c.heads, c.next)
+	if lines := linesOf(msgs); !reflect.DeepEqual(lines, [][]int{{0, 3, 5}, {1}, {2, 6}, {4}}) {
+		t.Error(lines)
 	}
 }

@@ -103,18 +103,7 @@ func (s *Sink) hide(secret string) {
 // Close waits for running Sends until ctx ends. Those that run longer end with an
 // Unavailable error.
 func (s *Sink) Close(ctx context.Context) error {
-	idle, first := s.gate.Close()
-	if !first {
-		return nil
-	}
-	defer s.transport.CloseIdleConnections()
-	select {
-	case <-idle:
-		return nil
-	case <-ctx.Done():
-		s.gate.CancelAll()
-		return fmt.Errorf("close webhook sink: messages were not answered in time and will be sent again: %w", context.Cause(ctx))
-	}
+	return s.gate.CloseSink(ctx, "webhook", s.transport.CloseIdleConnections)
 }
 
 var errClosed = penstock.Unavailable(fmt.Errorf("webhook sink: %w", penstock.ErrClosed))

@@ -18,7 +18,6 @@ import (
 // the URL.
 func ParseURL(u string) (Config, error) {
 	target, options, _ := strings.Cut(u, "#")
-	c := Config{URL: target}
 	values, err := sinkurl.Parse(options)
 	if err != nil {
 		return Config{}, err
@@ -28,9 +27,5 @@ func ParseURL(u string) (Config, error) {
 			return Config{}, field(name, "cannot be given in a URL", "write it into the configuration file, as ${VARIABLE} or file:PATH")
 		}
 	}
-	if err := sinkurl.Set(&c, values, "a webhook URL"); err != nil {
-		return Config{}, err
-	}
-	c.SetDefaults()
-	return c, c.Validate()
+	return sinkurl.Read(Config{URL: target}, options, "a webhook URL")
 }
