@@ -67,7 +67,7 @@ end $$;
 -- _barrier_state returns a barrier's stage and counts; counted is running as it was counted last. One that is not there any more is open. The notes of this transaction count if their n is at
 -- least since.
 create or replace function _barrier_state(in_barrier bigint, since bigint default null, out queue int, out stage int, out running bigint, out dead bigint, out counted bigint)
-language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+language plpgsql volatile set search_path from current as $$
 begin
     select s.queue, coalesce(s.running, 2), coalesce(c.running, 0) + coalesce(x.running, 0), coalesce(c.dead, 0) + coalesce(x.dead, 0), c.running into queue, stage, running, dead, counted
       from (select) one left join lateral (select b.* from _barrier b where b.barrier = in_barrier and b.part = 16 order by b.n desc limit 1) s on true
@@ -106,7 +106,7 @@ language sql stable return case when array_remove(barriers, barriers[1]) = '{}' 
 
 -- _count_ends is _count_holders for jobs of a claim of several that have ended, all or some of them.
 create or replace function _count_ends(queue int, jobs _claimed[], ended bit default null) returns boolean
-language plpgsql volatile set search_path from current set plan_cache_mode = force_generic_plan as $$
+language plpgsql volatile set search_path from current as $$
 begin
     return (select _count_holders(queue, array_agg(j.headers), -1, 0) from unnest(jobs) j where ended is null or get_bit(ended, (j.lease >> 1 & 255)::int) = 1);
 end $$;
@@ -146,7 +146,7 @@ end $fn$ $ddl$, '{schema}', quote_ident(current_schema())); end $$;
 -- _recount returns how many jobs hold a barrier. watched: one that was watched has ended, running is too high, and it looks for them. If they are many, and the
 -- queue has not much more to read the next time, it chooses one of the last that claims come to. It waits for no row.
 create or replace function _recount(in_queue int, in_barrier bigint, watched boolean, running bigint) returns bigint
-language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+language plpgsql volatile set search_path from current as $$
 declare q constant _queue := (select q from _queue q where q.id = in_queue); got int;
 begin
     if watched then

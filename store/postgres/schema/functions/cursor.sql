@@ -42,10 +42,10 @@ end $$;
 -- %2$s the number of the other one. rest is the number of bytes that it would copy. The segment stays while these are more than
 -- 8 MiB and half of what has come since, so that copying costs less than writing did.
 create or replace function _turn_ring(ring text, full_bytes bigint, carry text, rest text default 'select 0') returns boolean
-language plpgsql set search_path from current set lock_timeout = '20ms' as $$ declare
+language plpgsql set search_path from current as $$ declare
     current int;
-    sealed  regclass;
-    other   regclass;
+    sealed  text;
+    other   text;
     bytes   bigint;
 begin
     perform _read_committed();
@@ -61,15 +61,7 @@ begin
     end if;
     execute format(rest, sealed) into bytes;
     if bytes > greatest(8388608, pg_table_size(other) / 2) then return false; end if;
-    perform _step_back_for_dumps(sealed);
-    execute format('lock table %s in access exclusive mode', sealed);
-    perform _step_back_for_dumps(sealed);
-    execute format(carry, sealed, current);
-    execute format('truncate table %s', sealed);
-    perform _step_back_for_dumps(sealed);
-    return true;
-exception when lock_not_available then
-    return false;
+    return _truncate(sealed, 'false', format(carry, sealed, current));
 end $$;
 
 -- _reclaim_cursor keeps the cursor log small. A copy keeps its (epoch, n), so a head that was written meanwhile stays one.

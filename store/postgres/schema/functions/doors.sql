@@ -29,9 +29,9 @@ create or replace function {maintain}() returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $fn$ begin perform {schema}._maintain({id}, true); end $fn$;
 
--- {pause} pauses the queue, or ends that.
+-- {pause} notes in the queue's row that claims and dequeues return no job, or ends that. It locks the row until the transaction ends.
 create or replace function {pause}(paused boolean) returns void
-language sql volatile security definer set search_path = pg_catalog, pg_temp as $fn$ select {schema}._pause({id}, paused) $fn$;
+language sql volatile security definer set search_path = pg_catalog, pg_temp as $fn$ update {schema}._queue set paused = $1 where id = {id}; select {schema}._watch({id}) $fn$;
 
 -- {set_group} replaces the policy of a group, see _set_group.
 create or replace function {set_group}(group_key text, max_running int, rate int, per interval, burst int, weight int) returns void

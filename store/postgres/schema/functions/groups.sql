@@ -86,8 +86,7 @@ $$;
 -- _still_held returns those of listed leases that are still there, but for those that acks end, and how many jobs they hold. It is one statement,
 -- so a lease that moves to the other segment meanwhile counts once.
 create or replace function _still_held(queue int, among bigint[], acks bigint[], out jobs int, out leases bigint[])
-language plpgsql volatile set search_path from current
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+language plpgsql volatile set search_path from current as $$
 begin
     select coalesce(sum(case when x.number <> l.lease then 0 when l.jobs is null then 1 else 256 - bit_count(l.done) end), 0), coalesce(array_agg(x.number), '{}')
       into jobs, leases

@@ -78,8 +78,7 @@ end $fn$;
 -- Of a priority it reads a thousand jobs from the first one on, and then four thousand from another place (_next_place), and on from the
 -- first thousand behind the last.
 create or replace function {take_keyed}(n int, in_group text, leasing boolean) returns setof {queue}
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$ declare
+language plpgsql volatile as $fn$ declare
     flags  constant bigint := pg_sequence_last_value({flags});
     bound  constant bigint := case when pg_current_xact_id_if_assigned() is null then coalesce(pg_sequence_last_value({seq}), 0) end; -- of the skip maps of all priorities
     m      {schema}._skip_map;
@@ -224,7 +223,7 @@ end $$;
 
 -- _end_late deletes and counts those of some jobs in a segment whose deadline has passed, and returns how many these were. It waits for no row.
 create or replace function _end_late(queue int, name text, slot int, ctids tid[], seqs bigint[]) returns int
-language plpgsql volatile set search_path from current set enable_seqscan = off set jit = off as $$ declare gone int; keys text[]; headers jsonb[];
+language plpgsql volatile set search_path from current as $$ declare gone int; keys text[]; headers jsonb[];
 begin
     execute format($sql$
         with d as (
@@ -244,8 +243,7 @@ end $$;
 -- are not visible yet. A row in _scheduled with the queue's negative number names a key to look at. It also does so
 -- where a kept snapshot may hide jobs.
 create or replace function _promote(queue int, keys text[]) returns void
-language plpgsql volatile set search_path from current
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$ declare
+language plpgsql volatile set search_path from current as $$ declare
     k     text;
     head  bigint;
     other bigint;

@@ -291,7 +291,7 @@ end $$;
 
 -- _running returns how many jobs of a queue are leased, but for those that acks end.
 create or replace function _running(queue int, acks bigint[]) returns int
-language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$ declare jobs int; many int := 0; leaf int;
+language plpgsql volatile set search_path from current as $$ declare jobs int; many int := 0; leaf int;
 begin
     foreach leaf in array _listed('_lease_slot') loop
         if leaf = 0 then
@@ -308,7 +308,7 @@ end $$;
 -- They were carried over from a segment that is off the list or truncated, to one in which the snapshot does not show
 -- them. It compares the catalogue of the snapshot with the current one.
 create or replace function _not_moved(queue int, leases bigint[]) returns void
-language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$ begin
+language plpgsql volatile set search_path from current as $$ begin
     if current_setting('transaction_isolation') not in ('repeatable read', 'serializable') then
         return; -- and locks nothing
     end if;

@@ -55,7 +55,7 @@ begin
         end if;
     end if;
     if last - now_ms > 10800000 then -- as cron does: a clock that is set back further than that was wrong before
-        perform _next_run(x.queue, x.name) from _schedule x where x.queue = _maintain.queue;
+        update _schedule x set next = _cron_next(x.cron, upto) where x.queue = _maintain.queue;
     end if;
     if pg_relation_size('_schedule') > 0 then -- whose dedup_key or unique_key, or the job that it replaces, a transaction has that has not ended comes with a later call
         for s in select * from _schedule x where x.queue = _maintain.queue and x.next <= upto and not x.paused for update skip locked loop
@@ -209,34 +209,10 @@ begin
     return (now - (was >> 28)) * 100;
 end $$;
 
--- _maintain_storage gives space back, about once a second and in every fourth of calls that come alone. That takes
--- time, so it looks at sizes and registers first.
+-- _maintain_storage gives space back, about once a second and in every fourth of calls that come alone.
 create or replace function _maintain_storage(q _queue) returns void
-language plpgsql volatile set search_path from current as $$ declare
-    idle  constant bigint := _idle_for(q.name);
-    here  constant int := (_ring_position(q.name)).slot;
-    known _segment;
-    began timestamptz;
-    one   tid := '(0,0)';
-    bytes bigint;
-    used  boolean;
-    other boolean;
-begin
-    select * into known from _segment s where s.queue = q.id and s.slot = here;
-    select coalesce(max(pg_table_size(g.oid)) filter (where g.slot = here), 0), coalesce(bool_or(pg_relation_size(g.oid) > 0) filter (where g.slot = here), false),
-           bool_or(g.slot <> here and case when s.slot is null then pg_relation_size(g.oid) > 0 else not _not_yet(s.again) end
-                   or g.slot = here and s.slot is null and pg_relation_size(g.oid) > 0)
-      into bytes, used, other
-      from _segments(q.name) g left join _segment s on s.queue = q.id and s.slot = g.slot;
-    if not other and bytes < q.segment_bytes and used and not _not_yet(known.again)
-       and (bytes >= 16777216 or idle >= case when bytes >= 1048576 then 1000 else 10000 end) then
-        began := clock_timestamp();
-        one := _job_in(_q(format('_%s.%s', q.name, here)), q.lifo, known.job);
-        if one is not null and clock_timestamp() - began > interval '10 ms' then -- else it can go, whatever the search has cost
-            update _segment s set job = one, again = _look_again(began) where s.queue = q.id and s.slot = here;
-        end if;
-    end if;
-    if other or bytes >= q.segment_bytes or one is null then perform _maintain_ring(q.name); end if;
+language plpgsql volatile set search_path from current as $$ begin
+    if current_setting('transaction_isolation') = 'read committed' then perform _maintain_ring(q.name); end if;
     perform _reclaim_pairs();
     if q.done_since is not null then perform _turn_history(q); end if;
     if _samples_due() then

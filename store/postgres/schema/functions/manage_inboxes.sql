@@ -106,7 +106,6 @@ comment on function drop_inbox is 'Removes an inbox, with the messages that it h
 create or replace function grant_consumer(consumer text, role name) returns void
 language plpgsql set search_path from current as $$ declare i _inbox := _inbox_of(consumer);
 begin
-    execute format('grant usage on schema %I to %I', current_schema(), role);
     perform _grant_own('_inbox.' || i.id, '{first,first_of,in_order,due,maintain}', role);
 end $$;
 

@@ -98,11 +98,10 @@ create or replace function grant_enqueuer(queue text, role name) returns void
 language plpgsql set search_path from current as $$ declare q _queue := _queue_named(queue);
 begin
     execute format($ddl$
-        grant usage on schema %2$I to %1$I;
-        grant insert (key, group_key, priority, headers, payload) on table %3$s to %1$I;
-        grant usage on sequence %4$s to %1$I;
-        grant select on sequence %5$s, %6$s to %1$I$ddl$,
-        role, current_schema(), _q(q.name), _q(format('_%s.seq', q.name)), _q(format('_%s.ring', q.name)), _q(format('_%s.flags', q.name)));
+        grant insert (key, group_key, priority, headers, payload) on table %2$s to %1$I;
+        grant usage on sequence %3$s to %1$I;
+        grant select on sequence %4$s, %5$s to %1$I$ddl$,
+        role, _q(q.name), _q(format('_%s.seq', q.name)), _q(format('_%s.ring', q.name)), _q(format('_%s.flags', q.name)));
     perform _grant_own(q.name, '{enqueue,enqueue_many,barrier,flags}', role);
 end $$;
 
@@ -111,11 +110,8 @@ comment on function grant_enqueuer is 'Lets a role write jobs to one queue and d
 create or replace function grant_worker(queue text, role name) returns void
 language plpgsql set search_path from current as $$ declare q _queue := _queue_named(queue);
 begin
-    execute format($ddl$
-        grant usage on schema %2$I to %1$I;
-        grant select on sequence %3$s to %1$I;
-        grant execute on function %4$s() to %1$I$ddl$,
-        role, current_schema(), _q(format('_%s.maintained', q.name)), _q('dequeue_' || q.name));
+    execute format('grant select on sequence %2$s to %1$I; grant execute on function %3$s() to %1$I',
+                   role, _q(format('_%s.maintained', q.name)), _q('dequeue_' || q.name));
     perform _grant_own(q.name, '{take,claim,ack,ready,extend,report,release,fail,maintain,hold_group}', role);
 end $$;
 
@@ -124,11 +120,8 @@ comment on function grant_worker is 'Lets a role run the jobs of one queue, and 
 create or replace function grant_operator(queue text, role name) returns void
 language plpgsql set search_path from current as $$ declare q _queue := _queue_named(queue);
 begin
-    execute format($ddl$
-        grant usage on schema %2$I to %1$I;
-        grant select on table _migration, _queue, _dead_job, _sample to %1$I;
-        grant select on sequence %3$s to %1$I$ddl$,
-        role, current_schema(), _q(format('_%s.ring', q.name)));
+    execute format('grant select on table _migration, _queue, _dead_job, _sample to %1$I; grant select on sequence %2$s to %1$I',
+                   role, _q(format('_%s.ring', q.name)));
     perform _grant_own(q.name, '{pause,set_group,hold_group,group_limits,cancel,retry_dead,discard_dead,count,count_groups,done_jobs}', role);
 end $$;
 

@@ -165,11 +165,7 @@ comment on function inboxes is 'Describes every inbox, or those that the role lo
 create or replace function grant_inbox_operator(consumer text, role name) returns void
 language plpgsql set search_path from current as $$ declare i _inbox := _inbox_of(consumer);
 begin
-    execute format($ddl$
-        grant usage on schema %2$I to %1$I;
-        grant select on table _migration, _inbox to %1$I;
-        grant execute on function inboxes() to %1$I$ddl$,
-        role, current_schema());
+    execute format('grant select on table _migration, _inbox to %1$I; grant execute on function inboxes() to %1$I', role);
     perform _grant_own('_inbox.' || i.id, '{status,list_held,list_gaps,let_go,discard,maintain}', role);
 end $$;
 

@@ -1,13 +1,5 @@
 -- For a queue's operators: cancel jobs, pause, deal with dead letters, and look.
 
--- _pause notes in the queue's row that claims and dequeues return no job, or ends that. It locks the row until the
--- transaction ends.
-create or replace function _pause(queue int, paused boolean) returns void
-language plpgsql volatile set search_path from current as $$ begin
-    update _queue q set paused = _pause.paused where q.id = queue;
-    perform _watch(queue);
-end $$;
-
 -- _discard_dead_jobs removes dead letters, and returns how many.
 create or replace function _discard_dead_jobs(queue int, ids bigint[]) returns bigint
 language plpgsql volatile set search_path from current as $$ declare many bigint; held jsonb[];
@@ -80,15 +72,6 @@ exception when check_violation or invalid_parameter_value or untranslatable_char
     return many;
 end $$;
 
--- _used_segment returns the oldest segment of a queue that has held a job since it was emptied and is not in done. Jobs
--- that are carried over go to younger segments, so a caller that asks until there are no more misses none.
-create or replace function _used_segment(queue text, done regclass[]) returns regclass
-language sql volatile set search_path from current as $$
-    select s.oid::regclass
-      from _queue q cross join _segments(q.name) s left join _segment g on g.queue = q.id and g.slot = s.slot
-     where q.name = _used_segment.queue and s.oid <> all (done) and pg_relation_size(s.oid) > 0
-     order by s.slot = (_ring_position(q.name)).slot, g.turn nulls first limit 1 $$;
-
 -- _cancel removes jobs wherever they are; running ones lose their lease. It looks into segments by age, _scheduled and then
 -- _lease, so that it finds one that is claimed or carried over meanwhile. Another may have come back to a segment behind it. So if it
 -- misses one, a statement looks everywhere at once, and sees each job in one place. If it finds any, _cancel looks again. It locks their
@@ -106,7 +89,9 @@ begin
     while again loop
         done := '{}';
         loop
-            segment := _used_segment(name, done);
+            -- The oldest one that has held a job since it was emptied: jobs that are carried over go to younger ones.
+            segment := (select s.oid::regclass from _segments(name) s left join _segment g on g.queue = _cancel.queue and g.slot = s.slot
+                         where s.oid <> all (done) and pg_relation_size(s.oid) > 0 order by s.slot = (_ring_position(name)).slot, g.turn nulls first limit 1);
             exit when segment is null;
             done := done || segment;
             group_keys := _groups_in(segment, queue, 1000);
@@ -149,8 +134,7 @@ end $$;
 -- look at its jobs, because the first ones may be dead. Between such groups it goes from one to the next in the
 -- index.
 create or replace function _groups_in(segment regclass, queue int, most int) returns text[]
-language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
-as $$ declare group_keys text[];
+language plpgsql volatile set search_path from current set enable_sort = off as $$ declare group_keys text[];
 begin
     execute format($sql$
         with recursive g(group_key) as (

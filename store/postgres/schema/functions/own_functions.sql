@@ -50,10 +50,11 @@ create or replace function _functions_of_queue(queue text) returns oid[]
 language sql stable set search_path from current
 as $$ select array_remove(array(select p.oid from _own_functions(queue) p) || to_regprocedure(_q('dequeue_' || queue) || '()')::oid, null) $$;
 
--- _grant_own lets a role call some functions that were made for a queue.
+-- _grant_own lets a role call some functions that were made for a queue or an inbox.
 create or replace function _grant_own(queue text, names text[], role name) returns void
 language plpgsql set search_path from current as $$ declare made text;
 begin
+    execute format('grant usage on schema %I to %I', current_schema(), role);
     for made in select p.oid::regprocedure::text from _own_functions(queue) p where p.name = any (names) loop
         execute format('grant execute on function %s to %I', made, role);
     end loop;

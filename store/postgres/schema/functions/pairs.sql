@@ -18,7 +18,7 @@ return case pg_sequence_last_value(register) when 0 then '{0}'::int[] when 1 the
 -- are younger than rows.
 create or replace function _reclaim_pair(ring text, full_bytes bigint, alive text) returns boolean
 language plpgsql volatile set search_path from current
-set enable_hashjoin = off set enable_mergejoin = off set jit = off
+set enable_hashjoin = off set enable_mergejoin = off
 set hash_mem_multiplier = 1000 -- else each of a million rows is compared with those that alive has looked up
 as $$ declare
     register constant regclass := _q(ring || '_slot')::regclass;

@@ -14,8 +14,7 @@
 -- looks from the other: while some are left, that is one probe. If only one at the near end is left, and a snapshot is
 -- pinned, it steps over all dead entries. So it looks first at the job that such a search found before.
 create or replace function _job_in(segment text, lifo boolean, known tid default null) returns tid
-language plpgsql volatile set search_path from current
-set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$ declare job tid;
+language plpgsql volatile set search_path from current as $$ declare job tid;
 begin
     if known is not null then
         execute format('select t.ctid from %s t where t.ctid = $1', segment) into job using known;
@@ -42,16 +41,17 @@ language sql volatile set search_path from current
 as $$ select exists (select from unnest(_writers_in(segment)) w where w = any (writers) or w like '-1/%') $$;
 
 -- _truncate truncates a segment, or one of a pair, that is off the list, unless a transaction still uses it; it returns
--- whether it did. A row that matters may have come, which is looked for under the lock. And a dump may be about to read
--- rows that were there before they were moved, or taken.
-create or replace function _truncate(segment text, alive text default 'true') returns boolean
-language plpgsql volatile set search_path from current set lock_timeout = '20ms' set jit = off as $$ declare late boolean;
+-- whether it did. A row that matters may have come, which is looked for under the lock. carry is a statement that saves rows. And a dump may be about to
+-- read rows that were there before they were moved, or taken.
+create or replace function _truncate(segment text, alive text default 'true', carry text default null) returns boolean
+language plpgsql volatile set search_path from current set lock_timeout = '20ms' as $$ declare late boolean;
 begin
     perform _step_back_for_dumps(segment); -- also one that has locked it: pg_dump --jobs fails where its lock is waited for
     execute format('lock table %s in access exclusive mode', segment);
     perform _step_back_for_dumps(segment);
     execute format('select exists (select from %s r where %s)', segment, alive) into late;
     if late then return false; end if;
+    if carry is not null then execute carry; end if;
     execute format('truncate table %s', segment);
     perform _step_back_for_dumps(segment);
     return true;
@@ -65,27 +65,20 @@ create or replace function _lock_again(since timestamptz) returns timestamptz
 language sql volatile
 return clock_timestamp() + least(greatest(clock_timestamp() - since, interval '1 s'), interval '16 s');
 
--- _turn_on marks the lists of segments in skip maps as out of date: see {slots}.
-create or replace function _turn_on(q _queue) returns void
-language plpgsql volatile set search_path from current as $$ declare
-    ring constant regclass := _q(format('_%s.ring', q.name))::regclass;
-    here constant bigint := pg_sequence_last_value(ring);
-begin
-    perform setval(ring, here + 1024);
-    update _segment s set turn = here / 1024 + 1 where s.queue = q.id and s.slot = here % 1024;
-end $$;
-
 -- _empty_segment truncates a retired segment if its lock is free. Its jobs came from a transaction
 -- that had read the register before it moved, and took very long from there to its lock. They go to
 -- the end of the queue.
 create or replace function _empty_segment(q _queue, s _segment) returns void
-language plpgsql volatile set search_path from current set jit = off as $$ declare
+language plpgsql volatile set search_path from current as $$ declare
     segment constant text := _q(format('_%s.%s', q.name, s.slot));
+    ring    constant regclass := _q(format('_%s.ring', q.name))::regclass;
+    here    constant bigint := pg_sequence_last_value(ring);
     began   constant timestamptz := clock_timestamp();
     late    int;
 begin
-    if s.again is null then
-        perform _turn_on(q); -- who has a list from before this segment left it makes a new one
+    if s.again is null then -- who has a list from before this segment left it makes a new one: see {slots}
+        perform setval(ring, here + 1024);
+        update _segment x set turn = here / 1024 + 1 where x.queue = q.id and x.slot = here % 1024;
     end if;
     if _truncate(segment) then
         delete from _segment x where x.queue = q.id and x.slot = s.slot;
@@ -101,34 +94,11 @@ begin
     update _segment x set again = case when late = 0 then greatest(_lock_again(s.retired), _look_again(began)) end where x.queue = q.id and x.slot = s.slot;
 end $$;
 
--- _left_in counts the jobs of a segment and their bytes. It begins at the end from which none are taken, and counts up
--- to most jobs.
-create or replace function _left_in(segment text, lifo boolean, most int, out jobs int, out bytes bigint)
-language plpgsql volatile set search_path from current
-set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$ begin
-    execute format('select count(*), coalesce(sum(octet_length(j.payload) + 200), 0) from (select t.payload from %s t order by t.xid %s limit %s) j',
-                   segment, case when lifo then 'asc' else 'desc' end, most) into jobs, bytes;
-end $$;
-
--- _taken_in estimates how many bytes of a segment are of jobs that have been taken, by a
--- hundred of its pages.
-create or replace function _taken_in(segment text) returns bigint
-language plpgsql volatile set search_path from current set jit = off as $$ declare
-    pages constant bigint := pg_relation_size(segment) / 8192;
-    share constant float8 := least(100.0 / greatest(pages, 1), 1);
-    jobs  bigint;
-begin
-    execute format('select coalesce(sum(80 + pg_column_size(t.payload) + coalesce(pg_column_size(t.key), 0)
-                                        + coalesce(pg_column_size(t.headers), 0) + coalesce(pg_column_size(t.failures), 0)), 0)
-                      from %s t tablesample system (%s)', segment, 100 * share) into jobs;
-    return pg_table_size(segment) - jobs / share;
-end $$;
-
 -- _carry_over moves jobs from a segment to the one that comes next in order, and returns how
 -- many. They stay what they are, seq and xid included, so they come before the next one's own
 -- and skip maps hold for them as before. The last ones go first: what stays is before them.
 create or replace function _carry_over(from_segment text, to_segment text, to_slot int, most int) returns int
-language plpgsql volatile set search_path from current set jit = off as $$ declare many int;
+language plpgsql volatile set search_path from current as $$ declare many int;
 begin
     execute format($sql$
         with d as (
@@ -175,7 +145,9 @@ begin
     select x.slot, x.turn = max(x.turn) over () as current into heir
       from _segment x where x.queue = q.id and x.turn > s.turn and x.retired is null order by x.turn limit 1;
     if scarce and not s.leaving then
-        select l.jobs, l.bytes into jobs, bytes from _left_in(segment, q.lifo, greatest(most, garbage / 200)::int + 1) l;
+        -- From the end from which none are taken, so that it steps over few dead entries.
+        execute format('select count(*), coalesce(sum(octet_length(j.payload) + 200), 0) from (select t.payload from %s t order by t.xid %s limit %s) j',
+                       segment, case when q.lifo then 'asc' else 'desc' end, greatest(most, garbage / 200) + 1) into jobs, bytes;
         s.leaving := bytes <= case when heir.current then garbage / 2 else garbage end
                   or jobs <= most and jobs = coalesce(s.rest, -1) and bytes <= least(8388608, pg_table_size(segment) / 8);
         s.rest := jobs;
@@ -222,17 +194,21 @@ end $$;
 -- Each TRUNCATE rewrites catalogue rows, which a pinned snapshot keeps; so a queue in
 -- use gives a segment back only when that is worth it.
 create or replace function _maintain_ring(queue text, force boolean default false) returns void
-language plpgsql volatile security definer set search_path from current as $$ declare
+language plpgsql volatile security definer set search_path from current
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$ declare
     q         _queue;
     s         _segment;
     ring      regclass := _q(format('_%s.ring', queue))::regclass;
     current   int;
+    segment   text; -- the current one
     next_slot int;
     bytes     bigint;
     idle      bigint;
     scarce    boolean;
     none_free boolean;
+    strays    int[];
     garbage   bigint := 0;
+    share     float8;
     leave     boolean;
     began     timestamptz;
     fresh     boolean;
@@ -243,24 +219,28 @@ begin
     if not pg_try_advisory_xact_lock('_queue'::regclass::oid::int, q.id) then return; end if;
     idle := _idle_for(queue);
     current := (_ring_position(queue)).slot;
-    bytes := pg_table_size(_q(format('_%s.%s', queue, current)));
+    segment := _q(format('_%s.%s', queue, current));
+    bytes := pg_table_size(segment);
     fresh := not exists (select from _segment x where x.queue = q.id and x.slot = current and x.retired is null);
-    -- A segment that has something and no row: its rotation was rolled back, or it is that of
-    -- a writer who was so late that it had become free meanwhile.
-    insert into _segment (queue, slot, turn, retired)
-    select q.id, g.slot, pg_sequence_last_value(ring) / 1024, case when g.slot <> current then clock_timestamp() end
-      from _segments(queue) g
-     where (g.slot = current or pg_relation_size(_q(format('_%s.%s', queue, g.slot))) > 0)
-       and not exists (select from _segment x where x.queue = q.id and x.slot = g.slot);
-    select 2 * count(*) filter (where x.slot is not null and x.retired is null) > count(g.slot) and not coalesce(bool_or(x.leaving and x.retired is null), false),
-           count(x.slot) = count(g.slot)
-      into scarce, none_free
-      from _segments(queue) g left join _segment x on x.queue = q.id and x.slot = g.slot;
+    select 2 * count(*) filter (where x.retired is null and (x.slot is not null or g.slot = current)) > count(*) and not coalesce(bool_or(x.leaving and x.retired is null), false),
+           count(*) filter (where x.slot is not null or u.used) = count(*), array_agg(g.slot) filter (where x.slot is null and u.used)
+      into scarce, none_free, strays
+      from _segments(queue) g left join _segment x on x.queue = q.id and x.slot = g.slot cross join lateral (select g.slot = current or pg_relation_size(g.oid) > 0) u(used);
+    if strays is not null then -- they have something and no row: the rotation was rolled back, or the writer was so late that the segment had become free meanwhile
+        insert into _segment (queue, slot, turn, retired)
+        select q.id, stray, pg_sequence_last_value(ring) / 1024, case when stray <> current then clock_timestamp() end from unnest(strays) stray;
+    end if;
     if fresh then
         update _segment x set retired = null, writers = null, looked = null, rest = null, leaving = false, job = null, again = null, turn = pg_sequence_last_value(ring) / 1024
          where x.queue = q.id and x.slot = current and x.retired is not null;
     end if;
-    if none_free and bytes >= q.segment_bytes then garbage := _taken_in(_q(format('_%s.%s', queue, current))); end if;
+    if none_free and bytes >= q.segment_bytes then -- of jobs that have been taken, by a hundred pages
+        share := least(819200.0 / greatest(pg_relation_size(segment), 1), 1);
+        execute format('select coalesce(sum(80 + pg_column_size(t.payload) + coalesce(pg_column_size(t.key), 0)
+                                            + coalesce(pg_column_size(t.headers), 0) + coalesce(pg_column_size(t.failures), 0)), 0)
+                          from %s t tablesample system (%s)', segment, 100 * share) into garbage;
+        garbage := bytes - garbage / share;
+    end if;
     for s in select * from _segment x
               where x.queue = q.id and x.slot <> current
                 and not _not_yet(x.again)
@@ -279,11 +259,11 @@ begin
         end;
     end loop;
     leave := bytes >= q.segment_bytes and not fresh; -- others do not see yet that it is listed
-    if not leave and not fresh and pg_relation_size(_q(format('_%s.%s', queue, current))) > 0
+    if not leave and not fresh and pg_relation_size(segment) > 0
        and (force or (bytes >= least(q.segment_bytes, 16777216) or idle >= case when bytes >= 1048576 then 1000 else 10000 end)
                      and not (select _not_yet(x.again) from _segment x where x.queue = q.id and x.slot = current)) then
         began := clock_timestamp();
-        one := _job_in(_q(format('_%s.%s', queue, current)), q.lifo, (select x.job from _segment x where x.queue = q.id and x.slot = current));
+        one := _job_in(segment, q.lifo, (select x.job from _segment x where x.queue = q.id and x.slot = current));
         leave := one is null; -- not full, but done with
         if not leave and clock_timestamp() - began > interval '10 ms' then
             update _segment x set job = one, again = _look_again(began) where x.queue = q.id and x.slot = current;
@@ -307,8 +287,7 @@ end $$;
 -- segment is truncated as soon as its lock is free. A skip map that is lost meanwhile costs a scan and nothing else: an
 -- older one stays valid for ever. Where the newest ones alone are as large it does so once a minute.
 create or replace function _reclaim_skip_maps() returns void
-language plpgsql volatile security definer set search_path from current
-set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$ declare
+language plpgsql volatile set search_path from current set enable_hashjoin = off set enable_mergejoin = off as $$ declare
     p       _pair;
     current constant int := pg_sequence_last_value('_skip_map_slot');
     here    constant text := _q('_skip_map_' || current);

@@ -1,14 +1,5 @@
 -- The parts from which the texts of a queue's functions are put together.
 
--- _maintain_if_due returns the text that makes a queue's maintenance run at the commit if it is due: every 250 ms, or
--- if the clock was set back.
-create or replace function _maintain_if_due() returns text
-language sql immutable set search_path from current as $text$ select _qualified($$
-    if pg_catalog.abs((date_part('epoch'::pg_catalog.text, clock_timestamp()) * '1000')::bigint - pg_sequence_last_value({maintained})) >= 250
-       and current_setting('transaction_isolation') = 'read committed' then
-        insert into {schema}._maintenance (queue) values ({id});
-    end if;$$) $text$;
-
 -- _choose returns PL/pgSQL that runs one of several texts: the one whose key is the last that is not above the value. The keys are in order. Up to three
 -- are compared one after the other; of a hundred texts it compares with seven, where CASE would compare with all.
 create or replace function _choose(what text, keys int[], texts text[]) returns text
@@ -23,7 +14,8 @@ begin
                   _choose(what, keys[1:half], texts[1:half]), _choose(what, keys[half + 1:], texts[half + 1:]));
 end $$;
 
--- _fill puts a queue's names and numbers into the text of its functions. It replaces:
+-- _fill puts a queue's names and numbers into the text of its functions. due makes the queue's maintenance run at the commit: every 250 ms, or if the clock was
+-- set back. It replaces:
 --
 --   {word}                                from the table below: names, as literals where they are registers
 --   {if fifo} ... {end if}                only in such a queue: fifo, lifo, kept (which keeps history), not kept
@@ -38,13 +30,17 @@ create or replace function _fill(body text, queue text) returns text
 language plpgsql stable set search_path from current as $$ declare
     q        constant _queue := (select q from _queue q where q.name = queue);
     kept     constant boolean := q.keep_done is not null;
+    due      constant text := _qualified($due$
+    if pg_catalog.abs((date_part('epoch'::pg_catalog.text, clock_timestamp()) * '1000')::bigint - pg_sequence_last_value({maintained})) >= 250
+       and current_setting('transaction_isolation') = 'read committed' then
+        insert into {schema}._maintenance (queue) values ({id});
+    end if;$due$);
     slots    constant int[] := array(select s.slot from _segments(queue) s order by s.slot);
     segments constant text[] := array(select _hidden(_q(format('_%s.%s', queue, s))) from unnest(slots) s);
     parts    text[];
     part     text;
     head     text;
     block    text;
-    ends     int;
     word     text;
     what     text;
 begin
@@ -64,11 +60,10 @@ begin
     body := parts[1];
     foreach part in array parts[2:] loop
         head := split_part(part, '}', 1);
-        ends := position('{end}' in part);
-        block := substr(part, length(head) + 3, ends - length(head) - 3);
+        block := substr(split_part(part, '{end}', 1), length(head) + 3);
         body := body || format(e'if %s = 0 then\n%selse\n%send if;', case head when 'skip_map' then 'pg_sequence_last_value({skip_map_slot})' else 'leaf' end,
                                replace(block, '{leaf}', '{schema}._' || head || '_0'), replace(block, '{leaf}', '{schema}._' || head || '_1'))
-                     || substr(part, ends + 5);
+                     || substr(part, position('{end}' in part) + 5);
     end loop;
 
     body := replace(body, '$fn$', case when strpos(queue, '$fn$') > 0 then format('$fn%s$', md5(queue)) else '$fn$' end);
@@ -102,9 +97,9 @@ begin
                     (1, 'leased_job', 'l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until'),
                     (1, 'now', '(pg_catalog.date_part(''epoch''::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) ''40'')::bigint'),
                     (1, 'slots', '{schema}._listed_slots({id}, {lifo}, {ring})'),
-                    (1, 'maintain_if_due', _maintain_if_due()),
-                    (1, 'maintain_if_due, upkeep', replace(_maintain_if_due(), ' pg_catalog.abs(', ' upkeep and pg_catalog.abs(')),
-                    (1, 'maintain_if_due, leasing', replace(_maintain_if_due(), '(queue) values ({id})', '(queue, until) values ({id}, until)')),
+                    (1, 'maintain_if_due', due),
+                    (1, 'maintain_if_due, upkeep', replace(due, ' pg_catalog.abs(', ' upkeep and pg_catalog.abs(')),
+                    (1, 'maintain_if_due, leasing', replace(due, '(queue) values ({id})', '(queue, until) values ({id}, until)')),
                     (1, 'listed lease', '{schema}._listed({lease_slot})'),
                     (1, 'listed scheduled', '{schema}._listed({scheduled_slot})'),
                     (3, 'dequeue', _q('dequeue_' || queue)),
@@ -141,12 +136,11 @@ begin
     body := parts[1];
     foreach part in array parts[2:] loop
         head := split_part(part, '}', 1);
-        ends := position('{end}' in part);
-        block := substr(part, length(head) + 3, ends - length(head) - 3);
+        block := substr(split_part(part, '{end}', 1), length(head) + 3);
         body := body || _choose(split_part(head, ' ', 1),
                                 array(select s + ('0' || split_part(head, ' ', 2))::int from unnest(slots) with ordinality u(s, n) order by n),
                                 array(select replace(block, '{segment}', s) from unnest(segments) with ordinality u(s, n) order by n))
-                     || substr(part, ends + 5);
+                     || substr(part, position('{end}' in part) + 5);
     end loop;
     return replace(replace(body, e'\x010', '{'), e'\x011', e'\x01'); -- as _hidden has hidden it
 end $$;

@@ -13,7 +13,7 @@ return pg_sequence_last_value('_sampled') is distinct from ((floor(extract(epoch
 -- there are fewer rounds, so that a minute adds about 250 rows at most. The register moves first: a series that fails is left out.
 -- A round moves on to the other segment once all that is in that one is too old, and truncates both if none are kept.
 create or replace function _take_samples() returns boolean
-language plpgsql volatile security definer set search_path from current set jit = off as $$ declare
+language plpgsql volatile security definer set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$ declare
     whole  constant bigint := 17179869183;
     began  constant timestamptz := clock_timestamp();
     minute constant bigint := floor(extract(epoch from began) / 60);
@@ -65,7 +65,7 @@ end $$;
 -- In a queue that keeps done jobs it also describes those since the last sample that are in the last 16 pages. It notes how many there are, and
 -- p50 and p99, in seconds, of their runs and of the waits for first attempts. It does so for all, and for the four most frequent kinds and workers.
 create or replace function _sample_queue(q _queue) returns void
-language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$ declare
+language plpgsql volatile set search_path from current as $$ declare
     last    constant _sample := (select s from _sample s where s.series = q.id order by s.at desc limit 1);
     since   constant timestamptz := coalesce(last.at, '-infinity');
     began   constant timestamptz := clock_timestamp();
@@ -118,7 +118,7 @@ return case when report ->> name ~ '^\d{1,15}$' then (report ->> name)::bigint e
 
 -- _sample_subscription takes the sample of a subscription. In a restored database the oldest unsettled message is not known until a relay has been there.
 create or replace function _sample_subscription(s _subscription) returns void
-language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$ declare
+language plpgsql volatile set search_path from current as $$ declare
     c      constant _cursor := (select h from _head(s.id) h);
     oldest timestamptz;
 begin

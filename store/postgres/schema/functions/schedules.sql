@@ -1,12 +1,5 @@
 -- Periodic jobs: a queue's maintenance enqueues those that are due.
 
--- _next_run moves a schedule on to the first time that has not passed.
-create or replace function _next_run(queue int, name text) returns void
-language plpgsql volatile set search_path from current as $$ begin
-    update _schedule s set next = _cron_next(s.cron, clock_timestamp())
-     where s.queue = _next_run.queue and s.name = _next_run.name;
-end $$;
-
 -- _cron_field returns the values that a field of a cron text allows, ascending; null if the field is invalid. names
 -- stand for lo, lo + 1, ...
 create or replace function _cron_field(field text, lo int, hi int, names text[]) returns int[]

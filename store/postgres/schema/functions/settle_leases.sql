@@ -146,8 +146,7 @@ end $$;
 -- _part splits the row of a claim of several jobs that has one of these leases: each job that is left gets a separate
 -- row. If a segment is named, it splits rows of that segment only.
 create or replace function _part(queue int, leases bigint[], segment int default null) returns void
-language plpgsql volatile set search_path from current
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$ declare turn bigint; leaf int;
+language plpgsql volatile set search_path from current as $$ declare turn bigint; leaf int;
 begin
     leases := array(select l from unnest(leases) l where l & 1 = 1);
     while leases <> '{}' and turn is distinct from pg_sequence_last_value('_lease_slot') loop

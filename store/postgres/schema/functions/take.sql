@@ -230,8 +230,7 @@ end $$;
 
 -- _newest_skip_map returns the newest skip map of a group and priority.
 create or replace function _newest_skip_map(queue int, group_key text, priority smallint) returns _skip_map
-language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off
-as $$ declare m _skip_map;
+language plpgsql volatile set search_path from current as $$ declare m _skip_map;
 begin
     if pg_sequence_last_value('_skip_map_slot') = 0 then
         select * into m from _skip_map_0 k where k.queue = _newest_skip_map.queue and k.group_key = _newest_skip_map.group_key and k.priority = _newest_skip_map.priority order by k.n desc limit 1;
@@ -244,7 +243,7 @@ end $$;
 -- _reposition writes to the registers where the next batch begins: at the first free job. {take} calls it before it
 -- goes by the skip map, and takes the jobs that are there itself.
 create or replace function _reposition(queue text, n int, low bigint, slots smallint[]) returns void
-language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$ declare
+language plpgsql volatile set search_path from current as $$ declare
     path constant regclass := _q(format('_%s.fast_path', queue))::regclass;
     next constant regclass := _q(format('_%s.next', queue))::regclass;
     was  constant bigint := pg_sequence_last_value(path);

@@ -41,7 +41,8 @@ end $$;
 -- place there. A waiting job whose deadline has passed ends here: nothing is done for it, so a job that it hides would be lost. One that was
 -- leased before has no other attempt, so another job comes behind it.
 create or replace function _enqueue_unique(queue int, seq regclass, payload bytea, group_key text, priority int, not_before timestamptz, headers jsonb, out id bigint, out known boolean)
-language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$ declare
+language plpgsql volatile set search_path from current
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$ declare
     unique_key constant text := headers ->> 'penstock-unique-key';
     mode       constant text := coalesce(headers ->> 'penstock-on-conflict', 'ignore');
     ring       constant text := (select _q(q.name) from _queue q where q.id = queue);

@@ -771,12 +771,6 @@ end $function$;
 CREATE OR REPLACE FUNCTION penstock."_emails.take_keyed"(n integer, in_group text, leasing boolean)
  RETURNS SETOF penstock.emails
  LANGUAGE plpgsql
- SECURITY DEFINER
- SET search_path TO 'pg_catalog', 'pg_temp'
- SET enable_seqscan TO 'off'
- SET enable_bitmapscan TO 'off'
- SET jit TO 'off'
- SET plan_cache_mode TO 'force_generic_plan'
 AS $function$ declare
     flags  constant bigint := pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass);
     bound  constant bigint := case when pg_current_xact_id_if_assigned() is null then coalesce(pg_sequence_last_value('penstock."_emails.seq"'::pg_catalog.regclass), 0) end; -- of the skip maps of all priorities
@@ -1274,13 +1268,14 @@ CREATE OR REPLACE FUNCTION penstock."_emails.maintain"()
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$ begin perform penstock._maintain(1, true); end $function$;
 
--- pause pauses the queue, or ends that.
+-- pause notes in the queue's row that claims and dequeues return no job, or ends that. It locks the row until the transaction
+-- ends.
 CREATE OR REPLACE FUNCTION penstock."_emails.pause"(paused boolean)
  RETURNS void
  LANGUAGE sql
  SECURITY DEFINER
  SET search_path TO 'pg_catalog', 'pg_temp'
-AS $function$ select penstock._pause(1, paused) $function$;
+AS $function$ update penstock._queue set paused = $1 where id = 1; select penstock._watch(1) $function$;
 
 -- cancel removes jobs wherever they are, see _cancel. A role that may call it looks after the queue: the policy of _dead_job asks
 -- for that.

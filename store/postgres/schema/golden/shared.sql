@@ -1078,7 +1078,6 @@ end $function$;
 -- function _watch(queue integer, lowering boolean): schema/functions/maintenance.sql
 -- function _await_others(): schema/functions/maintenance.sql
 -- function advance_queue(name text, by interval): schema/functions/maintenance.sql
--- function _next_run(queue integer, name text): schema/functions/schedules.sql
 -- function _cron_field(field text, lo integer, hi integer, names text[]): schema/functions/schedules.sql
 -- function _cron_next(cron text, after timestamp with time zone): schema/functions/schedules.sql
 -- function schedule_bytes(queue text, name text, cron text, payload bytea, key text, group_key text, priority integer, headers jsonb, dedup_key text, kind text, skip_overlap boolean): schema/functions/schedules.sql
@@ -1095,7 +1094,7 @@ end $function$;
 -- function _job_in(segment text, lifo boolean, known tid): schema/functions/queue_ring.sql
 -- function _writers_in(segment text): schema/functions/queue_ring.sql
 -- function _still_in(segment text, writers text[]): schema/functions/queue_ring.sql
--- function _truncate(segment text, alive text): schema/functions/queue_ring.sql
+-- function _truncate(segment text, alive text, carry text): schema/functions/queue_ring.sql
 
 -- _lock_again returns when to try to lock a segment again: less and less often, because the attempt hinders a pg_dump, for
 -- example, which has the lock.
@@ -1104,10 +1103,7 @@ CREATE OR REPLACE FUNCTION penstock._lock_again(since timestamp with time zone)
  LANGUAGE sql
 RETURN (clock_timestamp() + LEAST(GREATEST((clock_timestamp() - since), '00:00:01'::interval), '00:00:16'::interval));
 
--- function _turn_on(q penstock._queue): schema/functions/queue_ring.sql
 -- function _empty_segment(q penstock._queue, s penstock._segment): schema/functions/queue_ring.sql
--- function _left_in(segment text, lifo boolean, most integer, OUT jobs integer, OUT bytes bigint): schema/functions/queue_ring.sql
--- function _taken_in(segment text): schema/functions/queue_ring.sql
 -- function _carry_over(from_segment text, to_segment text, to_slot integer, most integer): schema/functions/queue_ring.sql
 -- function _leave(q penstock._queue, s penstock._segment, scarce boolean, garbage bigint): schema/functions/queue_ring.sql
 
@@ -1204,11 +1200,9 @@ RETURN CASE WHEN ((report ->> name) ~ '^\d{1,15}$'::text) THEN ((report ->> name
 -- function _subscription_samples(last interval): schema/functions/samples.sql
 -- function keep_samples(keep interval): schema/functions/samples.sql
 -- function _count_groups(queue integer, after text, most integer, upto integer): schema/functions/queue_groups.sql
--- function _pause(queue integer, paused boolean): schema/functions/operate_jobs.sql
 -- function _discard_dead_jobs(queue integer, ids bigint[]): schema/functions/operate_jobs.sql
 -- function _count(queue integer, most integer): schema/functions/operate_jobs.sql
 -- function _retry_dead_jobs(queue integer, ids bigint[]): schema/functions/operate_jobs.sql
--- function _used_segment(queue text, done regclass[]): schema/functions/operate_jobs.sql
 -- function _cancel(queue integer, ids bigint[]): schema/functions/operate_jobs.sql
 -- function _cancel_in(queue integer, segment regclass, ids bigint[]): schema/functions/operate_jobs.sql
 -- function _groups_in(segment regclass, queue integer, most integer): schema/functions/operate_jobs.sql
@@ -1266,7 +1260,6 @@ end $function$;
 -- function _grant_own(queue text, names text[], role name): schema/functions/own_functions.sql
 -- function _own(name text): schema/functions/own_functions.sql
 -- function _qualified(body text): schema/functions/0_templates.sql
--- function _maintain_if_due(): schema/functions/queue_text.sql
 -- function _choose(what text, keys integer[], texts text[]): schema/functions/queue_text.sql
 -- function _fill(body text, queue text): schema/functions/queue_text.sql
 -- function _hidden(name text): schema/functions/queue_text.sql
