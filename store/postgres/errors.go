@@ -18,11 +18,13 @@ import (
 func sqlState(err error) string { return pgerror.State(err) }
 
 // explain adds the operator's next step to the message of the server or the network.
-func explain(err error) error {
+func explain(err error) error { return explained(err, grantHint) }
+
+func explained(err error, grant func(error) string) error {
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
-	return pgerror.Explain(err, map[string]string{"42501": grantHint(err)})
+	return pgerror.Explain(err, map[string]string{"42501": grant(err)})
 }
 
 // explain is the function of that name. After an error that is not the server's it also closes the
@@ -31,10 +33,7 @@ func (s *Store) explain(err error) error {
 	if err != nil && sqlState(err) == "" && !errors.Is(err, context.Canceled) && !errors.Is(err, pgx.ErrNoRows) {
 		s.pool.Reset()
 	}
-	if errors.Is(err, context.Canceled) {
-		return err
-	}
-	return pgerror.Explain(err, map[string]string{"42501": s.grantHint(err)})
+	return explained(err, s.grantHint)
 }
 
 // publishError turns the server's refusal of a message into an error on which the producer can

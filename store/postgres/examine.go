@@ -160,9 +160,8 @@ func (e *examination) advisoryLocks(ctx context.Context, conn *pgx.Conn) {
 // permissions reports the rights of the role. The configuration may describe relays and workers with different roles: one that has some of
 // the rights lacks the others on purpose, perhaps.
 func (e *examination) permissions(ctx context.Context, conn *pgx.Conn) {
-	rows, _ := conn.Query(ctx, "select substr(p.proname, 2, length(p.proname) - 7) from pg_proc p"+
+	queues, err := list(ctx, conn, pgx.RowTo[string], "select substr(p.proname, 2, length(p.proname) - 7) from pg_proc p"+
 		" where p.pronamespace = (select oid from pg_namespace where nspname = $1) and p.proname ~ '^_.*[.]claim$' and has_function_privilege(p.oid, 'execute') order by 1 limit 1000", pgx.QueryExecModeExec, e.store.schema)
-	queues, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		e.notSeen("the queues that the role may work on", err)
 	}
@@ -300,13 +299,12 @@ func (e *examination) schema(ctx context.Context) {
 
 // HeldSegments lists sealed segments of outboxes that still have rows, by outbox and slot, and the holders of each.
 func (s *Store) HeldSegments(ctx context.Context) ([]doctor.HeldSegment, error) {
-	rows, _ := s.pool.Query(ctx, statement("segment_holders", s.schema, ""), pgx.QueryExecModeExec)
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (h doctor.HeldSegment, err error) {
+	return list(ctx, s.pool, func(row pgx.CollectableRow) (h doctor.HeldSegment, err error) {
 		var seconds float64
 		err = row.Scan(&h.Outbox, &h.Slot, &h.Bytes, &h.Of, &h.Subscriptions, &h.Unread, &h.Retained, &h.Locked, &h.Prepared, &seconds)
 		h.LockedFor = time.Duration(seconds) * time.Second
 		return h, err
-	})
+	}, statement("segment_holders", s.schema, ""), pgx.QueryExecModeExec)
 }
 
 // segments returns which subscriptions, or who else, keep segments from being given back.
@@ -417,8 +415,7 @@ func (e *examination) disk(ctx context.Context, conn *pgx.Conn) {
 
 // UnsealedBarriers implements doctor.BarrierReader. It looks at the 1,000 jobs that have waited longest.
 func (s *Store) UnsealedBarriers(ctx context.Context, queue string) ([]doctor.UnsealedBarrier, error) {
-	rows, _ := s.pool.Query(ctx, statement("unsealed_barriers", s.schema, ""), pgx.QueryExecModeExec, queue)
-	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[doctor.UnsealedBarrier])
+	all, err := list(ctx, s.pool, pgx.RowToStructByPos[doctor.UnsealedBarrier], statement("unsealed_barriers", s.schema, ""), pgx.QueryExecModeExec, queue)
 	return all, s.explain(err)
 }
 
@@ -427,17 +424,13 @@ func (s *Store) Running(ctx context.Context, queue string, most int) (all []doct
 	if err := admin.ValidateLimit(most); err != nil {
 		return nil, err
 	}
-	err = s.within(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, planned); err != nil {
-			return err
-		}
-		rows, _ := tx.Query(ctx, statement("running", s.schema, ""), pgx.QueryExecModeExec, queue, most)
-		all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (r doctor.Running, err error) {
+	err = s.planned(ctx, func(tx pgx.Tx) (err error) {
+		all, err = list(ctx, tx, func(row pgx.CollectableRow) (r doctor.Running, err error) {
 			var age, expired, held float64
 			err = row.Scan(&r.Queue, &r.ID, &r.Lease, &r.Worker, &r.Attempt, &age, &expired, &held, &r.Report)
 			r.Age, r.Expired, r.Held = time.Duration(age*float64(time.Second)), time.Duration(expired*float64(time.Second)), time.Duration(held*float64(time.Second))
 			return r, err
-		})
+		}, statement("running", s.schema, ""), pgx.QueryExecModeExec, queue, most)
 		return err
 	})
 	return all, s.explain(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/pg"
 )
@@ -39,12 +40,7 @@ func (s *Store) ExplainOutbox(ctx context.Context, outbox string) ([]doctor.Stat
 	if !e.there {
 		return nil, noOutbox(outbox)
 	}
-	rows, _ := e.conn.Query(ctx, "select id, name from "+s.table("_subscription")+" where outbox = $1 order by name", outbox)
-	type subscription struct {
-		ID   int64
-		Name string
-	}
-	subscriptions, err := pgx.CollectRows(rows, pgx.RowToStructByPos[subscription])
+	subscriptions, err := s.subscriptionsOf(ctx, e.conn, outbox)
 	if err != nil {
 		return nil, explain(err)
 	}
@@ -164,11 +160,7 @@ func (e *explanation) twice(ctx context.Context, f func(tx pgx.Tx) error) error 
 
 // subscription fetches from where the durable cursor is, and writes it anew.
 func (e *explanation) subscription(ctx context.Context, tx pgx.Tx, outbox string, id int64) error {
-	var h head
-	err := h.scan(tx.QueryRow(ctx, headColumns+e.store.table("_head")+"($1)", id))
-	if err == pgx.ErrNoRows { // no relay has begun yet
-		h, err = head{cursor: cursor{done: snapshotBound{snap: nothing}}}, nil
-	}
+	h, _, err := e.store.headOf(ctx, tx, id)
 	if err != nil {
 		return err
 	}
@@ -187,15 +179,12 @@ func (e *explanation) subscription(ctx context.Context, tx pgx.Tx, outbox string
 		return err
 	}
 	e.extra = 0
-	var pid int
+	var pid int64
 	if err := tx.QueryRow(ctx, "select pg_backend_pid()").Scan(&pid); err != nil {
 		return err
 	}
-	write := [][]byte{n(id), n(h.epoch), []byte(h.holder), n(time.Minute.Microseconds()), []byte(c.done.snap), n(c.done.low), nil, nil, nil, n(h.count), n(c.system),
-		[]byte(h.since.UTC().Format(time.RFC3339Nano)), nil, nil, n(int64(pid)), multirange(c.ahead)}
-	if c.paging() {
-		write[6], write[7], write[8] = []byte(c.upto.snap), n(c.upto.low), n(c.pos)
-	}
+	src := &Source{id: id, epoch: h.epoch, since: h.since, req: driver.Subscribe{Holder: h.holder}}
+	write := src.cursorParams(&session{writer: backend{pid: pid}}, c, h.count, time.Minute)
 	return e.execute(ctx, tx, "settle", statement("write_cursor", e.schema, outbox), write)
 }
 
@@ -281,6 +270,5 @@ type relationRead struct {
 }
 
 func (e *explanation) read(ctx context.Context, tx pgx.Tx) ([]relationRead, error) {
-	rows, _ := tx.Query(ctx, statement("read_in_transaction", e.schema, ""), pgx.QueryExecModeExec, pgx.Identifier{e.schema}.Sanitize())
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[relationRead])
+	return list(ctx, tx, pgx.RowToStructByPos[relationRead], statement("read_in_transaction", e.schema, ""), pgx.QueryExecModeExec, pgx.Identifier{e.schema}.Sanitize())
 }

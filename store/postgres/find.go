@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strconv"
 
@@ -15,8 +14,17 @@ import (
 	"github.com/penstock/penstock/internal/pg"
 )
 
-// planned makes the plans of lookups independent of statistics.
-const planned = "set local enable_seqscan = off; set local enable_bitmapscan = off; set local enable_hashjoin = off; set local max_parallel_workers_per_gather = 0; set local jit = off"
+// planned is a transaction in which the plans of lookups do not depend on statistics.
+func (s *Store) planned(ctx context.Context, f func(tx pgx.Tx) error) error {
+	return s.within(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, planSettings); err != nil {
+			return err
+		}
+		return f(tx)
+	})
+}
+
+const planSettings = "set local enable_seqscan = off; set local enable_bitmapscan = off; set local enable_hashjoin = off; set local max_parallel_workers_per_gather = 0; set local jit = off"
 
 // FindMessages looks for messages in an outbox, among its parked messages and among its dead letters. With a key, or an id that a
 // producer gave, it looks at the latest 20,000 of each.
@@ -36,16 +44,8 @@ func (s *Store) FindMessages(ctx context.Context, f admin.Find) ([]admin.Found, 
 		seq = pgtype.Int8{Int64: n, Valid: true}
 	}
 	var all []admin.Found
-	err = s.within(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, planned); err != nil {
-			return err
-		}
-		rows, _ := tx.Query(ctx, "select id, name from "+s.table("_subscription")+" where outbox = $1 order by name", f.In)
-		type subscription struct {
-			ID   int64
-			Name string
-		}
-		of, err := pgx.CollectRows(rows, pgx.RowToStructByPos[subscription])
+	err = s.planned(ctx, func(tx pgx.Tx) error {
+		of, err := s.subscriptionsOf(ctx, tx, f.In)
 		if err != nil {
 			return err
 		}
@@ -54,16 +54,14 @@ func (s *Store) FindMessages(ctx context.Context, f admin.Find) ([]admin.Found, 
 		}
 		for _, sub := range of {
 			args := []any{sub.ID, seq, orNull(f.ID), orNull(f.Key), f.Limit, nil, nil, 0, "{}"}
-			var h head
-			switch err := h.scan(tx.QueryRow(ctx, headColumns+s.table("_head")+"($1)", sub.ID)); {
-			case err == nil:
-				c := h.cursor
-				args = append(args[:5], c.done.snap, orNull(c.upto.snap), c.pos, string(multirange(c.ahead)))
-			case !errors.Is(err, pgx.ErrNoRows):
+			h, began, err := s.headOf(ctx, tx, sub.ID)
+			if err != nil {
 				return err
 			}
-			rows, _ := tx.Query(ctx, statement("find_messages", s.schema, f.In), args...)
-			found, err := pgx.CollectRows(rows, scanFound)
+			if c := h.cursor; began {
+				args = append(args[:5], c.done.snap, orNull(c.upto.snap), c.pos, string(multirange(c.ahead)))
+			}
+			found, err := list(ctx, tx, scanFound, statement("find_messages", s.schema, f.In), args...)
 			if err != nil {
 				return err
 			}
@@ -134,12 +132,8 @@ func (s *Store) FindJobs(ctx context.Context, f admin.Find) (all []admin.Found, 
 		}
 		id.Valid = true
 	}
-	err = s.within(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, planned); err != nil {
-			return err
-		}
-		rows, _ := tx.Query(ctx, statement("find_jobs", s.schema, f.In), f.In, id, orNull(f.Key), f.Group, f.Limit)
-		all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (admin.Found, error) { return foundJob(row) })
+	err = s.planned(ctx, func(tx pgx.Tx) (err error) {
+		all, err = list(ctx, tx, func(row pgx.CollectableRow) (admin.Found, error) { return foundJob(row) }, statement("find_jobs", s.schema, f.In), f.In, id, orNull(f.Key), f.Group, f.Limit)
 		return err
 	})
 	for i := range all {

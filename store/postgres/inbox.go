@@ -55,8 +55,7 @@ func (i *Inbox) First(ctx context.Context, tx pgx.Tx, id string) (bool, error) {
 	if err := validReceivedID(id); err != nil {
 		return false, err
 	}
-	rows, _ := tx.Query(ctx, i.first, i.consumer, id)
-	isNew, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[bool])
+	isNew, err := one[bool](ctx, tx, i.first, i.consumer, id)
 	return isNew, i.explain(err)
 }
 
@@ -66,8 +65,7 @@ func (i *Inbox) FirstOf(ctx context.Context, tx pgx.Tx, ids ...string) ([]string
 	if err := validReceivedIDs(ids); err != nil || len(ids) == 0 {
 		return nil, err
 	}
-	rows, _ := tx.Query(ctx, i.many, i.consumer, ids)
-	fresh, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	fresh, err := list(ctx, tx, pgx.RowTo[string], i.many, i.consumer, ids)
 	return fresh, i.explain(err)
 }
 
@@ -85,13 +83,13 @@ func (i *Inbox) InOrder(ctx context.Context, tx pgx.Tx, m penstock.Message, wait
 	if err != nil {
 		return nil, err
 	}
-	return i.released(tx.Query(ctx, i.inOrder, args...))
+	return i.released(ctx, tx, i.inOrder, args...)
 }
 
 // Due returns messages whose predecessor did not arrive in time. For up to n keys it returns
 // the message after the gap, with Gap and Missing set, and those that follow it.
 func (i *Inbox) Due(ctx context.Context, tx pgx.Tx, n int) ([]penstock.Released, error) {
-	return i.released(tx.Query(ctx, i.due, i.consumer, n))
+	return i.released(ctx, tx, i.due, i.consumer, n)
 }
 
 // received is a message as parameters of inbox_in_order.
@@ -106,11 +104,8 @@ func (i *Inbox) received(m *penstock.Message, wait time.Duration) ([]any, error)
 	return []any{i.consumer, m.Key, m.ID, orNull(m.Headers[penstock.HeaderPrevious]), headers, notNil(m.Payload), wait.Microseconds()}, nil
 }
 
-func (i *Inbox) released(rows pgx.Rows, err error) ([]penstock.Released, error) {
-	if err != nil {
-		return nil, i.explain(err)
-	}
-	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (penstock.Released, error) { return scanReleased(row.Scan) })
+func (i *Inbox) released(ctx context.Context, tx pgx.Tx, sql string, args ...any) ([]penstock.Released, error) {
+	all, err := list(ctx, tx, func(row pgx.CollectableRow) (penstock.Released, error) { return scanReleased(row.Scan) }, sql, args...)
 	return all, i.explain(err)
 }
 

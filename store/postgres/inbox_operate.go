@@ -21,9 +21,7 @@ func (s *Store) Inboxes(ctx context.Context) ([]admin.InboxStatus, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
-	rows, _ := s.pool.Query(ctx, "select consumer, (extract(epoch from keep) * 1000000)::bigint, bytes, held, held_bytes, next_gap, gaps, segment_bytes, current_segment from "+
-		s.table("inboxes")+"()")
-	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (i admin.InboxStatus, err error) {
+	all, err := list(ctx, s.pool, func(row pgx.CollectableRow) (i admin.InboxStatus, err error) {
 		var (
 			keepMicros int64
 			segments   []int64
@@ -35,7 +33,8 @@ func (s *Store) Inboxes(ctx context.Context) ([]admin.InboxStatus, error) {
 			i.Segments = append(i.Segments, admin.SegmentStatus{Slot: slot, Bytes: bytes, Current: slot == current})
 		}
 		return i, err
-	})
+	}, "select consumer, (extract(epoch from keep) * 1000000)::bigint, bytes, held, held_bytes, next_gap, gaps, segment_bytes, current_segment from "+
+		s.table("inboxes")+"()")
 	if pgerror.IsForbidden(err) && s.lacksInboxes(ctx) {
 		return nil, nil // no inbox, so none that could be granted
 	}
@@ -102,8 +101,7 @@ func inboxRows[T any](ctx context.Context, s *Store, consumer, query string, sca
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
-	rows, _ := s.pool.Query(ctx, query, args...)
-	all, err := pgx.CollectRows(rows, scan)
+	all, err := list(ctx, s.pool, scan, query, args...)
 	return all, s.Inbox(consumer).explain(err)
 }
 

@@ -35,7 +35,7 @@ func (i *Inbox) Process(ctx context.Context, db PgxBegin, m penstock.Message, wa
 func (i *Inbox) ProcessDue(ctx context.Context, db PgxBegin, h ReceivedHandler) (int, error) {
 	return due.Process(func(passingOver []string) ([]penstock.Released, error) {
 		return process(ctx, db, h, func(tx pgx.Tx) ([]penstock.Released, error) {
-			return i.released(tx.Query(ctx, i.dueOf, i.consumer, 1, passingOver))
+			return i.released(ctx, tx, i.dueOf, i.consumer, 1, passingOver)
 		})
 	})
 }

@@ -59,15 +59,5 @@ func (i *Inbox) releasedSQL(ctx context.Context, tx SQLTx, query string, args ..
 }
 
 func (i *Inbox) query(ctx context.Context, tx SQLTx, each func(scan func(...any) error) error, query string, args ...any) error {
-	rows, err := tx.QueryContext(ctx, query, args...)
-	if err != nil {
-		return i.explain(err)
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		if err := each(rows.Scan); err != nil {
-			return err
-		}
-	}
-	return i.explain(rows.Err())
+	return i.explain(eachSQL(ctx, tx, each, query, args...))
 }

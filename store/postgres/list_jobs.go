@@ -42,10 +42,7 @@ func (s *Store) ListJobs(ctx context.Context, q admin.JobQuery) (page admin.JobP
 	}
 	var looked int64 // and the position of the last of them
 	var last string
-	err = s.within(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, planned); err != nil {
-			return err
-		}
+	err = s.planned(ctx, func(tx pgx.Tx) error {
 		rows, _ := tx.Query(ctx, statement("list_"+q.State, s.schema, q.Queue), q.Queue, group, first, second, q.Limit, look, q.Newest,
 			orNull(q.Kind), orNull(q.Key), orNullTime(q.CreatedBefore), orNullTime(q.CreatedAfter))
 		defer rows.Close()

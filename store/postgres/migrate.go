@@ -171,11 +171,10 @@ type missingPart struct {
 }
 
 func (s *Store) missingParts(ctx context.Context, q querier) ([]missingPart, error) {
-	rows, _ := q.Query(ctx, statement("missing_parts", s.schema, ""), pgx.QueryExecModeExec, s.schema, sharedIndexes())
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (p missingPart, err error) {
+	return list(ctx, q, func(row pgx.CollectableRow) (p missingPart, err error) {
 		err = row.Scan(&p.what, &p.remedy)
 		return p, err
-	})
+	}, statement("missing_parts", s.schema, ""), pgx.QueryExecModeExec, s.schema, sharedIndexes())
 }
 
 // sharedIndexes are the statements that make the indexes of the tables that each schema has.

@@ -26,7 +26,6 @@ func (s *Store) Names(ctx context.Context, of string) ([]string, error) {
 	if of == "roles" {
 		from = "(select rolname::text from pg_roles where rolname !~ $re$^pg_$re$) r" // but for the server's own
 	}
-	rows, _ := s.pool.Query(ctx, "select distinct "+in[1]+" from "+from+" order by 1")
-	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	names, err := list(ctx, s.pool, pgx.RowTo[string], "select distinct "+in[1]+" from "+from+" order by 1")
 	return names, s.explain(err)
 }

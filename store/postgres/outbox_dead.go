@@ -117,8 +117,7 @@ type querier interface {
 // queryDeadLetters runs a statement that returns seq, created_at, id, key, topic,
 // headers, payload, attempt, failures, failed_since, died_at and held.
 func (s *Store) queryDeadLetters(ctx context.Context, q querier, sql string, args ...any) ([]admin.DeadLetter, error) {
-	rows, _ := q.Query(ctx, sql, args...)
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (admin.DeadLetter, error) {
+	return list(ctx, q, func(row pgx.CollectableRow) (admin.DeadLetter, error) {
 		var (
 			l                 admin.DeadLetter
 			h                 pg.History
@@ -136,7 +135,7 @@ func (s *Store) queryDeadLetters(ctx context.Context, q querier, sql string, arg
 		h.Parse(failures)
 		l.Failures = withUnread(h.Failures, m.Attempt, err)
 		return l, nil
-	})
+	}, sql, args...)
 }
 
 // subscription finds a subscription's id.
@@ -218,8 +217,7 @@ func (s *Store) DeadNumbers(ctx context.Context, in, subscription string, after 
 	} else if err := s.mayCall(ctx, in, "count", "null"); err != nil {
 		return nil, err
 	}
-	rows, _ := s.pool.Query(ctx, fillIn("select id from ({action}) d where id > $2 order by id limit $3", s.schema, of, ""), name, after, most)
-	found, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	found, err := list(ctx, s.pool, pgx.RowTo[int64], fillIn("select id from ({action}) d where id > $2 order by id limit $3", s.schema, of, ""), name, after, most)
 	return found, s.explain(err)
 }
 

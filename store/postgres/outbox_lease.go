@@ -43,6 +43,15 @@ func (h *head) scan(row pgx.Row) (err error) {
 	return err
 }
 
+// headOf is the head of a subscription's log or, before a relay has begun, one that covers nothing.
+func (s *Store) headOf(ctx context.Context, on querier, id int64) (h head, began bool, err error) {
+	err = h.scan(on.QueryRow(ctx, headColumns+s.table("_head")+"($1)", id))
+	if errors.Is(err, pgx.ErrNoRows) {
+		return head{cursor: cursor{done: snapshotBound{snap: nothing}}, expired: true}, false, nil
+	}
+	return h, true, err
+}
+
 // held returns a *HeldError if another holder has the lease, and nil if it may be free.
 func (s *Store) held(ctx context.Context, req driver.Subscribe) error {
 	if req.Ephemeral {

@@ -30,6 +30,12 @@ type refusal struct {
 	until time.Time
 }
 
+// again is the refusal of another attempt: it waits twice as long each time, up to 16 s.
+func (r refusal) again(now time.Time) refusal {
+	wait := min(max(2*r.wait, time.Second), 16*time.Second)
+	return refusal{wait, now.Add(wait)}
+}
+
 // Maintain rotates and reclaims the outbox's ring and the cursor log.
 func (s *Store) Maintain(ctx context.Context, outbox string) error {
 	if err := s.ready(ctx); err != nil {
@@ -70,15 +76,15 @@ func (s *Store) Maintain(ctx context.Context, outbox string) error {
 	give := idle && (current.table >= idleBytes || now.Sub(care.lastSmall) >= idleSmallEvery)
 	if give {
 		// Do not rotate for nothing while a subscription is behind.
-		var unsettled bool
-		if err := s.pool.QueryRow(ctx, "select "+s.table("_behind")+"($1, $2)", outbox, current.Slot).Scan(&unsettled); err != nil {
-			return s.explain(err)
+		unsettled, err := call[bool](ctx, s, "_behind", "($1, $2)", outbox, current.Slot)
+		if err != nil {
+			return err
 		}
 		give = !unsettled
 	}
-	var slot *int
-	if err := s.pool.QueryRow(ctx, "select "+s.table("_rotate")+"($1, $2)", outbox, give).Scan(&slot); err != nil {
-		return s.explain(err)
+	slot, err := call[*int](ctx, s, "_rotate", "($1, $2)", outbox, give)
+	if err != nil {
+		return err
 	}
 	if give && slot != nil {
 		if current.table < idleBytes {
@@ -111,14 +117,13 @@ func (s *Store) takeSamples(ctx context.Context, now time.Time) error {
 	if !due {
 		return nil
 	}
-	var more bool
-	err := s.pool.QueryRow(ctx, "select "+s.table("_take_samples")+"()").Scan(&more)
+	more, err := call[bool](ctx, s, "_take_samples", "()")
 	if more {
 		s.mu.Lock()
 		s.samplesAfter = now
 		s.mu.Unlock()
 	}
-	return s.explain(err)
+	return err
 }
 
 // parkedCare remembers the activity of the ring of parked messages. It is the schema's, and
@@ -174,13 +179,13 @@ func (s *Store) reclaimParked(ctx context.Context, now time.Time) error {
 		return nil
 	}
 	done := false
-	for _, call := range []struct {
-		function string
-		bytes    int64
+	for _, ring := range []struct {
+		reclaim string
+		bytes   int64
 	}{{"_reclaim_parked_keys", seal}, {"_reclaim_parked", sealMessages}} {
-		var one bool
-		if err := s.pool.QueryRow(ctx, "select "+s.table(call.function)+"($1)", call.bytes).Scan(&one); err != nil {
-			return s.explain(err)
+		one, err := call[bool](ctx, s, ring.reclaim, "($1)", ring.bytes)
+		if err != nil {
+			return err
 		}
 		done = done || one
 	}
@@ -195,28 +200,22 @@ func (s *Store) reclaimParked(ctx context.Context, now time.Time) error {
 		p.refusal = refusal{}
 		return nil
 	}
-	p.wait = min(max(2*p.wait, time.Second), 16*time.Second)
-	p.until = now.Add(p.wait)
+	p.refusal = p.refusal.again(now)
 	return nil
 }
 
-// reclaim truncates a segment if it can. Refused, it waits twice as long each
-// time, up to 16 s: the lock it asks for stands in the readers' way.
+// reclaim truncates a segment if it can. Refused, it waits: the lock it asks for stands in the readers' way.
 func (s *Store) reclaim(ctx context.Context, outbox string, slot int, care *caretaker, now time.Time) error {
 	if r, ok := care.refused[slot]; ok && now.Before(r.until) {
 		return nil
 	}
-	var done bool
-	if err := s.pool.QueryRow(ctx, "select "+s.table("_reclaim")+"($1, $2)", outbox, slot).Scan(&done); err != nil {
-		return s.explain(err)
-	}
+	done, err := call[bool](ctx, s, "_reclaim", "($1, $2)", outbox, slot)
 	if done {
 		delete(care.refused, slot)
-		return nil
+	} else if err == nil {
+		care.refused[slot] = care.refused[slot].again(now)
 	}
-	wait := min(max(2*care.refused[slot].wait, time.Second), 16*time.Second)
-	care.refused[slot] = refusal{wait: wait, until: now.Add(wait)}
-	return nil
+	return err
 }
 
 // reclaimCursor looks after the cursor log now and then.
@@ -225,6 +224,6 @@ func (s *Store) reclaimCursor(ctx context.Context, care *caretaker, now time.Tim
 		return nil
 	}
 	care.cursorAfter = now.Add(10 * time.Second)
-	_, err := s.pool.Exec(ctx, "select "+s.table("_reclaim_cursor")+"()")
-	return s.explain(err)
+	_, err := call[bool](ctx, s, "_reclaim_cursor", "()")
+	return err
 }

@@ -49,8 +49,7 @@ func (s *Store) ParkedKeys(ctx context.Context, outbox, subscription string, lim
 	if err != nil {
 		return nil, err
 	}
-	rows, _ := s.pool.Query(ctx, statement("parked_keys", s.schema, outbox), id, max(limit, 0))
-	keys, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (k admin.ParkedKey, err error) {
+	keys, err := list(ctx, s.pool, func(row pgx.CollectableRow) (k admin.ParkedKey, err error) {
 		var h pg.History
 		var failures []byte
 		if err := row.Scan(&k.Key, &k.Messages, &k.FirstSeq, &k.Attempt, &failures, (*zeronull.Timestamptz)(&k.Since), (*zeronull.Timestamptz)(&k.Retry), &k.Held); err != nil {
@@ -59,7 +58,7 @@ func (s *Store) ParkedKeys(ctx context.Context, outbox, subscription string, lim
 		h.Parse(failures)
 		k.Err, k.Since, k.Retry = h.LastError(), k.Since.UTC(), k.Retry.UTC()
 		return k, nil
-	})
+	}, statement("parked_keys", s.schema, outbox), id, max(limit, 0))
 	return keys, s.explain(err)
 }
 

@@ -15,10 +15,9 @@ func (src *Source) ReportSink(ctx context.Context, down time.Time, why string) e
 	if _, err := src.session(ctx); err != nil {
 		return err
 	}
-	var held bool
-	err := src.store.pool.QueryRow(ctx, "select "+src.store.table("_report_sink")+"($1, $2, $3, $4)", src.id, src.epoch, orNullTime(down), why).Scan(&held)
+	held, err := call[bool](ctx, src.store, "_report_sink", "($1, $2, $3, $4)", src.id, src.epoch, orNullTime(down), why)
 	if err == nil && !held {
 		return penstock.ErrFenced
 	}
-	return src.store.explain(err)
+	return err
 }

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -22,11 +21,10 @@ type segment struct {
 // segments reads the ring's state and the sequence's value.
 func (s *Store) segments(ctx context.Context, outbox string) (high int64, current *segment, all []segment, err error) {
 	quoted := func(suffix string) string { return pgx.Identifier{s.schema, "_" + outbox + suffix}.Sanitize() }
-	rows, _ := s.pool.Query(ctx, "select coalesce(pg_sequence_last_value($2::text::regclass), 0), slot, pg_relation_size(oid), pg_table_size(oid), pg_total_relation_size(oid), "+
-		"slot = pg_sequence_last_value($3::text::regclass) from "+s.table("_segments")+"($1) order by slot", outbox, quoted(".seq"), quoted(".slot"))
-	all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (seg segment, err error) {
+	all, err = list(ctx, s.pool, func(row pgx.CollectableRow) (seg segment, err error) {
 		return seg, row.Scan(&high, &seg.Slot, &seg.rows, &seg.table, &seg.Bytes, &seg.Current)
-	})
+	}, "select coalesce(pg_sequence_last_value($2::text::regclass), 0), slot, pg_relation_size(oid), pg_table_size(oid), pg_total_relation_size(oid), "+
+		"slot = pg_sequence_last_value($3::text::regclass) from "+s.table("_segments")+"($1) order by slot", outbox, quoted(".seq"), quoted(".slot"))
 	if sqlState(err) == "42P01" {
 		return 0, nil, nil, noOutbox(outbox)
 	}
@@ -52,37 +50,21 @@ func (s *Store) StatusUpTo(ctx context.Context, most int) ([]admin.OutboxStatus,
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
-	rows, _ := s.pool.Query(ctx, statement("outboxes", s.schema, ""))
-	all, err := pgx.CollectRows(rows, scanOutbox)
+	all, err := list(ctx, s.pool, scanOutbox, statement("outboxes", s.schema, ""))
 	if err != nil {
 		return nil, s.explain(err)
 	}
-	rows, err = s.pool.Query(ctx, "select outbox, id, name, coalesce(sink_epoch, 0), sink_down, coalesce(sink_error, '') from "+s.table("_subscription")+" order by outbox, name")
+	subscriptions, err := s.subscriptionsOf(ctx, s.pool, "")
 	if err != nil {
-		return nil, s.explain(err)
-	}
-	type subscription struct {
-		ID        int64
-		Name      string
-		SinkEpoch int64
-		SinkDown  *time.Time
-		SinkError string
-	}
-	of := map[string][]subscription{}
-	var (
-		outbox string
-		one    subscription
-	)
-	if _, err := pgx.ForEachRow(rows, []any{&outbox, &one.ID, &one.Name, &one.SinkEpoch, &one.SinkDown, &one.SinkError}, func() error {
-		of[outbox] = append(of[outbox], one)
-		return nil
-	}); err != nil {
 		return nil, s.explain(err)
 	}
 	there := make([]admin.OutboxStatus, 0, len(all))
 outboxes:
 	for _, status := range all {
-		for _, sub := range of[status.Outbox] {
+		for _, sub := range subscriptions {
+			if sub.Outbox != status.Outbox {
+				continue
+			}
 			one, err := s.subscriptionStatus(ctx, status.Outbox, sub.ID, most)
 			switch {
 			case sqlState(err) == "42P01":
@@ -99,6 +81,21 @@ outboxes:
 		there = append(there, status)
 	}
 	return there, nil
+}
+
+// subscription is a row of _subscription.
+type subscription struct {
+	ID           int64
+	Outbox, Name string
+	SinkEpoch    int64
+	SinkDown     *time.Time
+	SinkError    string
+}
+
+// subscriptionsOf lists the subscriptions of an outbox, or of all, by name.
+func (s *Store) subscriptionsOf(ctx context.Context, on querier, outbox string) ([]subscription, error) {
+	return list(ctx, on, pgx.RowToStructByPos[subscription], "select id, outbox, name, coalesce(sink_epoch, 0), sink_down, coalesce(sink_error, '') from "+
+		s.table("_subscription")+" where outbox = $1 or $1 = '' order by outbox, name", outbox)
 }
 
 func scanOutbox(row pgx.CollectableRow) (admin.OutboxStatus, error) {
@@ -126,11 +123,8 @@ func segmentStatus(slots []int, bytes []int64, current int) (all []admin.Segment
 
 func (s *Store) subscriptionStatus(ctx context.Context, outbox string, id int64, most int) (status admin.SubscriptionStatus, err error) {
 	upTo := pgtype.Int8{Int64: int64(most), Valid: most > 0}
-	var h head
-	err = h.scan(s.pool.QueryRow(ctx, headColumns+s.table("_head")+"($1)", id))
-	if errors.Is(err, pgx.ErrNoRows) {
-		h = head{cursor: cursor{done: snapshotBound{snap: nothing}}, expired: true}
-	} else if err != nil {
+	h, _, err := s.headOf(ctx, s.pool, id)
+	if err != nil {
 		return status, err
 	}
 	status.Settled, status.Epoch = h.count, h.epoch

@@ -14,13 +14,12 @@ import (
 // VacuumPins returns the holders of vacuum's horizon in this database: the oldest of each kind. Without the rights of pg_read_all_stats it does
 // not see standbys, nor the ages of other roles' transactions. Then it returns the rest with an error of SQLSTATE 42501.
 func (s *Store) VacuumPins(ctx context.Context) ([]admin.VacuumPin, error) {
-	rows, _ := s.pool.Query(ctx, statement("vacuum_pins", s.schema, ""))
-	pins, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (p admin.VacuumPin, err error) {
+	pins, err := list(ctx, s.pool, func(row pgx.CollectableRow) (p admin.VacuumPin, err error) {
 		var seconds float64
 		err = row.Scan(&p.Kind, &p.Who, &seconds, &p.Transactions)
 		p.Age = time.Duration(seconds * float64(time.Second))
 		return p, err
-	})
+	}, statement("vacuum_pins", s.schema, ""))
 	if err != nil {
 		return nil, s.explain(err)
 	}

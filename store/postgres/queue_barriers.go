@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 
 	"github.com/jackc/pgx/v5"
 
@@ -47,15 +46,8 @@ func (q *Queue) SealSQL(ctx context.Context, tx SQLTx, barrier int64) error {
 }
 
 func (q *Queue) barrierSQL(ctx context.Context, tx SQLTx, barrier *int64) (n int64, err error) {
-	rows, err := tx.QueryContext(ctx, q.barrierCall(), barrier)
-	if err != nil {
-		return 0, queueError(err, q.name)
-	}
-	defer func() { _ = rows.Close() }()
-	if rows.Next() {
-		err = rows.Scan(&n)
-	}
-	return n, queueError(errors.Join(err, rows.Err()), q.name)
+	n, err = oneSQL(ctx, tx, q.barrierCall(), barrier)
+	return n, queueError(err, q.name)
 }
 
 // barrierCall seals a barrier, or makes one.
@@ -64,9 +56,5 @@ func (q *Queue) barrierCall() string {
 }
 
 func (q *Queue) barrierOn(ctx context.Context, on querier, barrier *int64) (int64, error) {
-	rows, err := on.Query(ctx, q.barrierCall(), barrier)
-	if err != nil {
-		return 0, err
-	}
-	return pgx.CollectExactlyOneRow(rows, pgx.RowTo[int64])
+	return one[int64](ctx, on, q.barrierCall(), barrier)
 }

@@ -98,8 +98,7 @@ func (q *Queue) ReadyGroups(ctx context.Context, groups []string, behind string,
 	if len(groups) == 0 {
 		groups = nil
 	}
-	rows, _ := q.store.pool.Query(ctx, q.ready, groups, behind, most)
-	found, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	found, err := list(ctx, q.store.pool, pgx.RowTo[string], q.ready, groups, behind, most)
 	return found, q.failed(ctx, err)
 }
 

@@ -58,8 +58,7 @@ func (s *Store) DeadJobs(ctx context.Context, q admin.DeadJobQuery) ([]admin.Dea
 		return nil, err
 	}
 	sql, args := s.deadJobs(q, strings.ReplaceAll(listDeadJobs, "{bytes}", strconv.Itoa(q.Bytes)))
-	rows, _ := s.pool.Query(ctx, sql, args...)
-	dead, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (d admin.DeadJob, err error) {
+	dead, err := list(ctx, s.pool, func(row pgx.CollectableRow) (d admin.DeadJob, err error) {
 		var (
 			h                 pg.History
 			j                 = &d.Job
@@ -76,7 +75,7 @@ func (s *Store) DeadJobs(ctx context.Context, q admin.DeadJobQuery) ([]admin.Dea
 		h.Parse(failures)
 		d.Failures = withUnread(h.Failures, j.Attempt, err)
 		return d, nil
-	})
+	}, sql, args...)
 	return dead, s.queueError(ctx, q.Queue, err)
 }
 
@@ -99,12 +98,11 @@ func (s *Store) DeadJobCauses(ctx context.Context, q admin.DeadJobQuery) ([]admi
 }
 
 func (s *Store) causes(ctx context.Context, sql string, args []any) ([]admin.DeadCause, error) {
-	rows, _ := s.pool.Query(ctx, sql, args...)
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (c admin.DeadCause, err error) {
+	return list(ctx, s.pool, func(row pgx.CollectableRow) (c admin.DeadCause, err error) {
 		err = row.Scan(&c.Error, &c.Letters, &c.First, &c.Last)
 		c.First, c.Last = c.First.UTC(), c.Last.UTC()
 		return c, err
-	})
+	}, sql, args...)
 }
 
 // RetryDeadJobs implements driver.QueueStore.

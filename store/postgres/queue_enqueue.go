@@ -186,7 +186,12 @@ func (q *Queue) EnqueueSQL(ctx context.Context, tx SQLTx, jobs ...penstock.NewJo
 		if err != nil {
 			return nil, err
 		}
-		if made, err = appendEnqueued(ctx, made, tx, query, args); err != nil {
+		if err := eachSQL(ctx, tx, func(scan func(...any) error) error {
+			var m penstock.Enqueued
+			err := scan(&m.ID, &m.Deduplicated)
+			made = append(made, m)
+			return err
+		}, query, args...); err != nil {
 			return nil, queueError(err, q.name)
 		}
 	}
@@ -222,22 +227,6 @@ func (q *Queue) valuesOf(jobs []penstock.NewJob) (string, []any, error) {
 	query.WriteString(") v(n, payload, key, group_key, priority, not_before, dedup_key, headers)) j cross join lateral " + q.manyOf +
 		"(j.payloads, j.keys, j.group_keys, j.priorities, j.not_befores, j.dedup_keys, j.headers) with ordinality e(id, n)")
 	return query.String(), args, nil
-}
-
-func appendEnqueued(ctx context.Context, made []penstock.Enqueued, tx SQLTx, query string, args []any) ([]penstock.Enqueued, error) {
-	rows, err := tx.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		var m penstock.Enqueued
-		if err := rows.Scan(&m.ID, &m.Deduplicated); err != nil {
-			return nil, err
-		}
-		made = append(made, m)
-	}
-	return made, rows.Err()
 }
 
 // validJobs checks all before the first is written.

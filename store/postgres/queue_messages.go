@@ -36,15 +36,8 @@ func (q *Queue) PublishAfterSQL(ctx context.Context, tx SQLTx, m penstock.Waitin
 	if err != nil {
 		return 0, err
 	}
-	rows, err := tx.QueryContext(ctx, q.publishAfterCall(), args...)
-	if err != nil {
-		return 0, queueError(withoutOutbox(err, m.Outbox), q.name)
-	}
-	defer func() { _ = rows.Close() }()
-	if rows.Next() {
-		err = rows.Scan(&id)
-	}
-	return id, queueError(withoutOutbox(errors.Join(err, rows.Err()), m.Outbox), q.name)
+	id, err = oneSQL(ctx, tx, q.publishAfterCall(), args...)
+	return id, queueError(withoutOutbox(err, m.Outbox), q.name)
 }
 
 func (q *Queue) publishAfter(ctx context.Context, on querier, m penstock.WaitingMessage) (int64, error) {
@@ -52,11 +45,7 @@ func (q *Queue) publishAfter(ctx context.Context, on querier, m penstock.Waiting
 	if err != nil {
 		return 0, err
 	}
-	rows, err := on.Query(ctx, q.publishAfterCall(), args...)
-	if err != nil {
-		return 0, err
-	}
-	id, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[int64])
+	id, err := one[int64](ctx, on, q.publishAfterCall(), args...)
 	return id, withoutOutbox(err, m.Outbox)
 }
 

@@ -54,14 +54,13 @@ func (s *Store) GroupPolicies(ctx context.Context, queue, after string, most int
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
-	rows, _ := s.pool.Query(ctx, "select group_key, "+limitColumns+" from "+s.table("group_policies")+"($1, $2, $3)", queue, after, most)
-	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (p admin.GroupPolicy, err error) {
+	all, err := list(ctx, s.pool, func(row pgx.CollectableRow) (p admin.GroupPolicy, err error) {
 		var limits limitRow
 		err = row.Scan(append([]any{&p.Group}, limits.columns()...)...)
 		l := limits.limits()
 		p.MaxRunning, p.Rate, p.Weight, p.Hold = l.MaxRunning, l.Rate, l.Weight, l.Hold
 		return p, err
-	})
+	}, "select group_key, "+limitColumns+" from "+s.table("group_policies")+"($1, $2, $3)", queue, after, most)
 	return all, s.queueError(ctx, queue, err)
 }
 

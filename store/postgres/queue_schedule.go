@@ -70,8 +70,7 @@ func (s *Store) Schedules(ctx context.Context, queue string) ([]penstock.Schedul
 	if err := s.hasQueue(ctx, queue); err != nil {
 		return nil, err
 	}
-	rows, _ := s.pool.Query(ctx, "select name, cron, next, paused, skip_overlap, coalesce(last_job, 0), priority, group_key, coalesce(key, ''), coalesce(dedup_key, ''), headers, payload from "+s.table("schedules")+"($1)", queue)
-	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (penstock.Schedule, error) {
+	all, err := list(ctx, s.pool, func(row pgx.CollectableRow) (penstock.Schedule, error) {
 		var (
 			one     = penstock.Schedule{Queue: queue}
 			j       = &one.Job
@@ -87,6 +86,6 @@ func (s *Store) Schedules(ctx context.Context, queue string) ([]penstock.Schedul
 			j.ReadHeaders()
 		}
 		return one, err
-	})
+	}, "select name, cron, next, paused, skip_overlap, coalesce(last_job, 0), priority, group_key, coalesce(key, ''), coalesce(dedup_key, ''), headers, payload from "+s.table("schedules")+"($1)", queue)
 	return all, s.queueError(ctx, queue, err)
 }

@@ -26,8 +26,7 @@ func (s *Store) QueueStatusUpTo(ctx context.Context, most int, names ...string) 
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
-	rows, _ := s.pool.Query(ctx, statement("queues", s.schema, ""), orNullSlice(names))
-	all, err := pgx.CollectRows(rows, scanQueue)
+	all, err := list(ctx, s.pool, scanQueue, statement("queues", s.schema, ""), orNullSlice(names))
 	if err != nil {
 		return nil, s.explain(err)
 	}
@@ -67,8 +66,7 @@ func (s *Store) UnreadQueues(ctx context.Context) ([]string, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
-	rows, _ := s.pool.Query(ctx, "select q.name from "+s.table("_queue")+" q where not has_function_privilege(to_regproc("+s.table("_q")+`(format('_%s.cancel', q.name))), 'execute') order by q.name collate "C"`)
-	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	names, err := list(ctx, s.pool, pgx.RowTo[string], "select q.name from "+s.table("_queue")+" q where not has_function_privilege(to_regproc("+s.table("_q")+`(format('_%s.cancel', q.name))), 'execute') order by q.name collate "C"`)
 	return names, s.explain(err)
 }
 
@@ -161,8 +159,7 @@ func (s *Store) QueueGroups(ctx context.Context, queue, after string, most int) 
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
-	rows, _ := s.pool.Query(ctx, "select group_key, ready, running, delayed, waiting, dead, extract(epoch from oldest)::float8, more, "+limitColumns+" from "+s.table("queue_groups")+"($1, $2, $3)", queue, after, most)
-	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (g admin.GroupStatus, err error) {
+	all, err := list(ctx, s.pool, func(row pgx.CollectableRow) (g admin.GroupStatus, err error) {
 		var (
 			age    float64
 			limits limitRow
@@ -173,7 +170,7 @@ func (s *Store) QueueGroups(ctx context.Context, queue, after string, most int) 
 			g.Limits = &l
 		}
 		return g, err
-	})
+	}, "select group_key, ready, running, delayed, waiting, dead, extract(epoch from oldest)::float8, more, "+limitColumns+" from "+s.table("queue_groups")+"($1, $2, $3)", queue, after, most)
 	return all, s.queueError(ctx, queue, err)
 }
 

@@ -39,12 +39,8 @@ func (s *Store) Workers(ctx context.Context, queue string, most int) (all []admi
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
-	err = s.within(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, planned); err != nil {
-			return err
-		}
-		rows, _ := tx.Query(ctx, statement("workers", s.schema, ""), queue, most)
-		all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (w admin.Worker, err error) {
+	err = s.planned(ctx, func(tx pgx.Tx) (err error) {
+		all, err = list(ctx, tx, func(row pgx.CollectableRow) (w admin.Worker, err error) {
 			var of, name string
 			var report []byte
 			var seen, until time.Time
@@ -54,7 +50,7 @@ func (s *Store) Workers(ctx context.Context, queue string, most int) (all []admi
 			_ = json.Unmarshal(report, &w) // by whatever client: parts of another form stay empty
 			w.Queue, w.Name, w.SeenAt, w.AliveUntil = of, name, seen.UTC(), until.UTC()
 			return w, nil
-		})
+		}, statement("workers", s.schema, ""), queue, most)
 		return err
 	})
 	return all, s.explain(err)
