@@ -176,7 +176,7 @@ func TestSamplesThatTakeLong(t *testing.T) {
 	f := newFixture(t, postgres.Options{})
 	f.Exec("select penstock.create_queue('q')")
 	f.Exec("create sequence public.searches")
-	f.Exec(`create or replace function penstock._count_some(queue int, most int) returns bigint[] language sql volatile as
+	f.Exec(`create or replace function penstock._count(queue int, most int) returns bigint[] language sql volatile as
 		$$ select pg_sleep(0.07); select array[0, 0, 0, 0, 0, nextval('public.searches') * 1000000, 0] $$`)
 	for range 9 {
 		f.sample("q")

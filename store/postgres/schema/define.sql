@@ -1,7 +1,7 @@
 -- Runs after functions/, whenever these have changed: makes the functions of each queue and inbox.
 
 drop function if exists _needed(text, regclass), _unsettled_by_any(text, regclass), _wants_read_committed(), _turn_on(_queue), _left_in(text, boolean, int), _taken_in(text),
-    _truncate(text, text), _next_run(int, text), _maintain_if_due(), _used_segment(text, regclass[]), _pause(int, boolean); -- of earlier versions
+    _truncate(text, text), _next_run(int, text), _maintain_if_due(), _used_segment(text, regclass[]), _pause(int, boolean), _idle_for(text), _discard_dead_jobs(int, bigint[]), _count_some(int, int); -- of earlier versions
 
 do $$
 declare

@@ -27,7 +27,7 @@ begin
     insert into _queue (name, lifo, segment_bytes) values (name, ordering = 'lifo', segment_bytes) returning id into made;
     insert into _segment (queue, slot, turn) values (made, 0, 0);
     -- Registers, see _make_register. fast_path, next and, in LIFO order, top: where a job can be found
-    -- without a scan, see {scan}. next counts where jobs have keys, see {take_keyed}. maintained: when that was done last, in ms. seen: see _idle_for. expired: how many
+    -- without a scan, see {scan}. next counts where jobs have keys, see {take_keyed}. maintained: when that was done last, in ms. seen: see _maintain_ring. expired: how many
     -- jobs ended because their deadline had passed.
     perform _make_register(_q(format('_%s.%s', name, r)), case r when 'flags' then 65536 else 0 end) -- plain, see _fill
        from unnest('{ring,flags,seen,fast_path,next,maintained,expired}' || case ordering when 'lifo' then '{top}' else '{}'::text[] end) r;

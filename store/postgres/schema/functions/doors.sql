@@ -56,7 +56,10 @@ language sql volatile security definer set search_path = pg_catalog, pg_temp as 
 
 -- {discard_dead} removes dead letters, and returns how many.
 create or replace function {discard_dead}(ids bigint[]) returns bigint
-language sql volatile security definer set search_path = pg_catalog, pg_temp as $fn$ select {schema}._discard_dead_jobs({id}, ids) $fn$;
+language sql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
+    with d as (delete from {schema}._dead_job where queue = {id} and id = any (ids) returning headers)
+    select count(*) from d having {schema}._count_holders({id}, array_agg(d.headers), 0, -1)
+$fn$;
 
 -- {count} counts jobs by where they are, see _count.
 create or replace function {count}(most int) returns bigint[]

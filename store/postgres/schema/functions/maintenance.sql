@@ -191,24 +191,6 @@ begin
     end loop;
 end $$;
 
--- _idle_for returns for how many ms no job has been enqueued. The register holds three things, from the lowest bit on.
--- The first is whether there are skip maps that could not bring their bound up to date (1). The second is the end of
--- the sequence when this last looked (27). The third is since when it has been that, in tenths of a second. A bit
--- that another session sets just now may be lost: a scan is longer then.
-create or replace function _idle_for(queue text) returns bigint
-language plpgsql volatile set search_path from current as $$ declare
-    seen constant regclass := _q(format('_%s.seen', queue));
-    was  constant bigint := pg_sequence_last_value(seen);
-    seq  constant bigint := coalesce(pg_sequence_last_value(_q(format('_%s.seq', queue))::regclass), 0) & 134217727;
-    now  constant bigint := extract(epoch from clock_timestamp()) * 10;
-begin
-    if was >> 1 & 134217727 <> seq or now < was >> 28 then
-        perform setval(seen, (now << 28) | (seq << 1) | (was & 1));
-        return 0;
-    end if;
-    return (now - (was >> 28)) * 100;
-end $$;
-
 -- _maintain_storage gives space back, about once a second and in every fourth of calls that come alone.
 create or replace function _maintain_storage(q _queue) returns void
 language plpgsql volatile set search_path from current as $$ begin

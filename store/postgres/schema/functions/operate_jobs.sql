@@ -1,27 +1,5 @@
 -- For a queue's operators: cancel jobs, pause, deal with dead letters, and look.
 
--- _discard_dead_jobs removes dead letters, and returns how many.
-create or replace function _discard_dead_jobs(queue int, ids bigint[]) returns bigint
-language plpgsql volatile set search_path from current as $$ declare many bigint; held jsonb[];
-begin
-    with d as (delete from _dead_job d where d.queue = _discard_dead_jobs.queue and d.id = any (ids) returning d.*)
-    select count(*), array_agg(d.headers) into many, held from d;
-    perform _count_holders(queue, held, 0, -1);
-    return many;
-end $$;
-
--- _count returns the counts of _count_jobs as an array; if most is given, those of _count_some, which reads less.
--- The last one is how many jobs have expired so far.
-create or replace function _count(queue int, most int) returns bigint[]
-language plpgsql volatile set search_path from current as $$ declare
-    expired constant bigint := (select _register(q.name, 'expired') from _queue q where q.id = queue);
-    c       record;
-begin
-    if most is not null then return _count_some(queue, most) || expired; end if;
-    select * into c from _count_jobs(queue);
-    return array[c.ready, c.running, c.delayed, c.waiting, c.dead, c.oldest, 0, expired];
-end $$;
-
 -- _retry_dead_jobs has dead letters run again, and jobs that are delayed, or failed and wait for their next attempt, have it now. It takes the locks of their
 -- unique keys, in one order, and then locks their rows. One that the queue refuses stays what it is, and the others run: it may have been written by hand,
 -- or a job that has not ended has its unique_key. If it refuses all, the error is raised. Messages are published.
@@ -157,7 +135,7 @@ end $$;
 -- Of a key one job may run, unless one runs already, or an earlier one waits to be
 -- tried again; the others wait for it. A job that is due, but was not moved yet, is ready.
 create or replace function _count_jobs(queue int, out ready bigint, out running bigint, out delayed bigint, out waiting bigint, out dead bigint, out oldest bigint)
-language plpgsql stable set search_path from current set jit = off as $$ declare
+language plpgsql stable set search_path from current set enable_seqscan = on set enable_bitmapscan = on as $$ declare
     name  constant text := (select q.name from _queue q where q.id = queue);
     ring  constant regclass := _q(name)::regclass;
     keyed constant boolean := (_queue_flags(name)).keyed;
@@ -203,10 +181,11 @@ begin
     oldest := coalesce(extract(epoch from greatest(interval '0', clock_timestamp() - least(scheduled.oldest, first))) * 1000000, 0);
 end $$;
 
--- _count_some counts as _count_jobs does, up to most of each kind, and reads little more than it counts. Of groups with jobs it
--- looks at a thousand; the last figure is 1 if there may be more.
-create or replace function _count_some(queue int, most int) returns bigint[]
+-- _count returns the counts of _count_jobs, and how many jobs have expired so far. If most is given it counts up to most of each kind, and reads little more
+-- than it counts. Of groups with jobs it looks at a thousand then; the figure before the last is 1 if there may be more.
+create or replace function _count(queue int, most int) returns bigint[]
 language plpgsql volatile set search_path from current set jit = off set enable_seqscan = off set enable_bitmapscan = off as $$ declare
+    expired constant bigint := (select _register(q.name, 'expired') from _queue q where q.id = queue);
     at_once constant int := 50;
     last    text := '';
     n       record;
@@ -215,8 +194,10 @@ language plpgsql volatile set search_path from current set jit = off set enable_
     oldest  bigint := 0;
     more    boolean := true; -- until all were looked at
 begin
-    if (most between 1 and 100000) is not true then
-        raise exception 'up to % jobs cannot be counted', coalesce(most::text, 'null') using errcode = '22023', hint = 'give 1 to 100000';
+    if most is null then
+        return (select array[c.ready, c.running, c.delayed, c.waiting, c.dead, c.oldest, 0, expired] from _count_jobs(queue) c);
+    elsif most not between 1 and 100000 then
+        raise exception 'up to % jobs cannot be counted', most using errcode = '22023', hint = 'give 1 to 100000';
     end if;
     for i in 1..20 loop
         select count(*) as groups, coalesce(sum(g.ready), 0)::bigint as ready, coalesce(sum(g.waiting), 0)::bigint as waiting, coalesce(max(g.oldest), 0) as oldest, max(g.group_key collate "C") as last, coalesce(bool_or(g.more), false) as more
@@ -232,9 +213,9 @@ begin
         last := n.last;
     end loop;
     return array[least(ready, most),
-        (select least(coalesce(sum(coalesce(256 - bit_count(x.done), 1)), 0), most) from (select e.done from _lease e where e.queue = _count_some.queue limit most) x),
-        (select count(*) from (select from _scheduled w where w.queue = _count_some.queue and w.due > clock_timestamp() and w.due < 'infinity' limit most) x),
+        (select least(coalesce(sum(coalesce(256 - bit_count(x.done), 1)), 0), most) from (select e.done from _lease e where e.queue = _count.queue limit most) x),
+        (select count(*) from (select from _scheduled w where w.queue = _count.queue and w.due > clock_timestamp() and w.due < 'infinity' limit most) x),
         least(waiting, most),
-        (select count(*) from (select from _dead_job d where d.queue = _count_some.queue limit most) x),
-        oldest, more::int];
+        (select count(*) from (select from _dead_job d where d.queue = _count.queue limit most) x),
+        oldest, more::int, expired];
 end $$;

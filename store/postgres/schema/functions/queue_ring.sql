@@ -203,7 +203,14 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set j
     segment   text; -- the current one
     next_slot int;
     bytes     bigint;
+    -- For how many ms no job has been enqueued. The register seen holds three things, from the lowest bit on.
+    -- The first is whether there are skip maps that could not bring their bound up to date (1). The second is the end of
+    -- the sequence when this last looked (27). The third is since when it has been that, in tenths of a second. A bit
+    -- that another session sets just now may be lost: a scan is longer then.
     idle      bigint;
+    seen      constant bigint := _register(queue, 'seen');
+    drawn     constant bigint := coalesce(_register(queue, 'seq'), 0) & 134217727;
+    now       constant bigint := extract(epoch from clock_timestamp()) * 10;
     scarce    boolean;
     none_free boolean;
     strays    int[];
@@ -217,7 +224,12 @@ begin
     perform _read_committed();
     select * into q from _queue x where x.name = queue;
     if not pg_try_advisory_xact_lock('_queue'::regclass::oid::int, q.id) then return; end if;
-    idle := _idle_for(queue);
+    if seen >> 1 & 134217727 <> drawn or now < seen >> 28 then
+        perform setval(_q(format('_%s.seen', queue)), (now << 28) | (drawn << 1) | (seen & 1));
+        idle := 0;
+    else
+        idle := (now - (seen >> 28)) * 100;
+    end if;
     current := (_ring_position(queue)).slot;
     segment := _q(format('_%s.%s', queue, current));
     bytes := pg_table_size(segment);

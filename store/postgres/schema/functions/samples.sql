@@ -85,7 +85,7 @@ begin
     if pause >= 0 then
         oldest := last.oldest;
     else
-        oldest := (_count_some(q.id, 1000))[6] / 1000000.0;
+        oldest := (_count(q.id, 1000))[6] / 1000000.0;
         pause := least(extract(epoch from clock_timestamp() - began) * 50, 60);
     end if;
     if q.done_since is not null then

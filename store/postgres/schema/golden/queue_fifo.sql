@@ -1300,7 +1300,10 @@ CREATE OR REPLACE FUNCTION penstock."_emails.discard_dead"(ids bigint[])
  LANGUAGE sql
  SECURITY DEFINER
  SET search_path TO 'pg_catalog', 'pg_temp'
-AS $function$ select penstock._discard_dead_jobs(1, ids) $function$;
+AS $function$
+    with d as (delete from penstock._dead_job where queue = 1 and id = any (ids) returning headers)
+    select count(*) from d having penstock._count_holders(1, array_agg(d.headers), 0, -1)
+$function$;
 
 -- count counts jobs by where they are, see _count.
 CREATE OR REPLACE FUNCTION penstock."_emails.count"(most integer)

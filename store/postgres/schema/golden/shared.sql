@@ -1071,7 +1071,6 @@ end $function$;
 -- function _wake(queue penstock._queue, since timestamp with time zone, upto timestamp with time zone): schema/functions/maintenance.sql
 -- function _look_at_keys(queue penstock._queue, since timestamp with time zone, upto timestamp with time zone): schema/functions/maintenance.sql
 -- function _refresh(q penstock._queue): schema/functions/maintenance.sql
--- function _idle_for(queue text): schema/functions/maintenance.sql
 -- function _maintain_storage(q penstock._queue): schema/functions/maintenance.sql
 -- function _maintain_at_commit(): schema/functions/maintenance.sql
 -- function _write_flags(flags regclass, raised bigint, lowered bigint): schema/functions/maintenance.sql
@@ -1200,14 +1199,12 @@ RETURN CASE WHEN ((report ->> name) ~ '^\d{1,15}$'::text) THEN ((report ->> name
 -- function _subscription_samples(last interval): schema/functions/samples.sql
 -- function keep_samples(keep interval): schema/functions/samples.sql
 -- function _count_groups(queue integer, after text, most integer, upto integer): schema/functions/queue_groups.sql
--- function _discard_dead_jobs(queue integer, ids bigint[]): schema/functions/operate_jobs.sql
--- function _count(queue integer, most integer): schema/functions/operate_jobs.sql
 -- function _retry_dead_jobs(queue integer, ids bigint[]): schema/functions/operate_jobs.sql
 -- function _cancel(queue integer, ids bigint[]): schema/functions/operate_jobs.sql
 -- function _cancel_in(queue integer, segment regclass, ids bigint[]): schema/functions/operate_jobs.sql
 -- function _groups_in(segment regclass, queue integer, most integer): schema/functions/operate_jobs.sql
 -- function _count_jobs(queue integer, OUT ready bigint, OUT running bigint, OUT delayed bigint, OUT waiting bigint, OUT dead bigint, OUT oldest bigint): schema/functions/operate_jobs.sql
--- function _count_some(queue integer, most integer): schema/functions/operate_jobs.sql
+-- function _count(queue integer, most integer): schema/functions/operate_jobs.sql
 -- function _queue_named(queue text): schema/functions/manage_queues.sql
 -- function set_queue(name text, max_attempts integer, max_running integer, dedup_window interval, keep_done interval, keep_done_bytes bigint, rate integer, per interval, burst integer): schema/functions/manage_queues.sql
 -- function _pause_drop(): schema/functions/manage_queues.sql
