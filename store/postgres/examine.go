@@ -415,23 +415,20 @@ func (e *examination) disk(ctx context.Context, conn *pgx.Conn) {
 
 // UnsealedBarriers implements doctor.BarrierReader. It looks at the 1,000 jobs that have waited longest.
 func (s *Store) UnsealedBarriers(ctx context.Context, queue string) ([]doctor.UnsealedBarrier, error) {
-	all, err := list(ctx, s.pool, pgx.RowToStructByPos[doctor.UnsealedBarrier], statement("unsealed_barriers", s.schema, ""), pgx.QueryExecModeExec, queue)
+	all, err := lookUp(ctx, s, pgx.RowToStructByPos[doctor.UnsealedBarrier], statement("unsealed_barriers", s.schema, ""), pgx.QueryExecModeExec, queue)
 	return all, s.explain(err)
 }
 
 // Running implements doctor.Examiner.
-func (s *Store) Running(ctx context.Context, queue string, most int) (all []doctor.Running, err error) {
+func (s *Store) Running(ctx context.Context, queue string, most int) ([]doctor.Running, error) {
 	if err := admin.ValidateLimit(most); err != nil {
 		return nil, err
 	}
-	err = s.planned(ctx, func(tx pgx.Tx) (err error) {
-		all, err = list(ctx, tx, func(row pgx.CollectableRow) (r doctor.Running, err error) {
-			var age, expired, held float64
-			err = row.Scan(&r.Queue, &r.ID, &r.Lease, &r.Worker, &r.Attempt, &age, &expired, &held, &r.Report)
-			r.Age, r.Expired, r.Held = time.Duration(age*float64(time.Second)), time.Duration(expired*float64(time.Second)), time.Duration(held*float64(time.Second))
-			return r, err
-		}, statement("running", s.schema, ""), pgx.QueryExecModeExec, queue, most)
-		return err
-	})
+	all, err := lookUp(ctx, s, func(row pgx.CollectableRow) (r doctor.Running, err error) {
+		var age, expired, held float64
+		err = row.Scan(&r.Queue, &r.ID, &r.Lease, &r.Worker, &r.Attempt, &age, &expired, &held, &r.Report)
+		r.Age, r.Expired, r.Held = time.Duration(age*float64(time.Second)), time.Duration(expired*float64(time.Second)), time.Duration(held*float64(time.Second))
+		return r, err
+	}, statement("running", s.schema, ""), pgx.QueryExecModeExec, queue, most)
 	return all, s.explain(err)
 }

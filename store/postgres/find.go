@@ -24,6 +24,15 @@ func (s *Store) planned(ctx context.Context, f func(tx pgx.Tx) error) error {
 	})
 }
 
+// lookUp is list in such a transaction.
+func lookUp[T any](ctx context.Context, s *Store, scan pgx.RowToFunc[T], sql string, args ...any) (all []T, err error) {
+	err = s.planned(ctx, func(tx pgx.Tx) (err error) {
+		all, err = list(ctx, tx, scan, sql, args...)
+		return err
+	})
+	return all, err
+}
+
 const planSettings = "set local enable_seqscan = off; set local enable_bitmapscan = off; set local enable_hashjoin = off; set local max_parallel_workers_per_gather = 0; set local jit = off"
 
 // FindMessages looks for messages in an outbox, among its parked messages and among its dead letters. With a key, or an id that a
@@ -132,10 +141,7 @@ func (s *Store) FindJobs(ctx context.Context, f admin.Find) (all []admin.Found, 
 		}
 		id.Valid = true
 	}
-	err = s.planned(ctx, func(tx pgx.Tx) (err error) {
-		all, err = list(ctx, tx, func(row pgx.CollectableRow) (admin.Found, error) { return foundJob(row) }, statement("find_jobs", s.schema, f.In), f.In, id, orNull(f.Key), f.Group, f.Limit)
-		return err
-	})
+	all, err = lookUp(ctx, s, func(row pgx.CollectableRow) (admin.Found, error) { return foundJob(row) }, statement("find_jobs", s.schema, f.In), f.In, id, orNull(f.Key), f.Group, f.Limit)
 	for i := range all {
 		if w := &all[i].Where[0]; w.State == "waiting for barriers" {
 			w.WaitsFor, w.Worker = w.Worker, ""

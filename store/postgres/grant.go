@@ -49,9 +49,6 @@ func (s *Store) GrantOperator(ctx context.Context, queue, role string) error {
 }
 
 func (s *Store) grantQueue(ctx context.Context, function, queue, role string) error {
-	if err := s.ready(ctx); err != nil {
-		return err
-	}
 	if err := s.hasQueue(ctx, queue); err != nil {
 		return err
 	}

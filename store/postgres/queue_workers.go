@@ -32,26 +32,23 @@ func (q *Queue) Heartbeat(ctx context.Context, w admin.Worker) error {
 
 // Workers implements driver.WorkerStore. It reads heartbeats of the last ten minutes, the latest first, and no more than 5,000 of a queue. With
 // more than 1,250 workers those that have been silent are left out first.
-func (s *Store) Workers(ctx context.Context, queue string, most int) (all []admin.Worker, err error) {
+func (s *Store) Workers(ctx context.Context, queue string, most int) ([]admin.Worker, error) {
 	if err := admin.ValidateLimit(most); err != nil {
 		return nil, err
 	}
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
-	err = s.planned(ctx, func(tx pgx.Tx) (err error) {
-		all, err = list(ctx, tx, func(row pgx.CollectableRow) (w admin.Worker, err error) {
-			var of, name string
-			var report []byte
-			var seen, until time.Time
-			if err := row.Scan(&of, &name, &report, &seen, &until); err != nil {
-				return w, err
-			}
-			_ = json.Unmarshal(report, &w) // by whatever client: parts of another form stay empty
-			w.Queue, w.Name, w.SeenAt, w.AliveUntil = of, name, seen.UTC(), until.UTC()
-			return w, nil
-		}, statement("workers", s.schema, ""), queue, most)
-		return err
-	})
+	all, err := lookUp(ctx, s, func(row pgx.CollectableRow) (w admin.Worker, err error) {
+		var of, name string
+		var report []byte
+		var seen, until time.Time
+		if err := row.Scan(&of, &name, &report, &seen, &until); err != nil {
+			return w, err
+		}
+		_ = json.Unmarshal(report, &w) // by whatever client: parts of another form stay empty
+		w.Queue, w.Name, w.SeenAt, w.AliveUntil = of, name, seen.UTC(), until.UTC()
+		return w, nil
+	}, statement("workers", s.schema, ""), queue, most)
 	return all, s.explain(err)
 }
