@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"io"
 	neturl "net/url"
 	"os"
 	"strings"
@@ -12,6 +14,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/cmd/penstock/internal/config"
+	relays "github.com/penstock/penstock/cmd/penstock/internal/run"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/redact"
@@ -149,6 +153,14 @@ func TestJSONLogsNameTheUnitOfDurations(t *testing.T) {
 		a.Logger().Info("waiting", "in", 1500*time.Millisecond, "n", 3)
 		contains(t, logged.String(), want, "waiting", "3")
 	}
+	var logged bytes.Buffer
+	a := bareDesk(t).app(strings.NewReader(""), io.Discard, &logged)
+	a.Parts = func(_ context.Context, _ *config.Config, o relays.Options) error {
+		o.Log.Info("waiting", "in", 1500*time.Millisecond)
+		return nil
+	}
+	runWith(t.Context(), a, []string{"relay", "--config", yaml(t, "database_url: sqlite:a.db\nlog: {format: json}\nsubscriptions: [{name: a, outbox: b, sink: discard}]\n")})
+	contains(t, logged.String(), `"in_seconds":1.5`)
 }
 
 func TestErrorsOfConnectingSayOneThing(t *testing.T) {

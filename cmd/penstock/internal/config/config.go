@@ -97,15 +97,6 @@ const (
 // UnmarshalText parses text and json.
 func (f *Format) UnmarshalText(b []byte) error { return oneOf(f, b, Text, JSON) }
 
-// NewLogger returns a logger that writes as l says.
-func (l Log) NewLogger(w io.Writer) *slog.Logger {
-	options := &slog.HandlerOptions{Level: l.Level}
-	if l.Format == JSON {
-		return slog.New(slog.NewJSONHandler(w, options))
-	}
-	return slog.New(slog.NewTextHandler(w, options))
-}
-
 // Start is driver.Start by name.
 type Start string
 

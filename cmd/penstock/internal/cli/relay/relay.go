@@ -236,7 +236,7 @@ func (f *relayFlags) described() (s config.Subscription, err error) {
 func (f *relayFlags) logger(a *cli.App) *slog.Logger {
 	if f.Outbox == "" && f.adopt == "" && !f.logs {
 		if cfg, err := a.LoadConfig(); err == nil && cfg != nil {
-			return cfg.Log.NewLogger(a.Stderr)
+			a.LogLevel, a.LogFormat = cfg.Log.Level.String(), string(cfg.Log.Format)
 		}
 	}
 	return a.Logger()
