@@ -59,7 +59,7 @@ func Parse(query string) (url.Values, error) {
 }
 
 // Set sets fields of a configuration, to which c points, by their names in YAML. A field of a group has
-// the group's name and a dot in front. It sets no field with the tag url:"-". kind is the kind of URL,
+// the group's name and a dot in front, as has an entry of a table. It sets no field with the tag url:"-". kind is the kind of URL,
 // as in "a Kafka URL". It returns a *penstock.FieldError for the first name, in alphabetical order,
 // that is unknown, is given twice, or has an unusable value.
 func Set(c any, values url.Values, kind string) error {
@@ -68,6 +68,10 @@ func Set(c any, values url.Values, kind string) error {
 	note(known, config.Type(), "", nil)
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		path, ok := known[name]
+		group, entry, _ := strings.Cut(name, ".")
+		if !ok && entry != "" {
+			path, ok = known[group+".NAME"]
+		}
 		v := values[name]
 		switch {
 		case !ok:
@@ -75,7 +79,13 @@ func Set(c any, values url.Values, kind string) error {
 		case len(v) > 1:
 			return settings.Field(name, "is given twice", "give it once; lists are separated by commas")
 		}
-		if err := settings.Parse(at(config, path).Addr().Interface(), v[0]); err != nil {
+		field := at(config, path).Addr().Interface()
+		if table, is := field.(*map[string]string); is {
+			if *table == nil {
+				*table = map[string]string{}
+			}
+			(*table)[entry] = v[0]
+		} else if err := settings.Parse(field, v[0]); err != nil {
 			return settings.Field(name, fmt.Sprintf("is %q", v[0]), "%v", err)
 		}
 	}
@@ -100,6 +110,8 @@ func note(known map[string][]int, of reflect.Type, prefix string, path []int) {
 			note(known, group, prefix, at)
 		case group.Kind() == reflect.Struct:
 			note(known, group, name+".", at)
+		case group.Kind() == reflect.Map:
+			known[name+".NAME"] = at
 		default:
 			known[name] = at
 		}

@@ -35,7 +35,7 @@ const Omit = "-"
 // the result is empty.
 type Config struct {
 	// Kind is raw, cloudevents or debezium.
-	Kind string `yaml:"kind"`
+	Kind string `yaml:"kind" url:"-"`
 
 	// Mode of CloudEvents: binary or structured.
 	Mode string `yaml:"mode"`

@@ -289,7 +289,7 @@ func preset(path string, v reflect.Value) string {
 		return "required"
 	}
 	switch s := fmt.Sprint(show(path, v)); s {
-	case "", "[]", "[{}\n]", fmt.Sprint(shown{}):
+	case "", "[]", "[[]]":
 		return ""
 	default:
 		return "`" + strings.ReplaceAll(s, "guest:xxxxx", "guest:guest") + "`"

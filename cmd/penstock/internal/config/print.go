@@ -17,19 +17,19 @@ import (
 
 // String is the configuration as YAML, with all values that the file or a default sets, and
 // without passwords.
-func (c Config) String() string { return c.tree().String() }
+func (c Config) String() string { return asYAML(c.tree()) }
 
 // Format makes every fmt verb print String.
 func (c Config) Format(f fmt.State, verb rune) { formatted(f, verb, c.String()) }
 
 // MarshalJSON keeps passwords out of JSON.
-func (c Config) MarshalJSON() ([]byte, error) { return json.Marshal(c.tree().plain()) }
+func (c Config) MarshalJSON() ([]byte, error) { return asJSON(c.tree()) }
 
 // MarshalYAML keeps passwords out of YAML.
-func (c Config) MarshalYAML() (any, error) { return c.tree().nested(), nil }
+func (c Config) MarshalYAML() (any, error) { return c.tree(), nil }
 
 // tree shows only a subscription's own limits.
-func (c Config) tree() shown {
+func (c Config) tree() yaml.MapSlice {
 	c.Subscriptions = slices.Clone(c.Subscriptions)
 	for i := range c.Subscriptions {
 		s := &c.Subscriptions[i]
@@ -39,36 +39,33 @@ func (c Config) tree() shown {
 }
 
 // String is the sink's configuration as YAML, without passwords.
-func (s Sink) String() string { return tree(s).String() }
+func (s Sink) String() string { return asYAML(tree(s)) }
 
 // Format makes every fmt verb print String.
 func (s Sink) Format(f fmt.State, verb rune) { formatted(f, verb, s.String()) }
 
 // MarshalJSON keeps passwords out of JSON.
-func (s Sink) MarshalJSON() ([]byte, error) { return json.Marshal(tree(s).plain()) }
+func (s Sink) MarshalJSON() ([]byte, error) { return asJSON(tree(s)) }
 
 // MarshalYAML keeps passwords out of YAML.
-func (s Sink) MarshalYAML() (any, error) { return tree(s).nested(), nil }
+func (s Sink) MarshalYAML() (any, error) { return tree(s), nil }
 
-// shown is a configuration as keys and values that anyone may see.
-type shown yaml.MapSlice
-
-// tree builds the part of a struct with yaml tags that may be shown.
-func tree(config any) shown {
+// tree builds the part of a struct with yaml tags that anyone may see, with each $ escaped as in a file.
+func tree(config any) yaml.MapSlice {
 	v := reflect.New(reflect.TypeOf(config)).Elem()
 	v.Set(reflect.ValueOf(config))
 	return showStruct(v)
 }
 
-func showStruct(v reflect.Value) shown {
-	out := shown{}
+func showStruct(v reflect.Value) yaml.MapSlice {
+	out := yaml.MapSlice{}
 	isLimits := v.Type() == reflect.TypeFor[Relay]()
 	for _, f := range fieldsOf(v) {
 		if f.value.Kind() == reflect.Pointer && f.value.IsNil() || isLimits && f.value.IsZero() {
 			continue
 		}
 		value := show(f.key, f.value)
-		if nested, ok := value.(shown); value == "" || ok && len(nested) == 0 && f.value.Kind() != reflect.Pointer || f.value.Kind() == reflect.Slice && f.value.Len() == 0 {
+		if nested, ok := value.(yaml.MapSlice); value == "" || ok && len(nested) == 0 && f.value.Kind() != reflect.Pointer || f.value.Kind() == reflect.Slice && f.value.Len() == 0 {
 			continue
 		}
 		out = append(out, yaml.MapItem{Key: f.key, Value: value})
@@ -91,7 +88,7 @@ func show(key string, v reflect.Value) any {
 		return strings.ToLower(x.String())
 	case encoding.TextMarshaler:
 		text, _ := x.MarshalText()
-		return string(text)
+		return escapeDollar(string(text))
 	}
 	switch v.Kind() {
 	case reflect.Struct:
@@ -103,7 +100,7 @@ func show(key string, v reflect.Value) any {
 		}
 		return list
 	case reflect.Map:
-		table := shown{}
+		table := yaml.MapSlice{}
 		for k, e := range v.Seq2() {
 			table = append(table, yaml.MapItem{Key: k.String(), Value: show(k.String(), e)})
 		}
@@ -113,7 +110,7 @@ func show(key string, v reflect.Value) any {
 		if redact.Secret(key) && v.String() != "" {
 			return redact.Masked
 		}
-		return redact.Text(v.String())
+		return escapeDollar(redact.Text(v.String()))
 	case reflect.Int, reflect.Int64:
 		if isSize(key) {
 			return formatSize(v.Int())
@@ -122,49 +119,20 @@ func show(key string, v reflect.Value) any {
 	return v.Interface()
 }
 
-func (s shown) String() string {
-	out, err := yaml.Marshal(s.nested())
+func asYAML(tree yaml.MapSlice) string {
+	out, err := yaml.Marshal(tree)
 	if err != nil {
 		return "the configuration cannot be printed: " + err.Error()
 	}
 	return string(out)
 }
 
-// nested is s with every level as a type that the YAML encoder knows, and with each $ escaped as
-// in a file.
-func (s shown) nested() yaml.MapSlice {
-	out := make(yaml.MapSlice, len(s))
-	for i, item := range s {
-		out[i] = yaml.MapItem{Key: item.Key, Value: convert(item.Value, func(s shown) any { return s.nested() }, escapeDollar)}
+func asJSON(tree yaml.MapSlice) ([]byte, error) {
+	var plain map[string]any
+	if err := yaml.Unmarshal([]byte(asYAML(tree)), &plain); err != nil {
+		return nil, err
 	}
-	return out
+	return json.Marshal(plain)
 }
 
 func escapeDollar(s string) string { return strings.ReplaceAll(s, "$", "$$") }
-
-func unchanged(s string) string { return s }
-
-// plain is s in a form that encoding/json accepts.
-func (s shown) plain() map[string]any {
-	out := make(map[string]any, len(s))
-	for _, item := range s {
-		out[item.Key.(string)] = convert(item.Value, func(s shown) any { return s.plain() }, unchanged)
-	}
-	return out
-}
-
-func convert(value any, level func(shown) any, text func(string) string) any {
-	switch x := value.(type) {
-	case shown:
-		return level(x)
-	case string:
-		return text(x)
-	case []any:
-		out := make([]any, len(x))
-		for i := range x {
-			out[i] = convert(x[i], level, text)
-		}
-		return out
-	}
-	return value
-}

@@ -1,10 +1,8 @@
 package config
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
 	"reflect"
 	"strings"
 
@@ -13,6 +11,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/adopted"
 	"github.com/penstock/penstock/internal/drivers"
+	"github.com/penstock/penstock/internal/sinkurl"
 	"github.com/penstock/penstock/sink/claimcheck"
 	"github.com/penstock/penstock/sink/format"
 )
@@ -124,10 +123,10 @@ func conflict(a, b *adopted.Config) string {
 }
 
 // String is the mapping as YAML.
-func (a Adopt) String() string { return tree(a).String() }
+func (a Adopt) String() string { return asYAML(tree(a)) }
 
 // MarshalJSON writes the keys of the file.
-func (a Adopt) MarshalJSON() ([]byte, error) { return json.Marshal(tree(a).plain()) }
+func (a Adopt) MarshalJSON() ([]byte, error) { return asJSON(tree(a)) }
 
 // ClaimCheck sets which payloads are stored outside of messages, and where: a mapping, or the value that
 // --claim-check takes.
@@ -169,49 +168,19 @@ func (f *WireFormat) setDefaults(origin string) {
 // parameters, as in cloudevents?mode=structured&extensions.tenant={header.tenant}.
 func ParseFormat(text, origin string) (*WireFormat, error) {
 	kind, query, _ := strings.Cut(text, "?")
-	values, err := url.ParseQuery(query)
-	if err != nil {
-		return nil, &penstock.FieldError{Field: "format", Problem: "has parameters that cannot be read", Hint: "separate them by & and write special characters as %XX"}
-	}
-	f := &WireFormat{format.Config{Kind: kind}}
-	for name, v := range values {
-		if err := f.set(name, v); err != nil {
-			return nil, &penstock.FieldError{Field: "format", Problem: fmt.Sprintf("has the parameter %s, and %v", name, err), Hint: "see docs/reference/configuration.md"}
-		}
-	}
 	if kind == "" {
 		return nil, &penstock.FieldError{Field: "format", Problem: "names no kind", Hint: "write raw, cloudevents or debezium"}
 	}
+	values, err := sinkurl.Parse(query)
+	if err != nil {
+		return nil, err
+	}
+	f := &WireFormat{format.Config{Kind: kind}}
+	if err := sinkurl.Set(&f.Config, values, "a format"); err != nil {
+		return nil, err
+	}
 	f.setDefaults(origin)
 	return f, f.Validate()
-}
-
-func (f *WireFormat) set(name string, values []string) error {
-	if len(values) != 1 {
-		return errors.New("it is given twice")
-	}
-	name, entry, _ := strings.Cut(name, ".")
-	for _, field := range fieldsOf(reflect.ValueOf(f).Elem()) {
-		switch {
-		case field.key != name || name == "kind":
-		case field.value.Kind() == reflect.Map && entry != "":
-			if field.value.IsNil() {
-				field.value.Set(reflect.MakeMap(field.value.Type()))
-			}
-			field.value.SetMapIndex(reflect.ValueOf(entry), reflect.ValueOf(values[0]))
-			return nil
-		case field.value.Kind() == reflect.String && entry == "":
-			field.value.SetString(values[0])
-			return nil
-		case field.value.Kind() == reflect.Bool && entry == "":
-			if values[0] != "true" && values[0] != "false" {
-				return errors.New("it is neither true nor false")
-			}
-			field.value.SetBool(values[0] == "true")
-			return nil
-		}
-	}
-	return errors.New("there is none of that name")
 }
 
 // format checks the message format of a subscription.
