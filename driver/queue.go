@@ -168,6 +168,11 @@ type QueueStore interface {
 	// QueueStatus describes every queue, or those of names that exist, ordered by the bytes of
 	// their names.
 	QueueStatus(ctx context.Context, names ...string) ([]admin.QueueStatus, error)
+	// QueueStatusUpTo counts up to a limit, as StatusCounter does; 0 means no limit. With a most below 0 it counts nothing and
+	// returns only the settings, for the verbs that change them.
+	QueueStatusUpTo(ctx context.Context, most int, names ...string) ([]admin.QueueStatus, error)
+	// ListJobs is a page of the jobs that wait or run.
+	ListJobs(ctx context.Context, q admin.JobQuery) (admin.JobPage, error)
 	// QueueGroups describes up to most groups of a queue that have jobs or dead letters. They
 	// are ordered by their bytes and begin after the given one, or with the first if it is empty.
 	QueueGroups(ctx context.Context, queue, after string, most int) ([]admin.GroupStatus, error)

@@ -42,10 +42,27 @@ type Store interface {
 
 	// Status describes every outbox, ordered by the bytes of its name.
 	Status(ctx context.Context) ([]admin.OutboxStatus, error)
+	// Names lists the names of things, without reading their contents: outboxes, queues, inboxes, subscriptions, adopted
+	// (subscriptions of adopted tables), or roles.
+	Names(ctx context.Context, of string) ([]string, error)
+
+	// SchemaVersion is the version of the tables; 0 if there are none.
+	SchemaVersion(ctx context.Context) (int64, error)
+	// CheckSchema lists the changes that Migrate would make. A *penstock.SchemaError if the tables are not of this version.
+	CheckSchema(ctx context.Context) (differences []string, err error)
 
 	Operator
 
 	Close() error
+}
+
+// Database is a store with all that the program needs of each database. Features of some have separate interfaces.
+type Database interface {
+	Store
+	QueueStore
+	GroupStore
+	InboxStore
+	OncePublisher
 }
 
 // Operator has the actions that operators take by hand after something went wrong. An unknown
@@ -105,12 +122,6 @@ type ContentJudge interface {
 // It is for callers that read the status again and again: status, doctor, console, metrics.
 type StatusCounter interface {
 	StatusUpTo(ctx context.Context, most int) ([]admin.OutboxStatus, error)
-}
-
-// QueueStatusCounter is StatusCounter for queues. With a most below 0 it counts nothing and returns only the settings, for the
-// verbs that change them.
-type QueueStatusCounter interface {
-	QueueStatusUpTo(ctx context.Context, most int, names ...string) ([]admin.QueueStatus, error)
 }
 
 // CauseCounter is a store that counts the dead letters of an outbox by their errors, for doctor and the console. JobCauseCounter does

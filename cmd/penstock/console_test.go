@@ -257,7 +257,7 @@ func consoleOfSeveral(t *testing.T, databases func(first, second string) []strin
 	a.Getenv = func(name string) string {
 		return map[string]string{"PENSTOCK_CONSOLE_READ_TOKEN": "secret", "PENSTOCK_CONSOLE_OPERATE_TOKEN": "more"}[name]
 	}
-	a.Open = func(_ context.Context, url, _ string, _ *slog.Logger) (driver.Store, error) {
+	a.Open = func(_ context.Context, url, _ string, _ *slog.Logger) (driver.Database, error) {
 		if strings.Contains(url, "/a/") {
 			return one.open(), nil
 		}

@@ -188,7 +188,7 @@ func TestDeadJobsAreRetriedAndDiscarded(t *testing.T) {
 
 // jobCrowd has dead letters with the ids 1 to last.
 type jobCrowd struct {
-	driver.Store
+	driver.Database
 	last  int64
 	acted []admin.DeadJobQuery
 }
@@ -214,7 +214,7 @@ func (c *jobCrowd) DiscardDeadJobs(ctx context.Context, q admin.DeadJobQuery) (i
 func TestDeadJobsAreActedOnByID(t *testing.T) {
 	for _, verb := range []string{"retry", "discard"} {
 		c := &jobCrowd{last: 703}
-		d := &desk{t: t, open: func() driver.Store { return c }}
+		d := &desk{t: t, open: func() driver.Database { return c }}
 		contains(t, d.must("dead", verb, "emails", "--key", "red", "--yes"), "703 dead letters of emails")
 		next := int64(1)
 		for _, q := range c.acted {
@@ -282,7 +282,7 @@ func TestDeadMessagesAreDiscardedWithTheirTransaction(t *testing.T) {
 		db.Exec(sql)
 	}
 	open := d.open
-	d.open = func() driver.Store { return noJobs{open().(*postgres.Store)} }
+	d.open = func() driver.Database { return noJobs{open().(*postgres.Store)} }
 	o := d.cli("dead", "resend", "mails", "--all", "--yes", "--discard")
 	contains(t, o.stderr, "no room for jobs")
 	same(t, "the first try", o.stdout, "1 dead letter of mails sent again, 1 not.\n")

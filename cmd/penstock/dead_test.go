@@ -235,7 +235,7 @@ func TestDeadNeedsAChoice(t *testing.T) {
 
 // crowd is a store with enough dead letters for several pages.
 type crowd struct {
-	driver.Store
+	driver.Database
 	alive    map[int64]bool
 	last     int64
 	calls    []int // numbers of letters that were acted on
@@ -298,7 +298,7 @@ func (c *crowd) DiscardDeadLetters(_ context.Context, q admin.DeadLetterQuery) (
 }
 
 func crowdDesk(t *testing.T, c *crowd) *desk {
-	return &desk{t: t, open: func() driver.Store { return c }}
+	return &desk{t: t, open: func() driver.Database { return c }}
 }
 
 func TestDeadLettersComeInPages(t *testing.T) {

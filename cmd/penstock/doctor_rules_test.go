@@ -21,7 +21,7 @@ import (
 
 // shown is a store with a status, and nothing else.
 type shown struct {
-	driver.Store
+	driver.Database
 	outboxes     []admin.OutboxStatus
 	queues       []admin.QueueStatus
 	inboxes      []admin.InboxStatus
@@ -58,6 +58,16 @@ func (s shown) QueueStatus(context.Context, ...string) ([]admin.QueueStatus, err
 		return nil, errForbidden
 	}
 	return slices.Clone(s.queues), nil
+}
+
+func (s shown) QueueStatusUpTo(ctx context.Context, _ int, names ...string) ([]admin.QueueStatus, error) {
+	return s.QueueStatus(ctx, names...)
+}
+
+func (shown) Schedules(context.Context, string) ([]penstock.Schedule, error) { return nil, nil }
+
+func (shown) ListJobs(context.Context, admin.JobQuery) (admin.JobPage, error) {
+	return admin.JobPage{}, nil
 }
 
 func (s shown) QueueGroups(_ context.Context, queue, _ string, _ int) ([]admin.GroupStatus, error) {
@@ -103,7 +113,7 @@ func TestFindingsSurviveAFailure(t *testing.T) {
 }
 
 // foundIn are the findings about a store between two looks, a second and what a look takes apart.
-func foundIn(t *testing.T, store driver.Store) []doctor.Finding {
+func foundIn(t *testing.T, store driver.Database) []doctor.Finding {
 	t.Helper()
 	found, err := findings.Findings(&cli.App{DatabaseURL: "sqlite:none.db"}, store)(t.Context())
 	if err != nil {
@@ -113,7 +123,7 @@ func foundIn(t *testing.T, store driver.Store) []doctor.Finding {
 }
 
 // firstIn is the first finding of a check.
-func firstIn(t *testing.T, store driver.Store, check string) doctor.Finding {
+func firstIn(t *testing.T, store driver.Database, check string) doctor.Finding {
 	t.Helper()
 	for _, f := range foundIn(t, store) {
 		if f.Check == check {

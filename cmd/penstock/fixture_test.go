@@ -26,9 +26,9 @@ import (
 // desk is a command line with a store that the test can inspect.
 type desk struct {
 	t     *testing.T
-	store driver.Store
+	store driver.Database
 	// open returns a replacement of the store for the command line; nil means another handle on it.
-	open func() driver.Store
+	open func() driver.Database
 }
 
 // eachStore runs a test over every store.
@@ -48,7 +48,7 @@ func yaml(t *testing.T, content string) (file string) {
 }
 
 func urlDesk(t *testing.T, url string) *desk {
-	open := func() driver.Store {
+	open := func() driver.Database {
 		store, err := drivers.OpenStore(t.Context(), url, "", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -59,16 +59,16 @@ func urlDesk(t *testing.T, url string) *desk {
 }
 
 // bare is a store with only the methods that every store has.
-type bare struct{ driver.Store }
+type bare struct{ driver.Database }
 
 func (bare) Close() error { return nil } // each verb does it
 
 func bareDesk(t *testing.T) *desk {
 	store := bare{sqlitetest.New(t)}
-	return newDesk(t, store, func() driver.Store { return store })
+	return newDesk(t, store, func() driver.Database { return store })
 }
 
-func newDesk(t *testing.T, store driver.Store, open func() driver.Store) *desk {
+func newDesk(t *testing.T, store driver.Database, open func() driver.Database) *desk {
 	t.Cleanup(func() { store.Close() })
 	if err := store.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
@@ -100,7 +100,7 @@ func (d *desk) runIn(ctx context.Context, interactive bool, answer string, args 
 func (d *desk) app(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 	a := cli.New(stdin, stdout, stderr)
 	a.Getenv = func(string) string { return "sqlite:replaced.db" }
-	a.Open = func(context.Context, string, string, *slog.Logger) (driver.Store, error) { return d.open(), nil }
+	a.Open = func(context.Context, string, string, *slog.Logger) (driver.Database, error) { return d.open(), nil }
 	return a
 }
 

@@ -39,7 +39,7 @@ func (d *desk) published(outbox string) string {
 }
 
 // refusing is a store with a constraint.
-type refusing struct{ driver.Store }
+type refusing struct{ driver.Database }
 
 var errNo = errors.New("the database says no")
 
@@ -49,7 +49,7 @@ func (r refusing) Publish(ctx context.Context, outbox string, msgs ...penstock.M
 			return errNo
 		}
 	}
-	return r.Store.Publish(ctx, outbox, msgs...)
+	return r.Database.Publish(ctx, outbox, msgs...)
 }
 
 func (refusing) RefusesContent(err error) bool { return errors.Is(err, errNo) }
@@ -60,7 +60,7 @@ func TestPublishFileGoesOnAfterErrors(t *testing.T) {
 	eachStore(t, func(t *testing.T, d *desk) {
 		d.must("outbox", "create", "orders")
 		open := d.open
-		d.open = func() driver.Store { return refusing{open()} }
+		d.open = func() driver.Database { return refusing{open()} }
 		file := filepath.Join(t.TempDir(), "events.jsonl")
 		long := strings.Repeat("x", 200<<10)
 		write(t, file, `{"payload":"a"}

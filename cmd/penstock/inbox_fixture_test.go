@@ -76,7 +76,7 @@ func eachInbox(t *testing.T, test func(t *testing.T, d *desk, c *consuming)) {
 	})
 	t.Run("portable", func(t *testing.T) {
 		database := testserver.Database(t, testserver.PostgresURL(t))
-		open := func() driver.Store {
+		open := func() driver.Database {
 			s, err := portable.Open(t.Context(), database, portable.Options{})
 			if err != nil {
 				t.Fatal(err)
@@ -101,7 +101,7 @@ func eachInbox(t *testing.T, test func(t *testing.T, d *desk, c *consuming)) {
 			t.Fatal(err)
 		}
 		schema := strings.TrimPrefix(u.Path, "/")
-		open := func() driver.Store {
+		open := func() driver.Database {
 			s, err := mysql.Open(database, mysql.Options{Schema: schema})
 			if err != nil {
 				t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 
 // recorder is a publisher that records transactions and may refuse one.
 type recorder struct {
-	driver.Store
+	driver.Database
 	transactions [][]penstock.Message
 	refuse       int // counted from 1
 }
@@ -97,7 +97,7 @@ func TestLargeMessagesEndABatchEarly(t *testing.T) {
 
 // recorded publishes lines of stdin.
 func recorded(t *testing.T, store *recorder, input string, args ...string) outcome {
-	d := &desk{t: t, open: func() driver.Store { return store }}
+	d := &desk{t: t, open: func() driver.Database { return store }}
 	return d.run(false, input, append([]string{"publish", "o", "--json"}, args...)...)
 }
 
@@ -123,7 +123,7 @@ func TestLinesOfJobsThatAreRefused(t *testing.T) {
 
 func TestReplayRange(t *testing.T) {
 	store := &replaying{}
-	d := &desk{t: t, open: func() driver.Store { return store }}
+	d := &desk{t: t, open: func() driver.Database { return store }}
 	now := time.Now()
 	for _, tc := range []struct{ from, to, want string }{
 		{"", "", "--from is not given"},
@@ -168,7 +168,7 @@ func TestReplayRange(t *testing.T) {
 
 // replaying is a store that notes what it should replay.
 type replaying struct {
-	driver.Store
+	driver.Database
 	asked admin.Replay
 }
 

@@ -160,7 +160,7 @@ func TestSettingUpAQueueCountsNothing(t *testing.T) {
 	t.Parallel()
 	for _, readable := range []bool{true, false} {
 		store := sqlitetest.New(t)
-		d := newDesk(t, uncounted{store, readable}, func() driver.Store { return uncounted{store, readable} })
+		d := newDesk(t, uncounted{store, readable}, func() driver.Database { return uncounted{store, readable} })
 		if err := store.CreateQueue(t.Context(), "mails", penstock.FIFO); err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,7 @@ import (
 func parsed(t *testing.T, args ...string) (all []config.Subscription, err error) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	d := &desk{t: t, open: func() driver.Store { return bare{} }}
+	d := &desk{t: t, open: func() driver.Database { return bare{} }}
 	a := d.app(strings.NewReader(""), &stdout, &stderr)
 	a.Parts = func(_ context.Context, cfg *config.Config, _ parts.Options) error {
 		all = cfg.Subscriptions

@@ -15,9 +15,9 @@ import (
 )
 
 // statusOf is what penstock status shows of a store.
-func statusOf(t *testing.T, store driver.Store, args ...string) string {
+func statusOf(t *testing.T, store driver.Database, args ...string) string {
 	t.Helper()
-	d := &desk{t: t, open: func() driver.Store { return store }}
+	d := &desk{t: t, open: func() driver.Database { return store }}
 	return d.must(append([]string{"status"}, args...)...)
 }
 

@@ -107,7 +107,7 @@ type Store struct {
 	// is nil if there is nothing to check.
 	Check func(url, schema string) error
 	// Its warnings go to the log.
-	Open func(ctx context.Context, url, schema string, log *slog.Logger) (driver.Store, error)
+	Open func(ctx context.Context, url, schema string, log *slog.Logger) (driver.Database, error)
 	// Place shows where the database is, without the login, or "" if that is unknown.
 	Place func(url string) string
 	// Postgres: it is store/postgres, which has everything that reads PostgreSQL's own tables.
@@ -120,7 +120,7 @@ type Store struct {
 }
 
 // Opened is a store, or with an error nil, and not a nil *Store in a non-nil interface.
-func Opened[S driver.Store](store S, err error) (driver.Store, error) {
+func Opened[S driver.Database](store S, err error) (driver.Database, error) {
 	if err != nil {
 		return nil, err
 	}

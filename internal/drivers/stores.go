@@ -23,7 +23,7 @@ var stores = []descriptor.Store{adopt.Driver(postgres.Driver), sqlite.Driver, po
 // OpenStore opens the database that url names: postgres://… or sqlite:FILE. The schema is for
 // PostgreSQL; empty means penstock. The store's warnings go to the log, or to slog.Default() if
 // that is nil. Errors do not show the password.
-func OpenStore(ctx context.Context, url, schema string, log *slog.Logger) (driver.Store, error) {
+func OpenStore(ctx context.Context, url, schema string, log *slog.Logger) (driver.Database, error) {
 	if err := CheckStore(url, schema); err != nil {
 		return nil, err
 	}

@@ -15,7 +15,7 @@ var Driver = descriptor.Store{
 		_, err := connectorOf(url)
 		return err
 	},
-	Open: func(_ context.Context, url, schema string, _ *slog.Logger) (driver.Store, error) {
+	Open: func(_ context.Context, url, schema string, _ *slog.Logger) (driver.Database, error) {
 		return descriptor.Opened(Open(url, Options{Schema: schema}))
 	},
 	Place: func(url string) string {

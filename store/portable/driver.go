@@ -19,7 +19,7 @@ const prefix = "portable+"
 // Driver describes this store for the list in internal/drivers.
 var Driver = descriptor.Store{
 	Title: "a database in the portable profile", Schemes: []string{prefix + "postgres", prefix + "postgresql"},
-	Open: func(ctx context.Context, url, schema string, _ *slog.Logger) (driver.Store, error) {
+	Open: func(ctx context.Context, url, schema string, _ *slog.Logger) (driver.Database, error) {
 		return descriptor.Opened(Open(ctx, Plain(url), Options{Schema: schema}))
 	},
 	Place: func(url string) string { return pg.Place(Plain(url)) },

@@ -15,7 +15,7 @@ import (
 var Driver = descriptor.Store{
 	Title: "SQLite", Usage: "sqlite:FILE", Schemes: []string{"sqlite"},
 	Check: check,
-	Open: func(ctx context.Context, url, _ string, log *slog.Logger) (driver.Store, error) {
+	Open: func(ctx context.Context, url, _ string, log *slog.Logger) (driver.Database, error) {
 		return descriptor.Opened(Open(ctx, fileOf(url), Options{Log: log}))
 	},
 	Place: func(url string) string {

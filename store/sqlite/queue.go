@@ -13,10 +13,9 @@ import (
 )
 
 var (
-	_ driver.QueueStore         = (*Store)(nil)
-	_ driver.QueueStatusCounter = (*Store)(nil)
-	_ tables.QueueDB            = onTables{}
-	_ tables.Waker              = onTables{}
+	_ driver.QueueStore = (*Store)(nil)
+	_ tables.QueueDB    = onTables{}
+	_ tables.Waker      = onTables{}
 )
 
 type queues = tables.Queues

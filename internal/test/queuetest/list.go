@@ -1,7 +1,6 @@
 package queuetest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,15 +16,10 @@ import (
 var listCases = append(named("List", listStates, listGivenBack, listWaitsForBarriers, listRefuses),
 	testCase{Name: "ReadyLIFO", Run: listReady, Other: true}, testCase{Name: "Ready", Run: listReady})
 
-// lister is a store that lists jobs: each does.
-type lister interface {
-	ListJobs(ctx context.Context, q admin.JobQuery) (admin.JobPage, error)
-}
-
 // listed are the numbers of the jobs that a query chooses, in order, read in pages of that size.
 func (e *env) listed(q admin.JobQuery, size int) (ids []int64, jobs []admin.Found) {
 	for q.Queue, q.Limit = queue, size; ; {
-		page := suite.Get(e.Store.(lister).ListJobs(e.ctx, q)).Must(e, "ListJobs")
+		page := suite.Get(e.Store.ListJobs(e.ctx, q)).Must(e, "ListJobs")
 		jobs = append(jobs, page.Jobs...)
 		if q.After = page.Next; q.After == "" {
 			break
@@ -142,11 +136,11 @@ func listWaitsForBarriers(e *env) {
 func listRefuses(e *env) {
 	for _, q := range []admin.JobQuery{{State: "dead", Limit: 1}, {State: "ready"}, {State: "ready", Limit: 1, After: "x"}} {
 		q.Queue = queue
-		if _, err := e.Store.(lister).ListJobs(e.ctx, q); !errors.As(err, new(*penstock.FieldError)) {
+		if _, err := e.Store.ListJobs(e.ctx, q); !errors.As(err, new(*penstock.FieldError)) {
 			e.Errorf("ListJobs of %+v: got %v, want a field's error", q, err)
 		}
 	}
-	if _, err := e.Store.(lister).ListJobs(e.ctx, admin.JobQuery{Queue: "none", State: "ready", Limit: 1}); !errors.Is(err, penstock.ErrNoQueue) || !strings.Contains(err.Error(), "none") {
+	if _, err := e.Store.ListJobs(e.ctx, admin.JobQuery{Queue: "none", State: "ready", Limit: 1}); !errors.Is(err, penstock.ErrNoQueue) || !strings.Contains(err.Error(), "none") {
 		e.Errorf("ListJobs of a queue that is not there: got %v, want %v", err, penstock.ErrNoQueue)
 	}
 }

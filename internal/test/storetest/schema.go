@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -11,18 +10,12 @@ import (
 	"github.com/penstock/penstock/internal/test/suite"
 )
 
-// versioned is a store that knows the version of its tables.
-type versioned interface {
-	SchemaVersion(ctx context.Context) (int64, error)
-	CheckSchema(ctx context.Context) (differences []string, err error)
-}
-
 var schemaErrors = []error{penstock.ErrNotMigrated, penstock.ErrOlderSchema, penstock.ErrNewerSchema, penstock.ErrBrokenSchema}
 
 // wantSchema fails where a store that is opened now says anything else of the tables, or another next step.
 func (e *env) wantSchema(hint string, migrates bool, want ...error) {
 	s := e.Another(e)
-	_, checked := s.(versioned).CheckSchema(e.ctx)
+	_, checked := s.CheckSchema(e.ctx)
 	_, subscribed := s.Subscribe(e.ctx, e.request(driver.Subscribe{}))
 	_, status := s.Status(e.ctx)
 	said := map[string]error{"CheckSchema": checked, "CreateOutbox": s.CreateOutbox(e.ctx, "new"), "Subscribe": subscribed, "Status": status, "Maintain": s.Maintain(e.ctx, outbox)}
@@ -44,7 +37,7 @@ func (e *env) wantSchema(hint string, migrates bool, want ...error) {
 }
 
 func outboxSchemaOfAnotherVersion(e *env) {
-	version := suite.Get(e.Store.(versioned).SchemaVersion(e.ctx)).Must(e, "SchemaVersion")
+	version := suite.Get(e.Store.SchemaVersion(e.ctx)).Must(e, "SchemaVersion")
 	e.SetVersion(e, version-1)
 	e.wantSchema("migrate", true, // by the program's migrate, or anew, where nothing leads on from the version before
 		penstock.ErrOlderSchema, penstock.ErrNotMigrated)

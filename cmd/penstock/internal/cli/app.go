@@ -46,7 +46,7 @@ type App struct {
 
 	// Parts that tests replace: the functions that open a store's URL and run what a configuration describes, whether a user can be
 	// asked, and the effect of SIGINT and SIGTERM.
-	Open        func(ctx context.Context, url, schema string, log *slog.Logger) (driver.Store, error)
+	Open        func(ctx context.Context, url, schema string, log *slog.Logger) (driver.Database, error)
 	Parts       func(ctx context.Context, cfg *config.Config, o run.Options) error
 	Interactive bool
 	OnSignals   func(first, second func()) (stop func())
@@ -212,7 +212,7 @@ func (a *App) Place() string {
 
 // OpenStore opens the database of the flags, the environment or the configuration, until the verb
 // ends.
-func (a *App) OpenStore(ctx context.Context) (driver.Store, error) {
+func (a *App) OpenStore(ctx context.Context) (driver.Database, error) {
 	url, _, err := a.Database()
 	if err != nil {
 		return nil, err
@@ -221,7 +221,7 @@ func (a *App) OpenStore(ctx context.Context) (driver.Store, error) {
 }
 
 // OpenStoreAt is OpenStore with another form of its URL.
-func (a *App) OpenStoreAt(ctx context.Context, url string) (driver.Store, error) {
+func (a *App) OpenStoreAt(ctx context.Context, url string) (driver.Database, error) {
 	_, schema, err := a.Database()
 	if err != nil {
 		return nil, err
@@ -238,40 +238,22 @@ func (a *App) OpenStoreAt(ctx context.Context, url string) (driver.Store, error)
 	return store, err
 }
 
-// OpenWith opens the database for a verb that needs a store with certain methods. things names
-// the things that other stores lack, for the error.
-func OpenWith[S any](ctx context.Context, a *App, things string) (with S, err error) {
-	store, err := a.OpenStore(ctx)
-	if err != nil {
-		return with, err
-	}
-	with, ok := store.(S)
-	if !ok {
-		return with, terminal.Usage(fmt.Errorf("this database's driver has no %s: use PostgreSQL or SQLite", things))
-	}
-	return with, nil
-}
-
-// Opened is the RunE of a verb that opens the database first, as OpenWith does.
-func Opened[S any](a *App, things string, do func(ctx context.Context, store S, args []string) error) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		store, err := OpenWith[S](cmd.Context(), a, things)
-		if err != nil {
-			return err
-		}
-		return do(cmd.Context(), store, args)
-	}
+// Opened is the RunE of a verb that opens the database first.
+func (a *App) Opened(do func(ctx context.Context, store driver.Database, args []string) error) func(*cobra.Command, []string) error {
+	return a.Checked(func(*cobra.Command, []string) error { return nil }, do)
 }
 
 // Checked is Opened for a verb that checks its flags and arguments before.
-func Checked[S any](a *App, things string, check func(*cobra.Command, []string) error,
-	do func(ctx context.Context, store S, args []string) error) func(*cobra.Command, []string) error {
-	opened := Opened(a, things, do)
+func (a *App) Checked(check func(*cobra.Command, []string) error, do func(ctx context.Context, store driver.Database, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
 			return err
 		}
-		return opened(cmd, args)
+		store, err := a.OpenStore(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return do(cmd.Context(), store, args)
 	}
 }
 

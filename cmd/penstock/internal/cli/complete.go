@@ -11,12 +11,6 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// namer is a store that lists names without reading the contents of the named things: outboxes,
-// queues, inboxes, subscriptions, adopted (subscriptions of adopted tables), or roles.
-type namer interface {
-	Names(ctx context.Context, of string) ([]string, error)
-}
-
 // completionPatience is how long a shell waits for names. If a database is slower, down or
 // unreadable, it gets no names and no error.
 const completionPatience = time.Second
@@ -79,13 +73,11 @@ func (a *App) CompleteNames(cmd *cobra.Command) {
 }
 
 func (a *App) names(ctx context.Context, kinds []string) ([]string, cobra.ShellCompDirective) {
-	return a.lookUp(ctx, func(ctx context.Context, store driver.Store) (names []string) {
-		if lister, ok := store.(namer); ok {
-			for _, kind := range kinds {
-				found, err := lister.Names(ctx, kind)
-				if err == nil {
-					names = append(names, found...)
-				}
+	return a.lookUp(ctx, func(ctx context.Context, store driver.Database) (names []string) {
+		for _, kind := range kinds {
+			found, err := store.Names(ctx, kind)
+			if err == nil {
+				names = append(names, found...)
 			}
 		}
 		return names
@@ -94,13 +86,11 @@ func (a *App) names(ctx context.Context, kinds []string) ([]string, cobra.ShellC
 
 // groups are those of the queue that a verb's arguments begin with.
 func (a *App) groups(ctx context.Context, args []string) ([]string, cobra.ShellCompDirective) {
-	return a.lookUp(ctx, func(ctx context.Context, store driver.Store) (names []string) {
-		if reader, ok := store.(GroupReader); ok && len(args) > 0 {
-			found, err := reader.QueueGroups(ctx, args[0], "", GroupsAtOnce)
-			if err == nil {
-				for _, g := range found {
-					names = append(names, g.Group)
-				}
+	return a.lookUp(ctx, func(ctx context.Context, store driver.Database) (names []string) {
+		if len(args) > 0 {
+			found, _ := store.QueueGroups(ctx, args[0], "", GroupsAtOnce)
+			for _, g := range found {
+				names = append(names, g.Group)
 			}
 		}
 		return slices.DeleteFunc(names, func(name string) bool { return name == "" })
@@ -108,7 +98,7 @@ func (a *App) groups(ctx context.Context, args []string) ([]string, cobra.ShellC
 }
 
 // lookUp asks the database, if it answers soon enough.
-func (a *App) lookUp(ctx context.Context, ask func(context.Context, driver.Store) []string) ([]string, cobra.ShellCompDirective) {
+func (a *App) lookUp(ctx context.Context, ask func(context.Context, driver.Database) []string) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(ctx, completionPatience)
 	defer cancel()
 	store, err := a.OpenStore(ctx)

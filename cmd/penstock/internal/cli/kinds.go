@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
 )
@@ -101,10 +102,10 @@ type Drop struct {
 
 // DropCommand is the verb that drops a thing with its contents, once its name was typed or --yes is
 // given.
-func DropCommand[S any](a *App, argument, short, things string, find func(ctx context.Context, store S, name string) (Drop, error)) *cobra.Command {
+func (a *App) DropCommand(argument, short string, find func(ctx context.Context, store driver.Database, name string) (Drop, error)) *cobra.Command {
 	leave := Consent{Undone: "nothing was dropped"}
-	cmd := terminal.Verb("drop "+argument, short, Checked(a, things, func(*cobra.Command, []string) error { return a.Possible(leave) },
-		func(ctx context.Context, store S, args []string) error {
+	cmd := terminal.Verb("drop "+argument, short, a.Checked(func(*cobra.Command, []string) error { return a.Possible(leave) },
+		func(ctx context.Context, store driver.Database, args []string) error {
 			drop, err := find(ctx, store, args[0])
 			if err == nil {
 				err = a.ConfirmName(ctx, leave, drop.Warning, args[0])
@@ -121,16 +122,11 @@ func DropCommand[S any](a *App, argument, short, things string, find func(ctx co
 	return a.WithJSON(cmd, "the dropped object as one JSON line")
 }
 
-// NamesOf is for ListCommand.
-func NamesOf(things string) func(context.Context, namer) ([]string, error) {
-	return func(ctx context.Context, store namer) ([]string, error) { return store.Names(ctx, things) }
-}
-
 // ListCommand is the verb that lists the names of one kind of thing: a name a line, or
 // one JSON array.
-func ListCommand[S any](a *App, things, short string, names func(context.Context, S) ([]string, error)) *cobra.Command {
-	cmd := terminal.Verb("list", short, Opened(a, things, func(ctx context.Context, store S, _ []string) error {
-		found, err := names(ctx, store)
+func (a *App) ListCommand(things, short string, names func(store driver.Database, ctx context.Context, things string) ([]string, error)) *cobra.Command {
+	cmd := terminal.Verb("list", short, a.Opened(func(ctx context.Context, store driver.Database, _ []string) error {
+		found, err := names(store, ctx, things)
 		if err != nil {
 			return fmt.Errorf("listing %s: %w", things, err)
 		}

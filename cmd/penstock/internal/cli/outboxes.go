@@ -21,12 +21,12 @@ func ChooseSubscription(ctx context.Context, store StatusReader, outbox, named s
 	if named != "" {
 		return named, nil
 	}
-	found, err := ReadStatus(ctx, store, []string{outbox})
+	found, err := FindOutbox(ctx, store, outbox)
 	if err != nil {
 		return "", err
 	}
 	var names []string
-	for _, s := range found[0].Subscriptions {
+	for _, s := range found.Subscriptions {
 		names = append(names, s.Subscription)
 	}
 	switch len(names) {
@@ -62,14 +62,6 @@ func StatusUpTo(ctx context.Context, store StatusReader, most int) ([]admin.Outb
 	return store.Status(ctx)
 }
 
-// QueueStatusUpTo is StatusUpTo for the named queues, or all. With a most below 0 it counts nothing.
-func QueueStatusUpTo(ctx context.Context, store QueueStatusReader, most int, names ...string) ([]admin.QueueStatus, error) {
-	if counter, ok := store.(driver.QueueStatusCounter); ok {
-		return counter.QueueStatusUpTo(ctx, most, names...)
-	}
-	return store.QueueStatus(ctx, names...)
-}
-
 // CountOf is a figure of a status, with a plus if it was not counted to its end.
 func CountOf(n int64, name string, atLeast []string) string {
 	if slices.Contains(atLeast, name) {
@@ -83,25 +75,18 @@ func PluralOf(n int64, name string, atLeast []string, what string) string {
 	return strings.Replace(terminal.Plural(n, what), terminal.Count(n), CountOf(n, name, atLeast), 1)
 }
 
-func ReadStatus(ctx context.Context, store StatusReader, only []string) ([]admin.OutboxStatus, error) {
+// FindOutbox returns the status of an outbox.
+func FindOutbox(ctx context.Context, store StatusReader, name string) (*admin.OutboxStatus, error) {
 	outboxes, err := store.Status(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading the status: %w", err)
 	}
-	if len(only) == 0 {
-		return outboxes, nil
-	}
-	for _, o := range outboxes {
-		if o.Outbox == only[0] {
-			return []admin.OutboxStatus{o}, nil
+	for i := range outboxes {
+		if outboxes[i].Outbox == name {
+			return &outboxes[i], nil
 		}
 	}
-	return nil, about.Outbox(penstock.ErrNoOutbox, "", only[0], "")
-}
-
-// InboxReader has the methods of a store that show inboxes.
-type InboxReader interface {
-	Inboxes(ctx context.Context) ([]admin.InboxStatus, error)
+	return nil, about.Outbox(penstock.ErrNoOutbox, "", name, "")
 }
 
 // IsHeld reports whether a relay has the subscription's lease.

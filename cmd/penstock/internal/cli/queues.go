@@ -20,26 +20,14 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// QueueStatusReader has the methods of a store that show queues.
-type QueueStatusReader interface {
-	QueueStatus(ctx context.Context, names ...string) ([]admin.QueueStatus, error)
-}
-
 // UnreadQueuesReader is a store that names the queues that QueueStatus leaves out.
 type UnreadQueuesReader interface {
 	UnreadQueues(ctx context.Context) ([]string, error)
 }
 
-// DeadJobStore has the methods of a store for dead letters of a queue.
-type DeadJobStore interface {
-	DeadJobs(ctx context.Context, q admin.DeadJobQuery) ([]admin.DeadJob, error)
-	RetryDeadJobs(ctx context.Context, q admin.DeadJobQuery) (int, error)
-	DiscardDeadJobs(ctx context.Context, q admin.DeadJobQuery) (int, error)
-}
-
 // IsQueue reports whether there is a queue of that name. It asks for impossible dead letters,
 // because that reads nothing.
-func IsQueue(ctx context.Context, store DeadJobStore, name string) (bool, error) {
+func IsQueue(ctx context.Context, store driver.QueueStore, name string) (bool, error) {
 	_, err := store.DeadJobs(ctx, admin.DeadJobQuery{Queue: name, AfterID: math.MaxInt64, Limit: 1})
 	if errors.Is(err, penstock.ErrNoQueue) {
 		return false, nil
@@ -59,11 +47,6 @@ func JobIDs(texts []string) ([]int64, error) {
 	}
 	slices.Sort(ids)
 	return slices.Compact(ids), nil
-}
-
-// GroupReader has the methods of a store that show groups.
-type GroupReader interface {
-	QueueGroups(ctx context.Context, queue, after string, most int) ([]admin.GroupStatus, error)
 }
 
 // GroupsAtOnce is how many groups one call reads.
@@ -141,14 +124,13 @@ const AnyJobs = "run"
 
 // ReadUntaken reads the groups of queues whose jobs have been ready for that long, the first by name, if their groups were not
 // read.
-func ReadUntaken(ctx context.Context, store any, queues []admin.QueueStatus, age time.Duration) error {
-	reader, ok := store.(GroupReader)
+func ReadUntaken(ctx context.Context, store driver.QueueStore, queues []admin.QueueStatus, age time.Duration) error {
 	for i := range queues {
 		q := &queues[i]
-		if !ok || q.Ready == 0 || q.OldestAge < age || q.Groups != nil || IsPaused(q.QueueSettings) {
+		if q.Ready == 0 || q.OldestAge < age || q.Groups != nil || IsPaused(q.QueueSettings) {
 			continue
 		}
-		groups, err := reader.QueueGroups(ctx, q.Queue, "", GroupsAtOnce)
+		groups, err := store.QueueGroups(ctx, q.Queue, "", GroupsAtOnce)
 		if err != nil && !errors.Is(err, penstock.ErrNoQueue) && !pgerror.IsForbidden(err) { // dropped meanwhile
 			return err
 		}

@@ -20,15 +20,10 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// JobLister has the method of a store that lists the jobs of a queue.
-type JobLister interface {
-	ListJobs(ctx context.Context, q admin.JobQuery) (admin.JobPage, error)
-}
-
 // Troubles finds jobs of a queue that fail and are tried again, kinds that no worker takes, schedules that no worker fires and barriers that no program
 // seals. The last two are so for at least that long at a time of the database. There are none where the store has no such things, and where the role may not read them.
-func Troubles(ctx context.Context, store any, q *admin.QueueStatus, age time.Duration, at time.Time) (all []doctor.Finding, err error) {
-	for _, find := range []func(context.Context, any, *admin.QueueStatus, time.Duration, time.Time) (doctor.Finding, error){failing, unhandled, overdue, unsealed} {
+func Troubles(ctx context.Context, store driver.QueueStore, q *admin.QueueStatus, age time.Duration, at time.Time) (all []doctor.Finding, err error) {
+	for _, find := range []func(context.Context, driver.QueueStore, *admin.QueueStatus, time.Duration, time.Time) (doctor.Finding, error){failing, unhandled, overdue, unsealed} {
 		f, err := find(ctx, store, q, age, at)
 		if err != nil && !errors.Is(err, penstock.ErrNoQueue) && !pgerror.IsForbidden(err) { // dropped meanwhile
 			return nil, err
@@ -42,12 +37,11 @@ func Troubles(ctx context.Context, store any, q *admin.QueueStatus, age time.Dur
 }
 
 // failing counts those of the next hundred delayed jobs that have failed, and has the last error.
-func failing(ctx context.Context, store any, q *admin.QueueStatus, _ time.Duration, _ time.Time) (none doctor.Finding, err error) {
-	lister, ok := store.(JobLister)
-	if !ok || q.Delayed == 0 {
+func failing(ctx context.Context, store driver.QueueStore, q *admin.QueueStatus, _ time.Duration, _ time.Time) (none doctor.Finding, err error) {
+	if q.Delayed == 0 {
 		return none, nil
 	}
-	page, err := lister.ListJobs(ctx, admin.JobQuery{Queue: q.Queue, State: "delayed", Limit: 100})
+	page, err := store.ListJobs(ctx, admin.JobQuery{Queue: q.Queue, State: "delayed", Limit: 100})
 	var jobs int64
 	var last penstock.Failure
 	kinds := map[string]bool{}
@@ -87,10 +81,9 @@ func failing(ctx context.Context, store any, q *admin.QueueStatus, _ time.Durati
 }
 
 // unhandled counts delayed jobs of kinds for which no living worker of the queue has a handler: each of them reports the kind.
-func unhandled(ctx context.Context, store any, q *admin.QueueStatus, _ time.Duration, at time.Time) (none doctor.Finding, err error) {
-	lister, lists := store.(JobLister)
+func unhandled(ctx context.Context, store driver.QueueStore, q *admin.QueueStatus, _ time.Duration, at time.Time) (none doctor.Finding, err error) {
 	reader, ok := store.(driver.WorkerStore)
-	if !ok || !lists || q.Delayed == 0 {
+	if !ok || q.Delayed == 0 {
 		return none, nil
 	}
 	workers, err := reader.Workers(ctx, q.Queue, CountedUpTo)
@@ -104,7 +97,7 @@ func unhandled(ctx context.Context, store any, q *admin.QueueStatus, _ time.Dura
 	if len(kinds) == 0 {
 		return none, nil
 	}
-	page, err := lister.ListJobs(ctx, admin.JobQuery{Queue: q.Queue, State: "delayed", Limit: 1000})
+	page, err := store.ListJobs(ctx, admin.JobQuery{Queue: q.Queue, State: "delayed", Limit: 1000})
 	of, jobs := map[string]int{}, 0
 	for i := range page.Jobs {
 		if kind := page.Jobs[i].Message.Headers[penstock.HeaderKind]; slices.Contains(kinds, kind) {
@@ -134,14 +127,11 @@ func NoHandlerFor(of map[string]int) string {
 }
 
 // overdue has the schedule that is overdue for longest, but none of a paused queue.
-func overdue(ctx context.Context, store any, q *admin.QueueStatus, age time.Duration, at time.Time) (none doctor.Finding, err error) {
-	reader, ok := store.(interface {
-		Schedules(ctx context.Context, queue string) ([]penstock.Schedule, error)
-	})
-	if !ok || IsPaused(q.QueueSettings) {
+func overdue(ctx context.Context, store driver.QueueStore, q *admin.QueueStatus, age time.Duration, at time.Time) (none doctor.Finding, err error) {
+	if IsPaused(q.QueueSettings) {
 		return none, nil
 	}
-	all, err := reader.Schedules(ctx, q.Queue)
+	all, err := store.Schedules(ctx, q.Queue)
 	all = slices.DeleteFunc(all, func(s penstock.Schedule) bool { return s.Paused || at.Sub(s.Next) < age })
 	if err != nil || len(all) == 0 {
 		return none, err
@@ -158,7 +148,7 @@ func overdue(ctx context.Context, store any, q *admin.QueueStatus, age time.Dura
 }
 
 // unsealed has the barrier that jobs have waited for longest.
-func unsealed(ctx context.Context, store any, q *admin.QueueStatus, age time.Duration, at time.Time) (none doctor.Finding, err error) {
+func unsealed(ctx context.Context, store driver.QueueStore, q *admin.QueueStatus, age time.Duration, at time.Time) (none doctor.Finding, err error) {
 	reader, ok := store.(doctor.BarrierReader)
 	if !ok || q.Waiting == 0 {
 		return none, nil

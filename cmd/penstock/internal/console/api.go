@@ -19,7 +19,6 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
-	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/doctor"
 )
 
@@ -224,11 +223,7 @@ var routes = slices.Concat([]route{
 	reads("/inboxes/{consumer}/held", "Held messages, those due first at first", []string{"limit"}, (*Console).held),
 	reads("/inboxes/{consumer}/gaps", "Gaps, the latest first", []string{"limit"}, (*Console).gaps),
 	acts("/inboxes/{consumer}/release", "Have held messages handed over without waiting for more", func(c *Console, ctx context.Context, call *call, b Held) (Count, error) {
-		store, ok := c.o.Store.(driver.InboxStore)
-		if !ok {
-			return Count{}, errNotFound
-		}
-		n, err := store.ReleaseHeld(ctx, admin.HeldQuery{Consumer: call.PathValue("consumer"), Key: b.Key, ID: b.ID})
+		n, err := c.o.Store.ReleaseHeld(ctx, admin.HeldQuery{Consumer: call.PathValue("consumer"), Key: b.Key, ID: b.ID})
 		return Count{n}, err
 	}),
 }, scheduleRoutes(), deadRoutes(ofQueue), deadRoutes(ofSubscription), tableRoutes())

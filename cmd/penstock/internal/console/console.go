@@ -45,14 +45,10 @@ type (
 
 // Store has the required methods; other parts are optional.
 type Store interface {
-	driver.Operator
+	driver.Database
 	driver.StatusCounter
 	driver.CauseCounter
-	driver.QueueStore
-	driver.QueueStatusCounter
 	driver.JobCauseCounter
-	ListJobs(ctx context.Context, q admin.JobQuery) (admin.JobPage, error)
-	Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error
 	DeadNumbers(ctx context.Context, in, subscription string, after int64, most int) ([]int64, error)
 }
 
@@ -229,14 +225,12 @@ func (c *Console) lookAtStatus() (*Status, error) {
 	if s.Queues, err = orEmpty(c.o.Store.QueueStatusUpTo(ctx, countedUpTo)); refused("queues", err) != nil {
 		return nil, err
 	}
-	if store, ok := c.o.Store.(driver.InboxStore); ok { // it counts by reading the held messages
-		if s.Inboxes, err = orEmpty(c.inboxes.get(ctx, func() ([]admin.InboxStatus, error) {
-			ctx, cancel := context.WithTimeout(context.Background(), patience) // it may continue when this examination has ended
-			defer cancel()
-			return store.Inboxes(ctx)
-		}, seldom)); refused("inboxes", err) != nil {
-			return nil, err
-		}
+	if s.Inboxes, err = orEmpty(c.inboxes.get(ctx, func() ([]admin.InboxStatus, error) { // it counts by reading the held messages
+		ctx, cancel := context.WithTimeout(context.Background(), patience) // it may continue when this examination has ended
+		defer cancel()
+		return c.o.Store.Inboxes(ctx)
+	}, seldom)); refused("inboxes", err) != nil {
+		return nil, err
 	}
 	if s.Adopted, err = orEmpty(c.adopted.get(ctx, c.lookAtAdopted, seldom)); err != nil {
 		return nil, err

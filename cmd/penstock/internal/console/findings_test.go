@@ -16,21 +16,17 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/console"
 	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/test/sqlitetest"
-	"github.com/penstock/penstock/store/sqlite"
 )
 
 // plain is a minimal database that a console accepts.
-type plain struct {
-	console.Store
-	all *sqlite.Store
-}
+type plain struct{ console.Store }
 
 func (p plain) StatusUpTo(ctx context.Context, _ int) ([]admin.OutboxStatus, error) {
-	return p.all.Status(ctx)
+	return p.Store.Status(ctx)
 }
 
 func (p plain) QueueStatusUpTo(ctx context.Context, _ int, names ...string) ([]admin.QueueStatus, error) {
-	return p.all.QueueStatus(ctx, names...)
+	return p.Store.QueueStatus(ctx, names...)
 }
 
 // Findings exist at the first visit and are at most half a minute old while a page is open, though the doctor takes a while. A client
@@ -42,7 +38,7 @@ func TestFindingsAreYoung(t *testing.T) {
 		defer time.Sleep(time.Minute) // a look that is under way ends within the test
 		var looks atomic.Int32
 		took := 2 * time.Second
-		c := console.New(console.Options{Store: plain{all: s}, Findings: func(context.Context) ([]doctor.Finding, error) {
+		c := console.New(console.Options{Store: plain{s}, Findings: func(context.Context) ([]doctor.Finding, error) {
 			time.Sleep(took)
 			looks.Add(1)
 			return []doctor.Finding{{Check: "queue", Severity: doctor.Warning, About: "mails", Found: "its jobs are late"}}, nil

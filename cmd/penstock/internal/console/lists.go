@@ -208,11 +208,10 @@ type HeldMessage struct {
 
 func (c *Console) held(ctx context.Context, r *call) (l List[HeldMessage], err error) {
 	limit, err := r.int("limit", 50, 1000)
-	store, ok := c.o.Store.(driver.InboxStore)
-	if err != nil || !ok {
-		return l, cmp.Or(err, errNotFound)
+	if err != nil {
+		return l, err
 	}
-	found, err := store.HeldMessages(ctx, admin.HeldQuery{Consumer: r.PathValue("consumer"), Limit: limit})
+	found, err := c.o.Store.HeldMessages(ctx, admin.HeldQuery{Consumer: r.PathValue("consumer"), Limit: limit})
 	for _, m := range found {
 		l.Items = append(l.Items, HeldMessage{m.ID, m.Key, m.Previous, m.PayloadBytes, m.At.UTC().Format("2006-01-02 15:04:05Z"), m.Due.UTC().Format("2006-01-02 15:04:05Z")})
 	}
@@ -221,11 +220,10 @@ func (c *Console) held(ctx context.Context, r *call) (l List[HeldMessage], err e
 
 func (c *Console) gaps(ctx context.Context, r *call) (l List[admin.InboxGap], err error) {
 	limit, err := r.int("limit", 50, 1000)
-	store, ok := c.o.Store.(driver.InboxStore)
-	if err != nil || !ok {
-		return l, cmp.Or(err, errNotFound)
+	if err != nil {
+		return l, err
 	}
-	found, err := store.InboxGaps(ctx, r.PathValue("consumer"), limit)
+	found, err := c.o.Store.InboxGaps(ctx, r.PathValue("consumer"), limit)
 	return listOf(found, limit+1, nil), err
 }
 

@@ -36,7 +36,7 @@ func (d Discard) sent(ctx context.Context, old []int64) error {
 
 // Jobs enqueues dead jobs again. A dead letter that is a message, which waited for barriers, is published to its outbox. It returns the new ids: those of messages,
 // and then those of jobs, each in the order of the old ones. All of them are in memory. Each outbox and the queue has a transaction.
-func Jobs(ctx context.Context, store driver.QueueStore, queue string, old []int64, discard Discard) (ids []string, err error) {
+func Jobs(ctx context.Context, store driver.Database, queue string, old []int64, discard Discard) (ids []string, err error) {
 	found, err := store.DeadJobs(ctx, admin.DeadJobQuery{Queue: queue, IDs: old, Limit: len(old)})
 	if err != nil {
 		return nil, err
@@ -65,13 +65,7 @@ func Jobs(ctx context.Context, store driver.QueueStore, queue string, old []int6
 		messages[m.Outbox] = append(messages[m.Outbox], penstock.Message{ID: id, Key: j.Key, Topic: m.Topic, Headers: m.Headers, Payload: j.Payload})
 	}
 	for _, outbox := range slices.Sorted(maps.Keys(messages)) {
-		publisher, ok := store.(interface {
-			Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error
-		})
-		if !ok {
-			return ids, penstock.ErrNoOutbox
-		}
-		if err := publisher.Publish(ctx, outbox, messages[outbox]...); err != nil {
+		if err := store.Publish(ctx, outbox, messages[outbox]...); err != nil {
 			return ids, err
 		}
 		for _, m := range messages[outbox] {
@@ -93,10 +87,7 @@ func Jobs(ctx context.Context, store driver.QueueStore, queue string, old []int6
 
 // Messages publishes dead messages of a subscription again, to its outbox and so to each subscription of the outbox, as
 // Jobs does.
-func Messages(ctx context.Context, store interface {
-	DeadLetters(ctx context.Context, q admin.DeadLetterQuery) ([]admin.DeadLetter, error)
-	Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error
-}, outbox, subscription string, old []int64, discard Discard) (ids []string, err error) {
+func Messages(ctx context.Context, store driver.Store, outbox, subscription string, old []int64, discard Discard) (ids []string, err error) {
 	found, err := store.DeadLetters(ctx, admin.DeadLetterQuery{Outbox: outbox, Subscription: subscription, Seqs: old, Limit: len(old)})
 	if err != nil {
 		return nil, err

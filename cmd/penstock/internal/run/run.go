@@ -23,7 +23,7 @@ import (
 // Options of a run.
 type Options struct {
 	// Store is the configuration's database. Close leaves it open.
-	Store driver.Store
+	Store driver.Database
 	// Holder names this process in status (default host and process id).
 	Holder string
 	// Metrics are updated by the relays (default: those of the configuration, if it sets where to
@@ -40,7 +40,7 @@ type Options struct {
 // adopted table has as many relays as workers, and one into a queue has a forwarder. They also run
 // its workers, and accept messages over HTTP.
 type Relays struct {
-	store    driver.Store
+	store    driver.Database
 	cfg      *config.Config
 	o        Options
 	all      []runner

@@ -40,11 +40,7 @@ func (r *Relays) work(cfg *config.Worker) error {
 	if err := cfg.Validate(); err != nil {
 		return fmt.Errorf("worker of queue %q: %w", cfg.Queue, err)
 	}
-	store, ok := r.store.(driver.QueueStore)
-	if !ok {
-		return errors.New("this database's driver has no queues: use PostgreSQL or SQLite")
-	}
-	w := &worker{Worker: cfg, queue: store.DriverQueue(cfg.Queue), log: r.o.Log.With("queue", cfg.Queue), database: r.o.Database, logger: r.o.Log, seen: &jobCounts{Observer: r.o.Metrics.Worker(cfg.Queue, cfg.Kinds...)}}
+	w := &worker{Worker: cfg, queue: r.store.DriverQueue(cfg.Queue), log: r.o.Log.With("queue", cfg.Queue), database: r.o.Database, logger: r.o.Log, seen: &jobCounts{Observer: r.o.Metrics.Worker(cfg.Queue, cfg.Kinds...)}}
 	w.Concurrency = cmp.Or(w.Concurrency, runtime.GOMAXPROCS(0))
 	w.execution = &execution{queue: cfg.Queue, command: cfg.Exec, timeout: time.Duration(max(cfg.Timeout, 0)), giveBack: giver(w.queue), log: w.log}
 	if cfg.HTTP != "" {

@@ -256,7 +256,7 @@ func nameOf(at string) string {
 
 // open opens the database with a limit for each statement and its own connections, so that its readers delay
 // no relay or worker.
-func open(ctx context.Context, a *cli.App, timeout time.Duration) (driver.Store, error) {
+func open(ctx context.Context, a *cli.App, timeout time.Duration) (driver.Database, error) {
 	at, _, err := a.Database()
 	if err != nil {
 		return nil, err

@@ -102,7 +102,7 @@ func messageLetter(of string, d *admin.DeadLetter) letter {
 }
 
 // ofQueue is the flags' choice from a queue. Times are this machine's.
-func (f *deadFlags) ofQueue(store cli.DeadJobStore, queue string, flags *pflag.FlagSet) (*deadLetters, error) {
+func (f *deadFlags) ofQueue(store driver.Database, queue string, flags *pflag.FlagSet) (*deadLetters, error) {
 	for _, name := range []string{"seq", "topic"} {
 		if flags.Changed(name) {
 			return nil, terminal.Usage(fmt.Errorf("--%s chooses among messages, and %s is a queue: its jobs have an --id, a --kind, a --key and a --group", name, shell.Visible(queue)))
@@ -153,10 +153,6 @@ func (f *deadFlags) ofQueue(store cli.DeadJobStore, queue string, flags *pflag.F
 	box.retry, box.discard = acts(store.RetryDeadJobs), acts(store.DiscardDeadJobs)
 	box.resend = func(discard act) act {
 		return func(ctx context.Context, ids []int64) (int, error) {
-			store, ok := store.(driver.QueueStore)
-			if !ok {
-				return 0, errNoResend
-			}
 			sent, err := resend.Jobs(ctx, store, queue, ids, resend.Discard(discard))
 			return len(sent), about.Queue(err, "sending again", queue)
 		}

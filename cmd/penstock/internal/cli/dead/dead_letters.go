@@ -157,22 +157,21 @@ func adoptedDeadLetters(ctx context.Context, a *cli.App, name string, f *deadFla
 	return f.ofSubscription(table, table.Config.Table, table.Name, table, flags), nil
 }
 
-func findDeadLetters(ctx context.Context, store driver.Store, name string, f *deadFlags, flags *pflag.FlagSet) (*deadLetters, error) {
-	queues, hasQueues := store.(cli.DeadJobStore)
-	if hasQueues && f.Subscription == "" {
-		found, err := cli.IsQueue(ctx, queues, name)
+func findDeadLetters(ctx context.Context, store driver.Database, name string, f *deadFlags, flags *pflag.FlagSet) (*deadLetters, error) {
+	if f.Subscription == "" {
+		found, err := cli.IsQueue(ctx, store, name)
 		if err != nil {
 			return nil, err
 		}
 		if found {
-			return f.ofQueue(queues, name, flags)
+			return f.ofQueue(store, name, flags)
 		}
 	}
 	if one := f.ofJobs(); one != "" {
 		return nil, terminal.Usage(fmt.Errorf("%s chooses among jobs, and %s is not a queue: leave it out, or name a queue", one, shell.Visible(name)))
 	}
 	subscription, err := cli.ChooseSubscription(ctx, store, name, f.Subscription)
-	if hasQueues && f.Subscription == "" && errors.Is(err, penstock.ErrNoOutbox) {
+	if f.Subscription == "" && errors.Is(err, penstock.ErrNoOutbox) {
 		return nil, penstock.WithHint(err, "nor is there a queue of that name; penstock status shows the outboxes and queues there are")
 	}
 	if err != nil {

@@ -176,7 +176,7 @@ func (s *sink) connect(ctx context.Context) (tried bool, warning string, err err
 
 // Findings examines a database as the verb does, without its sinks, and counts up to a thousand of each
 // kind.
-func Findings(a *cli.App, store driver.Store) func(ctx context.Context) ([]doctor.Finding, error) {
+func Findings(a *cli.App, store driver.Database) func(ctx context.Context) ([]doctor.Finding, error) {
 	return func(ctx context.Context) ([]doctor.Finding, error) {
 		e := &examination{app: a, store: store, flags: &flags{measure: cli.Span(time.Second)}, o: doctor.Options{Old: 5 * time.Minute}, upTo: cli.CountedUpTo}
 		err := e.database(ctx)

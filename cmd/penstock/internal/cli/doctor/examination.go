@@ -27,7 +27,7 @@ import (
 type examination struct {
 	app   *cli.App
 	cfg   *config.Config
-	store driver.Store
+	store driver.Database
 	flags *flags
 	o     doctor.Options
 	found []doctor.Finding
@@ -164,11 +164,9 @@ func (e *examination) look(ctx context.Context, ahead time.Duration, tell bool) 
 			return l, err
 		}
 	}
-	if queues, ok := e.store.(cli.QueueStatusReader); ok {
-		if l.queues, err = cli.QueueStatusUpTo(ctx, queues, e.upTo); err != nil {
-			if err = unseen("queues", err); err != nil {
-				return l, err
-			}
+	if l.queues, err = e.store.QueueStatusUpTo(ctx, e.upTo); err != nil {
+		if err = unseen("queues", err); err != nil {
+			return l, err
 		}
 	}
 	if queues, ok := e.store.(cli.UnreadQueuesReader); ok && tell && l.queues != nil {
@@ -470,16 +468,12 @@ func (e *examination) jobs(ctx context.Context, now *look) error {
 // kinds names those that no worker has taken, among the dead letters of queues.
 func (e *examination) kinds(ctx context.Context) {
 	const most = 1000
-	store, ok := e.store.(cli.DeadJobStore)
-	if !ok {
-		return
-	}
 	for i := range e.found {
 		f := &e.found[i]
 		if f.Check != doctor.CheckDead || f.Severity == doctor.OK {
 			continue
 		}
-		dead, err := store.DeadJobs(ctx, admin.DeadJobQuery{Queue: f.About, Error: "no handler for kind", Limit: most, Bytes: 1 << 20})
+		dead, err := e.store.DeadJobs(ctx, admin.DeadJobQuery{Queue: f.About, Error: "no handler for kind", Limit: most, Bytes: 1 << 20})
 		if err != nil || len(dead) == 0 {
 			continue // a subscription, or the count is enough
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
@@ -22,7 +23,11 @@ import (
 
 func Command(a *cli.App) *cobra.Command {
 	return a.WithJSON(terminal.Verb("explain OUTBOX|QUEUE", "Run the statements of a relay or a worker, and show the rows and pages they read",
-		cli.Opened(a, "plans to explain", func(ctx context.Context, store doctor.Explainer, args []string) error {
+		a.Opened(func(ctx context.Context, database driver.Database, args []string) error {
+			store, ok := database.(doctor.Explainer)
+			if !ok {
+				return terminal.Usage(errors.New("this database's driver has no plans to explain: use PostgreSQL or SQLite"))
+			}
 			name := args[0]
 			found, err := store.ExplainOutbox(ctx, name)
 			if errors.Is(err, penstock.ErrNoOutbox) {

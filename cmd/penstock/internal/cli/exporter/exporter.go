@@ -17,7 +17,7 @@ import (
 func Command(a *cli.App) *cobra.Command {
 	var f cli.MetricsFlags
 	cmd := terminal.Verb("exporter", "Serve the status of a database to Prometheus",
-		cli.Opened(a, "status", func(ctx context.Context, store driver.Store, _ []string) error {
+		a.Opened(func(ctx context.Context, store driver.Database, _ []string) error {
 			m, err := f.New(metrics.Options{Store: store, Logger: a.Logger()})
 			if err != nil {
 				return err

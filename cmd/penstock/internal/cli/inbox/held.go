@@ -37,12 +37,12 @@ func heldCommand(a *cli.App) *cobra.Command {
 		full bool
 	)
 	cmd := terminal.Verb("held CONSUMER [ID]", "Show the messages that an inbox holds back, and those that they wait for",
-		cli.Checked(a, "inboxes", func(cmd *cobra.Command, args []string) error {
+		a.Checked(func(cmd *cobra.Command, args []string) error {
 			q.Consumer, q.Key, q.Previous, q.ID = args[0], f.key, f.previous, append(args, "")[1]
 			return cmp.Or(checkLimit(q.Limit), cli.NotEmpty(cmd.Flags(), "key", "previous"),
 				cli.Refuse(len(args) == 2 && q.ID == "", "ID is empty: give the id of a message, or leave it out to list them"),
 				cli.Refuse(len(args) == 1 && full, "--full goes with ID: say which message to show"))
-		}, func(ctx context.Context, store driver.InboxStore, _ []string) error {
+		}, func(ctx context.Context, store driver.Database, _ []string) error {
 			if q.ID != "" {
 				return showHeld(ctx, a, store, q, full)
 			}
@@ -160,9 +160,8 @@ func checkLimit(limit int) error {
 
 func gapsCommand(a *cli.App) *cobra.Command {
 	var limit int
-	cmd := terminal.Verb("gaps CONSUMER", "List messages that an inbox expected but never received", cli.Checked(a, "inboxes",
-		func(*cobra.Command, []string) error { return checkLimit(limit) },
-		func(ctx context.Context, store driver.InboxStore, args []string) error {
+	cmd := terminal.Verb("gaps CONSUMER", "List messages that an inbox expected but never received", a.Checked(func(*cobra.Command, []string) error { return checkLimit(limit) },
+		func(ctx context.Context, store driver.Database, args []string) error {
 			return listGaps(ctx, a, store, args[0], limit)
 		}))
 	cmd.Flags().IntVar(&limit, "limit", 100, "at most this `number`")
@@ -204,7 +203,7 @@ func releaseCommand(a *cli.App) *cobra.Command {
 		leave = cli.Consent{Undone: "nothing was released"}
 	)
 	cmd := terminal.Verb("release CONSUMER --key KEY|--previous ID|--id ID|--all", "Stop waiting for missing messages: make held ones due",
-		cli.Checked(a, "inboxes", func(cmd *cobra.Command, args []string) error {
+		a.Checked(func(cmd *cobra.Command, args []string) error {
 			if err := cli.NotEmpty(cmd.Flags(), "key", "previous", "id"); err != nil {
 				return err
 			}
@@ -217,7 +216,7 @@ func releaseCommand(a *cli.App) *cobra.Command {
 			return cmp.Or(
 				cli.Refuse(narrowed && all, "--all is given with flags that narrow the choice: leave it out, the rest takes every one that matches"),
 				a.Possible(leave))
-		}, func(ctx context.Context, store driver.InboxStore, _ []string) error {
+		}, func(ctx context.Context, store driver.Database, _ []string) error {
 			if all {
 				if err := confirmRelease(ctx, a, store, q.Consumer, leave); err != nil {
 					return err
@@ -258,8 +257,8 @@ func release(ctx context.Context, a *cli.App, store driver.InboxStore, q admin.H
 func discardCommand(a *cli.App) *cobra.Command {
 	leave := cli.Consent{Undone: "nothing was discarded"}
 	cmd := terminal.Verb("discard CONSUMER ID…", "Delete held messages, as if they had never come",
-		cli.Checked(a, "inboxes", func(*cobra.Command, []string) error { return a.Possible(leave) },
-			func(ctx context.Context, store driver.InboxStore, args []string) error {
+		a.Checked(func(*cobra.Command, []string) error { return a.Possible(leave) },
+			func(ctx context.Context, store driver.Database, args []string) error {
 				consumer, ids := args[0], slices.Compact(slices.Sorted(slices.Values(args[1:])))
 				if err := areHeld(ctx, store, consumer, ids); err != nil {
 					return err

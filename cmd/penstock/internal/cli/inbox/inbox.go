@@ -44,9 +44,9 @@ func createCommand(a *cli.App) *cobra.Command {
 		keep      cli.Span
 		ifMissing bool
 	)
-	cmd := terminal.Verb("create CONSUMER", "Create an inbox for a consumer", cli.Checked(a, "inboxes", func(cmd *cobra.Command, _ []string) error {
+	cmd := terminal.Verb("create CONSUMER", "Create an inbox for a consumer", a.Checked(func(cmd *cobra.Command, _ []string) error {
 		return validKeep(keep, cmd.Flags().Changed("keep"))
-	}, func(ctx context.Context, store driver.InboxStore, args []string) error {
+	}, func(ctx context.Context, store driver.Database, args []string) error {
 		err := store.CreateInbox(ctx, args[0], time.Duration(keep))
 		if err != nil && !(ifMissing && errors.Is(err, penstock.ErrInboxExists)) {
 			return about.Inbox(err, fmt.Sprintf("creating the inbox %q", args[0]), args[0])
@@ -67,12 +67,12 @@ func validKeep(keep cli.Span, given bool) error {
 
 func setCommand(a *cli.App) *cobra.Command {
 	var keep cli.Span
-	cmd := terminal.Verb("set CONSUMER --keep DURATION", "Set how long an inbox knows ids", cli.Checked(a, "inboxes", func(cmd *cobra.Command, _ []string) error {
+	cmd := terminal.Verb("set CONSUMER --keep DURATION", "Set how long an inbox knows ids", a.Checked(func(cmd *cobra.Command, _ []string) error {
 		if !cmd.Flags().Changed("keep") {
 			return terminal.Misuse(errors.New("nothing to set: give --keep"))
 		}
 		return validKeep(keep, true)
-	}, func(ctx context.Context, store driver.InboxStore, args []string) error {
+	}, func(ctx context.Context, store driver.Database, args []string) error {
 		if err := store.SetInbox(ctx, args[0], time.Duration(keep)); err != nil {
 			return about.Inbox(err, fmt.Sprintf("setting up the inbox %q", args[0]), args[0])
 		}
@@ -84,7 +84,7 @@ func setCommand(a *cli.App) *cobra.Command {
 }
 
 func listCommand(a *cli.App) *cobra.Command {
-	return cli.ListCommand(a, "inboxes", "List the consumers that have an inbox", func(ctx context.Context, store driver.InboxStore) (names []string, err error) {
+	return a.ListCommand("inboxes", "List the consumers that have an inbox", func(store driver.Database, ctx context.Context, _ string) (names []string, err error) {
 		inboxes, err := store.Inboxes(ctx) // those that the role may see
 		for i := range inboxes {
 			names = append(names, inboxes[i].Consumer)
@@ -94,8 +94,8 @@ func listCommand(a *cli.App) *cobra.Command {
 }
 
 func dropCommand(a *cli.App) *cobra.Command {
-	return cli.DropCommand(a, "CONSUMER", "Drop an inbox with its ids and its held messages", "inboxes",
-		func(ctx context.Context, store driver.InboxStore, consumer string) (cli.Drop, error) {
+	return a.DropCommand("CONSUMER", "Drop an inbox with its ids and its held messages",
+		func(ctx context.Context, store driver.Database, consumer string) (cli.Drop, error) {
 			box, err := findInbox(ctx, store, consumer)
 			if err != nil {
 				return cli.Drop{}, err
@@ -123,7 +123,7 @@ func grantCommand(a *cli.App) *cobra.Command {
 
 func statusCommand(a *cli.App) *cobra.Command {
 	cmd := terminal.Verb("status [CONSUMER]", "Show the windows and sizes of inboxes, what they hold, and gaps",
-		cli.Opened(a, "inboxes", func(ctx context.Context, store driver.InboxStore, args []string) (err error) {
+		a.Opened(func(ctx context.Context, store driver.Database, args []string) (err error) {
 			var inboxes []admin.InboxStatus
 			if len(args) == 1 {
 				one, err := findInbox(ctx, store, args[0])

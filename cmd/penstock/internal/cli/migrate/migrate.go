@@ -15,17 +15,11 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/store/postgres"
 )
-
-// migrator is a store that knows the version of its tables.
-type migrator interface {
-	SchemaVersion(ctx context.Context) (int64, error)
-	CheckSchema(ctx context.Context) (differences []string, err error)
-	Migrate(ctx context.Context) error
-}
 
 func Command(a *cli.App) *cobra.Command {
 	var asSQL, check bool
@@ -40,7 +34,7 @@ func Command(a *cli.App) *cobra.Command {
 			return terminal.Usage(errors.New("--from goes with --sql: without it the database itself has the version"))
 		}
 		ctx := cmd.Context()
-		store, err := cli.OpenWith[migrator](ctx, a, "tables to migrate")
+		store, err := a.OpenStore(ctx)
 		if err != nil {
 			return err
 		}
@@ -75,7 +69,7 @@ func Command(a *cli.App) *cobra.Command {
 }
 
 // checkSchema reports the changes that a migration would make.
-func checkSchema(ctx context.Context, a *cli.App, store migrator) error {
+func checkSchema(ctx context.Context, a *cli.App, store driver.Store) error {
 	differences, err := store.CheckSchema(ctx)
 	found := err
 	other, is := errors.AsType[*penstock.SchemaError](err)

@@ -33,12 +33,12 @@ func createCommand(a *cli.App) *cobra.Command {
 		by, with           string
 		retain             retentionFlags
 	)
-	cmd := terminal.Verb("create NAME", "Create an outbox", cli.Checked(a, "outboxes", func(cmd *cobra.Command, _ []string) (err error) {
+	cmd := terminal.Verb("create NAME", "Create an outbox", a.Checked(func(cmd *cobra.Command, _ []string) (err error) {
 		retains, err = retain.read(cmd.Flags())
 		return cmp.Or(err,
 			cli.Refuse((by == "") != (with == ""), "--distribute-by and --colocate-with go together: give the column, and the table with whose rows messages lie"),
 			cli.Refuse(by != "" && retains, "a distributed outbox keeps no settled messages: leave out --retain-age and --retain-bytes"))
-	}, func(ctx context.Context, store driver.Store, args []string) error {
+	}, func(ctx context.Context, store driver.Database, args []string) error {
 		create := store.CreateOutbox
 		if by != "" {
 			distributor, ok := store.(driver.Distributor)
@@ -67,17 +67,17 @@ func createCommand(a *cli.App) *cobra.Command {
 }
 
 func listCommand(a *cli.App) *cobra.Command {
-	return cli.ListCommand(a, "outboxes", "List the outboxes", cli.NamesOf("outboxes"))
+	return a.ListCommand("outboxes", "List the outboxes", driver.Database.Names)
 }
 
 func dropCommand(a *cli.App) *cobra.Command {
-	return cli.DropCommand(a, "NAME", "Drop an outbox with everything in it", "outboxes",
-		func(ctx context.Context, store driver.Store, name string) (cli.Drop, error) {
-			found, err := cli.ReadStatus(ctx, store, []string{name})
+	return a.DropCommand("NAME", "Drop an outbox with everything in it",
+		func(ctx context.Context, store driver.Database, name string) (cli.Drop, error) {
+			found, err := cli.FindOutbox(ctx, store, name)
 			if err != nil {
 				return cli.Drop{}, err
 			}
-			lost, fields := outboxLoss(&found[0])
+			lost, fields := outboxLoss(found)
 			return cli.Drop{
 				Warning: fmt.Sprintf("This deletes outbox %s with every message in it, delivered or not: %s.", shell.Visible(name), lost),
 				Do: func() error {
@@ -162,11 +162,11 @@ func (f *retentionFlags) read(flags *pflag.FlagSet) (given bool, err error) {
 
 // apply changes the given limits and leaves the others.
 func (f *retentionFlags) apply(ctx context.Context, store driver.Store, outbox string) (admin.Retention, error) {
-	found, err := cli.ReadStatus(ctx, store, []string{outbox})
+	found, err := cli.FindOutbox(ctx, store, outbox)
 	if err != nil {
 		return admin.Retention{}, err
 	}
-	r := found[0].Retention
+	r := found.Retention
 	if f.age != nil {
 		r.Age = *f.age
 	}
@@ -178,13 +178,13 @@ func (f *retentionFlags) apply(ctx context.Context, store driver.Store, outbox s
 
 func setCommand(a *cli.App) *cobra.Command {
 	var f retentionFlags
-	cmd := terminal.Verb("set NAME", "Set how long an outbox keeps settled messages", cli.Checked(a, "outboxes", func(cmd *cobra.Command, _ []string) error {
+	cmd := terminal.Verb("set NAME", "Set how long an outbox keeps settled messages", a.Checked(func(cmd *cobra.Command, _ []string) error {
 		given, err := f.read(cmd.Flags())
 		if err == nil && !given {
 			err = terminal.Misuse(errors.New("nothing to set: give --retain-age or --retain-bytes"))
 		}
 		return err
-	}, func(ctx context.Context, store driver.Store, args []string) error {
+	}, func(ctx context.Context, store driver.Database, args []string) error {
 		r, err := f.apply(ctx, store, args[0])
 		if err != nil {
 			return err

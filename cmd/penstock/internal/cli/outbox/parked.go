@@ -112,11 +112,11 @@ func subscriptionsOf(ctx context.Context, store cli.StatusReader, outbox, only s
 	if only != "" {
 		return []string{only}, nil
 	}
-	found, err := cli.ReadStatus(ctx, store, []string{outbox})
+	found, err := cli.FindOutbox(ctx, store, outbox)
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range found[0].Subscriptions {
+	for _, s := range found.Subscriptions {
 		all = append(all, s.Subscription)
 	}
 	return all, nil

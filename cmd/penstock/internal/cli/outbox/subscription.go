@@ -71,11 +71,11 @@ func dropSubscription(ctx context.Context, a *cli.App, store driver.Store, outbo
 }
 
 func findSubscription(ctx context.Context, store cli.StatusReader, outbox, name string) (admin.SubscriptionStatus, error) {
-	found, err := cli.ReadStatus(ctx, store, []string{outbox})
+	found, err := cli.FindOutbox(ctx, store, outbox)
 	if err != nil {
 		return admin.SubscriptionStatus{}, err
 	}
-	for _, s := range found[0].Subscriptions {
+	for _, s := range found.Subscriptions {
 		if s.Subscription == name {
 			return s, nil
 		}
@@ -93,7 +93,7 @@ func ReplayCommand(a *cli.App) *cobra.Command {
 	f := replayFlags{leave: cli.Consent{Undone: "nothing is replayed"}}
 	var r admin.Replay
 	cmd := terminal.Verb("replay OUTBOX --from TIME|SEQ", "Deliver messages again that a subscription has delivered",
-		cli.Checked(a, "outboxes", func(cmd *cobra.Command, args []string) (err error) {
+		a.Checked(func(cmd *cobra.Command, args []string) (err error) {
 			if r, err = f.replay(args[0], time.Now()); err != nil {
 				return err
 			}
@@ -102,7 +102,7 @@ func ReplayCommand(a *cli.App) *cobra.Command {
 			return cmp.Or(
 				cli.Refuse(cmd.Flags().Changed("subscription") && f.subscription == "", "--subscription is empty: name one, or leave it out"),
 				a.Possible(f.leave))
-		}, func(ctx context.Context, store driver.Store, args []string) (err error) {
+		}, func(ctx context.Context, store driver.Database, args []string) (err error) {
 			if r.Subscription, err = cli.ChooseSubscription(ctx, store, args[0], f.subscription); err != nil {
 				return err
 			}

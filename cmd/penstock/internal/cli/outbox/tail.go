@@ -37,7 +37,7 @@ func TailCommand(a *cli.App) *cobra.Command {
 		f     tailFlags
 		start config.Start
 	)
-	cmd := terminal.Verb("tail OUTBOX", "Print messages of an outbox (read-only)", cli.Checked(a, "outboxes", func(cmd *cobra.Command, _ []string) (err error) {
+	cmd := terminal.Verb("tail OUTBOX", "Print messages of an outbox (read-only)", a.Checked(func(cmd *cobra.Command, _ []string) (err error) {
 		if start, err = cli.ParseStart(f.start); err != nil {
 			return err
 		}
@@ -47,7 +47,7 @@ func TailCommand(a *cli.App) *cobra.Command {
 		}
 		f.filter, err = f.Read()
 		return err
-	}, func(ctx context.Context, store driver.Store, args []string) error {
+	}, func(ctx context.Context, store driver.Database, args []string) error {
 		source, err := store.Subscribe(ctx, driver.Subscribe{Outbox: args[0], Subscription: "tail", Ephemeral: true, Start: start.Of()})
 		if err != nil {
 			return about.Outbox(err, fmt.Sprintf("reading outbox %q", args[0]), args[0], "")

@@ -66,14 +66,14 @@ func EnqueueCommand(a *cli.App) *cobra.Command {
 		one []penstock.NewJob
 	)
 	cmd := terminal.Verb("enqueue QUEUE [PAYLOAD|-]", "Enqueue one job, or JSON lines of a file or stdin",
-		cli.Checked(a, "queues", func(cmd *cobra.Command, args []string) error {
+		a.Checked(func(cmd *cobra.Command, args []string) error {
 			err := checkEnqueue(a, &f, cmd.Flags(), len(args) == 2)
 			if err == nil && len(args) == 2 {
 				one = make([]penstock.NewJob, 1)
 				one[0], err = oneJob(cmd.Context(), a, &f, cmd.Flags(), args[1])
 			}
 			return err
-		}, func(ctx context.Context, store driver.QueueStore, args []string) error {
+		}, func(ctx context.Context, store driver.Database, args []string) error {
 			if len(one) > 0 {
 				made, err := store.DriverQueue(args[0]).Enqueue(ctx, one...)
 				return tellEnqueued(a, args[0], made, err)
@@ -150,7 +150,7 @@ func payloadArgument(ctx context.Context, a *cli.App, argument string) ([]byte, 
 	return a.ReadPayload(ctx, "reading the payload", argument)
 }
 
-func enqueueLines(ctx context.Context, a *cli.App, store driver.QueueStore, name string, f *enqueueFlags) error {
+func enqueueLines(ctx context.Context, a *cli.App, store writer.Store, name string, f *enqueueFlags) error {
 	kind := jobLines
 	if f.once {
 		id, parse := f.Numbered(name), kind.Parse
@@ -161,11 +161,7 @@ func enqueueLines(ctx context.Context, a *cli.App, store driver.QueueStore, name
 			return j, err
 		}
 	}
-	to, ok := store.(writer.Store)
-	if !ok {
-		return terminal.Usage(errors.New("this database's driver has no outboxes"))
-	}
-	w := f.Writer(to)
+	w := f.Writer(store)
 	defer func() { _ = w.Close(ctx) }()
 	_, err := cli.CarryLines(ctx, a, &f.LineFlags, &kind, func(ctx context.Context, jobs []penstock.NewJob) (func(context.Context) error, error) {
 		wait, err := w.EnqueueAsync(ctx, name, jobs...)

@@ -43,10 +43,10 @@ func jobRetryCommand(a *cli.App) *cobra.Command {
 // onJobs acts on the jobs of a queue with the given ids. others are the states of jobs that it leaves alone.
 func onJobs(a *cli.App, past, others string, act func(store driver.QueueStore, ctx context.Context, queue string, ids ...int64) (int, error)) func(*cobra.Command, []string) error {
 	var ids []int64
-	return cli.Checked(a, "queues", func(_ *cobra.Command, args []string) (err error) {
+	return a.Checked(func(_ *cobra.Command, args []string) (err error) {
 		ids, err = cli.JobIDs(args[1:])
 		return err
-	}, func(ctx context.Context, store driver.QueueStore, args []string) error {
+	}, func(ctx context.Context, store driver.Database, args []string) error {
 		n, err := act(store, ctx, args[0], ids...)
 		if err != nil {
 			return about.Queue(err, "changing jobs", args[0])
@@ -69,10 +69,10 @@ func doneCommand(a *cli.App) *cobra.Command {
 		kind   string
 		limit  int
 	)
-	cmd := terminal.Verb("done NAME", "List jobs that are done, the latest first", cli.Checked(a, "queues", func(cmd *cobra.Command, _ []string) (err error) {
+	cmd := terminal.Verb("done NAME", "List jobs that are done, the latest first", a.Checked(func(cmd *cobra.Command, _ []string) (err error) {
 		wanted, err = cli.JobIDs(given)
 		return cmp.Or(err, cli.NotEmpty(cmd.Flags(), "kind"), cli.Refuse(limit < 1, "--limit is %d: use 1 or more", limit))
-	}, func(ctx context.Context, store driver.QueueStore, args []string) error {
+	}, func(ctx context.Context, store driver.Database, args []string) error {
 		history, ok := store.(driver.HistoryStore)
 		if !ok {
 			return terminal.Usage(errors.New("this database keeps no jobs that are done: PostgreSQL does"))
@@ -110,7 +110,7 @@ func doneCommand(a *cli.App) *cobra.Command {
 }
 
 // nothingDone explains why there is nothing to list.
-func nothingDone(ctx context.Context, a *cli.App, store cli.QueueStatusReader, name string, narrowed bool) error {
+func nothingDone(ctx context.Context, a *cli.App, store driver.QueueStore, name string, narrowed bool) error {
 	q, err := findQueue(ctx, store, name, uncounted)
 	if err != nil {
 		return err
@@ -126,24 +126,18 @@ func nothingDone(ctx context.Context, a *cli.App, store cli.QueueStatusReader, n
 // jobStates are those that job list shows, in its order.
 var jobStates = []string{"running", "ready", "waiting", "delayed"}
 
-// jobStore has the methods of a store that job list needs.
-type jobStore interface {
-	cli.JobLister
-	cli.GroupReader
-}
-
 func jobListCommand(a *cli.App) *cobra.Command {
 	var (
 		q       admin.JobQuery
 		limit   int
 		grouped bool
 	)
-	cmd := terminal.Verb("list QUEUE", "List jobs that wait or run, with their last errors", cli.Checked(a, "queues", func(cmd *cobra.Command, _ []string) error {
+	cmd := terminal.Verb("list QUEUE", "List jobs that wait or run, with their last errors", a.Checked(func(cmd *cobra.Command, _ []string) error {
 		grouped = cmd.Flags().Changed("group")
 		return cmp.Or(
 			cli.Refuse(cmd.Flags().Changed("state") && !slices.Contains(jobStates, q.State), "--state is %q: use %s", q.State, strings.Join(jobStates, ", ")),
 			cli.NotEmpty(cmd.Flags(), "kind", "key"), cli.Refuse(limit < 1, "--limit is %d: use 1 or more", limit))
-	}, func(ctx context.Context, store jobStore, args []string) error {
+	}, func(ctx context.Context, store driver.Database, args []string) error {
 		states := jobStates
 		if q.State != "" {
 			states = []string{q.State}
@@ -176,7 +170,7 @@ type jobTable struct {
 }
 
 // read writes the jobs of a state, page by page. The ready jobs of each group have their order: without a chosen one it reads group after group.
-func (l *jobTable) read(ctx context.Context, store jobStore, q admin.JobQuery, grouped bool) error {
+func (l *jobTable) read(ctx context.Context, store driver.QueueStore, q admin.JobQuery, grouped bool) error {
 	if q.State != "ready" || grouped {
 		return l.pages(ctx, store, q)
 	}
@@ -201,7 +195,7 @@ func (l *jobTable) read(ctx context.Context, store jobStore, q admin.JobQuery, g
 	}
 }
 
-func (l *jobTable) pages(ctx context.Context, store jobStore, q admin.JobQuery) error {
+func (l *jobTable) pages(ctx context.Context, store driver.QueueStore, q admin.JobQuery) error {
 	for l.More == "" {
 		q.Limit = min(l.left+1, donePage) // one more means that there are more
 		page, err := store.ListJobs(ctx, q)
@@ -247,7 +241,7 @@ func (l *jobTable) write(f *admin.Found, state string) {
 
 func workersCommand(a *cli.App) *cobra.Command {
 	return a.WithJSON(terminal.Verb("workers [QUEUE]", "List workers, idle ones too",
-		cli.Opened(a, "queues", func(ctx context.Context, store driver.QueueStore, args []string) error {
+		a.Opened(func(ctx context.Context, store driver.Database, args []string) error {
 			workers, ok := store.(driver.WorkerStore)
 			if !ok {
 				return terminal.Usage(errors.New("this database keeps no heartbeats of workers: PostgreSQL does"))

@@ -28,8 +28,8 @@ func Command(a *cli.App) *cobra.Command {
 const uncounted = -1
 
 // findQueue describes one queue, counted up to most.
-func findQueue(ctx context.Context, store cli.QueueStatusReader, name string, most int) (*admin.QueueStatus, error) {
-	queues, err := cli.QueueStatusUpTo(ctx, store, most, name)
+func findQueue(ctx context.Context, store driver.QueueStore, name string, most int) (*admin.QueueStatus, error) {
+	queues, err := store.QueueStatusUpTo(ctx, most, name)
 	if err != nil {
 		return nil, fmt.Errorf("reading the status of queues: %w", err)
 	}
@@ -48,10 +48,10 @@ func createCommand(a *cli.App) *cobra.Command {
 		settings  queueFlags
 		wanted    penstock.QueueSettings
 	)
-	cmd := terminal.Verb("create NAME", "Create a queue", cli.Checked(a, "queues", func(cmd *cobra.Command, _ []string) (err error) {
+	cmd := terminal.Verb("create NAME", "Create a queue", a.Checked(func(cmd *cobra.Command, _ []string) (err error) {
 		wanted, err = settings.read(cmd.Flags())
 		return cmp.Or(err, cli.Refuse(order != string(penstock.FIFO) && order != string(penstock.LIFO), "--order is %q: use fifo or lifo", order))
-	}, func(ctx context.Context, store driver.QueueStore, args []string) error {
+	}, func(ctx context.Context, store driver.Database, args []string) error {
 		err := store.CreateQueue(ctx, args[0], penstock.QueueOrder(order))
 		if ifMissing && errors.Is(err, penstock.ErrQueueExists) {
 			err = alreadyThere(ctx, store, args[0], penstock.QueueOrder(order))
@@ -73,7 +73,7 @@ func createCommand(a *cli.App) *cobra.Command {
 }
 
 // alreadyThere checks that an existing queue of that name has the requested order.
-func alreadyThere(ctx context.Context, store cli.QueueStatusReader, name string, order penstock.QueueOrder) error {
+func alreadyThere(ctx context.Context, store driver.QueueStore, name string, order penstock.QueueOrder) error {
 	q, err := findQueue(ctx, store, name, uncounted)
 	if err == nil && q.Order != order {
 		return terminal.Usage(fmt.Errorf("it exists with the order %s, which cannot be changed: pass --order %s, or choose another name", q.Order, q.Order))
@@ -82,12 +82,12 @@ func alreadyThere(ctx context.Context, store cli.QueueStatusReader, name string,
 }
 
 func listCommand(a *cli.App) *cobra.Command {
-	return cli.ListCommand(a, "queues", "List the queues", cli.NamesOf("queues"))
+	return a.ListCommand("queues", "List the queues", driver.Database.Names)
 }
 
 func dropCommand(a *cli.App) *cobra.Command {
-	return cli.DropCommand(a, "NAME", "Drop a queue with every job in it", "queues",
-		func(ctx context.Context, store driver.QueueStore, name string) (cli.Drop, error) {
+	return a.DropCommand("NAME", "Drop a queue with every job in it",
+		func(ctx context.Context, store driver.Database, name string) (cli.Drop, error) {
 			q, err := findQueue(ctx, store, name, cli.CountedUpTo)
 			if err != nil {
 				return cli.Drop{}, err

@@ -29,7 +29,7 @@ func scheduleSetCommand(a *cli.App) *cobra.Command {
 		s penstock.Schedule
 	)
 	cmd := terminal.Verb("set QUEUE NAME --cron TEXT [PAYLOAD|-]", "Make or change a periodic job",
-		cli.Checked(a, "queues", func(cmd *cobra.Command, args []string) error {
+		a.Checked(func(cmd *cobra.Command, args []string) error {
 			if s.Cron == "" {
 				return terminal.Usage(errors.New("--cron is missing: give it five fields, such as '30 4 * * *', or @daily"))
 			}
@@ -40,7 +40,7 @@ func scheduleSetCommand(a *cli.App) *cobra.Command {
 			s.Queue, s.Name = args[0], args[1]
 			s.Job, err = f.read(cmd.Flags(), payload)
 			return err
-		}, func(ctx context.Context, store driver.QueueStore, args []string) error {
+		}, func(ctx context.Context, store driver.Database, args []string) error {
 			if err := store.SetSchedule(ctx, s); err != nil {
 				return about.Queue(err, fmt.Sprintf("setting schedule %q of queue %q", args[1], args[0]), args[0])
 			}
@@ -57,7 +57,7 @@ func schedulePauseCommand(a *cli.App, pause bool) *cobra.Command {
 	if !pause {
 		use, short, doing = "resume QUEUE NAME", "End the pause of a periodic job", "resuming"
 	}
-	cmd := terminal.Verb(use, short, cli.Opened(a, "queues", func(ctx context.Context, store driver.QueueStore, args []string) error {
+	cmd := terminal.Verb(use, short, a.Opened(func(ctx context.Context, store driver.Database, args []string) error {
 		act := store.PauseSchedule
 		if !pause {
 			act = store.ResumeSchedule
@@ -72,7 +72,7 @@ func schedulePauseCommand(a *cli.App, pause bool) *cobra.Command {
 
 func scheduleRunCommand(a *cli.App) *cobra.Command {
 	cmd := terminal.Verb("run QUEUE NAME", "Enqueue a periodic job now",
-		cli.Opened(a, "queues", func(ctx context.Context, store driver.QueueStore, args []string) error {
+		a.Opened(func(ctx context.Context, store driver.Database, args []string) error {
 			made, err := store.RunSchedule(ctx, args[0], args[1])
 			if err != nil {
 				return aboutSchedule(err, "running", args)
@@ -97,7 +97,7 @@ func aboutSchedule(err error, doing string, args []string) error {
 
 func scheduleListCommand(a *cli.App) *cobra.Command {
 	cmd := terminal.Verb("list QUEUE", "List the periodic jobs of a queue",
-		cli.Opened(a, "queues", func(ctx context.Context, store driver.QueueStore, args []string) error {
+		a.Opened(func(ctx context.Context, store driver.Database, args []string) error {
 			schedules, err := store.Schedules(ctx, args[0])
 			if err != nil {
 				return about.Queue(err, "reading schedules", args[0])
@@ -147,7 +147,7 @@ func utc(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") }
 
 func scheduleDropCommand(a *cli.App) *cobra.Command {
 	cmd := terminal.Verb("drop QUEUE NAME", "Drop a periodic job",
-		cli.Opened(a, "queues", func(ctx context.Context, store driver.QueueStore, args []string) error {
+		a.Opened(func(ctx context.Context, store driver.Database, args []string) error {
 			if err := store.DropSchedule(ctx, args[0], args[1]); err != nil {
 				return aboutSchedule(err, "dropping", args)
 			}

@@ -92,12 +92,12 @@ func setCommand(a *cli.App) *cobra.Command {
 		f      queueFlags
 		wanted penstock.QueueSettings
 	)
-	cmd := terminal.Verb("set NAME", "Set a queue's limits", cli.Checked(a, "queues", func(cmd *cobra.Command, _ []string) (err error) {
+	cmd := terminal.Verb("set NAME", "Set a queue's limits", a.Checked(func(cmd *cobra.Command, _ []string) (err error) {
 		if wanted, err = f.read(cmd.Flags()); err == nil && wanted == (penstock.QueueSettings{}) {
 			err = terminal.Misuse(errors.New("nothing to set: give --max-attempts, --max-running, --rate, --dedup-window or --keep-done"))
 		}
 		return err
-	}, func(ctx context.Context, store driver.QueueStore, args []string) error {
+	}, func(ctx context.Context, store driver.Database, args []string) error {
 		return setQueue(ctx, a, store, args[0], wanted)
 	}))
 	f.add(cmd.Flags())
@@ -109,7 +109,7 @@ func pauseCommand(a *cli.App, pause bool) *cobra.Command {
 	if pause {
 		use, short = "pause NAME", "Pause a queue (running jobs finish)"
 	}
-	cmd := terminal.Verb(use, short, cli.Opened(a, "queues", func(ctx context.Context, store driver.QueueStore, args []string) error {
+	cmd := terminal.Verb(use, short, a.Opened(func(ctx context.Context, store driver.Database, args []string) error {
 		return setQueue(ctx, a, store, args[0], penstock.QueueSettings{Paused: &pause})
 	}))
 	return a.WithJSON(cmd, "the new settings, as one JSON line")

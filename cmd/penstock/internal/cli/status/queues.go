@@ -13,6 +13,7 @@ import (
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/internal/shell"
@@ -108,14 +109,10 @@ func (w *Writer) groups(queues []admin.QueueStatus) {
 }
 
 // readGroups fills in the groups of queues.
-func readGroups(ctx context.Context, store any, queues []admin.QueueStatus) error {
-	reader, ok := store.(cli.GroupReader)
-	if !ok {
-		return nil // nor is there a queue
-	}
+func readGroups(ctx context.Context, store driver.QueueStore, queues []admin.QueueStatus) error {
 	for i := range queues {
 		for after := ""; ; {
-			page, err := reader.QueueGroups(ctx, queues[i].Queue, after, cli.GroupsAtOnce)
+			page, err := store.QueueGroups(ctx, queues[i].Queue, after, cli.GroupsAtOnce)
 			if errors.Is(err, penstock.ErrNoQueue) { // dropped meanwhile
 				break
 			}
@@ -150,7 +147,7 @@ type left struct {
 }
 
 // readLeft reads the data for a note: groups of queues with jobs that have waited, and leases, if the role may read them.
-func readLeft(ctx context.Context, store any, queues []admin.QueueStatus, only []string) (l left, err error) {
+func readLeft(ctx context.Context, store driver.QueueStore, queues []admin.QueueStatus, only []string) (l left, err error) {
 	l = left{queues: map[string]admin.QueueStatus{}, expired: map[string][]doctor.Running{}, notes: map[string][]string{}}
 	with := slices.Clone(queues)
 	if err := cli.ReadUntaken(ctx, store, with, unattended); err != nil {

@@ -31,7 +31,7 @@ func Command(a *cli.App) *cobra.Command {
 		adopting                   adopt.Flags
 	)
 	cmd := terminal.Verb("status [OUTBOX|QUEUE|SUBSCRIPTION]", "Show backlogs, rates, sizes, relays, queues and inboxes",
-		cli.Opened(a, "status", func(ctx context.Context, store driver.Store, args []string) error {
+		a.Opened(func(ctx context.Context, store driver.Database, args []string) error {
 			if every <= 0 {
 				return terminal.Usage(fmt.Errorf("--every is %v: use a time such as 2s", every))
 			}
@@ -96,7 +96,7 @@ type adoptedStatus struct {
 }
 
 // readAll reads the status of everything, or of the named outbox, queue or adopting subscription.
-func readAll(ctx context.Context, a *cli.App, store cli.StatusReader, f *adopt.Flags, exact bool, only []string) (s statusOf, err error) {
+func readAll(ctx context.Context, a *cli.App, store driver.Database, f *adopt.Flags, exact bool, only []string) (s statusOf, err error) {
 	if f.Preset != "" || f.Table != "" {
 		of, err := f.Named(append(only, "")[0])
 		if err != nil {
@@ -107,28 +107,19 @@ func readAll(ctx context.Context, a *cli.App, store cli.StatusReader, f *adopt.F
 		return s, err
 	}
 	var refused []error
-	kinds := 1
 	most := cli.CountedUpTo
 	if exact {
 		most = 0
 	}
 	readOutboxes := begin(ctx, func(ctx context.Context) ([]admin.OutboxStatus, error) { return cli.StatusUpTo(ctx, store, most) })
-	s.Queues = []admin.QueueStatus{}
-	queues, hasQueues := store.(cli.QueueStatusReader)
-	readQueues := func() ([]admin.QueueStatus, error) { return nil, nil }
-	if hasQueues {
-		readQueues = begin(ctx, func(ctx context.Context) ([]admin.QueueStatus, error) {
-			return cli.QueueStatusUpTo(ctx, queues, most, only...)
-		})
-	}
+	readQueues := begin(ctx, func(ctx context.Context) ([]admin.QueueStatus, error) {
+		return store.QueueStatusUpTo(ctx, most, only...)
+	})
 	if s.Outboxes, err = readKind(readOutboxes, "outboxes", &s, &refused); err != nil {
 		return s, err
 	}
-	if hasQueues {
-		kinds++
-		if s.Queues, err = readKind(readQueues, "queues", &s, &refused); err != nil {
-			return s, err
-		}
+	if s.Queues, err = readKind(readQueues, "queues", &s, &refused); err != nil {
+		return s, err
 	}
 	if queues, ok := store.(cli.UnreadQueuesReader); ok && len(only) == 0 && s.Queues != nil {
 		names, err := queues.UnreadQueues(ctx)
@@ -137,9 +128,10 @@ func readAll(ctx context.Context, a *cli.App, store cli.StatusReader, f *adopt.F
 		}
 		s.hidden = pgerror.UnreadQueues(names)
 	}
-	if inboxes, ok := store.(cli.InboxReader); ok && len(only) == 0 {
+	kinds := 2
+	if len(only) == 0 {
 		kinds++
-		if s.Inboxes, err = readKind(begin(ctx, inboxes.Inboxes), "inboxes", &s, &refused); err != nil {
+		if s.Inboxes, err = readKind(begin(ctx, store.Inboxes), "inboxes", &s, &refused); err != nil {
 			return s, err
 		}
 	}
@@ -206,9 +198,9 @@ func readKind[T any](read func() ([]T, error), kind string, s *statusOf, refused
 
 // notFound is the error for an unknown name. unseen are the kinds of things that the role may not
 // read: one of them may have that name.
-func notFound(ctx context.Context, store cli.StatusReader, name string, unseen []string) error {
-	if queues, ok := store.(cli.DeadJobStore); ok && !slices.Contains(unseen, "queues") {
-		if _, err := cli.IsQueue(ctx, queues, name); pgerror.IsForbidden(err) {
+func notFound(ctx context.Context, store driver.Database, name string, unseen []string) error {
+	if !slices.Contains(unseen, "queues") {
+		if _, err := cli.IsQueue(ctx, store, name); pgerror.IsForbidden(err) {
 			return notSeen(fmt.Errorf("queue %q: this role may not see it", name), name, []string{"queues"})
 		}
 	}

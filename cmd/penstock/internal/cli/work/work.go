@@ -18,7 +18,6 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/console"
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
 	"github.com/penstock/penstock/cmd/penstock/internal/run"
-	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/sink/webhook"
 )
@@ -121,10 +120,7 @@ func (f *workFlags) configured(a *cli.App, args []string) (*config.Config, error
 }
 
 func runWorkers(ctx context.Context, a *cli.App, cfg *config.Config, f *workFlags) error {
-	store, err := cli.OpenWith[interface {
-		driver.Store
-		driver.QueueStore
-	}](ctx, a, "queues")
+	store, err := a.OpenStore(ctx)
 	if err != nil {
 		return err
 	}
