@@ -169,7 +169,7 @@ func TestDoctorFindsWhatWaits(t *testing.T) {
 			if err := p.store.Publish(t.Context(), "left", numbered(1)...); err != nil {
 				t.Fatal(err)
 			}
-			const waits = "no relay holds it, and 1 message waits"
+			const waits = "no relay reads it, and 1 message waits"
 			f := p.finds(doctor.CheckSubscription, doctor.Critical, "left/billing", waits)
 			file := yaml(t, fmt.Sprintf("database_url: %q\nsubscriptions: [{name: billing, outbox: left, sink: {discard: {}}}]\n", p.url))
 			o := invoke(t, "doctor", "--config", file, "--measure", "1ms")

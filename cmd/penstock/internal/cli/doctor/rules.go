@@ -120,7 +120,7 @@ func (r *rules) subscription(of, argument string, s, before *admin.SubscriptionS
 	switch {
 	case !held && s.Backlog+s.Parked > 0:
 		f.Check, f.Severity = doctor.CheckSubscription, since(s.OldestAge, r.o.Old)
-		f.Found = "no relay holds it, and " + waiting
+		f.Found = "no relay reads it, and " + waiting
 		if s.Holder != "" {
 			f.Found += fmt.Sprintf("; the lease of %s ended %s ago", s.Holder, cli.Since(s.LeaseUntil, r.now.at))
 		}
@@ -145,7 +145,7 @@ func (r *rules) subscription(of, argument string, s, before *admin.SubscriptionS
 	if s.ParkedKeys > 0 {
 		parked := fmt.Sprintf("%s with %s", terminal.PluralVerb(s.ParkedKeys, "key", "is parked", "are parked"), terminal.Plural(s.Parked, "message"))
 		if s.HeldKeys > 0 {
-			parked += ", " + cli.CountOf(s.HeldKeys, "held_keys", s.AtLeast) + " of them on hold because of a dead letter"
+			parked += ", " + terminal.CountOf(s.HeldKeys, "held_keys", s.AtLeast) + " of them on hold because of a dead letter"
 		}
 		next := "see which keys, and why"
 		if strings.Contains(argument, " --subscription ") { // not of an adopted table
