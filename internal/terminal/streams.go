@@ -32,12 +32,13 @@ func IsTerminal(stream any) bool {
 }
 
 // Progress shows the progress of long work on stderr. On a terminal it is one refreshing line,
-// otherwise, and only on request, an occasional line. One goroutine uses it.
+// otherwise, and only on request, an occasional line.
 type Progress struct {
 	w        io.Writer
 	terminal bool
 	every    time.Duration
 	last     time.Time
+	mu       sync.Mutex
 	width    int // of the line on the screen
 }
 
@@ -55,7 +56,12 @@ func NewProgress(stderr io.Writer, insist bool) *Progress {
 
 // Show prints the line if it is time for one.
 func (p *Progress) Show(line string) {
-	if p == nil || time.Since(p.last) < p.every {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if time.Since(p.last) < p.every {
 		return
 	}
 	p.last = time.Now()
@@ -70,7 +76,12 @@ func (p *Progress) Show(line string) {
 
 // Clear removes the line, so that something else can be printed.
 func (p *Progress) Clear() {
-	if p == nil || !p.terminal || p.width == 0 {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.terminal || p.width == 0 {
 		return
 	}
 	fmt.Fprint(p.w, "\r", strings.Repeat(" ", p.width), "\r")

@@ -2,6 +2,7 @@ package terminal
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -31,6 +32,14 @@ func Count(n int64) string {
 		s = s[:i] + "," + s[i:]
 	}
 	return sign + s
+}
+
+// CountOf is a figure of a status, with a plus if it is among those that were not counted to their end.
+func CountOf(n int64, name string, atLeast []string) string {
+	if slices.Contains(atLeast, name) {
+		return Count(n) + "+"
+	}
+	return Count(n)
 }
 
 // Size writes bytes for people.

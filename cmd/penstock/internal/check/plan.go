@@ -99,10 +99,8 @@ func (n *node) walkFrom(depth int, f func(*node, int)) {
 // find returns the nodes of one of the types.
 func (p *plan) find(types ...string) (found []*node) {
 	p.Root.walk(func(n *node, _ int) {
-		for _, t := range types {
-			if n.Type == t {
-				found = append(found, n)
-			}
+		if slices.Contains(types, n.Type) {
+			found = append(found, n)
 		}
 	})
 	return found

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/penstock/penstock/internal/doctor"
+	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
 )
 
@@ -289,14 +289,7 @@ func number(v float64) string { return terminal.Count(int64(math.Round(v))) }
 type text struct{ strings.Builder }
 
 func (t *text) line(s string) {
-	for _, r := range s {
-		if unicode.IsPrint(r) || r == ' ' {
-			t.WriteRune(r)
-		} else {
-			fmt.Fprintf(t, `\u%04x`, r)
-		}
-	}
-	t.WriteByte('\n')
+	t.WriteString(shell.Visible(s) + "\n")
 }
 
 // wrap writes words in lines that begin with indent.

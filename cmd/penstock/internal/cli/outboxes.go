@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -62,17 +61,9 @@ func StatusUpTo(ctx context.Context, store StatusReader, most int) ([]admin.Outb
 	return store.Status(ctx)
 }
 
-// CountOf is a figure of a status, with a plus if it was not counted to its end.
-func CountOf(n int64, name string, atLeast []string) string {
-	if slices.Contains(atLeast, name) {
-		return terminal.Count(n) + "+"
-	}
-	return terminal.Count(n)
-}
-
 // PluralOf is Plural of such a figure.
 func PluralOf(n int64, name string, atLeast []string, what string) string {
-	return strings.Replace(terminal.Plural(n, what), terminal.Count(n), CountOf(n, name, atLeast), 1)
+	return strings.Replace(terminal.Plural(n, what), terminal.Count(n), terminal.CountOf(n, name, atLeast), 1)
 }
 
 // FindOutbox returns the status of an outbox.

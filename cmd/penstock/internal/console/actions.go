@@ -14,6 +14,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // act performs a form's action by the API's own route, and returns to a page that reports it.
@@ -58,7 +59,7 @@ func (c *Console) deadAction(w http.ResponseWriter, r *http.Request) {
 	c.act(w, r, path+"/dead/"+verb, Bulk{Filter: d.Filter, All: true, After: d.After}, func(answer any) (back, said string) {
 		done := answer.(Done)
 		back = d.URL + "/dead"
-		said = map[string]string{"retry": "sent back", "discard": "discarded"}[verb] + ": " + count(d.SoFar+done.Done, "", nil)
+		said = map[string]string{"retry": "sent back", "discard": "discarded"}[verb] + ": " + terminal.Count(d.SoFar+done.Done)
 		v := url.Values{}
 		if len(d.Filter.Numbers) == 0 {
 			v = d.Filter.values()
@@ -106,7 +107,7 @@ func (c *Console) queueAction(w http.ResponseWriter, r *http.Request) {
 			chosen.IDs = append(chosen.IDs, id)
 		}
 		c.act(w, r, ofQueue+"/"+verb, chosen, func(answer any) (string, string) {
-			return queue, map[string]string{"cancel": "cancelled: ", "retry": "to run now: "}[verb] + count(answer.(Count).Done, "", nil)
+			return queue, map[string]string{"cancel": "cancelled: ", "retry": "to run now: "}[verb] + terminal.Count(answer.(Count).Done)
 		})
 	case "enqueue":
 		delay, err := strconv.Atoi(cmp.Or(r.FormValue("delay_seconds"), "0"))
@@ -130,7 +131,7 @@ func (c *Console) parkedAction(w http.ResponseWriter, r *http.Request) {
 		keys.Keys = []string{key}
 	}
 	c.act(w, r, ofSubscription+"/parked/retry", keys, func(answer any) (string, string) {
-		return outboxURL(r.PathValue("outbox")), "parked keys that are tried at once: " + count(answer.(Count).Done, "", nil)
+		return outboxURL(r.PathValue("outbox")), "parked keys that are tried at once: " + terminal.Count(answer.(Count).Done)
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // Adopted is a subscription over a table that an application has made.
@@ -137,7 +138,7 @@ func (c *Console) tablePage(ctx context.Context, r *call, s *Status) (string, an
 func (c *Console) tableAction(w http.ResponseWriter, r *http.Request) {
 	back := tableURL(r.PathValue("table"), r.PathValue("subscription"))
 	said := func(what string) func(any) (string, string) {
-		return func(answer any) (string, string) { return back, what + ": " + count(answer.(Count).Done, "", nil) }
+		return func(answer any) (string, string) { return back, what + ": " + terminal.Count(answer.(Count).Done) }
 	}
 	verb := r.PathValue("verb")
 	if verb == "parked" {

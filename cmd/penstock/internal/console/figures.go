@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -9,10 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/penstock/penstock/admin"
-	"github.com/penstock/penstock/internal/terminal"
 )
 
 // history is how much waited at the last samples, by queue or subscription.
@@ -104,14 +103,6 @@ func ring(segments []admin.SegmentStatus) (all []segment) {
 	return all
 }
 
-// count is a figure, with a plus if it was not counted to its end.
-func count(n int64, name string, atLeast []string) string {
-	if slices.Contains(atLeast, name) {
-		return terminal.Count(n) + "+"
-	}
-	return terminal.Count(n)
-}
-
 func age(d time.Duration) string {
 	switch {
 	case d <= 0:
@@ -136,17 +127,4 @@ func pretty(text string) string {
 }
 
 // hexDump shows bytes that are not text, a readable amount of them.
-func hexDump(b []byte) string {
-	var out strings.Builder
-	for line := range slices.Chunk(b[:min(len(b), 1024)], 16) {
-		fmt.Fprintf(&out, "% -48x", line)
-		for _, one := range line {
-			if one < ' ' || one >= utf8.RuneSelf || one == 0x7f {
-				one = '.'
-			}
-			out.WriteByte(one)
-		}
-		out.WriteByte('\n')
-	}
-	return out.String()
-}
+func hexDump(b []byte) string { return hex.Dump(b[:min(len(b), 1024)]) }

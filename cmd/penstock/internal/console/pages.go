@@ -26,7 +26,7 @@ import (
 var files embed.FS
 
 var templates = template.Must(template.New("").Funcs(template.FuncMap{
-	"count": count, "size": terminal.Size, "age": age, "since": func(t time.Time) string { return age(time.Since(t)) }, "ago": func(t time.Time) string {
+	"count": terminal.CountOf, "size": terminal.Size, "age": age, "since": func(t time.Time) string { return age(time.Since(t)) }, "ago": func(t time.Time) string {
 		if d := time.Since(t); d >= time.Second {
 			return age(d) + " ago"
 		}
@@ -331,7 +331,7 @@ func (c *Console) tabs(ctx context.Context, queue, here string) (all []tab) {
 	if s, err := c.readStatus(ctx); err == nil {
 		if i := slices.IndexFunc(s.Queues, func(q admin.QueueStatus) bool { return q.Queue == queue }); i >= 0 {
 			q := &s.Queues[i]
-			counts = map[string]string{"ready": count(q.Ready, "ready", q.AtLeast), "running": count(q.Running, "running", q.AtLeast), "delayed": count(q.Delayed, "delayed", q.AtLeast), "waiting": count(q.Waiting, "waiting", q.AtLeast), "dead": count(q.DeadLetters, "dead_letters", q.AtLeast)}
+			counts = map[string]string{"ready": terminal.CountOf(q.Ready, "ready", q.AtLeast), "running": terminal.CountOf(q.Running, "running", q.AtLeast), "delayed": terminal.CountOf(q.Delayed, "delayed", q.AtLeast), "waiting": terminal.CountOf(q.Waiting, "waiting", q.AtLeast), "dead": terminal.CountOf(q.DeadLetters, "dead_letters", q.AtLeast)}
 		}
 	}
 	for _, name := range []string{"ready", "running", "delayed", "waiting", "dead", "done"} {

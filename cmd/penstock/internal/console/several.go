@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock/internal/doctor"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // Several is a console for several databases: a page that lists them, and each below its own path.
@@ -80,7 +81,7 @@ func (c *Console) summary(ctx context.Context, name string) database {
 	d.Outboxes, d.Queues = len(status.Outboxes), len(status.Queues)
 	add := func(to *int64, n int64, as, name string, atLeast []string) {
 		*to += n
-		if strings.HasSuffix(count(n, name, atLeast), "+") {
+		if strings.HasSuffix(terminal.CountOf(n, name, atLeast), "+") {
 			d.More = append(d.More, as)
 		}
 	}

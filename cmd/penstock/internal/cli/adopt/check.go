@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -185,13 +184,13 @@ func counts(r *check.Report) map[check.Severity]int {
 
 // fixTable creates missing indexes, and checks again if it has created any.
 func fixTable(ctx context.Context, a *cli.App, conn *pgx.Conn, table adopted.Config, checked *checkedJSON, f *checkFlags) error {
-	p := &sharedProgress{progress: terminal.NewProgress(a.Stderr, f.progress)}
+	p := terminal.NewProgress(a.Stderr, f.progress)
 	var refused error // a question to answer
 	fixed, err := check.Fix(ctx, conn, checked.Report, check.FixOptions{
 		LockTimeout: time.Duration(f.lockTimeout),
-		Progress:    func(at check.Progress) { p.show(progressText(at)) },
+		Progress:    func(at check.Progress) { p.Show(progressText(at)) },
 		Ask: func(s check.Statement) bool {
-			p.clear()
+			p.Clear()
 			if refused != nil {
 				return false
 			}
@@ -200,7 +199,7 @@ func fixTable(ctx context.Context, a *cli.App, conn *pgx.Conn, table adopted.Con
 			return agreed
 		},
 	})
-	p.clear()
+	p.Clear()
 	checked.Fixed = fixed
 	created := 0
 	for _, x := range fixed {
@@ -256,22 +255,4 @@ func progressText(p check.Progress) string {
 		text += fmt.Sprintf(", waits for session %d", p.WaitsFor)
 	}
 	return text
-}
-
-// sharedProgress is a progress display for several goroutines.
-type sharedProgress struct {
-	mu       sync.Mutex
-	progress *terminal.Progress
-}
-
-func (p *sharedProgress) show(line string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.progress.Show(line)
-}
-
-func (p *sharedProgress) clear() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.progress.Clear()
 }

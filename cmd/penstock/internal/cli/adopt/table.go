@@ -112,6 +112,20 @@ func Find(ctx context.Context, a *cli.App, f *Flags, name string) (*Table, error
 	return table, err
 }
 
+// OpenAll opens the tables that the configuration adopts, until the verb ends.
+func OpenAll(ctx context.Context, a *cli.App) (all []*Table, err error) {
+	subscriptions, err := Configured(a)
+	for i := range subscriptions {
+		table, err := Open(ctx, a, &subscriptions[i])
+		if err != nil {
+			return nil, err
+		}
+		a.Later(table.Close)
+		all = append(all, table)
+	}
+	return all, err
+}
+
 func Open(ctx context.Context, a *cli.App, of *Subscription) (*Table, error) {
 	url, schema, err := a.Database()
 	if err != nil {

@@ -169,8 +169,12 @@ func Serve(ctx context.Context, a *cli.App, c config.Console, m *metrics.Metrics
 		}
 		o := pages.Options{Store: of, Findings: doctor.Findings(over, store), BasePath: c.BasePath, Redact: c.Redact, Logger: log}
 		if !several {
-			if o.Adopted, err = adoptedTables(ctx, over); err != nil {
+			tables, err := adopt.OpenAll(ctx, over)
+			if err != nil {
 				return "", err
+			}
+			for _, table := range tables {
+				o.Adopted = append(o.Adopted, pages.Adopted{Table: table.Config.Table, Subscription: table.Name, Store: table.Adopted})
 			}
 		}
 		if m != nil {
@@ -272,21 +276,4 @@ func open(ctx context.Context, a *cli.App, timeout time.Duration) (driver.Databa
 	}
 	u.RawQuery = q.Encode()
 	return a.OpenStoreAt(ctx, u.String())
-}
-
-// adoptedTables opens the tables that the configuration adopts, until the verb ends.
-func adoptedTables(ctx context.Context, a *cli.App) (all []pages.Adopted, err error) {
-	subscriptions, err := adopt.Configured(a)
-	if err != nil {
-		return nil, err
-	}
-	for i := range subscriptions {
-		table, err := adopt.Open(ctx, a, &subscriptions[i])
-		if err != nil {
-			return nil, err
-		}
-		a.Later(table.Close)
-		all = append(all, pages.Adopted{Table: table.Config.Table, Subscription: table.Name, Store: table.Adopted})
-	}
-	return all, nil
 }

@@ -22,16 +22,11 @@ func Command(a *cli.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			adoptions, err := adopt.Configured(a)
+			tables, err := adopt.OpenAll(ctx, a)
 			if err != nil {
 				return err
 			}
-			for i := range adoptions {
-				table, err := adopt.Open(ctx, a, &adoptions[i])
-				if err != nil {
-					return err
-				}
-				a.Later(table.Close)
+			for _, table := range tables {
 				m.Table(table.Config.Table, table.Name, table.Adopted.Status)
 			}
 			if err := f.Serve(a, m); err != nil {

@@ -144,8 +144,8 @@ func (w *Writer) subscriptions(of string, all []subscription) {
 }
 
 func subscriptionCells(cells map[string]string, s *admin.SubscriptionStatus, now time.Time) {
-	cells["BACKLOG"], cells["OLDEST"], cells["RATE"] = cli.CountOf(s.Backlog, "backlog", s.AtLeast), cli.Age(s.OldestAge), terminal.Rate(s.Rate)
-	cells["PARKED"], cells["KEYS"], cells["HELD"], cells["DEAD"] = cli.CountOf(s.Parked, "parked", s.AtLeast), cli.CountOf(s.ParkedKeys, "parked_keys", s.AtLeast), cli.CountOf(s.HeldKeys, "held_keys", s.AtLeast), cli.CountOf(s.DeadLetters, "dead_letters", s.AtLeast)
+	cells["BACKLOG"], cells["OLDEST"], cells["RATE"] = terminal.CountOf(s.Backlog, "backlog", s.AtLeast), cli.Age(s.OldestAge), terminal.Rate(s.Rate)
+	cells["PARKED"], cells["KEYS"], cells["HELD"], cells["DEAD"] = terminal.CountOf(s.Parked, "parked", s.AtLeast), terminal.CountOf(s.ParkedKeys, "parked_keys", s.AtLeast), terminal.CountOf(s.HeldKeys, "held_keys", s.AtLeast), terminal.CountOf(s.DeadLetters, "dead_letters", s.AtLeast)
 	cells["HOLDER"], cells["EPOCH"], cells["SINCE"] = holder(s, now), fmt.Sprint(s.Epoch), holderSince(s, now)
 }
 

@@ -47,8 +47,8 @@ func (w *Writer) queues(queues []admin.QueueStatus) {
 	var notes []string
 	for i := range queues {
 		q := &queues[i]
-		cells := []string{q.Queue, cli.CountOf(q.Ready, "ready", q.AtLeast), cli.Age(q.OldestAge), runningText(q), cli.CountOf(q.Delayed, "delayed", q.AtLeast),
-			cli.CountOf(q.Waiting, "waiting", q.AtLeast), cli.CountOf(q.DeadLetters, "dead_letters", q.AtLeast), terminal.Size(q.Bytes)}
+		cells := []string{q.Queue, terminal.CountOf(q.Ready, "ready", q.AtLeast), cli.Age(q.OldestAge), runningText(q), terminal.CountOf(q.Delayed, "delayed", q.AtLeast),
+			terminal.CountOf(q.Waiting, "waiting", q.AtLeast), terminal.CountOf(q.DeadLetters, "dead_letters", q.AtLeast), terminal.Size(q.Bytes)}
 		if done {
 			cells = append(cells, terminal.Size(q.DoneBytes))
 		}
