@@ -10,18 +10,13 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/settings"
 )
 
 // SetDefaults sets the fields that are zero.
 func (o *Options) SetDefaults() {
-	o.Concurrency = cmp.Or(o.Concurrency, 10)
-	o.Batch = cmp.Or(o.Batch, 250)
-	o.Claims = cmp.Or(o.Claims, 1)
-	o.Lease = cmp.Or(o.Lease, 30*time.Second)
-	o.PollMin = cmp.Or(o.PollMin, 1750*time.Microsecond)
+	settings.Defaults(o)
 	o.PollMax = cmp.Or(o.PollMax, max(50*time.Millisecond, o.PollMin))
-	o.AckEvery = cmp.Or(o.AckEvery, time.Millisecond)
-	o.DrainTimeout = cmp.Or(o.DrainTimeout, 10*time.Second)
 	if o.Worker == "" {
 		host, _ := os.Hostname() // without a host name, the pid must suffice
 		o.Worker = fmt.Sprintf("%s/%d", host, os.Getpid())
@@ -40,24 +35,8 @@ func (o *Options) SetDefaults() {
 // Validate returns a *FieldError for the first field that Run cannot work with.
 // Call SetDefaults before.
 func (o *Options) Validate() error {
-	if o.Concurrency < 1 {
-		return &penstock.FieldError{Field: "Concurrency", Problem: "is negative", Hint: "use 1 or more, or 0 for the default"}
-	}
-	if o.Batch < 1 || o.Batch > driver.MaxClaim {
-		return &penstock.FieldError{Field: "Batch", Problem: fmt.Sprintf("is %d", o.Batch), Hint: fmt.Sprintf("use 1 to %d, or 0 for the default", driver.MaxClaim)}
-	}
-	if o.Claims < 1 {
-		return &penstock.FieldError{Field: "Claims", Problem: "is negative", Hint: "use 1 or more, or 0 for the default"}
-	}
-	for _, f := range []struct {
-		name  string
-		value time.Duration
-	}{
-		{"Lease", o.Lease}, {"PollMin", o.PollMin}, {"PollMax", o.PollMax}, {"AckEvery", o.AckEvery}, {"DrainTimeout", o.DrainTimeout},
-	} {
-		if f.value < 0 {
-			return &penstock.FieldError{Field: f.name, Problem: "is negative", Hint: "use a positive time, or 0 for the default"}
-		}
+	if err := settings.Check(o); err != nil {
+		return err
 	}
 	if o.Lease < time.Millisecond {
 		return &penstock.FieldError{Field: "Lease", Problem: fmt.Sprintf("is %s", o.Lease), Hint: "use at least a millisecond, such as 30*time.Second: a number alone counts nanoseconds"}

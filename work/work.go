@@ -99,16 +99,16 @@ func (h holdGroup) Error() string {
 // Options for Run. The zero value of each field means its default.
 type Options struct {
 	// Concurrency is how many handlers run at a time. Default 10.
-	Concurrency int
+	Concurrency int `default:"10" min:"1"`
 	// Batch is how many jobs one Claim asks for at most, 1 to driver.MaxClaim. Default 250.
-	Batch int
+	Batch int `default:"250" min:"1" max:"10000"`
 	// Claims is how many calls of Claim may run at a time while there is a backlog. Each has its own
 	// connection. With more than 1, jobs of one group may begin out of order; jobs of a key never do.
 	// Default 1; 4 if the queue is a driver.AckClaimer and Concurrency is not 1.
-	Claims int
+	Claims int `default:"1" min:"1"`
 	// Lease is how long a job stays with a worker that has died. A worker that runs
 	// extends its leases after every third of this time. Default 30 s.
-	Lease time.Duration
+	Lease time.Duration `default:"30s"`
 	// Group to claim from. Default ''.
 	Group string
 	// Groups to claim from in turn, instead of Group. Run claims from those with ready jobs, and gives each
@@ -124,14 +124,15 @@ type Options struct {
 	// come. Default 1.75 ms and 50 ms. Each pause is up to an eighth longer or shorter, so that workers that
 	// start together do not claim together. With several groups it grows if the search for groups with
 	// jobs is slow: the search takes at most a fifth of the time.
-	PollMin, PollMax time.Duration
+	PollMin time.Duration `default:"1750us"`
+	PollMax time.Duration
 	// AckEvery is how long an ack waits at most for others, to be written with them.
 	// Default 1 ms. If the queue is a driver.AckClaimer it is 20 ms, and most acks are
 	// written with a claim within half of that.
-	AckEvery time.Duration
+	AckEvery time.Duration `default:"1ms"`
 	// DrainTimeout is how long handlers may continue when Run stops, before their
 	// contexts end. Run then tries for as long to record how they ended. Default 10 s.
-	DrainTimeout time.Duration
+	DrainTimeout time.Duration `default:"10s"`
 	// Middleware wraps the handler; the first is the outermost. The job's headers are
 	// in Job.Headers, also traceparent. A panic in a middleware fails the job, as one
 	// in the handler does.

@@ -1,6 +1,6 @@
 // Package settings fills in and checks a configuration by the tags of its fields:
 //
-//	yaml:"timeout"             its name, for messages
+//	yaml:"timeout"             its name, for messages; otherwise that in Go
 //	default:"10s"              replaces the zero value
 //	min:"1" max:"64"           limits of a number or a duration; the least is 0 otherwise
 //	oneof:"sent created"       the values that a text may have
@@ -67,14 +67,17 @@ type field struct {
 func each(of reflect.Value, prefix string, visit func(name string, f *field) error) error {
 	for i := range of.NumField() {
 		at := of.Type().Field(i)
-		name, _, _ := strings.Cut(at.Tag.Get("yaml"), ",")
+		name, options, _ := strings.Cut(at.Tag.Get("yaml"), ",")
+		if name == "" && options == "" && !at.Anonymous {
+			name = at.Name
+		}
 		v := of.Field(i)
 		if v.Kind() == reflect.Pointer {
 			v = v.Elem() // no Kind if it is nil
 		}
 		var err error
 		switch {
-		case name == "-":
+		case name == "-", !at.IsExported():
 		case v.Kind() == reflect.Struct && name == "":
 			err = each(v, prefix, visit)
 		case v.Kind() == reflect.Struct:

@@ -52,8 +52,8 @@ var rooms = []row{
 	{room: ".", tests: with(helpers, "admin", "driver")},
 	{room: "admin", may: []string{"."}, tests: with(helpers, "store/sqlite")},
 	{room: "driver", may: []string{".", "admin"}, tests: helpers},
-	{room: "relay", may: []string{".", "admin", "driver", "internal/inflight"}, tests: with(helpers, "store/sqlite")},
-	{room: "work", may: []string{".", "admin", "driver"}, tests: with(helpers, "store/*")},
+	{room: "relay", may: []string{".", "admin", "driver", "internal/inflight", "internal/settings"}, tests: with(helpers, "store/sqlite")},
+	{room: "work", may: []string{".", "admin", "driver", "internal/settings"}, tests: with(helpers, "store/*")},
 
 	{room: "writer", may: []string{".", "admin", "driver"}, tests: with(helpers, "store/*")},
 	{room: "trace", may: []string{self, ".", "admin", "driver", "relay", "work"}, tests: with(helpers, "store/*")},
