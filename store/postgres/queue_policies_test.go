@@ -208,7 +208,7 @@ func TestLeasesFromBeforeALimit(t *testing.T) {
 	})
 }
 
-// A clock that was far ahead has noted starts in what is the future now. They hold a group up for one interval, not until then.
+// A clock that was far ahead has noted starts in what is the future now. They hold a group or the queue up for one interval, not until then.
 func TestRateAfterAClockWasSetBack(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
@@ -216,6 +216,10 @@ func TestRateAfterAClockWasSetBack(t *testing.T) {
 	f.Exec("insert into penstock._group_state (queue, group_key, next_at) select id, 'a', now() + interval '1 year' from penstock._queue")
 	f.Eventually("a job starts", func() bool { return len(f.claimOn(f.Conn, 1, "a")) == 1 })
 	f.wantText("true", "select (next_at < now() + interval '1 minute')::text from penstock._group_state order by n desc limit 1")
+	f.Exec("select penstock.set_group('q', 'a'), penstock.set_queue('q', rate => 10, per => '1 s', burst => 5), penstock.enqueue('q', 'x', group_key => 'a')")
+	f.Exec("insert into penstock._group_state (queue, group_key, next_at) select -id, '', now() + interval '1 year' from penstock._queue")
+	f.Eventually("a job of the queue starts", func() bool { return len(f.claimOn(f.Conn, 1, "a")) == 1 })
+	f.wantText("true", "select (next_at < now() + interval '1 minute')::text from penstock._group_state where queue < 0 order by n desc limit 1")
 }
 
 // A month, and a day in a time zone, are of different lengths. Each counts as thirty days and as 24 hours, and a rate is kept to.
