@@ -46,29 +46,23 @@ func (q *Queue) write(ctx context.Context, tx pgx.Tx, jobs []penstock.NewJob, ou
 	return made, nil
 }
 
-// newJobs are columns.
-type newJobs struct {
-	seqs          []*int64
-	groups        []string
-	priorities    []int16
-	notBefore     []*time.Time
-	keys, headers []*string
-	payloads      [][]byte
-}
-
-func (n *newJobs) add(j *penstock.NewJob, seq int64) {
-	var number *int64
-	if seq != 0 {
-		number = &seq
+// jobColumns are the jobs at some places, with the numbers that they have, as arguments of the statement.
+func jobColumns(jobs []penstock.NewJob, places []int, made []penstock.Enqueued) []any {
+	n := len(places)
+	seqs, groups, priorities, payloads := make([]*int64, n), make([]string, n), make([]int16, n), make([][]byte, n)
+	notBefore, keys, headers := make([]*time.Time, n), make([]*string, n), make([]*string, n)
+	for k, i := range places {
+		j := &jobs[i]
+		if made[i].ID != 0 {
+			seqs[k] = &made[i].ID
+		}
+		if !j.NotBefore.IsZero() {
+			notBefore[k] = tables.OrNull(j.NotBefore.Add(time.Microsecond - 1).Truncate(time.Microsecond)) // never too early
+		}
+		groups[k], priorities[k], keys[k] = j.Group, int16(j.Priority), orNull(j.Key)
+		headers[k], payloads[k] = tables.HeadersText(j.AllHeaders()), tables.NotNil(j.Payload)
 	}
-	headers := tables.HeadersText(j.AllHeaders())
-	payload := tables.NotNil(j.Payload)
-	n.seqs, n.groups, n.priorities = append(n.seqs, number), append(n.groups, j.Group), append(n.priorities, int16(j.Priority))
-	n.notBefore = append(n.notBefore, tables.OrNull(j.NotBefore.Add(time.Microsecond-1).Truncate(time.Microsecond))) // never too early
-	if j.NotBefore.IsZero() {
-		n.notBefore[len(n.notBefore)-1] = nil
-	}
-	n.keys, n.headers, n.payloads = append(n.keys, orNull(j.Key)), append(n.headers, headers), append(n.payloads, payload)
+	return []any{seqs, groups, priorities, notBefore, keys, headers, payloads}
 }
 
 // enqueuing is a transaction in which jobs of a queue are written.
@@ -145,11 +139,7 @@ func (e *enqueuing) Noted(ctx context.Context, keys []string, ids []int64) error
 
 // Insert implements tables.Enqueuing.
 func (e *enqueuing) Insert(ctx context.Context, jobs []penstock.NewJob, places []int, made []penstock.Enqueued) error {
-	n := newJobs{}
-	for _, i := range places {
-		n.add(&jobs[i], made[i].ID)
-	}
-	rows, _ := e.Query(ctx, e.store.enqueueSQL(e.queue), n.seqs, n.groups, n.priorities, n.notBefore, n.keys, n.headers, n.payloads)
+	rows, _ := e.Query(ctx, e.store.enqueueSQL(e.queue), jobColumns(jobs, places, made)...)
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	if err != nil {
 		return err
@@ -194,10 +184,11 @@ func (s onTables) Enqueue(ctx context.Context, queue string, jobs ...penstock.Ne
 
 // enqueueAtOnce enqueues in one round trip. The numbers of the jobs are in the attempt's row, where they are found if the answer is lost.
 func (s onTables) enqueueAtOnce(ctx context.Context, queue string, jobs []penstock.NewJob) ([]penstock.Enqueued, error) {
-	n := newJobs{}
-	for i := range jobs {
-		n.add(&jobs[i], 0)
+	made, places := make([]penstock.Enqueued, len(jobs)), make([]int, len(jobs))
+	for i := range places {
+		places[i] = i
 	}
+	columns := jobColumns(jobs, places, made)
 	var ids []int64
 	note := tables.Noting{
 		Text: "insert into {schema}.attempts (attempt, numbers) select {attempt}, array_agg(nextval({ids})) from generate_series(1, {count}::integer)", Args: tables.Args{"count": len(jobs)},
@@ -207,13 +198,13 @@ func (s onTables) enqueueAtOnce(ctx context.Context, queue string, jobs []pensto
 	err := s.attempts.Once(ctx, s, &s.retries, note, func(number int64, first *tables.Batch) error {
 		ids = nil
 		b := s.pgBatch(first)
-		b.Queue(text, number, n.groups, n.priorities, n.notBefore, n.keys, n.headers, n.payloads).Query(each(tables.All(&ids)))
+		columns[0] = number
+		b.Queue(text, columns...).Query(each(tables.All(&ids)))
 		return s.send(ctx, b)
 	})
 	if err != nil {
 		return nil, s.explain(s.orNoQueue(err, queue))
 	}
-	made := make([]penstock.Enqueued, len(jobs))
 	for i, id := range ids {
 		made[i].ID = id
 	}
