@@ -197,7 +197,7 @@ func TestQueues(t *testing.T) {
 					l.count(t)
 					return queueInstance(t, p, order)
 				},
-				Features: queuetest.Features{ConcurrentWriters: true, Release: true, Options: true, OptionsInServer: true, Unique: true, Barriers: true, WaitingMessages: true},
+				Features: queuetest.Features{ConcurrentWriters: true, Options: true, OptionsInServer: true, Unique: true, Barriers: true, WaitingMessages: true},
 				Only:     queuetest.ByAClient,
 				Groups:   []string{"Claim", "Tx", "Key", "Lease", "Retry", "Delay", "Dedup", "Input", "Content", "Kind", "Options", "Unique", "Report", "Barrier", "Work"},
 			})

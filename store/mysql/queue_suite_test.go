@@ -55,7 +55,7 @@ func queueSuite(t *testing.T, engine string, only queuetest.Cases) {
 			}
 		},
 		// Not Reclaim: plain tables do not shrink.
-		Features: queuetest.Features{ConcurrentWriters: true, Options: true, Unique: true, Snapshots: true, Release: true, Reads: !ofMySQL(t)},
+		Features: queuetest.Features{ConcurrentWriters: true, Options: true, Unique: true, Snapshots: true, Reads: !ofMySQL(t)},
 		Only:     only,
 	})
 }

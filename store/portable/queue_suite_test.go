@@ -43,7 +43,7 @@ func queues(through func(t testing.TB, direct string) (url string)) queuetest.Ha
 			}
 		},
 		// Not Reclaim: plain tables do not shrink.
-		Features: queuetest.Features{ConcurrentWriters: true, Options: true, Unique: true, Snapshots: true, Release: true, Reads: true},
+		Features: queuetest.Features{ConcurrentWriters: true, Options: true, Unique: true, Snapshots: true, Reads: true},
 	}
 }
 

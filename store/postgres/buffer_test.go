@@ -44,7 +44,7 @@ func TestQueueBuffered(t *testing.T) {
 			i.Begin = func(ctx context.Context) (queuetest.Tx, error) { return beginBuffered(ctx, business) }
 			return i
 		},
-		Features: queuetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Release: true, Options: true, Unique: true, Barriers: true},
+		Features: queuetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Options: true, Unique: true, Barriers: true},
 		Only:     queuetest.Buffered,
 	})
 }

@@ -72,7 +72,7 @@ func TestQueueWithARestlessClock(t *testing.T) {
 			inTime(t)
 			return queueInstanceOn(t, migrated(t), small)
 		},
-		Features: queuetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Release: true, Options: true, Unique: true, Barriers: true},
+		Features: queuetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Options: true, Unique: true, Barriers: true},
 		Only:     queuetest.RestlessClock,
 	})
 }

@@ -104,7 +104,7 @@ func (m level) runQueue(t *testing.T) {
 			}
 			return instance
 		},
-		Features: queuetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Release: true, Options: true, Unique: true, Barriers: true},
+		Features: queuetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Options: true, Unique: true, Barriers: true},
 		Only:     queuetest.Isolated,
 	})
 }

@@ -28,7 +28,7 @@ func runQueueSuite(t *testing.T, opts postgres.Options, only, elsewhere queuetes
 		OpenCreated: func(t testing.TB, order penstock.QueueOrder) queuetest.Instance {
 			return queueInstanceOn(t, withQueue(t, opts, order), opts)
 		},
-		Features:  queuetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Release: true, Options: true, Unique: true, Barriers: true, WaitingMessages: true, WorkTx: true, Forward: true},
+		Features:  queuetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Options: true, Unique: true, Barriers: true, WaitingMessages: true, WorkTx: true, Forward: true},
 		Only:      only,
 		Elsewhere: elsewhere,
 	})

@@ -42,7 +42,7 @@ func TestQueueBuffered(t *testing.T) {
 		}
 		return i
 	}
-	queuetest.Run(t, queuetest.Harness{Open: open, Features: queuetest.Features{Reclaim: true, Snapshots: true, Release: true}, Only: queuetest.Buffered})
+	queuetest.Run(t, queuetest.Harness{Open: open, Features: queuetest.Features{Reclaim: true, Snapshots: true}, Only: queuetest.Buffered})
 }
 
 func buffered(tx businessTx, err error) (businessTx, error) {

@@ -21,7 +21,6 @@ func TestQueue(t *testing.T) {
 			ConcurrentWriters: false, // SQLite has one writer at a time
 			Reclaim:           true,
 			Snapshots:         true,
-			Release:           true,
 			WorkTx:            true,
 			Forward:           true,
 			Reads:             true,

@@ -1,7 +1,6 @@
 package queuetest
 
 import (
-	"slices"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -9,11 +8,8 @@ import (
 	"github.com/penstock/penstock/internal/test/suite"
 )
 
-var claimCases = slices.Concat(
-	named("Claim", claimEnqueueClaimAck, claimEmptyQueue,
-		claimAcrossProcesses, claimGroupsAreLinesOfTheirOwn),
-	needing(Features{Release: true}, named("Claim", claimReleaseSpendsNoAttempt, claimReleaseForAWhile)),
-)
+var claimCases = named("Claim", claimEnqueueClaimAck, claimEmptyQueue, claimAcrossProcesses, claimGroupsAreLinesOfTheirOwn,
+	claimReleaseSpendsNoAttempt, claimReleaseForAWhile)
 
 func claimEnqueueClaimAck(e *env) {
 	ids := e.enqueue(jobs("a", 3)...)
@@ -86,14 +82,10 @@ func claimGroupsAreLinesOfTheirOwn(e *env) {
 }
 
 func claimReleaseSpendsNoAttempt(e *env) {
-	r, ok := e.q.(driver.Releaser)
-	if !ok {
-		e.Fatal("the feature Release is declared, but the queue is no driver.Releaser")
-	}
 	ids := e.enqueue(keyed("k", "k0"), keyed("k", "k1"), job("a"))
 	claimed := e.want("k0", "a")
 	e.ack(claimed[1])
-	held := suite.Get(r.Release(e.ctx, 0, leases(claimed)...)).Must(e, "Release")
+	held := suite.Get(e.q.Release(e.ctx, 0, leases(claimed)...)).Must(e, "Release")
 	e.sameLeases("Release", held, claimed[:1])
 	again := e.collect("k0")
 	if again[0].ID != ids[0] || again[0].Attempt != 1 || again[0].Lease == claimed[0].Lease {
@@ -111,8 +103,7 @@ func claimReleaseForAWhile(e *env) {
 	claimed := e.want("k0", "a")
 	for attempt := range 2 {
 		start := time.Now()
-		held := suite.Get(e.q.(driver.Releaser).Release(e.ctx, while, leases(claimed)...)).Must(e, "Release for a while")
-		e.sameLeases("Release for a while", held, claimed)
+		e.release(while, claimed...)
 		claimed = e.collect("a", "k0")
 		if took := time.Since(start); took < while/2 {
 			e.Errorf("jobs that were to run after %s ran after %s", while, took)
@@ -123,8 +114,7 @@ func claimReleaseForAWhile(e *env) {
 		}
 		claimed = e.collect("a", "k0")
 	}
-	held := suite.Get(e.q.(driver.Releaser).Release(e.ctx, suite.LongLease, leases(claimed)...)).Must(e, "Release for long")
-	e.sameLeases("Release for long", held, claimed)
+	e.release(suite.LongLease, claimed...)
 	e.maintain()
 	e.want()
 	if s := e.status(); s.Delayed != 2 || s.Waiting+s.Ready != 1 || s.Running != 0 {

@@ -20,7 +20,14 @@ type env struct {
 	Instance
 	features Features
 	ctx      context.Context // ends with the test, or at its deadline
-	q        driver.Queue    // the one called queue
+	q        fullQueue       // the one called queue
+}
+
+// fullQueue has what the queue of every store can.
+type fullQueue interface {
+	driver.Queue
+	driver.AckClaimer
+	driver.Releaser
 }
 
 // queue is the name that tests use when the name does not matter.
@@ -40,7 +47,7 @@ func newEnv(t *testing.T, h Harness, order penstock.QueueOrder) *env {
 	case h.Features.WorkTx && e.WorkTx == nil:
 		t.Fatal("queuetest: the feature WorkTx is declared but Instance.WorkTx is missing")
 	}
-	e.q = e.Store.DriverQueue(queue)
+	e.q = e.Store.DriverQueue(queue).(fullQueue)
 	return e
 }
 
@@ -118,6 +125,22 @@ func (e *env) collect(payloads ...string) []penstock.Job {
 func (e *env) ack(jobs ...penstock.Job) {
 	held := suite.Get(e.q.Ack(e.ctx, leases(jobs)...)).Must(e, "Ack")
 	e.sameLeases("Ack", held, jobs)
+}
+
+// ackClaim ends jobs and claims others with one call, after which jobs may be stored together.
+func (e *env) ackClaim(acks []penstock.Job, c driver.Claim) []penstock.Job {
+	c.Lease = suite.LongLease
+	held, jobs, err := e.q.AckClaim(e.ctx, leases(acks), c)
+	e.Must(err, "AckClaim")
+	held = slices.DeleteFunc(held, func(lease int64) bool { return lease == driver.Full })
+	e.sameLeases("AckClaim", held, acks)
+	return jobs
+}
+
+// release gives jobs back, to run after a while, without an attempt being spent.
+func (e *env) release(after time.Duration, jobs ...penstock.Job) {
+	held := suite.Get(e.q.Release(e.ctx, after, leases(jobs)...)).Must(e, "Release")
+	e.sameLeases("Release", held, jobs)
 }
 
 func (e *env) sameLeases(what string, held []int64, jobs []penstock.Job) {

@@ -30,17 +30,8 @@ func grouped(group, payload string) penstock.NewJob {
 	return penstock.NewJob{Group: group, Payload: []byte(payload)}
 }
 
-// finder has the methods of a queue that a worker for several groups needs.
-func (e *env) finder(q driver.Queue) driver.GroupFinder {
-	f, ok := q.(driver.GroupFinder)
-	if !ok {
-		e.Fatalf("%T is no driver.GroupFinder", q)
-	}
-	return f
-}
-
 func (e *env) readyGroups(groups []string, behind string, most int) []string {
-	return suite.Get(e.finder(e.q).ReadyGroups(e.ctx, groups, behind, most)).Must(e, "ReadyGroups")
+	return suite.Get(e.q.(driver.GroupFinder).ReadyGroups(e.ctx, groups, behind, most)).Must(e, "ReadyGroups")
 }
 
 func (e *env) wantGroups(when string, groups []string, behind string, most int, want ...string) {
@@ -107,15 +98,15 @@ func groupsReadyOnes(e *env) {
 	}
 	e.wantGroups("all is done", nil, "", 10)
 
-	_, err := e.finder(e.Store.DriverQueue("none-such")).ReadyGroups(e.ctx, nil, "", 10)
+	_, err := e.Store.DriverQueue("none-such").(driver.GroupFinder).ReadyGroups(e.ctx, nil, "", 10)
 	e.MustBe(err, penstock.ErrNoQueue, "ReadyGroups of no queue")
-	e.Fails(suite.Err(e.finder(e.q).ReadyGroups(cancelled(e.ctx), nil, "", 10)), "ReadyGroups with a context that has ended")
+	e.Fails(suite.Err(e.q.(driver.GroupFinder).ReadyGroups(cancelled(e.ctx), nil, "", 10)), "ReadyGroups with a context that has ended")
 }
 
 // A limit that no list can have is named before the database sees it.
 func groupsLimits(e *env) {
 	for _, most := range []int{math.MinInt32, -1, 0, admin.MaxRows + 1, math.MaxInt32 + 1} {
-		_, ready := e.finder(e.q).ReadyGroups(e.ctx, nil, "", most)
+		_, ready := e.q.(driver.GroupFinder).ReadyGroups(e.ctx, nil, "", most)
 		_, groups := e.Store.QueueGroups(e.ctx, queue, "", most)
 		errs := map[string]error{"ReadyGroups": ready, "QueueGroups": groups}
 		if s, ok := e.Store.(doctor.Examiner); ok {
@@ -204,15 +195,7 @@ func groupsNoneWhileALimitThatCameLaterIsReached(e *env) {
 		batch = append(batch, grouped("a", fmt.Sprint(i)))
 	}
 	e.enqueue(batch...)
-	claim := driver.Claim{Group: "a", Jobs: 12, Lease: suite.LongLease}
-	var running []penstock.Job
-	if q, ok := e.q.(driver.AckClaimer); ok { // such a claim may store its jobs together
-		var err error
-		_, running, err = q.AckClaim(e.ctx, []int64{}, claim)
-		e.Must(err, "AckClaim")
-	} else {
-		running = e.claimAs(claim)
-	}
+	running := e.ackClaim(nil, driver.Claim{Group: "a", Jobs: 12})
 	suite.MustEqual(e, len(running), 12, "claimed jobs")
 	e.set(penstock.QueueSettings{MaxRunning: new(5)})
 	e.wantGroups("12 run of 5 that may", nil, "", 10)

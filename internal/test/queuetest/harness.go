@@ -59,8 +59,6 @@ type Features struct {
 	Reclaim bool
 	// Snapshots: Instance.Pin is given.
 	Snapshots bool
-	// Release: the queues are penstock.Releasers.
-	Release bool
 	// Reads: Instance.Reads is given.
 	Reads bool
 	// Options: jobs may have MaxAttempts and Deadline. Where false, they are refused.

@@ -16,7 +16,7 @@ import (
 
 var leaseCases = slices.Concat(
 	named("Lease", leaseExpiredLeaseComesBack, leaseLostLeaseSettlesNothing, leaseExtendKeepsTheLease, leaseUnknownLease, leaseLastLeaseThatExpiresIsADeadLetter, leaseEndsAtTheLeasesEnd),
-	needing(Features{Reads: true, Release: true}, named("Lease", leaseReadsEachOfManyOnce)),
+	needing(Features{Reads: true}, named("Lease", leaseReadsEachOfManyOnce)),
 )
 
 func leaseExpiredLeaseComesBack(e *env) {
@@ -51,12 +51,8 @@ func leaseLostLeaseSettlesNothing(e *env) {
 			e.MustBe(suite.Err(e.q.Retry(e.ctx, j.Lease, 0, "x")), penstock.ErrLeaseLost, "Retry of a lost lease")
 			e.MustBe(e.q.DeadLetter(e.ctx, j.Lease, "x"), penstock.ErrLeaseLost, "DeadLetter of a lost lease")
 		}
-		r, ok := e.q.(driver.Releaser)
 		for _, after := range []time.Duration{0, time.Second} {
-			if !ok {
-				break
-			}
-			held = suite.Get(r.Release(e.ctx, after, leases(old)...)).Must(e, "Release of lost leases")
+			held = suite.Get(e.q.Release(e.ctx, after, leases(old)...)).Must(e, "Release of lost leases")
 			e.sameLeases("Release of lost leases", held, nil)
 		}
 	}
@@ -221,7 +217,7 @@ func leaseReadsEachOfManyOnce(e *env) {
 		e.enqueue(batch...)
 		claimed := e.claim(n)
 		suite.Get(e.q.Extend(e.ctx, suite.LongLease, leases(claimed)...)).Must(e, "Extend")
-		suite.Get(e.q.(driver.Releaser).Release(e.ctx, 0, leases(claimed)...)).Must(e, "Release")
+		e.release(0, claimed...)
 		e.ack(e.claim(n / 2)...)
 		claimed = nil
 		for range 10 {

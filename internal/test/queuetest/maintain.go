@@ -38,11 +38,7 @@ func maintainReadsNothingThatWaits(e *env) {
 			e.retry(j, 24*time.Hour, "not now")
 		}
 	})
-	if r, ok := e.q.(driver.Releaser); ok {
-		claimed(many, suite.LongLease, func(jobs []penstock.Job) {
-			suite.Get(r.Release(e.ctx, 24*time.Hour, leases(jobs)...)).Must(e, "Release")
-		})
-	}
+	claimed(many, suite.LongLease, func(jobs []penstock.Job) { e.release(24*time.Hour, jobs...) })
 	e.set(penstock.QueueSettings{MaxAttempts: new(1)})
 	claimed(many, time.Millisecond, func([]penstock.Job) {}) // they die
 	e.eventually("all are dead letters", func() bool { return len(e.deadJobs(admin.DeadJobQuery{Limit: many})) == many })

@@ -2,7 +2,6 @@ package queuetest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -18,27 +17,14 @@ import (
 	"github.com/penstock/penstock/work"
 )
 
-var policyCases = append(rateCases, slices.Concat(
+var policyCases = append(rateCases,
 	named("Policies", policiesSetReplacedDeleted, policiesRefused, policiesGoWithTheQueue,
 		policiesLimitCountsLeases, policiesLimitHoldsForClaimsAtOnce, policiesLimitCountsJobsClaimedTogether, policiesLimitOfQueueAndGroup,
 		policiesDefaultOfEachGroup, policiesLimitAndKeys, policiesHeldAndReleased, policiesHoldEnds, policiesSeen, policiesWeightsAreShares,
-		policiesNoHoldShortensAnother, policiesWorkServesAll, policiesRandomWalk),
-	needing(Features{Release: true}, named("Policies", policiesHandlerHoldsTheGroup)),
-)...)
+		policiesNoHoldShortensAnother, policiesWorkServesAll, policiesRandomWalk, policiesHandlerHoldsTheGroup)...)
 
-// policies returns the store as what sets policies. A store that has none says so, and the case is skipped.
-func (e *env) policies() driver.GroupStore {
-	s, ok := e.Store.(driver.GroupStore)
-	if ok {
-		return s
-	}
-	err := e.Store.SetQueue(e.ctx, queue, penstock.QueueSettings{Rate: &penstock.Rate{Jobs: 1, Per: time.Second}})
-	if field, ok := errors.AsType[*penstock.FieldError](err); !ok || field.Hint == "" {
-		e.Errorf("a store without policies of groups took a rate, or said %v", err)
-	}
-	e.Skip("this store has no policies of groups")
-	return nil
-}
+// policies is the store as what sets policies.
+func (e *env) policies() driver.GroupStore { return e.Store.(driver.GroupStore) }
 
 func (e *env) setGroup(p penstock.GroupPolicy) {
 	e.Must(e.policies().SetGroup(e.ctx, queue, p), "SetGroup")
@@ -170,11 +156,7 @@ func policiesLimitCountsLeases(e *env) {
 	e.cancel(1, last[0].ID)
 	running := e.claimOf("a", 3)
 	e.same(running, "a7")
-	if r, ok := e.q.(driver.Releaser); ok {
-		suite.Get(r.Release(e.ctx, time.Hour, running[0].Lease)).Must(e, "Release")
-	} else {
-		e.ack(running[0])
-	}
+	e.release(time.Hour, running[0])
 	running = e.claimOf("a", 3)
 	e.same(running, "a8")
 	suite.Get(e.q.Extend(e.ctx, suite.LongLease, running[0].Lease)).Must(e, "Extend")
@@ -214,7 +196,7 @@ func policiesLimitHoldsForClaimsAtOnce(e *env) {
 	t := newTally()
 	e.Must(suite.Concurrently(8, func(i int) error {
 		for last := ""; t.total() < n*len(limits); {
-			ready, err := e.finder(qs[i%2]).ReadyGroups(e.ctx, nil, last, 2)
+			ready, err := qs[i%2].(driver.GroupFinder).ReadyGroups(e.ctx, nil, last, 2)
 			if err != nil {
 				return err
 			}
@@ -238,28 +220,20 @@ func policiesLimitHoldsForClaimsAtOnce(e *env) {
 
 // Jobs that one claim took before a limit was set count each, also after some of them are done.
 func policiesLimitCountsJobsClaimedTogether(e *env) {
-	e.policies()
-	q, ok := e.q.(driver.AckClaimer)
-	if !ok {
-		e.Skip("this store takes no acks with a claim")
-	}
 	e.fill("a", 40)
-	_, running, err := q.AckClaim(e.ctx, []int64{}, driver.Claim{Group: "a", Jobs: 30, Lease: suite.LongLease})
-	e.Must(err, "AckClaim")
+	running := e.ackClaim(nil, driver.Claim{Group: "a", Jobs: 30})
 	suite.MustEqual(e, len(running), 30, "claimed jobs")
 	e.setGroup(penstock.GroupPolicy{Group: "a", MaxRunning: 12})
 	e.ack(running[:18]...)
 	e.same(e.claimOf("a", 5))
 	e.wantGroups("12 run of 12 that may", nil, "", 10)
 	e.ack(running[18:20]...)
-	_, more, err := q.AckClaim(e.ctx, leases(running[20:23]), driver.Claim{Group: "a", Jobs: 20, Lease: suite.LongLease})
-	e.Must(err, "AckClaim")
+	more := e.ackClaim(running[20:23], driver.Claim{Group: "a", Jobs: 20})
 	more = append(more, e.claimOf("a", 5)...) // what the first call ends makes room for it, or for the second
 	e.same(more, "a30", "a31", "a32", "a33", "a34")
 }
 
 func policiesLimitOfQueueAndGroup(e *env) {
-	e.policies()
 	e.set(penstock.QueueSettings{MaxRunning: new(5)})
 	e.setGroup(penstock.GroupPolicy{Group: "a", MaxRunning: 3})
 	e.fill("a", 10)
@@ -411,19 +385,8 @@ func policiesWeightsAreShares(e *env) {
 	}
 }
 
-// holder is the queue, if its workers can hold groups.
-func (e *env) holder() driver.GroupHolder {
-	e.policies()
-	h, ok := e.q.(driver.GroupHolder)
-	if !ok {
-		e.Skip("this queue's workers hold no groups")
-	}
-	return h
-}
-
 // A handler that has its group held gets its job back afterwards, and no attempt is spent. The group waits, others continue.
 func policiesHandlerHoldsTheGroup(e *env) {
-	e.holder()
 	e.set(penstock.QueueSettings{MaxAttempts: new(1)})
 	const n = 100
 	e.fill("a", n)
@@ -465,7 +428,7 @@ func policiesHandlerHoldsTheGroup(e *env) {
 
 // For example, a handler does not end the hold of an operator.
 func policiesNoHoldShortensAnother(e *env) {
-	h := e.holder()
+	h := e.q.(driver.GroupHolder)
 	e.hold("a", time.Hour, "by hand")
 	e.Must(h.HoldGroup(e.ctx, "a", time.Minute, "429"), "HoldGroup")
 	e.hold("a", time.Minute, "429")
@@ -512,7 +475,6 @@ func policiesWorkServesAll(e *env) {
 // policiesRandomWalk changes policies, holds and jobs at random. A claim never brings more than may start, and all that may. A search
 // finds each group as often as it weighs. Two groups have rates, which add no start meanwhile: only a larger burst does.
 func policiesRandomWalk(e *env) {
-	e.policies()
 	random := e.Random(0)
 	groups := []string{"", "a", "b", "c"}
 	policies, waiting, held := map[string]penstock.GroupPolicy{}, map[string]int{}, map[string]bool{}
@@ -549,10 +511,8 @@ func policiesRandomWalk(e *env) {
 			ask := 1 + random.IntN(12)
 			want := min(ask, waiting[group], room(group))
 			var jobs []penstock.Job
-			if q, ok := e.q.(driver.AckClaimer); ok && random.IntN(2) == 0 {
-				var err error
-				_, jobs, err = q.AckClaim(e.ctx, []int64{}, driver.Claim{Group: group, Jobs: ask, Lease: suite.LongLease})
-				e.Must(err, "AckClaim")
+			if random.IntN(2) == 0 {
+				jobs = e.ackClaim(nil, driver.Claim{Group: group, Jobs: ask})
 			} else {
 				jobs = e.claimOf(group, ask)
 			}

@@ -32,7 +32,6 @@ func policiesRateLetsABurstStart(e *env) {
 }
 
 func policiesRateOfTheQueue(e *env) {
-	e.policies()
 	e.set(penstock.QueueSettings{Rate: &penstock.Rate{Jobs: 1, Per: time.Hour, Burst: 3}})
 	if s := e.status(); s.Rate == nil || *s.Rate != (penstock.Rate{Jobs: 1, Per: time.Hour, Burst: 3}) || s.Tokens == nil || *s.Tokens != 3 || s.WaitsFor() != "" {
 		e.Errorf("the status says that the rate is %+v, and tokens %v", s.Rate, s.Tokens)
@@ -69,7 +68,6 @@ func policiesRateThatIsLowered(e *env) {
 
 // A job whose deadline has passed does not start, so no rate counts it: a group's, that of all groups without one, or the queue's. Those behind it start.
 func policiesRateWithoutExpiredJobs(e *env) {
-	e.policies()
 	hourly := penstock.Rate{Jobs: 1, Per: time.Hour}
 	claims := func(group, what string) {
 		late := penstock.NewJob{Group: group, Deadline: passed()}

@@ -47,14 +47,13 @@ func (e *env) reported(what string, j penstock.Job, want string) {
 func reportComesWithTheNextAttempt(e *env) {
 	e.reports()
 	ends := []struct {
-		name    string
-		release bool
-		end     func(penstock.Job)
+		name string
+		end  func(penstock.Job)
 	}{
-		{name: "a retry at once", end: func(j penstock.Job) { e.retry(j, 0, "x") }},
-		{name: "a retry after a pause", end: func(j penstock.Job) { e.retry(j, time.Millisecond, "x") }},
-		{name: "the end of the lease", end: func(j penstock.Job) { e.expire(j) }},
-		{name: "a dead letter that is tried again", end: func(j penstock.Job) {
+		{"a retry at once", func(j penstock.Job) { e.retry(j, 0, "x") }},
+		{"a retry after a pause", func(j penstock.Job) { e.retry(j, time.Millisecond, "x") }},
+		{"the end of the lease", func(j penstock.Job) { e.expire(j) }},
+		{"a dead letter that is tried again", func(j penstock.Job) {
 			e.Must(e.q.DeadLetter(e.ctx, j.Lease, "x"), "DeadLetter")
 			dead := e.deadJobs(admin.DeadJobQuery{IDs: []int64{j.ID}})
 			if len(dead) != 1 || (dead[0].Job.Report == nil) != (j.Report == nil) && dead[0].Job.Report == nil || dead[0].Job.Headers["h"] != "1" || len(dead[0].Job.Headers) != 1 {
@@ -62,18 +61,11 @@ func reportComesWithTheNextAttempt(e *env) {
 			}
 			suite.Get(e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue, IDs: []int64{j.ID}})).Must(e, "RetryDeadJobs")
 		}},
-		{name: "a release at once", release: true, end: func(j penstock.Job) {
-			suite.Get(e.q.(driver.Releaser).Release(e.ctx, 0, j.Lease)).Must(e, "Release")
-		}},
-		{name: "a release for a while", release: true, end: func(j penstock.Job) {
-			suite.Get(e.q.(driver.Releaser).Release(e.ctx, time.Millisecond, j.Lease)).Must(e, "Release")
-		}},
+		{"a release at once", func(j penstock.Job) { e.release(0, j) }},
+		{"a release for a while", func(j penstock.Job) { e.release(time.Millisecond, j) }},
 	}
 	for _, key := range []string{"", "k"} {
 		for i, end := range ends {
-			if end.release && !e.features.Release {
-				continue
-			}
 			name := fmt.Sprintf("%s %d", key, i)
 			e.enqueue(penstock.NewJob{Payload: []byte(name), Key: key, Headers: map[string]string{"h": "1"}})
 			j := e.collect(name)[0]
@@ -105,19 +97,8 @@ func reportOfOneAmongMany(e *env) {
 		all[i].Headers = map[string]string{"h": "1"}
 	}
 	e.enqueue(all...)
-	claimed := e.claimAs(driver.Claim{Jobs: n})
-	if c, ok := e.q.(driver.AckClaimer); ok && len(claimed) == n {
-		for _, j := range claimed {
-			e.retry(j, 0, "x")
-		}
-		claimed = nil
-		e.eventually("all are claimed together", func() bool {
-			_, more, err := c.AckClaim(e.ctx, []int64{}, driver.Claim{Jobs: n, Lease: suite.LongLease})
-			e.Must(err, "AckClaim")
-			claimed = append(claimed, more...)
-			return len(claimed) == n
-		})
-	}
+	claimed := e.ackClaim(nil, driver.Claim{Jobs: n})
+	suite.MustEqual(e, len(claimed), n, "jobs claimed together")
 	for i, j := range claimed {
 		if i%3 == 0 {
 			e.report(j, fmt.Sprintf(`{"of": "%s"}`, j.Payload))

@@ -105,11 +105,8 @@ func scheduleSkipsAnOverlap(e *env) {
 	skips("waits to be tried again")
 	e.cancel(1, j.ID)
 	suite.Equal(e, e.runs(), true, "the schedule has made a job after its last one was cancelled")
-	if r, ok := e.q.(driver.Releaser); ok {
-		j = e.want("s")[0]
-		e.sameLeases("Release", suite.Get(r.Release(e.ctx, 0, j.Lease)).Must(e, "Release"), []penstock.Job{j})
-		skips("was released")
-	}
+	e.release(0, e.want("s")...)
+	skips("was released")
 	j = e.collect("s")[0]
 	e.Must(e.q.DeadLetter(e.ctx, j.Lease, "no"), "DeadLetter")
 	suite.Equal(e, e.runs(), true, "the schedule has made a job after its last one had become a dead letter")
@@ -119,10 +116,6 @@ func scheduleSkipsAnOverlap(e *env) {
 
 // A job may share its lease's row with others that are claimed and acked together.
 func scheduleSkipsAnOverlapAmongMany(e *env) {
-	c, ok := e.q.(driver.AckClaimer)
-	if !ok {
-		e.Skip("jobs are not claimed and acked together")
-	}
 	set := yearly
 	set.SkipOverlap = true
 	e.schedule(set)
@@ -133,10 +126,8 @@ func scheduleSkipsAnOverlapAmongMany(e *env) {
 	for range 20 {
 		e.enqueue(job("other"))
 	}
-	_, jobs, err := c.AckClaim(e.ctx, []int64{}, driver.Claim{Jobs: 50, Lease: suite.LongLease})
-	if e.Must(err, "AckClaim"); len(jobs) != 41 {
-		e.Fatalf("AckClaim returned %d jobs, want 41", len(jobs))
-	}
+	jobs := e.ackClaim(nil, driver.Claim{Jobs: 50})
+	suite.MustEqual(e, len(jobs), 41, "claimed jobs")
 	suite.Equal(e, e.runs(), false, "the schedule has made a job while its last one runs with others")
 	for i := range jobs {
 		if string(jobs[i].Payload) == "s" {

@@ -55,7 +55,7 @@ func uniqueUntilItEnds(e *env) {
 	e.twin("while it runs", id, unique("u", "b"))
 	e.retry(first[0], time.Hour, "later")
 	e.twin("while it waits to be tried again", id, unique("u", "b"))
-	suite.Get(e.Store.CancelJobs(e.ctx, queue, id)).Must(e, "CancelJobs")
+	e.cancel(1, id)
 	e.twin("after a cancel", 0, unique("u", "c"))
 	e.ack(e.collect("c")...)
 	e.twin("after an ack", 0, unique("u", "d"))
@@ -65,12 +65,10 @@ func uniqueUntilItEnds(e *env) {
 	id = e.twin("after a dead letter", 0, later)
 	e.twin("while it is delayed", id, unique("u", "f"))
 	e.want()
-	if e.features.Release {
-		suite.Get(e.Store.CancelJobs(e.ctx, queue, id)).Must(e, "CancelJobs")
-		id = e.twin("after another cancel", 0, unique("u", "g"))
-		suite.Get(e.q.(driver.Releaser).Release(e.ctx, time.Hour, e.collect("g")[0].Lease)).Must(e, "Release")
-		e.twin("after a release", id, unique("u", "h"))
-	}
+	e.cancel(1, id)
+	id = e.twin("after another cancel", 0, unique("u", "g"))
+	e.release(time.Hour, e.collect("g")...)
+	e.twin("after a release", id, unique("u", "h"))
 }
 
 func uniqueTold(e *env) {
@@ -406,7 +404,7 @@ func uniqueAtOnce(e *env) {
 					switch how := rng.IntN(10); {
 					case how == 0 && j.Attempt < 20:
 						_, err = q.Retry(e.ctx, j.Lease, time.Duration(rng.IntN(2))*time.Millisecond, "once more")
-					case how == 1 && e.features.Release:
+					case how == 1:
 						_, err = q.(driver.Releaser).Release(e.ctx, 0, j.Lease)
 					default:
 						mu.Lock()

@@ -142,7 +142,7 @@ func (w *walk) claimSome(as fate, lease time.Duration) {
 }
 
 func (w *walk) claimGroup(group string, n int, as fate, lease time.Duration) []penstock.Job {
-	listed := suite.Get(w.finder(w.queue()).ReadyGroups(w.ctx, nil, groupNames[w.rnd.IntN(2)], 100)).Must(w, "ReadyGroups")
+	listed := suite.Get(w.queue().(driver.GroupFinder).ReadyGroups(w.ctx, nil, groupNames[w.rnd.IntN(2)], 100)).Must(w, "ReadyGroups")
 	jobs := suite.Get(w.queue().Claim(w.ctx, driver.Claim{Group: group, Jobs: n, Lease: lease})).Must(w, "Claim")
 	for _, j := range jobs { // what is due, or waits for a key, may have become ready in between
 		if t := w.byID[j.ID]; t != nil && t.fate == ready && !t.moved && t.job.Key == "" && !slices.Contains(listed, group) {

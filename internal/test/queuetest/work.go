@@ -20,8 +20,7 @@ import (
 
 var workCases = slices.Concat(
 	named("Work", workTwoProcesses, workStopInTheMiddle, workCancelledJob, workOutcomes,
-		workLogsQueueAndKind),
-	needing(Features{Release: true}, named("Work", workSnooze)),
+		workLogsQueueAndKind, workSnooze),
 	needing(Features{WorkTx: true}, named("Work", workTxTakesEffectOnce)),
 )
 
@@ -126,9 +125,6 @@ func workTwoProcesses(e *env) {
 
 // Workers come and go; every job is done once, and none waits for a lease.
 func workStopInTheMiddle(e *env) {
-	if !e.features.Release {
-		e.Skip("the store does not declare the feature Release: jobs that were claimed ahead wait for their leases to end")
-	}
 	const n = 300
 	for i := range n {
 		e.enqueue(keyed([]string{"", "", "a"}[i%3], fmt.Sprint(i)))
