@@ -35,9 +35,12 @@ type queue struct {
 }
 
 type message struct {
-	ID, Group, Dedup, Body string
-	handle                 string
-	Attributes             map[string]attribute
+	ID         string               `json:"Id"`
+	Group      string               `json:"MessageGroupId"`
+	Dedup      string               `json:"MessageDeduplicationId"`
+	Body       string               `json:"MessageBody"`
+	Handle     string               `json:"ReceiptHandle"`
+	Attributes map[string]attribute `json:"MessageAttributes"`
 }
 
 type attribute struct{ DataType, StringValue string }
@@ -74,12 +77,22 @@ func (f *Fake) Batches() []int {
 	return append([]int(nil), f.sizes...)
 }
 
+// request is what a client sends to SQS, of any action.
+type request struct {
+	QueueName, QueueUrl string
+	WaitTimeSeconds     int
+	Entries             []message
+}
+
+// name is that of the queue that a request is for.
+func (r request) name() string { return r.QueueUrl[strings.LastIndexByte(r.QueueUrl, '/')+1:] }
+
 // problem is an error of a whole request.
 type problem struct{ code, message string }
 
 func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	action, isJSON := strings.CutPrefix(r.Header.Get("X-Amz-Target"), "AmazonSQS.")
-	var in map[string]any
+	var in request
 	if isJSON {
 		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
 			return // the connection was cut
@@ -90,8 +103,8 @@ func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		action = r.PostForm.Get("Action")
 	}
-	if seconds, _ := in["WaitTimeSeconds"].(float64); seconds > 0 {
-		f.await(r.Context(), in, time.Duration(seconds)*time.Second)
+	if in.WaitTimeSeconds > 0 {
+		f.await(r.Context(), in.name(), time.Duration(in.WaitTimeSeconds)*time.Second)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -138,14 +151,12 @@ func escape(s string) string {
 	return b.String()
 }
 
-func (f *Fake) sqs(action string, in map[string]any) (any, *problem) {
-	text := func(m map[string]any, name string) string { s, _ := m[name].(string); return s }
+func (f *Fake) sqs(action string, in request) (any, *problem) {
 	if action == "CreateQueue" {
-		name := text(in, "QueueName")
-		f.queues[name] = &queue{known: map[string]bool{}}
-		return map[string]string{"QueueUrl": "https://sqs." + Region + ".amazonaws.com/" + Account + "/" + name}, nil
+		f.queues[in.QueueName] = &queue{known: map[string]bool{}}
+		return map[string]string{"QueueUrl": "https://sqs." + Region + ".amazonaws.com/" + Account + "/" + in.QueueName}, nil
 	}
-	name := nameIn(in)
+	name := in.name()
 	q := f.queues[name]
 	if q == nil {
 		return nil, &problem{"QueueDoesNotExist", "The specified queue does not exist."}
@@ -159,10 +170,8 @@ func (f *Fake) sqs(action string, in map[string]any) (any, *problem) {
 		delete(f.queues, name)
 		return map[string]any{}, nil
 	case "DeleteMessageBatch":
-		list, _ := in["Entries"].([]any)
-		for _, e := range list {
-			e, _ := e.(map[string]any)
-			if i := slices.IndexFunc(q.waiting, func(m message) bool { return m.handle == text(e, "ReceiptHandle") }); i == 0 {
+		for _, e := range in.Entries {
+			if i := slices.IndexFunc(q.waiting, func(m message) bool { return m.Handle == e.Handle }); i == 0 {
 				q.waiting = q.waiting[1:] // the usual case, which a long queue must not slow down
 			} else if i > 0 {
 				q.waiting = slices.Delete(q.waiting, i, i+1)
@@ -172,23 +181,11 @@ func (f *Fake) sqs(action string, in map[string]any) (any, *problem) {
 	case "ReceiveMessage":
 		var out []map[string]any
 		for _, m := range q.waiting[:min(10, len(q.waiting))] { // until they are deleted: an answer may be lost, and is asked for again
-			out = append(out, map[string]any{"MessageId": "m", "ReceiptHandle": m.handle, "Body": m.Body, "MD5OfBody": sum(m.Body), "MessageAttributes": m.Attributes})
+			out = append(out, map[string]any{"MessageId": "m", "ReceiptHandle": m.Handle, "Body": m.Body, "MD5OfBody": sum(m.Body), "MessageAttributes": m.Attributes})
 		}
 		return map[string]any{"Messages": out}, nil
 	case "SendMessageBatch":
-		var batch []message
-		list, _ := in["Entries"].([]any)
-		for _, e := range list {
-			e, _ := e.(map[string]any)
-			m := message{ID: text(e, "Id"), Group: text(e, "MessageGroupId"), Dedup: text(e, "MessageDeduplicationId"), Body: text(e, "MessageBody"), Attributes: map[string]attribute{}}
-			attributes, _ := e["MessageAttributes"].(map[string]any)
-			for name, a := range attributes {
-				a, _ := a.(map[string]any)
-				m.Attributes[name] = attribute{text(a, "DataType"), text(a, "StringValue")}
-			}
-			batch = append(batch, m)
-		}
-		taken, refused, failed := f.send(name, q, batch)
+		taken, refused, failed := f.send(name, q, in.Entries)
 		if failed != nil {
 			return nil, failed
 		}
@@ -204,19 +201,13 @@ func (f *Fake) sqs(action string, in map[string]any) (any, *problem) {
 	return nil, &problem{"InvalidAction", action}
 }
 
-// nameIn is the name of the queue that a request is for.
-func nameIn(in map[string]any) string {
-	to, _ := in["QueueUrl"].(string)
-	return to[strings.LastIndexByte(to, '/')+1:]
-}
-
 // await waits until a queue has a message, up to a limit.
-func (f *Fake) await(ctx context.Context, in map[string]any, limit time.Duration) {
+func (f *Fake) await(ctx context.Context, queue string, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for ctx.Err() == nil {
 		f.mu.Lock()
-		q, arrived := f.queues[nameIn(in)], f.arrived
+		q, arrived := f.queues[queue], f.arrived
 		empty := q != nil && len(q.waiting) == 0
 		f.mu.Unlock()
 		if !empty {
@@ -345,7 +336,7 @@ func (f *Fake) send(name string, q *queue, batch []message) (taken []message, re
 			q.known[m.Dedup] = true
 		}
 		f.handles++
-		m.handle = strconv.Itoa(f.handles)
+		m.Handle = strconv.Itoa(f.handles)
 		q.waiting = append(q.waiting, m)
 	}
 	close(f.arrived)

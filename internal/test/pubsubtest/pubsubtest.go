@@ -6,7 +6,6 @@ package pubsubtest
 import (
 	"bufio"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -26,7 +25,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protodelim"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/penstock/penstock/internal/test/sinktest"
 	"github.com/penstock/penstock/internal/test/testserver"
@@ -52,14 +54,6 @@ type journal struct {
 	file *os.File
 	lock chan struct{}
 }
-
-// The kinds of requests in the journal.
-const (
-	topicRequest byte = iota
-	subscriptionRequest
-	publishRequest
-	others
-)
 
 func serve(address, file string) error {
 	listener, err := net.Listen("tcp", address)
@@ -99,19 +93,13 @@ func Serve() (address string, stop func(), err error) {
 // intercept notes the changes of the request before the answer is sent. One request runs at a
 // time, so that the file has the order of the emulator.
 func (j *journal) intercept(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	kind := others
 	switch r := request.(type) {
-	case *pubsubpb.Topic:
-		kind = topicRequest
-	case *pubsubpb.Subscription:
-		kind = subscriptionRequest
+	case *pubsubpb.Topic, *pubsubpb.Subscription:
 	case *pubsubpb.PublishRequest:
-		kind = publishRequest
 		if what := broken(r); what != "" {
 			return nil, status.Error(codes.InvalidArgument, what)
 		}
-	}
-	if kind == others {
+	default:
 		return handler(ctx, request)
 	}
 	j.lock <- struct{}{}
@@ -120,11 +108,11 @@ func (j *journal) intercept(ctx context.Context, request any, _ *grpc.UnaryServe
 	if err != nil {
 		return nil, err
 	}
-	body, err := proto.Marshal(request.(proto.Message))
+	note, err := anypb.New(request.(proto.Message))
 	if err != nil {
 		return nil, err
 	}
-	_, err = j.file.Write(append(binary.BigEndian.AppendUint32([]byte{kind}, uint32(len(body))), body...))
+	_, err = protodelim.MarshalTo(j.file, note)
 	return answer, err
 }
 
@@ -133,32 +121,19 @@ func (j *journal) replay(fake *pstest.GServer) error {
 	reader := bufio.NewReader(j.file)
 	var whole int64
 	for {
-		head := make([]byte, 5)
-		if _, err := io.ReadFull(reader, head); err != nil {
+		note := &anypb.Any{}
+		if (protodelim.UnmarshalOptions{MaxSize: -1}).UnmarshalFrom(reader, note) != nil {
 			break
 		}
-		body := make([]byte, binary.BigEndian.Uint32(head[1:]))
-		if _, err := io.ReadFull(reader, body); err != nil {
-			break
-		}
-		whole += int64(len(head) + len(body))
-		var err error
-		switch head[0] {
-		case topicRequest:
-			r := &pubsubpb.Topic{}
-			if err = proto.Unmarshal(body, r); err == nil {
-				_, err = fake.CreateTopic(context.Background(), r)
-			}
-		case subscriptionRequest:
-			r := &pubsubpb.Subscription{}
-			if err = proto.Unmarshal(body, r); err == nil {
-				_, err = fake.CreateSubscription(context.Background(), r)
-			}
-		case publishRequest:
-			r := &pubsubpb.PublishRequest{}
-			if err = proto.Unmarshal(body, r); err == nil {
-				_, err = fake.Publish(context.Background(), r)
-			}
+		whole += int64(protowire.SizeBytes(proto.Size(note)))
+		request, err := note.UnmarshalNew()
+		switch r := request.(type) {
+		case *pubsubpb.Topic:
+			_, err = fake.CreateTopic(context.Background(), r)
+		case *pubsubpb.Subscription:
+			_, err = fake.CreateSubscription(context.Background(), r)
+		case *pubsubpb.PublishRequest:
+			_, err = fake.Publish(context.Background(), r)
 		}
 		if err != nil {
 			return err
