@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
+	"net/http/httptest"
 	"sync/atomic"
 	"time"
 
@@ -61,16 +61,13 @@ type webhookRun struct {
 // client posts from memory, with a goroutine and a connection per key.
 func (r *webhookRun) client(ctx context.Context) (rate float64, err error) {
 	r.progress("posting from memory")
-	e, err := startEndpoint(r.cfg.Delay, r.cfg.Keys)
-	if err != nil {
-		return 0, err
-	}
-	defer e.stop()
+	e := startEndpoint(r.cfg.Delay, r.cfg.Keys)
+	defer e.Close()
 	transport := &http.Transport{MaxIdleConnsPerHost: r.cfg.Keys}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport}
 	post := func(ctx context.Context, n int) error {
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url, bytes.NewReader(r.load.messages(n, 1)[0].Payload))
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.URL, bytes.NewReader(r.load.messages(n, 1)[0].Payload))
 		if err != nil {
 			return err
 		}
@@ -114,12 +111,9 @@ func (r *webhookRun) relay(ctx context.Context) (rate float64, err error) {
 		if err := r.publish(ctx, r.load, r.cfg.Messages, "the relay"); err != nil {
 			return err
 		}
-		e, err := startEndpoint(r.cfg.Delay, r.cfg.Keys)
-		if err != nil {
-			return err
-		}
-		defer e.stop()
-		sink, err := r.OpenSink(fmt.Sprintf("%s#allow_private=true&concurrency=%d", e.url, r.cfg.Keys))
+		e := startEndpoint(r.cfg.Delay, r.cfg.Keys)
+		defer e.Close()
+		sink, err := r.OpenSink(fmt.Sprintf("%s#allow_private=true&concurrency=%d", e.URL, r.cfg.Keys))
 		if err != nil {
 			return err
 		}
@@ -144,36 +138,20 @@ func (r *webhookRun) relay(ctx context.Context) (rate float64, err error) {
 
 // endpoint is an HTTP server that takes its time to answer and notes the requests.
 type endpoint struct {
-	url    string
+	*httptest.Server
 	ledger *ledger
-	server *http.Server
-	ended  chan struct{}
 }
 
-func startEndpoint(delay time.Duration, keys int) (*endpoint, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	e := &endpoint{url: "http://" + listener.Addr().String() + "/hook", ledger: newLedger(keys, nil), ended: make(chan struct{})}
-	e.server = &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+func startEndpoint(delay time.Duration, keys int) endpoint {
+	l := newLedger(keys, nil)
+	return endpoint{httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		payload, err := io.ReadAll(http.MaxBytesReader(w, req.Body, 64<<20))
 		if err != nil {
 			http.Error(w, "the body cannot be read", http.StatusBadRequest)
 			return
 		}
 		time.Sleep(delay)
-		e.ledger.arrived(payload)
+		l.arrived(payload)
 		w.WriteHeader(http.StatusNoContent)
-	})}
-	go func() {
-		defer close(e.ended)
-		_ = e.server.Serve(listener)
-	}()
-	return e, nil
-}
-
-func (e *endpoint) stop() {
-	_ = e.server.Close()
-	<-e.ended
+	})), l}
 }
