@@ -66,9 +66,7 @@ func barrierOpensOnce(e *env) {
 	e.enqueue(last, waiter("done too", b))
 	e.seal(b)
 	jobs := e.want("a", "b", "c")
-	if s := e.status(); s.Ready != 0 || s.Waiting != 2 || s.Delayed != 0 {
-		e.Errorf("the status is %+v, want 2 jobs that wait", s)
-	}
+	e.wantCounts(counts{running: 3, waiting: 2})
 	for _, j := range jobs {
 		e.want()
 		e.ack(j)
@@ -155,10 +153,6 @@ func barrierEveryEnd(e *env) {
 			e.cancel(len(ids), ids...)
 		}},
 		{"deadline", func(b int64, sealed func()) {
-			if !e.features.Options {
-				sealed()
-				return
-			}
 			late := holder(b, "late")
 			late.Deadline = time.Now().Add(-time.Hour)
 			e.enqueue(late, late)
@@ -387,9 +381,7 @@ func barrierKeysAndOptions(e *env) {
 	b := e.barrier()
 	waits := waiter("waits", b)
 	waits.Key, waits.Priority, waits.Group = "k", -1, "g"
-	if e.features.Options {
-		waits.MaxAttempts = 3
-	}
+	waits.MaxAttempts = 3
 	held := holder(b, "held")
 	held.Key, held.Group = "k", "g"
 	e.enqueue(waits, held)

@@ -30,10 +30,7 @@ func claimEnqueueClaimAck(e *env) {
 	}
 	e.ack(claimed...)
 	e.want()
-	e.eventually("nothing is left", func() bool {
-		s := e.status()
-		return s.Ready == 0 && s.Running == 0
-	})
+	e.eventually("nothing is left", func() bool { return e.left() == 0 })
 	e.sameLeases("a second Ack", suite.Get(e.q.Ack(e.ctx, leases(claimed)...)).Must(e, "a second Ack"), nil)
 }
 

@@ -7,10 +7,10 @@ type Cases = suite.Cases
 
 // Buffered transactions write later. This changes when a job is visible, in which order, its contents, duplicates,
 // and refusals.
-var Buffered = Cases{"Tx", "Order/FIFO", "Order/LIFO", "Key/OneAtATimeInOrder", "Dedup", "Delay/NotBeforeItsTime", "Delay/DelayedAndRolledBack", "Content", "Kind/EveryOptionCarriesIt", "Options/Carried", "Input/BadJobs", "Input/NoSuchQueue", "Model/RandomWalk"}
+var Buffered = Cases{"Tx", "Order/FIFO", "Order/LIFO", "Key/OneAtATimeInOrder", "Dedup", "Delay/NotBeforeItsTime", "Content", "Kind/EveryOptionCarriesIt", "Options/Carried", "Input/BadJobs", "Input/NoSuchQueue", "Model/RandomWalk"}
 
 // SmallPieces of storage are full soon: all that frees them, or is kept when they are, and what lies in several.
-var SmallPieces = Cases{"Tx/ManyLateCommits", "Order/FIFO", "Order/LIFO", "Key/ManyInTheWay", "Key/ManyInTheWayLIFO", "Key/ManyRetriedInTheWay", "Delay/ManyDelays", "Dedup/WindowEnds", "History",
+var SmallPieces = Cases{"Tx/ManyLateCommits", "Order/FIFO", "Order/LIFO", "Key/ManyInTheWay", "Key/ManyInTheWayLIFO", "Key/ManyRetriedInTheWay", "Dedup/WindowEnds", "History",
 	"Groups/ManyReadyOnes", "Queue/DropForgetsEverything", "Reclaim", "Load/ManyWorkers", "Load/ManyWorkersLIFO", "Model"}
 
 // Isolated transactions have one snapshot each, or fail because of other transactions: the cases in which others are open

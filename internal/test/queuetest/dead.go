@@ -46,9 +46,7 @@ func deadJobDeadLetterListDiscard(e *env) {
 	if d.Err() != "no good" || d.At.Before(before) || len(d.Failures) != 1 || d.Failures[0].Attempt != 1 {
 		e.Errorf("the dead letter says %+v at %s, want one failure: no good", d.Failures, d.At)
 	}
-	if s := e.status(); s.DeadLetters != 2 || s.Running != 0 {
-		e.Errorf("the status counts %d dead letters and %d running jobs, want 2 and 0", s.DeadLetters, s.Running)
-	}
+	e.wantCounts(counts{dead: 2})
 	e.discardDead(1, admin.DeadJobQuery{IDs: ids[:1]})
 	suite.Equal(e, deadNames(e.deadJobs(admin.DeadJobQuery{})), []string{"b"}, "dead letters after the discarding")
 	e.want()
@@ -80,9 +78,7 @@ func deadJobRetryNow(e *env) {
 	for _, of := range [][]int64{nil, ids} {
 		e.retryDead(0, admin.DeadJobQuery{IDs: of, Error: "two"})
 	}
-	if s := e.status(); s.Delayed != 1 || s.Ready != 0 {
-		e.Errorf("the status counts %d delayed and %d ready jobs, want 1 and 0", s.Delayed, s.Ready)
-	}
+	e.wantCounts(counts{delayed: 1})
 }
 
 // A dead letter that is retried goes to the end, with one attempt to spend.

@@ -8,8 +8,7 @@ import (
 	"github.com/penstock/penstock/internal/test/suite"
 )
 
-var dedupCases = named("Dedup", dedupSecondIsTheFirst, dedupTold, dedupWindowEnds, dedupRollback, dedupQueuesApart,
-	dedupRace)
+var dedupCases = named("Dedup", dedupSecondIsTheFirst, dedupTold, dedupWindowEnds, dedupRollback, dedupRace)
 
 func once(key, payload string) penstock.NewJob {
 	return penstock.NewJob{DedupKey: key, Payload: []byte(payload)}
@@ -86,15 +85,6 @@ func dedupRollback(e *env) {
 	t.Rollback()
 	e.enqueue(once("d", "a"))
 	e.ack(e.want("a")...)
-}
-
-func dedupQueuesApart(e *env) {
-	e.Must(e.Store.CreateQueue(e.ctx, "other", penstock.FIFO), "CreateQueue")
-	e.enqueue(once("d", "a"), keyed("d", "b"))
-	suite.Get(e.Store.DriverQueue("other").Enqueue(e.ctx, once("d", "other"))).Must(e, "Enqueue")
-	e.want("a", "b")
-	claimed := suite.Get(e.Store.DriverQueue("other").Claim(e.ctx, driver.Claim{Jobs: 2, Lease: suite.LongLease})).Must(e, "Claim")
-	e.same(claimed, "other")
 }
 
 func dedupRace(e *env) { e.race(once("d", "a")) }

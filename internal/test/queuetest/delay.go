@@ -1,14 +1,13 @@
 package queuetest
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/penstock/penstock"
 )
 
-var delayCases = named("Delay", delayNotBeforeItsTime, delayManyDelays, delayDelayedAndRolledBack)
+var delayCases = named("Delay", delayNotBeforeItsTime)
 
 func after(d time.Duration, payload string) penstock.NewJob {
 	return penstock.NewJob{NotBefore: time.Now().Add(d), Payload: []byte(payload)}
@@ -30,39 +29,5 @@ func delayNotBeforeItsTime(e *env) {
 	e.sameSet(got, []string{"past", "now", "soon"})
 	e.maintain()
 	e.want()
-	if s := e.status(); s.Delayed != 1 || s.Ready != 0 {
-		e.Errorf("the status counts %d delayed and %d ready jobs, want 1 and 0", s.Delayed, s.Ready)
-	}
-}
-
-func delayManyDelays(e *env) {
-	rnd := e.Random(0)
-	var want []string
-	for i := range 100 {
-		name := fmt.Sprint("d", i)
-		j := after(time.Duration(rnd.IntN(300))*time.Millisecond, name)
-		j.Key = []string{"", "a"}[rnd.IntN(2)]
-		e.enqueue(j)
-		want = append(want, name)
-	}
-	var got []string
-	e.eventually("all jobs have run", func() bool {
-		claimed := e.claim(10)
-		got = append(got, names(claimed)...)
-		e.ack(claimed...)
-		return len(got) >= len(want)
-	})
-	e.sameSet(got, want)
-}
-
-func delayDelayedAndRolledBack(e *env) {
-	t := e.begin()
-	t.enqueue(after(time.Millisecond, "never"))
-	t.Rollback()
-	t = e.begin()
-	t.enqueue(after(time.Millisecond, "a"))
-	t.Commit()
-	e.ack(e.collect("a")...)
-	e.maintain()
-	e.want()
+	e.wantCounts(counts{delayed: 1})
 }

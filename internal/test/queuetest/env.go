@@ -175,6 +175,20 @@ func (e *env) statusOf(name string) admin.QueueStatus {
 	return all[i]
 }
 
+// counts are how many jobs there are in each state.
+type counts struct{ ready, running, delayed, waiting, dead, expired int64 }
+
+func (e *env) wantCounts(want counts) {
+	s := e.status()
+	suite.Equal(e, counts{s.Ready, s.Running, s.Delayed, s.Waiting, s.DeadLetters, s.Expired}, want, "jobs of the status")
+}
+
+// left is how many jobs have not ended.
+func (e *env) left() int64 {
+	s := e.status()
+	return s.Ready + s.Running + s.Delayed + s.Waiting
+}
+
 func (e *env) deadJobs(q admin.DeadJobQuery) []admin.DeadJob {
 	q.Queue = queue
 	return suite.Get(e.Store.DeadJobs(e.ctx, q)).Must(e, "DeadJobs")

@@ -86,8 +86,8 @@ func inputSettingsUpToTheLimits(e *env) {
 	for _, d := range []time.Duration{-time.Second, 0, time.Microsecond - 1} {
 		e.BadField(fmt.Sprint("a window of ", d), e.Store.SetQueue(e.ctx, queue, penstock.QueueSettings{DedupWindow: &d}), "dedup window")
 	}
-	if s := e.status(); *s.MaxAttempts != 25 || *s.MaxRunning != 0 || *s.DedupWindow != time.Hour {
-		e.Errorf("bad input changed the settings: %+v", s.QueueSettings)
+	if s := e.status(); *s.MaxAttempts != 25 || *s.MaxRunning != 0 || *s.DedupWindow != time.Hour || *s.Paused || s.OldestAge != 0 {
+		e.Errorf("bad input changed the settings of a new queue: %+v", s)
 	}
 	all := (math.MaxInt64 * time.Nanosecond).Truncate(time.Microsecond)
 	for _, good := range []struct {

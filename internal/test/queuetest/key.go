@@ -183,9 +183,7 @@ func keyOrderBeforePriority(e *env) {
 // A job takes its place in its key when its time has come.
 func keyDelayedJobHoldsUpNoOther(e *env) {
 	e.enqueue(penstock.NewJob{Key: "k", Payload: []byte("tomorrow"), NotBefore: time.Now().Add(24 * time.Hour)}, keyed("k", "now"))
-	if s := e.status(); s.Ready != 1 || s.Waiting != 0 || s.Delayed != 1 {
-		e.Errorf("the status counts %d ready, %d waiting and %d delayed jobs, want 1, 0 and 1", s.Ready, s.Waiting, s.Delayed)
-	}
+	e.wantCounts(counts{ready: 1, delayed: 1})
 	e.ack(e.collect("now")...)
 	e.maintain()
 	e.want()

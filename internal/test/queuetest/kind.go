@@ -63,16 +63,3 @@ func kindStays(e *env) {
 	e.retryDead(1, admin.DeadJobQuery{})
 	e.wantKinds(e.collect("a1"))
 }
-
-func scheduleCarriesAKind(e *env) {
-	e.schedule(penstock.Schedule{Name: "s", Cron: "@yearly", Job: ofKind("a", "a1")})
-	set := e.schedules()[0]
-	if set.Job.Kind != "a" || set.Job.Headers[penstock.HeaderKind] != "a" {
-		e.Errorf("the schedule has the job %+v, want one of the kind a", set.Job)
-	}
-	set.Job.Payload = []byte("a2")
-	e.schedule(set) // what was read can be set again
-	e.Backdate(e, queue, "s", time.Minute)
-	e.maintain()
-	e.wantKinds(e.collect("a2"))
-}

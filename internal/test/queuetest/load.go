@@ -213,8 +213,5 @@ func loadWorkersThatDie(e *env) {
 	for id, times := range done {
 		suite.Equal(e, times, 1, "how often job %d was acked", id)
 	}
-	e.eventually("nothing is left", func() bool {
-		s := e.status()
-		return s.Ready+s.Running+s.Delayed+s.Waiting+s.DeadLetters == 0
-	})
+	e.eventually("nothing is left", func() bool { return e.left()+e.status().DeadLetters == 0 })
 }

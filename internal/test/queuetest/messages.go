@@ -67,9 +67,7 @@ func barrierMessageOpensOnce(e *env) {
 	e.enqueue(waiter("job", b), keyed("k", "of the key"))
 	e.seal(b)
 	jobs := e.want("a", "b", "of the key")
-	if s := e.status(); s.Waiting != 3 || s.Ready != 0 {
-		e.Errorf("the status is %+v, want two messages and a job that wait", s)
-	}
+	e.wantCounts(counts{running: 3, waiting: 3}) // two messages and a job wait
 	if listed := e.wantListed(admin.JobQuery{State: "waiting", Kind: "publish to " + outbox}, first, second); len(listed) == 2 && (listed[0].Message.Key != "k" || listed[0].Where[0].State != "waiting for barriers") {
 		e.Errorf("listed as %+v", listed[0])
 	}
@@ -86,9 +84,7 @@ func barrierMessageOpensOnce(e *env) {
 	e.ack(e.want("job")...)
 	e.seal(b)
 	published()
-	if s := e.status(); s.Waiting != 0 || len(e.deadJobs(admin.DeadJobQuery{})) != 0 {
-		e.Errorf("the status is %+v, want nothing", s)
-	}
+	e.wantCounts(counts{})
 }
 
 func barrierMessageAfterOpen(e *env) {

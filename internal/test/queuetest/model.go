@@ -200,8 +200,7 @@ func (w *walk) finish() {
 		return !slices.ContainsFunc(w.all, func(t *tracked) bool { return t.alive() })
 	})
 	w.checkDead()
-	s := w.status()
-	suite.Equal(w, s.Ready+s.Running+s.Delayed+s.Waiting, 0, "jobs left when every one has ended")
+	suite.Equal(w, w.left(), 0, "jobs left when every one has ended")
 }
 
 // checkDead compares the dead letters.

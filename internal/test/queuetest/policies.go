@@ -3,7 +3,6 @@ package queuetest
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -19,7 +18,7 @@ import (
 
 var policyCases = append(rateCases,
 	named("Policies", policiesSetReplacedDeleted, policiesRefused, policiesGoWithTheQueue,
-		policiesLimitCountsLeases, policiesLimitHoldsForClaimsAtOnce, policiesLimitCountsJobsClaimedTogether, policiesLimitOfQueueAndGroup,
+		policiesLimitCountsLeases, policiesLimitCountsJobsClaimedTogether, policiesLimitOfQueueAndGroup,
 		policiesDefaultOfEachGroup, policiesLimitAndKeys, policiesHeldAndReleased, policiesHoldEnds, policiesSeen, policiesWeightsAreShares,
 		policiesNoHoldShortensAnother, policiesWorkServesAll, policiesRandomWalk, policiesHandlerHoldsTheGroup)...)
 
@@ -180,40 +179,6 @@ func policiesLimitCountsLeases(e *env) {
 	for _, j := range e.claimOf("a", 30) {
 		if want := 1; j.Attempt > want && string(j.Payload) != "a8" {
 			e.Errorf("job %q has attempt %d: a limit took some", j.Payload, j.Attempt)
-		}
-	}
-}
-
-// Never do more jobs run than may, of each group, with several workers, and all are done.
-func policiesLimitHoldsForClaimsAtOnce(e *env) {
-	limits := map[string]int{"a": 1, "b": 3, "": 5}
-	const n = 100
-	for group, limit := range limits {
-		e.setGroup(penstock.GroupPolicy{Group: group, MaxRunning: limit})
-		e.fill(group, n)
-	}
-	qs := []driver.Queue{e.q, e.Another(e).DriverQueue(queue)}
-	t := newTally()
-	e.Must(suite.Concurrently(8, func(i int) error {
-		for last := ""; t.total() < n*len(limits); {
-			ready, err := qs[i%2].(driver.GroupFinder).ReadyGroups(e.ctx, nil, last, 2)
-			if err != nil {
-				return err
-			}
-			if len(ready) == 0 {
-				runtime.Gosched()
-				continue
-			}
-			last = ready[0]
-			if err := t.work(e, qs[i%2], last, 1+i%3); err != nil {
-				return err
-			}
-		}
-		return nil
-	}), "working")
-	for group, limit := range limits {
-		if t.most[group] > limit || t.most[group] == 0 {
-			e.Errorf("%d jobs of the group %q ran at a time, the limit is %d", t.most[group], group, limit)
 		}
 	}
 }

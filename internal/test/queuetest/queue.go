@@ -91,13 +91,13 @@ func queueMadeAnewElsewhere(e *env) {
 func queueQueuesAreApart(e *env) {
 	e.Must(e.Store.CreateQueue(e.ctx, "other", penstock.LIFO), "CreateQueue")
 	other := e.Store.DriverQueue("other")
-	e.enqueue(keyed("k", "mine"))
-	suite.Get(other.Enqueue(e.ctx, keyed("k", "theirs"))).Must(e, "Enqueue")
-	mine := e.want("mine")
+	e.enqueue(keyed("k", "mine"), once("d", "my one"))
+	suite.Get(other.Enqueue(e.ctx, keyed("k", "theirs"), once("d", "their one"))).Must(e, "Enqueue")
+	mine := e.want("mine", "my one")
 	theirs := suite.Get(other.Claim(e.ctx, driver.Claim{Jobs: 5, Lease: suite.LongLease})).Must(e, "Claim")
-	e.same(theirs, "theirs")
+	e.same(theirs, "their one", "theirs") // the other is LIFO
 	e.pause(true)
-	suite.Get(other.Ack(e.ctx, theirs[0].Lease)).Must(e, "Ack")
+	suite.Get(other.Ack(e.ctx, leases(theirs)...)).Must(e, "Ack")
 	e.Must(e.Store.DropQueue(e.ctx, "other"), "DropQueue")
 	e.ack(mine...)
 }

@@ -49,8 +49,7 @@ func (e *env) churn() {
 	e.eventually("the queue is empty", func() bool {
 		claimed := e.claim(200)
 		e.ack(claimed...)
-		s := e.status()
-		return len(claimed) == 0 && s.Ready+s.Running+s.Delayed+s.Waiting == 0
+		return len(claimed) == 0 && e.left() == 0
 	})
 	suite.Get(e.Store.DiscardDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue})).Must(e, "DiscardDeadJobs")
 }

@@ -14,7 +14,7 @@ import (
 
 var scheduleCases = slices.Concat(named("Schedule", scheduleSetListDrop, scheduleFiresOnce, scheduleGoesOnAfterAClockWasAhead,
 	scheduleFiresOnceInAllProcesses, scheduleSkipsADuplicate, schedulePausesAndResumes, scheduleRunsNow, scheduleSkipsAnOverlap,
-	scheduleSkipsAnOverlapAmongMany, scheduleCarriesAKind, scheduleCronTimes, scheduleCronNonsense, scheduleBadInput),
+	scheduleSkipsAnOverlapAmongMany, scheduleCronTimes, scheduleCronNonsense, scheduleBadInput),
 	needing(Features{Options: true}, named("Schedule", scheduleCarriesOptions)),
 	needing(Features{Unique: true}, named("Schedule", scheduleOfAUniqueJob)))
 
@@ -171,7 +171,7 @@ func scheduleCarriesOptions(e *env) {
 	want := j.AllHeaders()
 	e.schedule(penstock.Schedule{Name: "s", Cron: "@yearly", Job: j})
 	set := e.schedules()[0]
-	if set.Job.MaxAttempts != 3 || set.Job.Timeout != j.Timeout || !set.Job.Deadline.Equal(deadline) {
+	if set.Job.Kind != "k" || set.Job.MaxAttempts != 3 || set.Job.Timeout != j.Timeout || !set.Job.Deadline.Equal(deadline) {
 		e.Errorf("the schedule has the job %+v", set.Job)
 	}
 	e.schedule(set) // what was read can be set again

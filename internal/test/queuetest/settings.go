@@ -61,31 +61,50 @@ func settingsMaxRunning(e *env) {
 	e.want("a6", "a7")
 }
 
-// The limit holds for claims at the same time.
+// Never do more jobs run than may, of the queue and of each group, with several workers, and all are done.
 func settingsMaxRunningAtOnce(e *env) {
-	const limit, n = 5, 200
+	const limit, n = 6, 100
 	e.set(penstock.QueueSettings{MaxRunning: new(limit)})
-	e.enqueue(jobs("a", n)...)
+	limits := map[string]int{"a": 1, "b": 3, "": 5}
+	for group, limit := range limits {
+		e.setGroup(penstock.GroupPolicy{Group: group, MaxRunning: limit})
+		e.fill(group, n)
+	}
 	qs := []driver.Queue{e.q, e.Another(e).DriverQueue(queue)}
 	t := newTally()
 	e.Must(suite.Concurrently(8, func(i int) error {
-		for t.total() < n {
-			if err := t.work(e, qs[i%2], "", 1+i%3); err != nil {
+		for last := ""; t.total() < n*len(limits); {
+			ready, err := qs[i%2].(driver.GroupFinder).ReadyGroups(e.ctx, nil, last, 2)
+			if err != nil {
+				return err
+			}
+			if len(ready) == 0 {
+				runtime.Gosched()
+				continue
+			}
+			last = ready[0]
+			if err := t.work(e, qs[i%2], last, 1+i%3); err != nil {
 				return err
 			}
 		}
 		return nil
 	}), "working")
-	if t.most[""] > limit {
-		e.Errorf("%d jobs ran at a time, want at most %d", t.most[""], limit)
+	for group, limit := range limits {
+		if t.most[group] > limit || t.most[group] == 0 {
+			e.Errorf("%d jobs of the group %q ran at a time, the limit is %d", t.most[group], group, limit)
+		}
+	}
+	if t.mostOfAll > limit {
+		e.Errorf("%d jobs ran at a time, want at most %d", t.mostOfAll, limit)
 	}
 }
 
 // tally counts how many jobs of each group run at a time, and how many are done.
 type tally struct {
-	mu            sync.Mutex
-	running, most map[string]int
-	done          int
+	mu             sync.Mutex
+	running, most  map[string]int
+	all, mostOfAll int // of all groups
+	done           int
 }
 
 func newTally() *tally { return &tally{running: map[string]int{}, most: map[string]int{}} }
@@ -105,10 +124,13 @@ func (t *tally) work(e *env, q driver.Queue, group string, n int) error {
 	t.mu.Lock()
 	t.running[group] += len(jobs)
 	t.most[group] = max(t.most[group], t.running[group])
+	t.all += len(jobs)
+	t.mostOfAll = max(t.mostOfAll, t.all)
 	t.mu.Unlock()
 	runtime.Gosched()
 	t.mu.Lock()
 	t.running[group] -= len(jobs) // before the queue learns of it
+	t.all -= len(jobs)
 	t.done += len(jobs)
 	t.mu.Unlock()
 	return suite.Err(q.Ack(e.ctx, leases(jobs)...))

@@ -10,8 +10,7 @@ import (
 	"github.com/penstock/penstock/internal/test/suite"
 )
 
-var statusCases = named("Status", statusCounts, statusEndedLeases, statusSortedByName, statusUpTo, statusNamed,
-	statusDefaults)
+var statusCases = named("Status", statusCounts, statusEndedLeases, statusSortedByName, statusUpTo, statusNamed)
 
 func statusCounts(e *env) {
 	e.deadLetter("x", job("dead"))
@@ -53,14 +52,6 @@ func statusSortedByName(e *env) {
 		suite.Equal(e, s.Order, map[bool]penstock.QueueOrder{true: penstock.FIFO, false: penstock.LIFO}[s.Queue == queue], "order of queue %q", s.Queue)
 	}
 	suite.Equal(e, got, []string{"B", "a", queue, "z", "ä"}, "queues")
-}
-
-func statusDefaults(e *env) {
-	s := e.status()
-	if s.MaxAttempts == nil || *s.MaxAttempts != 25 || s.MaxRunning == nil || *s.MaxRunning != 0 || s.DedupWindow == nil || *s.DedupWindow != time.Hour || s.Paused == nil || *s.Paused {
-		e.Errorf("the settings of a new queue are %+v", s.QueueSettings)
-	}
-	suite.Equal(e, s.OldestAge, 0, "age of the oldest job of an empty queue")
 }
 
 // If queues are named, only they are described; their settings are returned without counting

@@ -3,6 +3,7 @@ package queuetest
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/penstock/penstock/internal/test/suite"
 )
@@ -25,10 +26,13 @@ func txCommitShows(e *env) {
 
 func txRollbackForgets(e *env) {
 	t := e.begin()
-	t.enqueue(job("never"), keyed("k", "never"))
+	t.enqueue(job("never"), keyed("k", "never"), after(time.Millisecond, "never"))
 	t.Rollback()
+	t = e.begin()
+	t.enqueue(after(time.Millisecond, "due"))
+	t.Commit()
 	e.enqueue(job("a"), keyed("k", "b"))
-	e.ack(e.want("a", "b")...)
+	e.ack(e.collect("a", "b", "due")...)
 	e.maintain()
 	e.want()
 }

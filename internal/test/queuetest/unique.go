@@ -135,9 +135,7 @@ func uniqueReplaceItsTime(e *env) {
 	later.NotBefore = time.Now().Add(time.Hour)
 	e.twin("later", id, later)
 	e.want()
-	if s := e.status(); s.Delayed != 1 || s.Ready != 0 {
-		e.Errorf("the status is %+v, want a delayed job", s)
-	}
+	e.wantCounts(counts{delayed: 1})
 	later.NotBefore, later.Payload = time.Now().Add(2*time.Hour), []byte("c")
 	e.twin("still later", id, later)
 	e.want()
@@ -236,9 +234,7 @@ func uniqueHiddenByALateOne(e *env) {
 		e.ack(e.want("a")...)
 		e.want()
 	}
-	if s := e.status(); s.Ready+s.Delayed+s.Waiting+s.Running > 0 {
-		e.Errorf("the status is %+v, want no job", s)
-	}
+	suite.Equal(e, e.left(), 0, "jobs left")
 }
 
 // A job that was claimed before its deadline has no other attempt after it. So it hides no job either, which runs once it has ended: if its attempt fails, if its
@@ -266,7 +262,7 @@ func uniqueBehindALateOne(e *env) {
 			e.expire(first[0])
 		}
 		e.ack(e.collect(end)...)
-		e.eventually("nothing is left", func() bool { e.want(); s := e.status(); return s.Ready+s.Delayed+s.Waiting+s.Running == 0 })
+		e.eventually("nothing is left", func() bool { e.want(); return e.left() == 0 })
 	}
 	late := unique("u", "late")
 	late.Deadline = passed()
@@ -275,7 +271,7 @@ func uniqueBehindALateOne(e *env) {
 	e.enqueue(late)
 	e.enqueue(unique("u", "in another call"), unique("u", "b"))
 	e.ack(e.collect("in another call")...)
-	if s := e.status(); s.Ready+s.Delayed+s.Waiting+s.Running+s.DeadLetters > 0 {
+	if s := e.status(); e.left()+s.DeadLetters > 0 {
 		e.Errorf("the status is %+v, want no job", s)
 	}
 }
@@ -465,9 +461,7 @@ func uniqueAtOnce(e *env) {
 		suite.Equal(e, n, 0, "how often job %d was added more than it ended", id)
 	}
 	e.maintain()
-	if s := e.status(); s.Ready+s.Running+s.Delayed+s.Waiting+s.DeadLetters != 0 {
-		e.Errorf("the status is %+v at the end, want no jobs", s)
-	}
+	e.wantCounts(counts{})
 }
 
 // A job that was replaced runs with its last payload and as its first attempt, however close to the replacement a worker claims it.
