@@ -18,7 +18,7 @@ var topics = []string{"orders.placed", "orders.cancelled"}
 
 // That messages survive a restart is the promise of the service. The emulator keeps them in this process.
 func TestConformance(t *testing.T) {
-	conformance(t, awstest.StartFake(t), "", append([]string{"unroutable is a failure", "order per key", "Close waits for Send"}, sinktest.Transport...)) // sink/sqs runs the rest
+	conformance(t, awstest.StartFake(t), "", append([]string{"unroutable is a failure", "order per key", "concurrent Sends, for which Close waits"}, sinktest.Transport...)) // sink/sqs runs the rest
 }
 
 func TestConformanceFIFO(t *testing.T) {

@@ -9,38 +9,6 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// concurrentSends: Send is called from several goroutines at once.
-func concurrentSends(e *env) {
-	const senders, sends, batch = 8, 5, 60
-	s := e.open()
-	var (
-		mu      sync.Mutex
-		all     []penstock.Message
-		running sync.WaitGroup
-	)
-	ctx := e.patient()
-	for range senders {
-		running.Go(func() {
-			for range sends {
-				msgs := e.messages(batch)
-				for i := range msgs { // together more than fits into buffers on the way
-					msgs[i].Payload = append(msgs[i].Payload, make([]byte, 4<<10)...)
-				}
-				if err := firstError(e.check(msgs, s.Send(ctx, msgs))); err != nil {
-					e.Errorf("Send: %v", err)
-				}
-				mu.Lock()
-				all = append(all, msgs...)
-				mu.Unlock()
-			}
-		})
-	}
-	running.Wait()
-	if !e.Failed() {
-		e.drainAll(all, false)
-	}
-}
-
 func closeTwice(e *env) {
 	s := e.open()
 	e.mustSend(s, e.messages(1))
@@ -70,30 +38,34 @@ func (e *env) wantClosed(s driver.Sink) {
 	}
 }
 
-// closeWaits: a Send that runs when Close is called ends in its own time; what
-// it reports is true.
+// closeWaits: Send is called from several goroutines at once, and Close after some of these calls. A Send that runs
+// then ends in its own time; what it reports is true.
 func closeWaits(e *env) {
-	const senders = 4
+	const senders, sends, batch = 8, 5, 30
 	s := e.open()
 	ctx := e.patient()
 	var (
 		mu      sync.Mutex
 		sent    []penstock.Message
 		running sync.WaitGroup
-		started = make(chan struct{}, senders)
+		started = make(chan struct{}, 2*senders)
 	)
 	for range senders {
 		running.Go(func() {
-			for first := true; ; first = false {
-				msgs := e.messages(50)
+			for n := 1; ; n++ {
+				msgs := e.messages(batch)
+				for i := range msgs { // together more than fits into buffers on the way
+					msgs[i].Payload = append(msgs[i].Payload, make([]byte, 4<<10)...)
+				}
 				errs := e.check(msgs, s.Send(ctx, msgs))
+				err := firstError(errs)
 				mu.Lock()
 				sent = append(sent, confirmed(msgs, errs)...)
 				mu.Unlock()
-				if first {
+				if n == sends || err != nil {
 					started <- struct{}{}
 				}
-				if err := firstError(errs); err != nil {
+				if err != nil {
 					if !errors.Is(err, penstock.ErrClosed) || !penstock.IsUnavailable(err) {
 						e.Errorf("Send during Close: %q, want ErrClosed, Unavailable", err)
 					}

