@@ -106,12 +106,6 @@ type fixture struct {
 	Instance
 }
 
-func (f *fixture) must(err error) {
-	if err != nil {
-		f.Fatal(err)
-	}
-}
-
 // open prepares a subscription that fits.
 func (f *fixture) open(c adopted.Config) descriptor.Adopted {
 	table := suite.Get(f.Open("sub", c)).Must(f, "Open")
@@ -132,7 +126,7 @@ func (f *fixture) exec(statements ...string) {
 		if err := tx.Exec(f.Context(), s); err != nil {
 			f.Fatalf("%s: %v", s, err)
 		}
-		f.must(tx.Commit())
+		f.OK(tx.Commit())
 	}
 }
 
@@ -160,7 +154,7 @@ func (f *fixture) fetchUpTo(src driver.Source, n int) (b driver.Batch) {
 }
 
 func (f *fixture) settle(src driver.Source, b driver.Batch, verdicts ...driver.Verdict) {
-	f.must(storetest.Settle(f.Context(), src, driver.Settled{Batch: b, Verdicts: verdicts}))
+	f.OK(storetest.Settle(f.Context(), src, driver.Settled{Batch: b, Verdicts: verdicts}))
 }
 
 // keyOrder is how a message stands to others of its key; a batch without any has all in order.

@@ -105,9 +105,9 @@ type reader struct {
 
 func (m *reader) begin() {
 	table, err := m.f.Open("sub", m.config)
-	m.f.must(err)
+	m.f.OK(err)
 	m.src, err = table.Subscribe(m.f.Context(), driver.Subscribe{Holder: "test"})
-	m.f.must(err)
+	m.f.OK(err)
 	m.open, m.close = nil, func() {
 		_ = m.src.Close(context.Background())
 		_ = table.Close()
@@ -121,10 +121,10 @@ func (m *reader) step() {
 		m.close()
 		m.begin()
 	case 1:
-		m.f.must(m.src.Renew(ctx))
+		m.f.OK(m.src.Renew(ctx))
 	default:
 		b, err := m.src.Fetch(ctx, driver.Limit{Messages: 1 + m.r.IntN(40), Bytes: 1 << 20})
-		m.f.must(err)
+		m.f.OK(err)
 		if len(b.Messages) > 0 {
 			m.open = append(m.open, b)
 		}

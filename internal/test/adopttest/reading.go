@@ -37,10 +37,10 @@ func rolledBack(f *fixture) {
 	f.Define(f, Shop)
 	src := f.subscribe(f.open(shop()))
 	tx := suite.Get(f.Begin(f.Context())).Must(f, "Begin")
-	f.must(tx.Exec(f.Context(), "insert into shop (body) values ('never')"))
+	f.OK(tx.Exec(f.Context(), "insert into shop (body) values ('never')"))
 	f.exec("insert into shop (body) values ('a')")
 	f.want(f.fetch(src), "a")
-	f.must(tx.Rollback())
+	f.OK(tx.Rollback())
 	f.exec("insert into shop (body) values ('b')")
 	f.want(f.fetch(src), "b")
 }
@@ -52,7 +52,7 @@ func late(f *fixture) {
 	f.Define(f, Letters)
 	src := f.subscribe(f.open(shop()))
 	tx := suite.Get(f.Begin(f.Context())).Must(f, "Begin")
-	f.must(tx.Exec(f.Context(), "insert into shop (part, body) values ('k', 'first')"))
+	f.OK(tx.Exec(f.Context(), "insert into shop (part, body) values ('k', 'first')"))
 	for i := range 5 {
 		var rows []string
 		for n := range 200 {
@@ -65,7 +65,7 @@ func late(f *fixture) {
 			f.settle(src, b)
 		}
 	}
-	f.must(tx.Commit())
+	f.OK(tx.Commit())
 	f.exec("insert into shop (part, body) values ('k', 'second')")
 	f.want(f.fetch(src), "first", "second")
 
@@ -127,8 +127,8 @@ func eachOnce(f *fixture) {
 				again++
 			}
 		}
-		f.must(src.Close(f.Context()))
-		f.must(table.Close())
+		f.OK(src.Close(f.Context()))
+		f.OK(table.Close())
 	}
 }
 
@@ -224,11 +224,11 @@ func ways(f *fixture) {
 		f.settle(src, b)
 		suite.Equal(f, f.number(w.check), 1, "%s: settled", w.name)
 		f.settle(src, b) // once more, as after an answer that was lost
-		f.must(src.Close(f.Context()))
+		f.OK(src.Close(f.Context()))
 		if status, err := table.Status(f.Context()); err != nil || status.Backlog != 0 || status.Settled == 0 || status.Holder != "" {
 			f.Errorf("%s: status %+v, %v", w.name, status, err)
 		}
-		f.must(table.Close())
+		f.OK(table.Close())
 	}
 }
 
@@ -245,7 +245,7 @@ func next(f *fixture) {
 	a, b := f.fetch(first), f.fetch(first)
 	f.want(b, "2", "3")
 	f.settle(first, b)
-	f.must(first.Renew(f.Context()))
+	f.OK(first.Renew(f.Context()))
 	var second driver.Source
 	f.Eventually("the lease is over", func() bool {
 		var err error
@@ -262,8 +262,8 @@ func next(f *fixture) {
 	if _, err := table.Subscribe(f.Context(), driver.Subscribe{Holder: "third"}); !errors.As(err, &held) || held.Holder != "second" {
 		f.Errorf("the lease is free: %v", err)
 	}
-	f.must(second.Close(f.Context()))
-	f.must(f.subscribe(table).Close(context.Background()))
+	f.OK(second.Close(f.Context()))
+	f.OK(f.subscribe(table).Close(context.Background()))
 }
 
 // lowWaterMark: the next reader begins at the mark, and finds rows before it by a sweep.
@@ -277,13 +277,13 @@ func lowWaterMark(f *fixture) {
 		f.exec(fmt.Sprintf("insert into shop (body) values ('%d')", i))
 		f.settle(src, f.fetch(src))
 	}
-	f.must(src.Renew(f.Context()))
-	f.must(src.Close(f.Context()))
+	f.OK(src.Renew(f.Context()))
+	f.OK(src.Close(f.Context()))
 	f.exec("insert into shop (id, body) values (-7, 'before')", "insert into shop (body) values ('next')")
 	c.Sweep = time.Nanosecond
 	src = f.subscribe(table)
 	b := f.fetch(src)
 	f.want(b, "next") // and not the rows before the mark
-	f.must(src.Close(f.Context()))
+	f.OK(src.Close(f.Context()))
 	f.want(f.fetch(f.subscribe(f.open(c))), "before", "next")
 }

@@ -63,7 +63,7 @@ func parkedSurvives(f *fixture) {
 	b := f.fetch(src)
 	began := time.Now()
 	f.settle(src, b, parked(1, time.Hour), behind, behind)
-	f.must(src.Close(f.Context()))
+	f.OK(src.Close(f.Context()))
 	src = f.subscribe(table)
 	f.insert("k3")
 	b = f.fetch(src)
@@ -124,7 +124,7 @@ func deadLetters(f *fixture) {
 		}
 		slices.Sort(got)
 		suite.Equal(f, got, slices.Sorted(slices.Values(append(left, "a2"))), "discard=%v: came", discard)
-		f.must(src.Close(f.Context()))
+		f.OK(src.Close(f.Context()))
 	}
 }
 
@@ -141,7 +141,7 @@ func takenAway(f *fixture) {
 	f.exec("delete from shop where body = 'a1'", "update shop set done_at = "+f.Ago(0)+" where body = 'b1'")
 	var got []string
 	f.Eventually("the others go on", func() bool {
-		f.must(src.Renew(f.Context()))
+		f.OK(src.Renew(f.Context()))
 		b := suite.Get(src.Fetch(f.Context(), driver.Limit{Messages: 10, Bytes: 1 << 20})).Must(f, "Fetch")
 		got = append(got, payloads(b)...)
 		return len(got) == 2
@@ -192,7 +192,7 @@ func refuses(f *fixture) {
 				start = driver.FromNow
 			}
 			_, err = table.Subscribe(f.Context(), driver.Subscribe{Holder: "test", Start: start})
-			f.must(table.Close())
+			f.OK(table.Close())
 		}
 		f.misfit(err, field)
 	}
@@ -225,7 +225,7 @@ func shares(f *fixture) {
 		other := suite.Get(f.Open("other", c)).Must(f, "Open")
 		_, err := other.Subscribe(f.Context(), driver.Subscribe{Holder: "test"})
 		f.misfit(err, "delivered")
-		f.must(other.Close())
+		f.OK(other.Close())
 	}
 	c := shop()
 	c.Columns.ProcessedAt, c.Columns.Status = "", "state"
@@ -250,7 +250,7 @@ func drop(f *fixture) {
 	if len(all) != 1 || all[0].Status.Subscription != "sub" || all[0].Status.Parked != 2 || all[0].Status.Holder != "test" || !strings.Contains(all[0].Table, "shop") {
 		f.Errorf("remembered are %+v", all)
 	}
-	f.must(table.Drop(f.Context()))
+	f.OK(table.Drop(f.Context()))
 	f.MustBe(src.Renew(f.Context()), penstock.ErrFenced, "Renew by the reader of a table that was dropped")
 	f.MustBe(table.Drop(f.Context()), penstock.ErrNoSubscription, "Drop again")
 	f.want(f.fetch(f.subscribe(table)), "a1", "a2") // as if they had not been read

@@ -14,12 +14,6 @@ type fixture struct {
 	Instance
 }
 
-func (f *fixture) must(err error) {
-	if err != nil {
-		f.Fatal(err)
-	}
-}
-
 func (f *fixture) begin() Tx {
 	tx := suite.Get(f.Begin(f.Context(), consumer)).Must(f, "Begin")
 	f.Cleanup(func() { _ = tx.Rollback() })
@@ -30,7 +24,7 @@ func (f *fixture) begin() Tx {
 func (f *fixture) in(fn func(tx Tx)) {
 	tx := f.begin()
 	fn(tx)
-	f.must(tx.Commit())
+	f.OK(tx.Commit())
 }
 
 func (f *fixture) wantFresh(tx Tx, ids []string, want ...string) {

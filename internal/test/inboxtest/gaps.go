@@ -187,10 +187,10 @@ func randomOrder(f *fixture, id func(n int) string, loses int) {
 		tx := f.begin()
 		released := suite.Get(fn(tx)).Must(f, "the call")
 		if r.IntN(8) == 0 {
-			f.must(tx.Rollback())
+			f.OK(tx.Rollback())
 			return false
 		}
-		f.must(tx.Commit())
+		f.OK(tx.Commit())
 		take(released)
 		return true
 	}
@@ -229,7 +229,7 @@ func randomOrder(f *fixture, id func(n int) string, loses int) {
 	for n := sent; loses == 0 && n < sent+keys; n++ {
 		tx := f.begin()
 		released := suite.Get(tx.InOrder(f.Context(), message(n), 0)).Must(f, "InOrder")
-		f.must(tx.Commit())
+		f.OK(tx.Commit())
 		if len(released) != 1 || released[0].Gap || released[0].Late {
 			f.Errorf("after all of key %d came, the next one: %+v", n%keys, released)
 		}

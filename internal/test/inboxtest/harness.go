@@ -92,7 +92,7 @@ func run(t *testing.T, name string, open func(t testing.TB) Instance, test func(
 		if f.Away == nil && name == "DatabaseAway" {
 			t.Skip("there is no connection to lose")
 		}
-		f.must(f.Store.CreateInbox(t.Context(), consumer, 0))
+		f.OK(f.Store.CreateInbox(t.Context(), consumer, 0))
 		test(f)
 	})
 }

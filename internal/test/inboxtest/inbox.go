@@ -25,7 +25,7 @@ const (
 func once(f *fixture) {
 	tx := f.begin()
 	f.wantFresh(tx, []string{"a", "b", "a"}, "a", "b")
-	f.must(tx.Rollback())
+	f.OK(tx.Rollback())
 	f.in(func(tx Tx) {
 		f.wantFresh(tx, []string{"b", "a", "é"}, "b", "a", "é")
 		f.wantFresh(tx, []string{"c", "a"}, "c")
@@ -45,10 +45,10 @@ func once(f *fixture) {
 // Of each consumer an id is new once.
 func consumersApart(f *fixture) {
 	f.in(func(tx Tx) { f.wantFresh(tx, []string{"a"}, "a") })
-	f.must(f.Store.CreateInbox(f.Context(), nobody, time.Hour))
+	f.OK(f.Store.CreateInbox(f.Context(), nobody, time.Hour))
 	tx := suite.Get(f.Begin(f.Context(), nobody)).Must(f, "Begin")
 	f.wantFresh(tx, []string{"a"}, "a")
-	f.must(tx.Commit())
+	f.OK(tx.Commit())
 	f.in(func(tx Tx) { f.wantFresh(tx, []string{"a"}) })
 }
 
@@ -71,12 +71,12 @@ func waits(f *fixture) {
 		})
 		time.Sleep(50 * time.Millisecond) // for the other to wait: without that the test would still pass
 		if commits {
-			f.must(first.Commit())
+			f.OK(first.Commit())
 		} else {
-			f.must(first.Rollback())
+			f.OK(first.Rollback())
 		}
 		waiting.Wait()
-		f.must(err)
+		f.OK(err)
 		if isNew := len(fresh) == 1; isNew == commits {
 			f.Errorf("%s: new is %v", id, isNew)
 		}
@@ -94,7 +94,7 @@ func window(f *fixture) {
 	})
 	f.Age(f)
 	f.in(func(tx Tx) { f.wantFresh(tx, ids[:1]) })
-	f.must(f.Store.SetInbox(f.Context(), consumer, time.Hour))
+	f.OK(f.Store.SetInbox(f.Context(), consumer, time.Hour))
 	for i := range 300 {
 		f.in(func(tx Tx) { f.receive(tx, fmt.Sprint("young-", i), "", 0, fmt.Sprint("young-", i)) })
 	}
@@ -115,14 +115,14 @@ func window(f *fixture) {
 // A message whose id comes again is published once within the window, and once more after it.
 func publishOnceForgets(f *fixture) {
 	s := f.Store.(driver.Store)
-	f.must(f.Store.SetInbox(f.Context(), consumer, time.Hour))
-	f.must(s.CreateOutbox(f.Context(), "again"))
+	f.OK(f.Store.SetInbox(f.Context(), consumer, time.Hour))
+	f.OK(s.CreateOutbox(f.Context(), "again"))
 	src := suite.Get(s.Subscribe(f.Context(), driver.Subscribe{Outbox: "again", Subscription: "look", Holder: "test"})).Must(f, "Subscribe")
 	defer func() { _ = src.Close(context.WithoutCancel(f.Context())) }()
 	published := func(want int) {
-		f.must(s.(driver.OncePublisher).PublishOnce(f.Context(), consumer, "again", penstock.Message{ID: "a"}))
+		f.OK(s.(driver.OncePublisher).PublishOnce(f.Context(), consumer, "again", penstock.Message{ID: "a"}))
 		b := suite.Get(src.Fetch(f.Context(), driver.Limit{Messages: 10, Bytes: 1 << 20})).Must(f, "Fetch")
-		f.must(src.Settle(f.Context(), b.Number, driver.Settled{Batch: b}))
+		f.OK(src.Settle(f.Context(), b.Number, driver.Settled{Batch: b}))
 		suite.Equal(f, len(b.Messages), want, "messages")
 	}
 	published(1)
@@ -144,7 +144,7 @@ func pastAFailure(f *fixture) {
 		return nil
 	}
 	for _, key := range []string{"bad", "a", "b"} {
-		f.must(f.Process(f.Context(), consumer, received(key, key+"2", key+"1"), 0, h))
+		f.OK(f.Process(f.Context(), consumer, received(key, key+"2", key+"1"), 0, h))
 	}
 	for range 2 {
 		f.MustBe(suite.Err(f.ProcessDue(f.Context(), consumer, h)), fail, "ProcessDue")
@@ -212,12 +212,12 @@ func refuses(f *fixture) {
 	})
 	without := suite.Get(f.Begin(f.Context(), nobody)).Must(f, "Begin")
 	f.MustBe(suite.Err(without.FirstOf(f.Context(), "a")), penstock.ErrNoInbox, "without an inbox")
-	f.must(without.Rollback())
+	f.OK(without.Rollback())
 	f.BadField("no name", f.Store.CreateInbox(f.Context(), "", 0), "")
 	f.BadField("too long", f.Store.CreateInbox(f.Context(), strings.Repeat("x", 49), 0), "")
 	f.BadField("a second", f.Store.CreateInbox(f.Context(), "x", time.Second), "")
 	f.MustBe(f.Store.CreateInbox(f.Context(), consumer, 0), penstock.ErrInboxExists, "CreateInbox")
-	f.must(f.Store.DropInbox(f.Context(), consumer))
+	f.OK(f.Store.DropInbox(f.Context(), consumer))
 	f.MustBe(f.Store.DropInbox(f.Context(), consumer), penstock.ErrNoInbox, "DropInbox again")
 	f.MustBe(f.Store.SetInbox(f.Context(), consumer, time.Hour), penstock.ErrNoInbox, "SetInbox")
 }

@@ -31,11 +31,11 @@ func neverIdle(f *fixture) {
 	}
 	s := f.Store.(driver.Store)
 	queues := f.Store.(driver.QueueStore)
-	f.must(f.Store.SetInbox(f.Context(), consumer, time.Hour))
-	f.must(s.CreateOutbox(f.Context(), "flow"))
-	f.must(s.(driver.Operator).SetRetention(f.Context(), "flow", admin.Retention{Bytes: retained}))
-	f.must(queues.CreateQueue(f.Context(), "work", penstock.FIFO))
-	f.must(queues.SetQueue(f.Context(), "work", penstock.QueueSettings{DedupWindow: new(time.Microsecond)}))
+	f.OK(f.Store.SetInbox(f.Context(), consumer, time.Hour))
+	f.OK(s.CreateOutbox(f.Context(), "flow"))
+	f.OK(s.(driver.Operator).SetRetention(f.Context(), "flow", admin.Retention{Bytes: retained}))
+	f.OK(queues.CreateQueue(f.Context(), "work", penstock.FIFO))
+	f.OK(queues.SetQueue(f.Context(), "work", penstock.QueueSettings{DedupWindow: new(time.Microsecond)}))
 	l := &endless{fixture: f, store: s, queue: queues.DriverQueue("work")}
 	for _, subscription := range []string{"ships", "counts"} {
 		ask := driver.Subscribe{Outbox: "flow", Subscription: subscription, Holder: "test", Lease: suite.LongLease}
@@ -97,17 +97,17 @@ type endlessReader struct {
 func (l *endless) day() {
 	l.Age(l)
 	another := l.Another(l)
-	l.must(another.Maintain(l.Context(), "flow"))
-	l.must(another.(driver.QueueStore).DriverQueue("work").Maintain(l.Context()))
-	l.must(another.Close())
+	l.OK(another.Maintain(l.Context(), "flow"))
+	l.OK(another.(driver.QueueStore).DriverQueue("work").Maintain(l.Context()))
+	l.OK(another.Close())
 }
 
 func (l *endless) round(round int) {
 	l.outbox(round)
 	l.jobs(round)
 	l.received(round)
-	l.must(l.store.Maintain(l.Context(), "flow"))
-	l.must(l.queue.Maintain(l.Context()))
+	l.OK(l.store.Maintain(l.Context(), "flow"))
+	l.OK(l.queue.Maintain(l.Context()))
 }
 
 func (l *endless) outbox(round int) {
@@ -116,7 +116,7 @@ func (l *endless) outbox(round int) {
 		messages[i] = penstock.Message{Key: fmt.Sprint(round, "-", i/ofKey), Payload: make([]byte, payload)}
 	}
 	messages[0].Payload[0] = 1 // is refused at first
-	l.must(l.store.Publish(l.Context(), "flow", messages...))
+	l.OK(l.store.Publish(l.Context(), "flow", messages...))
 	for n, r := range l.readers {
 		before := r.under
 		r.under = nil
@@ -138,7 +138,7 @@ func (l *endless) outbox(round int) {
 					verdicts[i] = driver.Verdict{Outcome: driver.Parked}
 				}
 			}
-			l.must(r.src.Settle(l.Context(), b.Number, driver.Settled{Batch: b, Verdicts: verdicts}))
+			l.OK(r.src.Settle(l.Context(), b.Number, driver.Settled{Batch: b, Verdicts: verdicts}))
 		}
 	}
 }

@@ -85,6 +85,14 @@ func (e *Env) Must(err error, what string) {
 	}
 }
 
+// OK fails the test on any of the errors.
+func (e *Env) OK(errs ...error) {
+	e.Helper()
+	if err := errors.Join(errs...); err != nil {
+		e.Fatal(err)
+	}
+}
+
 // Fails fails the test unless err is an error.
 func (e *Env) Fails(err error, what string, args ...any) {
 	e.Helper()

@@ -46,8 +46,8 @@ func writesByChance(f *fixture) {
 			f.byChance(0)
 		}
 		payload := fmt.Append(nil, i)
-		f.must(again(func() error { return f.Store.Publish(f.Context(), "orders", penstock.Message{Payload: payload}) }))
-		f.must(again(func() error {
+		f.OK(again(func() error { return f.Store.Publish(f.Context(), "orders", penstock.Message{Payload: payload}) }))
+		f.OK(again(func() error {
 			_, err := f.q.Enqueue(f.Context(), penstock.NewJob{Payload: payload})
 			return err
 		}))
@@ -70,7 +70,7 @@ func endingsByChance(f *fixture) {
 			attempt = 1
 		}
 		for len(jobs) == 0 {
-			f.must(again(func() (err error) {
+			f.OK(again(func() (err error) {
 				jobs, err = f.q.Claim(f.Context(), driver.Claim{Jobs: 1, Lease: time.Hour})
 				return err
 			}))
@@ -78,7 +78,7 @@ func endingsByChance(f *fixture) {
 		suite.MustEqual(f, jobs[0].Attempt, attempt, "attempt of %+v", jobs[0])
 		lease, held := jobs[0].Lease, []int64{jobs[0].Lease}
 		then := rnd.IntN(5)
-		f.must(again(func() (err error) {
+		f.OK(again(func() (err error) {
 			switch then {
 			case 0:
 				held, err = f.q.Extend(f.Context(), time.Hour, lease)
@@ -142,7 +142,7 @@ func impatientWorkers(f *fixture) {
 	q := f.Direct.DriverQueue("jobs")
 	suite.Get(q.Enqueue(f.Context(), make([]penstock.NewJob, left)...)).Must(f, "Enqueue")
 	var acked atomic.Int64
-	f.must(suite.Concurrently(workers, func(worker int) error {
+	f.OK(suite.Concurrently(workers, func(worker int) error {
 		rnd := f.Random(worker)
 		for int(acked.Load()) < left {
 			if f.Context().Err() != nil {

@@ -36,7 +36,7 @@ func limitAndAClockThatIsSetBack(f *fixture, c Clocked) {
 		}
 		return leases
 	}
-	f.must(c.A.CreateQueue(f.Context(), "limited", penstock.FIFO), c.A.SetQueue(f.Context(), "limited", penstock.QueueSettings{MaxRunning: new(1)}))
+	f.OK(c.A.CreateQueue(f.Context(), "limited", penstock.FIFO), c.A.SetQueue(f.Context(), "limited", penstock.QueueSettings{MaxRunning: new(1)}))
 	suite.Get(c.A.DriverQueue("limited").Enqueue(f.Context(), make([]penstock.NewJob, 5)...)).Must(f, "Enqueue")
 	c.Set(2 * time.Hour)
 	leases := claim(c.A, 1)
@@ -49,11 +49,11 @@ func limitAndAClockThatIsSetBack(f *fixture, c Clocked) {
 
 // Schedules go by the clocks of workers: one runs once at its time there, however the database's clock is stepped across that.
 func scheduleAndAClockThatIsSet(f *fixture, c Clocked) {
-	f.must(c.A.CreateQueue(f.Context(), "timed", penstock.FIFO), c.A.SetSchedule(f.Context(), penstock.Schedule{Queue: "timed", Name: "s", Cron: "0 0 1 1 *"}))
+	f.OK(c.A.CreateQueue(f.Context(), "timed", penstock.FIFO), c.A.SetSchedule(f.Context(), penstock.Schedule{Queue: "timed", Name: "s", Cron: "0 0 1 1 *"}))
 	const twoYears = 2 * 365 * 24 * time.Hour
 	runs := func(when string, offset time.Duration, want int64) {
 		c.Set(offset)
-		f.must(c.A.DriverQueue("timed").Maintain(f.Context()))
+		f.OK(c.A.DriverQueue("timed").Maintain(f.Context()))
 		all := suite.Get(c.A.QueueStatus(f.Context(), "timed")).Must(f, "QueueStatus")
 		suite.Equal(f, all[0].Ready+all[0].Delayed, want, "%s: how often it ran", when)
 	}

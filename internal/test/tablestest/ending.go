@@ -103,10 +103,10 @@ func (r *run) calls(trip *Trip, jobs ...penstock.Job) (held []int64) {
 		leases = append(leases, j.Lease)
 	}
 	if r.last {
-		r.must(r.Direct.SetQueue(r.Context(), "jobs", penstock.QueueSettings{MaxAttempts: new(1)}))
+		r.OK(r.Direct.SetQueue(r.Context(), "jobs", penstock.QueueSettings{MaxAttempts: new(1)}))
 	}
 	held = suite.Get(r.do(r.Context(), r.q, leases)).Must(r, "the call")
-	r.must(r.Direct.SetQueue(r.Context(), "jobs", penstock.QueueSettings{MaxAttempts: new(25)}))
+	r.OK(r.Direct.SetQueue(r.Context(), "jobs", penstock.QueueSettings{MaxAttempts: new(25)}))
 	suite.Equal(r, r.looked(), looked, "how often it looked")
 	return held
 }
@@ -132,7 +132,7 @@ func (r *run) gone() penstock.Job {
 	other := r.Direct.DriverQueue("jobs")
 	suite.Get(other.Extend(r.Context(), time.Microsecond, j.Lease)).Must(r, "Extend")
 	for {
-		r.must(other.Maintain(r.Context()))
+		r.OK(other.Maintain(r.Context()))
 		again := suite.Get(other.Claim(r.Context(), driver.Claim{Jobs: 1, Lease: time.Hour})).Must(r, "Claim")
 		for _, a := range again {
 			suite.MustEqual(r, a.ID, j.ID, "the job of %+v", a)

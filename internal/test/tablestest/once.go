@@ -17,18 +17,18 @@ import (
 // after it had done it, or before it did it after all. It may have been carried off before it is looked up.
 func publish(f *fixture, trip Trip, cut string) {
 	msgs := []penstock.Message{{Key: "k", Payload: []byte("1")}, {Payload: []byte("2")}}
-	f.must(f.Store.Publish(f.Context(), "orders", msgs...)) // the driver knows the statements now
+	f.OK(f.Store.Publish(f.Context(), "orders", msgs...)) // the driver knows the statements now
 	f.Proxy.Once(cuts[cut], trip.Text, func(next []byte) {
 		if cut == "carried off" && strings.Contains(string(next), "given_up") {
 			f.exec("delete from {schema}.outbox_orders where payload = '1'")
 		}
 	})
-	f.must(f.Store.Publish(f.Context(), "orders", msgs...))
+	f.OK(f.Store.Publish(f.Context(), "orders", msgs...))
 	f.arrive(cut)
 	f.counts("select count(*) from {schema}.outbox_orders", map[bool]int{false: 4, true: 2}[cut == "carried off"])
 	f.lookedOnce()
 	for range 3 {
-		f.must(f.Store.Publish(f.Context(), "orders", msgs...))
+		f.OK(f.Store.Publish(f.Context(), "orders", msgs...))
 	}
 	f.counts("select count(*) from {schema}.attempts where not given_up", 1) // that of the last
 }
@@ -65,7 +65,7 @@ func claim(f *fixture, trip Trip, cut string) {
 			leases = append(leases, j.Lease)
 		}
 		_, jobs, err := f.q.(driver.AckClaimer).AckClaim(f.Context(), leases, driver.Claim{Jobs: 3, Lease: time.Hour})
-		f.must(err)
+		f.OK(err)
 		return jobs
 	}
 	next := func(jobs, before []penstock.Job) {
@@ -167,6 +167,6 @@ func attemptsOfTheDead(f *fixture) {
 	f.exec(fmt.Sprintf("insert into {schema}.attempts (attempt, at) values (1, %s), (2, %s)", f.Ago(48*time.Hour), f.Ago(2*time.Hour)))
 	suite.Get(f.q.Enqueue(f.Context(), penstock.NewJob{})).Must(f, "Enqueue")
 	f.exec(fmt.Sprintf("insert into {schema}.attempts (attempt, given_up, at) values (-1, true, %s)", f.Ago(48*time.Hour)))
-	f.must(f.Direct.DriverQueue("jobs").Maintain(f.Context())) // of another store, which also looks for them
+	f.OK(f.Direct.DriverQueue("jobs").Maintain(f.Context())) // of another store, which also looks for them
 	f.counts("select sum(attempt) from {schema}.attempts where attempt in (-1, 1, 2)", 2)
 }

@@ -49,9 +49,9 @@ func maintainLooksFirst(f *fixture) {
 	settle := func(subscription string) {
 		src := f.subscribe(subscription)
 		for b := f.fetch(src); len(b.Messages) > 0; b = f.fetch(src) {
-			f.must(src.Settle(f.Context(), b.Number, driver.Settled{Batch: b}))
+			f.OK(src.Settle(f.Context(), b.Number, driver.Settled{Batch: b}))
 		}
-		f.must(src.Close(f.Context()))
+		f.OK(src.Close(f.Context()))
 	}
 	settle("running")
 	settle("stopped")
@@ -62,9 +62,9 @@ func maintainLooksFirst(f *fixture) {
 	f.exec("update {schema}.subscriptions set settled = settled", tx)
 	ctx, cancel := context.WithTimeout(f.Context(), 30*time.Second)
 	defer cancel()
-	f.must(f.Direct.Maintain(ctx, "orders"), tx.Rollback())
+	f.OK(f.Direct.Maintain(ctx, "orders"), tx.Rollback())
 	settle("stopped")
-	f.must(f.Direct.Maintain(f.Context(), "orders"))
+	f.OK(f.Direct.Maintain(f.Context(), "orders"))
 	f.counts("select count(*) from {schema}.outbox_orders", 0)
 }
 
@@ -102,7 +102,7 @@ func cancelledWithinAClaim(f *fixture) {
 		cancelled <- err
 	}()
 	await("the cancellation waits or is over", func() bool { return len(cancelled) == 1 || f.count(f.Waiting) == 2 })
-	f.must(closed.Commit(), <-claimed, <-cancelled)
+	f.OK(closed.Commit(), <-claimed, <-cancelled)
 	suite.MustEqual(f, f.count("select count(*) from {schema}.leases"), 0, "leases left of a job that was cancelled")
 	var jobs []penstock.Job
 	f.Eventually("a job of the key is claimed", func() bool {
@@ -130,9 +130,9 @@ func plainInserts(f *fixture) {
 		if insert("{}", penstock.MaxKeyBytes+1) == nil {
 			f.Errorf("%s: a key was taken that is too long", table)
 		}
-		f.must(insert(`{"text": "a", "number": 1, "object": {"a": [true]}}`, penstock.MaxKeyBytes))
+		f.OK(insert(`{"text": "a", "number": 1, "object": {"a": [true]}}`, penstock.MaxKeyBytes))
 		f.UncheckHeaders(f, table)
-		f.must(insert("[1]", 1))
+		f.OK(insert("[1]", 1))
 	}
 	b := f.fetch(src)
 	jobs := suite.Get(f.Direct.DriverQueue("jobs").Claim(f.Context(), driver.Claim{Jobs: 10, Lease: time.Hour})).Must(f, "Claim")
@@ -175,13 +175,13 @@ func epochThatComesAgain(f *fixture, join func(ctx context.Context, req driver.S
 		if err := call(before, b); !errors.Is(err, penstock.ErrFenced) {
 			f.Errorf("%s: %v, want ErrFenced", what, err)
 		}
-		f.must(before.Close(f.Context()), after.Renew(f.Context()))
+		f.OK(before.Close(f.Context()), after.Renew(f.Context()))
 		all := suite.Get(f.Direct.Status(f.Context())).Must(f, "Status")
 		for _, s := range all[0].Subscriptions {
 			if s.Subscription == what && (s.Settled != 0 || s.Holder != "after") {
 				f.Errorf("%s: %d settled, held by %q", what, s.Settled, s.Holder)
 			}
 		}
-		f.must(after.Close(f.Context()))
+		f.OK(after.Close(f.Context()))
 	}
 }

@@ -8,7 +8,6 @@ package tablestest
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -145,12 +144,6 @@ func (h Harness) open(t *testing.T) *fixture {
 	return f
 }
 
-func (f *fixture) must(errs ...error) {
-	if err := errors.Join(errs...); err != nil {
-		f.Fatal(err)
-	}
-}
-
 func (f *fixture) sql(text string) string { return strings.ReplaceAll(text, "{schema}", f.Schema) }
 
 func (f *fixture) exec(text string, on ...interface {
@@ -165,7 +158,7 @@ func (f *fixture) exec(text string, on ...interface {
 
 // count is a query's one number.
 func (f *fixture) count(query string) (n int) {
-	f.must(f.App.QueryRowContext(f.Context(), f.sql(query)).Scan(&n))
+	f.OK(f.App.QueryRowContext(f.Context(), f.sql(query)).Scan(&n))
 	return n
 }
 
@@ -211,5 +204,5 @@ func (f *fixture) fetch(src driver.Source) driver.Batch {
 }
 
 func (f *fixture) publish(payload string) {
-	f.must(f.Direct.Publish(f.Context(), "orders", penstock.Message{Key: "k", Payload: []byte(payload)}))
+	f.OK(f.Direct.Publish(f.Context(), "orders", penstock.Message{Key: "k", Payload: []byte(payload)}))
 }
