@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
-	"net"
 	"net/http"
+	"net/http/httptest"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -111,15 +111,11 @@ type handler struct {
 	absolved  bool // nothing is refused any more
 }
 
-func startHandler() (*handler, *http.Server, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, nil, err
-	}
-	h := &handler{url: "http://" + listener.Addr().String(), of: map[string][]*jobRun{}, cancelled: map[string]cancellation{}}
-	server := &http.Server{Handler: h}
-	go func() { _ = server.Serve(listener) }()
-	return h, server, nil
+func startHandler() (*handler, *httptest.Server) {
+	h := &handler{of: map[string][]*jobRun{}, cancelled: map[string]cancellation{}}
+	server := httptest.NewServer(h)
+	h.url = server.URL
+	return h, server
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
@@ -198,13 +194,14 @@ func (h *handler) begun() int {
 }
 
 // startWorkers creates the queue and starts the workers, each with a way to the database.
-func (r *rig) startWorkers(ctx context.Context) error {
-	handler, server, err := startHandler()
-	if err != nil {
-		return err
-	}
+func (r *rig) startWorkers(ctx context.Context) (err error) {
+	handler, server := startHandler()
 	r.handler = handler
-	r.closers = append(r.closers, server.Close)
+	r.closers = append(r.closers, func() error {
+		server.CloseClientConnections() // a worker may be gone in the middle of its job
+		server.Close()
+		return nil
+	})
 	if _, err := r.penstock(ctx, "queue", "create", queue); err != nil {
 		return err
 	}

@@ -220,12 +220,10 @@ func (r *churnRun) curve(c *churner, size int64, lateDelivered bool) {
 	var busy time.Duration
 	for i := range intervals {
 		from := time.Duration(i) * r.interval
-		h := c.consuming.between(from, from+r.interval)
 		rows, busy = rows+c.rows[i], busy+c.busy[i]
-		curve.Intervals = append(curve.Intervals, Interval{
-			At: (from + r.interval).Seconds(), PerSecond: over(float64(c.rows[i]), c.busy[i].Seconds()),
-			P50MS: h.quantileMS(0.5), P99MS: h.quantileMS(0.99), SizeBytes: c.sizes[min(i+1, len(c.sizes)-1)],
-		})
+		interval := c.consuming.between(from, from+r.interval).interval(from+r.interval, over(float64(c.rows[i]), c.busy[i].Seconds()))
+		interval.SizeBytes = c.sizes[min(i+1, len(c.sizes)-1)]
+		curve.Intervals = append(curve.Intervals, interval)
 	}
 	sum := func(from, to int) *CallsPerJob {
 		var rows int64

@@ -299,7 +299,7 @@ func (d *dequeuing) curve() Curve {
 		to := min(from+d.interval, end)
 		// The slice in which the run ended is whole in the last interval.
 		h := d.times.between(from, min(from+d.interval, end+d.times.slice-1))
-		i := Interval{At: to.Seconds(), PerSecond: float64(h.TotalCount()) / (to - from).Seconds(), P50MS: h.quantileMS(0.5), P99MS: h.quantileMS(0.99)}
+		i := h.interval(to, float64(h.TotalCount())/(to-from).Seconds())
 		if at := len(c.Intervals); at < len(d.sizes) {
 			i.SizeBytes, i.RocksDB = d.sizes[at], d.calls[at]
 		}

@@ -12,7 +12,8 @@ type idSet struct {
 
 func newIDSet() *idSet { return &idSet{blocks: map[int64]*[idsPerBlock / 64]uint64{}} }
 
-func (s *idSet) add(id int64) {
+// add reports whether the id is new.
+func (s *idSet) add(id int64) bool {
 	block := s.blocks[id/idsPerBlock]
 	if block == nil {
 		block = new([idsPerBlock / 64]uint64)
@@ -21,8 +22,10 @@ func (s *idSet) add(id int64) {
 	word, bit := &block[id%idsPerBlock/64], uint64(1)<<(id%64)
 	if *word&bit != 0 {
 		s.twice++
+		return false
 	}
 	*word |= bit
+	return true
 }
 
 // merge adds what another worker got; what both have was given out twice.

@@ -181,6 +181,5 @@ func (w *ladderWorker) update(rows [][][]byte) error {
 	for i, row := range rows {
 		ids[i] = pgtype.UUID{Bytes: [16]byte(row[0]), Valid: true}
 	}
-	err := w.do("updating a batch", w.updateBatch, ids)
-	return err
+	return w.do("updating a batch", w.updateBatch, ids)
 }

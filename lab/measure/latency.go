@@ -134,7 +134,7 @@ func (t *timing) intervals(start time.Time, n int) []Interval {
 		}
 	}
 	for i, h := range took {
-		out[i] = Interval{At: (length * time.Duration(i+1)).Seconds(), PerSecond: float64(h.TotalCount()) / length.Seconds(), P50MS: h.quantileMS(0.5), P99MS: h.quantileMS(0.99)}
+		out[i] = h.interval(length*time.Duration(i+1), float64(h.TotalCount())/length.Seconds())
 	}
 	return out
 }

@@ -19,13 +19,12 @@ type ledger struct {
 	keys int              // as in load
 	of   func(n int) bool // which numbers count; nil: all
 
-	mu         sync.Mutex
-	seen       []uint64    // a bit per number
-	last       map[int]int // the latest number of each key
-	count      int         // different messages
-	duplicates int
-	disorder   int
-	attempts   int64 // beyond the first, of all arrivals
+	mu       sync.Mutex
+	seen     *idSet
+	last     map[int]int // the latest number of each key
+	count    int         // different messages
+	disorder int
+	attempts int64 // beyond the first, of all arrivals
 
 	want    int // the argument of expect; 0: nothing
 	reached chan struct{}
@@ -37,7 +36,7 @@ type ledger struct {
 }
 
 func newLedger(keys int, of func(n int) bool) *ledger {
-	return &ledger{keys: keys, of: of, last: map[int]int{}}
+	return &ledger{keys: keys, of: of, seen: newIDSet(), last: map[int]int{}}
 }
 
 // arrive notes messages that a sink has confirmed, errs being its answer.
@@ -78,15 +77,9 @@ func (l *ledger) note(n int) bool {
 	if l.of != nil && !l.of(n) {
 		return false
 	}
-	for n/64 >= len(l.seen) {
-		l.seen = append(l.seen, 0)
-	}
-	bit := uint64(1) << (n % 64)
-	if l.seen[n/64]&bit != 0 {
-		l.duplicates++
+	if !l.seen.add(int64(n)) {
 		return true
 	}
-	l.seen[n/64] |= bit
 	l.count++
 	if l.keys > 0 {
 		key := n % l.keys
@@ -156,7 +149,7 @@ type Check struct {
 func (l *ledger) check(by string, want int, when string) (c Check, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c = Check{By: by, Lost: want - l.count, OutOfOrder: l.disorder, Duplicates: l.duplicates}
+	c = Check{By: by, Lost: want - l.count, OutOfOrder: l.disorder, Duplicates: int(l.seen.twice)}
 	if c.Lost != 0 || c.OutOfOrder != 0 {
 		err = &CheckError{Check: c, When: when}
 	}

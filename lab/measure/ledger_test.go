@@ -52,8 +52,8 @@ func TestLedgerCountsEachMessageOnce(t *testing.T) {
 	if _, err := l.await(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if l.attempts != 2 || l.duplicates != 1 {
-		t.Errorf("%d attempts beyond the first and %d duplicates, want 2 and 1", l.attempts, l.duplicates)
+	if l.attempts != 2 || l.seen.twice != 1 {
+		t.Errorf("%d attempts beyond the first and %d duplicates, want 2 and 1", l.attempts, l.seen.twice)
 	}
 }
 
