@@ -21,6 +21,7 @@ import (
 
 	"github.com/penstock/penstock/internal/amazon"
 	"github.com/penstock/penstock/internal/test/sinktest"
+	"github.com/penstock/penstock/internal/test/suite"
 	"github.com/penstock/penstock/internal/test/testserver"
 )
 
@@ -85,7 +86,7 @@ func (p *inProcess) Restart(tb testing.TB) {
 	tb.Helper()
 	p.kill()
 	listener, err := net.Listen("tcp", p.Address)
-	check(tb, err)
+	suite.OK(tb, err)
 	p.server = &httptest.Server{Listener: listener, Config: &http.Server{Handler: p.server.Config.Handler}}
 	p.server.Start()
 }
@@ -116,7 +117,7 @@ func StartMoto(tb testing.TB) *Emulator {
 // startProgram starts an emulator that answers HTTP at path once it runs.
 func startProgram(tb testing.TB, name, path string, command func(port int) *exec.Cmd) *Emulator {
 	port, err := testserver.FreePort()
-	check(tb, err)
+	suite.OK(tb, err)
 	address := fmt.Sprintf("127.0.0.1:%d", port)
 	p, err := testserver.NewProgram(name, func() *exec.Cmd { return command(port) }, func(ctx context.Context) error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
@@ -129,9 +130,9 @@ func startProgram(tb testing.TB, name, path string, command func(port int) *exec
 		}
 		return err
 	})
-	check(tb, err)
-	tb.Cleanup(func() { check(tb, p.Close()) })
-	check(tb, p.Start())
+	suite.OK(tb, err)
+	tb.Cleanup(func() { suite.OK(tb, p.Close()) })
+	suite.OK(tb, p.Start())
 	return newEmulator(address, nil)
 }
 
@@ -161,7 +162,7 @@ func fifo(name string) map[string]string {
 func (e *Emulator) Queue(tb testing.TB, name string) string {
 	tb.Helper()
 	q, err := e.sqs.CreateQueue(context.Background(), &sqs.CreateQueueInput{QueueName: &name, Attributes: fifo(name)})
-	check(tb, err)
+	suite.OK(tb, err)
 	return *q.QueueUrl
 }
 
@@ -173,14 +174,14 @@ func (e *Emulator) Topic(tb testing.TB, name string) (arn, queue string) {
 		attributes = map[string]string{"FifoTopic": "true"}
 	}
 	topic, err := e.sns.CreateTopic(context.Background(), &sns.CreateTopicInput{Name: &name, Attributes: attributes})
-	check(tb, err)
+	suite.OK(tb, err)
 	queue = e.Queue(tb, name)
 	a, err := e.sqs.GetQueueAttributes(context.Background(), &sqs.GetQueueAttributesInput{QueueUrl: &queue, AttributeNames: []types.QueueAttributeName{"QueueArn"}})
-	check(tb, err)
+	suite.OK(tb, err)
 	_, err = e.sns.Subscribe(context.Background(), &sns.SubscribeInput{
 		TopicArn: topic.TopicArn, Protocol: aws.String("sqs"), Endpoint: aws.String(a.Attributes["QueueArn"]), Attributes: map[string]string{"RawMessageDelivery": "true"},
 	})
-	check(tb, err)
+	suite.OK(tb, err)
 	return *topic.TopicArn, queue
 }
 
@@ -215,14 +216,7 @@ func (e *Emulator) receive(ctx context.Context, t *testing.T, queue string) (got
 	}
 	if len(done) > 0 {
 		_, err = e.sqs.DeleteMessageBatch(ctx, &sqs.DeleteMessageBatchInput{QueueUrl: &queue, Entries: done})
-		check(t, err)
+		suite.OK(t, err)
 	}
 	return got
-}
-
-func check(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
 }

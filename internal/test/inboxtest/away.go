@@ -27,17 +27,9 @@ func databaseAway(f *fixture) {
 		at float64
 	}
 	var todo []delivery
-	var places []string
 	r := testseed.New(f.Name(), 0)
-	for n := range each {
-		places = append(places, fmt.Sprint(n))
-		for k := range keys {
-			previous := ""
-			if n > 0 {
-				previous = fmt.Sprintf("%d-%d", k, n-1)
-			}
-			m := received(fmt.Sprint(k), fmt.Sprintf("%d-%d", k, n), previous)
-			m.Payload = []byte(places[n])
+	for k := range keys {
+		for n, m := range chain(fmt.Sprint(k), each) {
 			todo = append(todo, delivery{m, float64(n) + 12*r.Float64()})
 		}
 	}
@@ -49,12 +41,6 @@ func databaseAway(f *fixture) {
 		}
 	}
 	deliver(0)
-	handle := func(ctx context.Context, tx Tx, m penstock.Released) error {
-		if m.Gap || m.Late {
-			f.Errorf("%s: gap %v, late %v", m.ID, m.Gap, m.Late)
-		}
-		return tx.Effect(ctx, m.Key, string(m.Payload))
-	}
 	var failed, done atomic.Int64
 	var working, acked sync.WaitGroup
 	acked.Add(len(todo))
@@ -62,7 +48,7 @@ func databaseAway(f *fixture) {
 		working.Go(func() {
 			for m := range queue {
 				call, cancel := context.WithTimeout(f.Context(), time.Minute)
-				err := process(call, consumer, m, time.Hour, handle)
+				err := process(call, consumer, m, time.Hour, f.effect)
 				cancel()
 				if err == nil {
 					done.Add(1)
@@ -95,9 +81,7 @@ func databaseAway(f *fixture) {
 	acked.Wait()
 	close(queue)
 	working.Wait()
-	for k := range keys {
-		suite.Equal(f, f.Effects(f, fmt.Sprint(k)), places, "done of key %d", k)
-	}
+	f.wantEffects(keys, each)
 	inboxes := suite.Get(f.Store.Inboxes(f.Context())).Must(f, "Inboxes")
 	suite.Equal(f, inboxes[0].Held, 0, "messages that are held")
 }

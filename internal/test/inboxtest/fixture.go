@@ -1,6 +1,8 @@
 package inboxtest
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -48,6 +50,39 @@ func received(key, id, previous string) penstock.Message {
 		m.Headers = map[string]string{penstock.HeaderPrevious: previous}
 	}
 	return m
+}
+
+// chain are the first messages of a key: 0, 1, 2 …, each behind the one before it.
+func chain(key string, n int) (all []penstock.Message) {
+	for i := range n {
+		previous := ""
+		if i > 0 {
+			previous = all[i-1].ID
+		}
+		m := received(key, fmt.Sprint(key, "-", i), previous)
+		m.Payload = fmt.Append(nil, i)
+		all = append(all, m)
+	}
+	return all
+}
+
+// effect has the effect of a message of a chain, which must come in its order.
+func (f *fixture) effect(ctx context.Context, tx Tx, m penstock.Released) error {
+	if m.Gap || m.Late {
+		f.Errorf("%s: gap %v, late %v", m.ID, m.Gap, m.Late)
+	}
+	return tx.Effect(ctx, m.Key, string(m.Payload))
+}
+
+// wantEffects expects the effect of each message of chains once, in the order of its key.
+func (f *fixture) wantEffects(keys, each int) {
+	for k := range keys {
+		var want []string
+		for _, m := range chain("", each) {
+			want = append(want, string(m.Payload))
+		}
+		suite.Equal(f, f.Effects(f, fmt.Sprint(k)), want, "done of key %d", k)
+	}
 }
 
 func (f *fixture) wantReleased(got []penstock.Released, want ...string) {

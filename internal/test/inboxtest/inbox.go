@@ -262,11 +262,7 @@ func randomUse(f *fixture) {
 	r := testseed.New(f.Name(), 0)
 	var todo []penstock.Message
 	for k := range keys {
-		for n := range each {
-			m := received(fmt.Sprint(k), fmt.Sprintf("%d-%d", k, n), "")
-			if n > 0 {
-				m.Headers = map[string]string{penstock.HeaderPrevious: fmt.Sprintf("%d-%d", k, n-1)}
-			}
+		for _, m := range chain(fmt.Sprint(k), each) {
 			todo = append(todo, m)
 			if r.IntN(3) == 0 {
 				todo = append(todo, m)
@@ -284,10 +280,7 @@ func randomUse(f *fixture) {
 	for w := range 4 {
 		r := testseed.New(f.Name(), w+1)
 		handle := func(ctx context.Context, tx Tx, m penstock.Released) error {
-			err := tx.Effect(ctx, m.Key, strings.TrimPrefix(m.ID, m.Key+"-"))
-			if m.Gap || m.Late {
-				f.Errorf("%s: gap %v, late %v", m.ID, m.Gap, m.Late)
-			}
+			err := f.effect(ctx, tx, m)
 			if err == nil && r.IntN(8) == 0 {
 				return errFails
 			}
@@ -309,13 +302,7 @@ func randomUse(f *fixture) {
 	open.Wait()
 	close(queue)
 	consumers.Wait()
-	for k := range keys {
-		want := make([]string, each)
-		for n := range want {
-			want[n] = fmt.Sprint(n)
-		}
-		suite.Equal(f, f.Effects(f, fmt.Sprint(k)), want, "the order in which key %d was processed", k)
-	}
+	f.wantEffects(keys, each)
 	if n, err := f.ProcessDue(f.Context(), consumer, nil); n != 0 || err != nil {
 		f.Errorf("ProcessDue: got %d and %v, want nothing", n, err)
 	}

@@ -31,6 +31,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/penstock/penstock/internal/test/sinktest"
+	"github.com/penstock/penstock/internal/test/suite"
 	"github.com/penstock/penstock/internal/test/testserver"
 )
 
@@ -183,11 +184,11 @@ const Project = "penstock-tests"
 func Start(tb testing.TB) *Emulator {
 	tb.Helper()
 	port, err := testserver.FreePort()
-	check(tb, err)
+	suite.OK(tb, err)
 	address := fmt.Sprintf("127.0.0.1:%d", port)
 	file := filepath.Join(tb.TempDir(), "journal")
 	program, err := os.Executable()
-	check(tb, err)
+	suite.OK(tb, err)
 	e := &Emulator{Address: address}
 	e.Program, err = testserver.NewProgram("pubsub", func() *exec.Cmd {
 		cmd := exec.Command(program)
@@ -200,15 +201,15 @@ func Start(tb testing.TB) *Emulator {
 		}
 		return err
 	})
-	check(tb, err)
-	tb.Cleanup(func() { check(tb, e.Close()) })
-	check(tb, e.Program.Start())
+	suite.OK(tb, err)
+	tb.Cleanup(func() { suite.OK(tb, e.Close()) })
+	suite.OK(tb, e.Program.Start())
 	plain := []option.ClientOption{option.WithEndpoint(address), option.WithoutAuthentication(), option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials()))}
 	e.topics, err = pubsub.NewTopicAdminClient(context.Background(), plain...)
-	check(tb, err)
+	suite.OK(tb, err)
 	e.subscriptions, err = pubsub.NewSubscriptionAdminClient(context.Background(), plain...)
-	check(tb, err)
-	tb.Cleanup(func() { check(tb, errors.Join(e.topics.Close(), e.subscriptions.Close())) })
+	suite.OK(tb, err)
+	tb.Cleanup(func() { suite.OK(tb, errors.Join(e.topics.Close(), e.subscriptions.Close())) })
 	return e
 }
 
@@ -217,9 +218,9 @@ func (e *Emulator) Topic(tb testing.TB, name string) {
 	tb.Helper()
 	full := "projects/" + Project + "/topics/" + name
 	_, err := e.topics.CreateTopic(context.Background(), &pubsubpb.Topic{Name: full})
-	check(tb, err)
+	suite.OK(tb, err)
 	_, err = e.subscriptions.CreateSubscription(context.Background(), &pubsubpb.Subscription{Name: subscription(name), Topic: full, EnableMessageOrdering: true, AckDeadlineSeconds: 600})
-	check(tb, err)
+	suite.OK(tb, err)
 }
 
 func subscription(name string) string { return "projects/" + Project + "/subscriptions/" + name }
@@ -246,18 +247,11 @@ func (e *Emulator) pull(ctx context.Context, t *testing.T, topic string) (got []
 			t.Errorf("the ordering key of %q is %q", r.Key, m.Message.OrderingKey)
 		}
 		r.CreatedAt, err = time.Parse(time.RFC3339Nano, a["penstock-created-at"])
-		check(t, err)
+		suite.OK(t, err)
 		got, ack.AckIds = append(got, r), append(ack.AckIds, m.AckId)
 	}
 	if len(ack.AckIds) > 0 {
-		check(t, e.subscriptions.Acknowledge(ctx, ack))
+		suite.OK(t, e.subscriptions.Acknowledge(ctx, ack))
 	}
 	return got
-}
-
-func check(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
 }

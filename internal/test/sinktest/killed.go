@@ -22,16 +22,10 @@ func killedAgainAndAgain(e *env) {
 	const keys, most, between = 10, 100, 50 // messages under way, and confirmed before the next kill
 	const round, pace, fewest = 15 * time.Second, 2 * time.Second, 3
 	store, ctx := sqlitetest.New(e.T), e.patient()
-	must := func(err error) {
-		if err != nil {
-			e.Helper()
-			e.Fatal(err)
-		}
-	}
-	must(store.CreateOutbox(ctx, "orders"))
+	suite.OK(e, store.CreateOutbox(ctx, "orders"))
 	var stats relay.Counters
 	r, err := relay.New(store, "orders", "sink", e.open(), relay.Options{Logger: slog.New(slog.DiscardHandler), Observer: &stats})
-	must(err)
+	suite.OK(e, err)
 	done := make(chan error, 1)
 	go func() { done <- r.Run(e.Context()) }()
 
@@ -49,7 +43,7 @@ func killedAgainAndAgain(e *env) {
 			for k := range msgs {
 				msgs[k] = penstock.Message{Key: fmt.Sprintf("key-%d", k), Topic: e.Topics[k%len(e.Topics)], Payload: fmt.Appendf(nil, "key-%d %d", k, published/keys)}
 			}
-			must(store.Publish(e.Context(), "orders", msgs...))
+			suite.OK(e, store.Publish(e.Context(), "orders", msgs...))
 			published += keys
 		}
 	}
@@ -65,7 +59,7 @@ func killedAgainAndAgain(e *env) {
 	}
 	deliver(published, false)
 	r.Drain()
-	must(<-done)
+	suite.OK(e, <-done)
 
 	next, duplicates := map[string]int{}, 0
 	for _, m := range e.Drain(e.T, int(published)) {

@@ -18,19 +18,13 @@ func ReadBack[C any](t *testing.T, of descriptor.Sink[C], sinkURL string) {
 	const keys, each = 5, 40
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	broker, err := of.ReadBack(sinkURL, t.TempDir(), fmt.Sprintf("penstock_test_%d", time.Now().UnixNano()))
-	must(err)
+	suite.OK(t, err)
 	cfg, err := of.Parse(broker.SinkURL())
-	must(err)
+	suite.OK(t, err)
 	sink, err := of.Open(cfg, slog.New(slog.DiscardHandler))
-	must(err)
-	must(broker.Open(ctx, sink))
+	suite.OK(t, err)
+	suite.OK(t, broker.Open(ctx, sink))
 	next := map[string]int{}
 	for n := range each {
 		var msgs []penstock.Message
@@ -51,8 +45,8 @@ func ReadBack[C any](t *testing.T, of descriptor.Sink[C], sinkURL string) {
 			}
 		}
 	}
-	must(broker.Finish(ctx))
-	must(broker.Read(ctx, func(a readback.Arrival) { // not before: it must not end with the first that it finds
+	suite.OK(t, broker.Finish(ctx))
+	suite.OK(t, broker.Read(ctx, func(a readback.Arrival) { // not before: it must not end with the first that it finds
 		if want := fmt.Sprintf("%s %d", a.Key, next[a.Key]); string(a.Payload) != want || a.ID != want {
 			t.Errorf("%q with the key %q and the id %q arrives; want %q", a.Payload, a.Key, a.ID, want)
 		}
@@ -61,7 +55,7 @@ func ReadBack[C any](t *testing.T, of descriptor.Sink[C], sinkURL string) {
 	for k := range keys {
 		suite.Equal(t, next[fmt.Sprint("key-", k)], each, "messages of key-%d that were read", k)
 	}
-	must(sink.Close(ctx))
-	must(broker.Remove(ctx))
-	must(broker.Close())
+	suite.OK(t, sink.Close(ctx))
+	suite.OK(t, broker.Remove(ctx))
+	suite.OK(t, broker.Close())
 }

@@ -86,10 +86,13 @@ func (e *Env) Must(err error, what string) {
 }
 
 // OK fails the test on any of the errors.
-func (e *Env) OK(errs ...error) {
-	e.Helper()
+func (e *Env) OK(errs ...error) { OK(e, errs...) }
+
+// OK is Env's for a test without one.
+func OK(tb testing.TB, errs ...error) {
+	tb.Helper()
 	if err := errors.Join(errs...); err != nil {
-		e.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 

@@ -17,6 +17,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 // Authority signs certificates. Its own is in CAFile, in PEM form.
@@ -91,34 +93,27 @@ func (a *Authority) Issue(tb testing.TB, change func(*x509.Certificate)) Pair {
 	}
 	change(c)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	check(tb, err)
+	suite.OK(tb, err)
 	if a.cert == nil {
 		a.cert, a.key = c, key
 	}
 	der, err := x509.CreateCertificate(rand.Reader, c, a.cert, &key.PublicKey, a.key)
-	check(tb, err)
+	suite.OK(tb, err)
 	if a.cert == c {
 		a.cert, err = x509.ParseCertificate(der)
-		check(tb, err)
+		suite.OK(tb, err)
 	}
 	private, err := x509.MarshalPKCS8PrivateKey(key)
-	check(tb, err)
+	suite.OK(tb, err)
 	p := Pair{CertFile: a.write(tb, "pem", "CERTIFICATE", der), KeyFile: a.write(tb, "key", "PRIVATE KEY", private)}
 	p.Certificate, err = tls.LoadX509KeyPair(p.CertFile, p.KeyFile)
-	check(tb, err)
+	suite.OK(tb, err)
 	return p
 }
 
 func (a *Authority) write(tb testing.TB, ending, kind string, der []byte) string {
 	tb.Helper()
 	file := filepath.Join(a.dir, fmt.Sprintf("%d.%s", a.serial, ending))
-	check(tb, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
+	suite.OK(tb, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 	return file
-}
-
-func check(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
 }
