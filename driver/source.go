@@ -94,6 +94,14 @@ type Batch struct {
 	Source any
 }
 
+// Order is how a message is ordered among those of its key.
+func (b *Batch) Order(i int) KeyOrder {
+	if b.KeyOrder == nil {
+		return InOrder
+	}
+	return b.KeyOrder[i]
+}
+
 // Place returns where a message of the batch is among those of its key.
 func (b *Batch) Place(i int) Place {
 	p := Place{seq: b.Messages[i].Seq}

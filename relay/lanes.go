@@ -35,7 +35,7 @@ func (e *entry) tried() bool {
 	return e.doubted || e.tries > 0 || e.batch.Messages[e.index].Attempt > 1
 }
 
-func (e *entry) order() driver.KeyOrder { return e.batch.Order(e.index) }
+func (e *entry) order() driver.KeyOrder { return e.batch.Order(int(e.index)) }
 
 type laneState uint8
 

@@ -67,14 +67,6 @@ func (b *Batch[T]) Deliver(i uint32) {
 	b.left--
 }
 
-// Order is how a message is ordered among those of its key.
-func (b *Batch[T]) Order(i uint32) driver.KeyOrder {
-	if b.KeyOrder == nil {
-		return driver.InOrder
-	}
-	return b.KeyOrder[i]
-}
-
 // Ledger lists the messages in flight, oldest first, and its limits. Batches leave it only as a prefix: however far later batches
 // have got, the cursor moves only to the first message without a verdict. Not safe for concurrent use.
 type Ledger[T any] struct {
@@ -221,7 +213,7 @@ func (c *Call[T]) part(b *Batch[T], waiting map[string]bool) (verdicts []driver.
 	for i, at := range b.stages {
 		verdicts[i].Outcome = driver.Undecided
 		key := b.Messages[i].Key
-		inOrder := key != "" && b.Order(uint32(i)) != driver.OutOfOrder
+		inOrder := key != "" && b.Order(i) != driver.OutOfOrder
 		switch {
 		case at == open && inOrder:
 			waiting[key] = true

@@ -111,7 +111,7 @@ func (m *model) decide(one int) {
 	for _, b := range m.l.Batches() {
 		stays := map[string]bool{}
 		for i, msg := range b.Messages {
-			inOrder := msg.Key != "" && b.Order(uint32(i)) != driver.OutOfOrder
+			inOrder := msg.Key != "" && b.Order(i) != driver.OutOfOrder
 			if _, has := m.sent[msg.Seq]; has || !(inOrder && stays[msg.Key]) && m.rnd.IntN(one) > 0 {
 				continue
 			}
@@ -208,7 +208,7 @@ func (m *model) complete(parts bool, but int, news []driver.Settled) {
 		for i, msg := range b.Messages {
 			_, has := m.sent[msg.Seq]
 			_, settled := m.settled[msg.Seq]
-			inOrder := msg.Key != "" && (b.KeyOrder == nil || b.KeyOrder[i] != driver.OutOfOrder)
+			inOrder := msg.Key != "" && b.Order(i) != driver.OutOfOrder
 			waits[msg.Key] = waits[msg.Key] || inOrder && !has
 			can := has && !settled && !(inOrder && waits[msg.Key]) && (leads || parts && at < len(m.open)-but)
 			if does := said != nil && said[i].Outcome != driver.Undecided; can != does {
@@ -271,7 +271,7 @@ func (m *model) check() {
 	for _, b := range m.open {
 		for i, msg := range b.Messages {
 			_, settled := m.settled[msg.Seq]
-			inOrder := msg.Key != "" && (b.KeyOrder == nil || b.KeyOrder[i] != driver.OutOfOrder)
+			inOrder := msg.Key != "" && b.Order(i) != driver.OutOfOrder
 			switch before := waits[msg.Key]; {
 			case !settled && b.Number <= m.passed:
 				m.Errorf("the cursor passed batch %d, whose message %d is not settled", b.Number, msg.Seq)

@@ -157,14 +157,6 @@ func (f *fixture) settle(src driver.Source, b driver.Batch, verdicts ...driver.V
 	f.OK(storetest.Settle(f.Context(), src, driver.Settled{Batch: b, Verdicts: verdicts}))
 }
 
-// keyOrder is how a message stands to others of its key; a batch without any has all in order.
-func keyOrder(b driver.Batch, i int) driver.KeyOrder {
-	if b.KeyOrder == nil {
-		return driver.InOrder
-	}
-	return b.KeyOrder[i]
-}
-
 func payloads(b driver.Batch) (all []string) {
 	for _, m := range b.Messages {
 		all = append(all, string(m.Payload))

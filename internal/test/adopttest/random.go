@@ -144,7 +144,7 @@ func (m *reader) verdicts(b driver.Batch) []driver.Verdict {
 	verdicts := make([]driver.Verdict, len(b.Messages))
 	refused := map[string]bool{}
 	for i, msg := range b.Messages {
-		if keyOrder(b, i) == driver.BehindParked || refused[msg.Key] {
+		if b.Order(i) == driver.BehindParked || refused[msg.Key] {
 			verdicts[i], refused[msg.Key] = behind, true
 			m.parks(msg.Key)
 			continue

@@ -50,7 +50,7 @@ func parkedInOrder(f *fixture) {
 	}
 	f.insert("a5")
 	b = f.fetch(src)
-	suite.Equal(f, keyOrder(b, 0), driver.InOrder, "nothing of the key is parked any more: the order of a5")
+	suite.Equal(f, b.Order(0), driver.InOrder, "nothing of the key is parked any more: the order of a5")
 	f.settle(src, b)
 	f.rows(0, "shop where done_at is null or failure is not null")
 }
@@ -68,7 +68,7 @@ func parkedSurvives(f *fixture) {
 	f.insert("k3")
 	b = f.fetch(src)
 	f.want(b, "k3")
-	suite.Equal(f, keyOrder(b, 0), driver.BehindParked, "order of the first key")
+	suite.Equal(f, b.Order(0), driver.BehindParked, "order of the first key")
 	keys := suite.Get(table.ParkedKeys(f.Context(), 10)).Must(f, "ParkedKeys")
 	if len(keys) != 1 || keys[0].Key != "k" || keys[0].Messages != 3 || keys[0].Attempt != 1 || keys[0].Held || keys[0].Err == "" || keys[0].Retry.Before(began.Add(time.Hour-time.Second)) {
 		f.Errorf("parked keys %+v", keys)

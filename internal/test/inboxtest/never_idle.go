@@ -134,7 +134,7 @@ func (l *endless) outbox(round int) {
 				case n == 0 && m.Payload[0] == 1 && m.Attempt == 1:
 					refused = m.Key
 					verdicts[i] = driver.Verdict{Outcome: driver.Parked, Failures: []penstock.Failure{{Attempt: 1, Err: "no"}}}
-				case b.KeyOrder != nil && b.KeyOrder[i] == driver.BehindParked || m.Key == refused:
+				case b.Order(i) == driver.BehindParked || m.Key == refused:
 					verdicts[i] = driver.Verdict{Outcome: driver.Parked}
 				}
 			}

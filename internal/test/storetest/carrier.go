@@ -28,7 +28,7 @@ func (c *carrier) step() bool {
 	settled := delivered(b)
 	for i, m := range b.Messages {
 		v := driver.Verdict{}
-		how := keyOrderOf(b, i)
+		how := b.Order(i)
 		switch {
 		case how == driver.BehindParked, how == driver.InOrder && waits[m.Key]:
 			v = behind

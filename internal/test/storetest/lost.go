@@ -38,7 +38,7 @@ func lostWhatTheReaderHas(e *env) {
 	e.Lose(e)
 	e.publish(message("k", "there"))
 	b := r.fetch(plenty)
-	if len(b.Messages) != 1 || string(b.Messages[0].Payload) != "there" || b.KeyOrder != nil && b.KeyOrder[0] != driver.InOrder {
+	if len(b.Messages) != 1 || string(b.Messages[0].Payload) != "there" || b.Order(0) != driver.InOrder {
 		e.Fatalf("got %+v, want one message in order", b)
 	}
 	e.Must(r.Settle(e.ctx, driver.Settled{Batch: lost}), "Settle what is not there")

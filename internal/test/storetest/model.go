@@ -196,7 +196,7 @@ func (w *walk) apply(b *walkBatch) {
 		case driver.Dead:
 			t.fate = deadLettered
 			t.attempt += len(v.Failures) - 1
-			t.held = t.held || v.Hold && keyOrderOf(b.Batch, i) == driver.InOrder && t.key != ""
+			t.held = t.held || v.Hold && b.Batch.Order(i) == driver.InOrder && t.key != ""
 			w.counts["dead"]++
 		case driver.Parked:
 			t.fate = waiting

@@ -29,7 +29,7 @@ func (w *walk) take(b driver.Batch, limit driver.Limit) {
 		t.seq = m.Seq
 		from := w.origin(t)
 		batch.came = append(batch.came, from)
-		w.checkKeyOrder(t, from, keyOrderOf(b, i))
+		w.checkKeyOrder(t, from, b.Order(i))
 		if from == fromParked {
 			w.checkTurn(t, batch)
 		}
@@ -43,7 +43,7 @@ func (w *walk) take(b driver.Batch, limit driver.Limit) {
 		if m.Attempt != attempt || !m.FailedSince.Equal(since) {
 			w.wrong(fmt.Sprintf("%s came with attempt %d and failed since %s, want %d and %s", t.name, m.Attempt, m.FailedSince, attempt, since), t)
 		}
-		w.note(t, "came in batch %d, origin %d, order %d, attempt %d", b.Number, from, keyOrderOf(b, i), m.Attempt)
+		w.note(t, "came in batch %d, origin %d, order %d, attempt %d", b.Number, from, b.Order(i), m.Attempt)
 		batch.settled = append(batch.settled, false)
 		batch.verdicts = append(batch.verdicts, w.decide(t, inBatch{&b, i}, from))
 	}
@@ -141,7 +141,7 @@ func (w *walk) nothingLeft() {
 
 // decide sends a message, or parks it where a relay must.
 func (w *walk) decide(t *tracked, at inBatch, from came) driver.Verdict {
-	m, how := at.Messages[at.i], keyOrderOf(*at.Batch, at.i)
+	m, how := at.Messages[at.i], at.Batch.Order(at.i)
 	if how == driver.BehindParked || how == driver.InOrder && w.mustWait(at) {
 		return behind
 	}
@@ -199,7 +199,7 @@ func (w *walk) mustWait(m inBatch) bool {
 	for n, b := range w.open {
 		same := n == len(w.open)-1
 		for i, v := range b.verdicts {
-			o, how := inBatch{&b.Batch, i}, keyOrderOf(b.Batch, i)
+			o, how := inBatch{&b.Batch, i}, b.Batch.Order(i)
 			if o.key() == m.key() && !b.settled[i] && (same || o.place().Before(m.place())) && how != driver.OutOfOrder && (v.Outcome == driver.Parked || v.Hold) {
 				return true
 			}

@@ -86,8 +86,8 @@ func partWithEveryVerdict(e *env) {
 	e.wantSettled(r, 2, 3)
 	e.publish(append(keyed("b", 3, 4), keyed("a", 3, 4)...)...)
 	later := r.fetch(plenty)
-	if keyOrderOf(later, 0) != driver.BehindParked || keyOrderOf(later, 1) != driver.InOrder {
-		e.Fatalf("b3 came with order %d, a3 with %d", keyOrderOf(later, 0), keyOrderOf(later, 1))
+	if later.Order(0) != driver.BehindParked || later.Order(1) != driver.InOrder {
+		e.Fatalf("b3 came with order %d, a3 with %d", later.Order(0), later.Order(1))
 	}
 	r = r.again()
 	rest := flatten(r.drain(plenty))

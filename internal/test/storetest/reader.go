@@ -122,7 +122,7 @@ func (r *reader) check(b driver.Batch, limit driver.Limit) {
 		r.e.Fatalf("Fetch: %d messages of more than %d bytes exceed the limit of %d", len(b.Messages), size, limit.Bytes)
 	}
 	for i, m := range b.Messages {
-		if keyOrderOf(b, i) == driver.BehindParked && m.Key == "" {
+		if b.Order(i) == driver.BehindParked && m.Key == "" {
 			r.e.Fatalf("Fetch: %.40q has no key and came BehindParked", m.Payload)
 		}
 		if m.ID == "" || m.Seq == 0 || m.Attempt < 1 || m.CreatedAt.IsZero() {

@@ -280,8 +280,8 @@ func replayBehindAParkedKey(e *env) {
 	e.wantInOrder(flatten(got), "m0", "m1", "m2")
 	for _, b := range got {
 		for i, m := range b.Messages {
-			if want := map[bool]driver.KeyOrder{true: driver.BehindParked}[m.Key == "key0"]; keyOrderOf(b, i) != want {
-				e.Errorf("%s came with order %d, want %d", m.Payload, keyOrderOf(b, i), want)
+			if want := map[bool]driver.KeyOrder{true: driver.BehindParked}[m.Key == "key0"]; b.Order(i) != want {
+				e.Errorf("%s came with order %d, want %d", m.Payload, b.Order(i), want)
 			}
 		}
 	}

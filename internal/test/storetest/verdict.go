@@ -85,7 +85,7 @@ func (r *reader) awaitOnly(how driver.KeyOrder, payloads ...string) driver.Batch
 func (e *env) wantOrder(b driver.Batch, how driver.KeyOrder, want ...string) {
 	e.wantInOrder(b.Messages, want...)
 	for i, m := range b.Messages {
-		suite.MustEqual(e, keyOrderOf(b, i), how, "order of %.40q", m.Payload)
+		suite.MustEqual(e, b.Order(i), how, "order of %.40q", m.Payload)
 	}
 }
 
@@ -106,13 +106,6 @@ func (e *env) wantNext(got, before penstock.Message, attempt int, since time.Tim
 	}
 	before.Attempt = attempt
 	e.sameMessage(got, before)
-}
-
-func keyOrderOf(b driver.Batch, i int) driver.KeyOrder {
-	if b.KeyOrder == nil {
-		return driver.InOrder
-	}
-	return b.KeyOrder[i]
 }
 
 func (e *env) parkedKeys(r *reader) []admin.ParkedKey {

@@ -123,7 +123,7 @@ func (w *walk) choose(b *walkBatch, waits map[string]bool) (some bool) {
 	b.chosen = make([]bool, len(b.Messages))
 	stays := map[string]bool{}
 	for i, m := range b.Messages {
-		v, inOrder := b.verdicts[i], m.Key != "" && keyOrderOf(b.Batch, i) != driver.OutOfOrder
+		v, inOrder := b.verdicts[i], m.Key != "" && b.Batch.Order(i) != driver.OutOfOrder
 		switch {
 		case b.settled[i]:
 		case inOrder && waits[m.Key]:
