@@ -20,7 +20,7 @@ func (h histogram) meanMS() float64 { return h.Mean() / 1e6 }
 // quantileMS is in milliseconds, 0 of nothing.
 func (h histogram) quantileMS(q float64) float64 { return float64(h.ValueAtQuantile(100*q)) / 1e6 }
 
-// interval is what was counted until then.
+// interval has the values that were counted until then.
 func (h histogram) interval(at time.Duration, perSecond float64) Interval {
 	return Interval{At: at.Seconds(), PerSecond: perSecond, P50MS: h.quantileMS(0.5), P99MS: h.quantileMS(0.99)}
 }

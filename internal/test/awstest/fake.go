@@ -77,7 +77,7 @@ func (f *Fake) Batches() []int {
 	return append([]int(nil), f.sizes...)
 }
 
-// request is what a client sends to SQS, of any action.
+// request is a request to SQS, of any action.
 type request struct {
 	QueueName, QueueUrl string
 	WaitTimeSeconds     int

@@ -23,7 +23,7 @@ type env struct {
 	q        fullQueue       // the one called queue
 }
 
-// fullQueue has what the queue of every store can.
+// fullQueue is the queue that every store has.
 type fullQueue interface {
 	driver.Queue
 	driver.AckClaimer

@@ -39,7 +39,7 @@ func (e *env) wantClosed(s driver.Sink) {
 }
 
 // closeWaits: Send is called from several goroutines at once, and Close after some of these calls. A Send that runs
-// then ends in its own time; what it reports is true.
+// then ends in its own time; its report is true.
 func closeWaits(e *env) {
 	const senders, sends, batch = 8, 5, 30
 	s := e.open()
