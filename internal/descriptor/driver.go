@@ -4,7 +4,9 @@ package descriptor
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
@@ -27,6 +29,25 @@ type Sink[C any] struct {
 	// ReadBack returns the consumer for a sink URL. It is nil if the messages of the sink cannot be
 	// read. dir is for a server's files and may have to be created, name for queues and streams.
 	ReadBack func(url, dir, name string) (readback.Broker, error)
+}
+
+// NoSettings is the configuration of a sink that has none.
+type NoSettings struct{}
+
+// SetDefaults does nothing.
+func (*NoSettings) SetDefaults() {}
+
+// Validate returns nil.
+func (*NoSettings) Validate() error { return nil }
+
+// Alone makes Sink.Parse of a sink that has no settings. These are its URLs.
+func Alone(urls ...string) func(url string) (NoSettings, error) {
+	return func(url string) (NoSettings, error) {
+		if !slices.Contains(urls, url) {
+			return NoSettings{}, fmt.Errorf("sink URL %q: write just %s, it has no settings", url, urls[0])
+		}
+		return NoSettings{}, nil
+	}
 }
 
 // Opens makes Sink.Open from a function that returns the sink's own type.

@@ -5,29 +5,22 @@ package discard
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"sync/atomic"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/descriptor"
 )
 
 // Config has no settings.
-type Config struct{}
+type Config = descriptor.NoSettings
 
-// SetDefaults does nothing.
-func (*Config) SetDefaults() {}
-
-// Validate returns nil.
-func (*Config) Validate() error { return nil }
-
-// ParseURL accepts "discard" and "discard:".
-func ParseURL(u string) (Config, error) {
-	if u != "discard" && u != "discard:" {
-		return Config{}, fmt.Errorf("sink URL %q: write just discard, it has no settings", u)
-	}
-	return Config{}, nil
+// Driver describes this sink for the list in internal/drivers.
+var Driver = descriptor.Sink[Config]{
+	Name: "discard", Usage: "discard", Schemes: []string{"discard"},
+	Parse: descriptor.Alone("discard", "discard:"), Open: descriptor.Opens(Open),
+	Binding: descriptor.Headers("discard", "ce-"), // as stdout
 }
 
 // Sink confirms messages and does not keep them. It implements driver.InOrderSink.

@@ -39,11 +39,11 @@ func TestSendDoesNotAllocate(t *testing.T) {
 
 func TestParseURL(t *testing.T) {
 	for _, u := range []string{"discard", "discard:"} {
-		if _, err := discard.ParseURL(u); err != nil {
+		if _, err := discard.Driver.Parse(u); err != nil {
 			t.Errorf("%s: %v", u, err)
 		}
 	}
-	if _, err := discard.ParseURL("discard://there"); err == nil {
+	if _, err := discard.Driver.Parse("discard://there"); err == nil {
 		t.Error("an address was accepted")
 	}
 }

@@ -1,6 +1,7 @@
 package format
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/url"
@@ -63,15 +64,6 @@ type Config struct {
 	Headers map[string]string `yaml:"headers"`
 }
 
-// Defaults.
-const (
-	DefaultKind            = Raw
-	DefaultMode            = Binary
-	DefaultType            = "{topic}"
-	DefaultSubject         = "{key}"
-	DefaultDataContentType = "application/json"
-)
-
 // defaultExtensions are the documented extensions "partitioning" and
 // "distributed tracing".
 var defaultExtensions = map[string]string{
@@ -88,21 +80,16 @@ func DefaultSource(name string) string { return "/penstock/" + url.PathEscape(na
 // empty Source to /penstock. A caller that knows the name of the outbox or the
 // subscription sets it to DefaultSource before.
 func (c *Config) SetDefaults() {
-	fill := func(field *string, value string) {
-		if *field == "" {
-			*field = value
-		}
-	}
-	fill(&c.Kind, DefaultKind)
+	c.Kind = cmp.Or(c.Kind, Raw)
 	if c.Kind != CloudEvents {
 		return
 	}
-	fill(&c.Mode, DefaultMode)
-	fill(&c.Source, "/penstock")
-	fill(&c.Type, DefaultType)
-	fill(&c.Subject, DefaultSubject)
-	fill(&c.DataContentType, DefaultDataContentType)
-	fill(&c.DataSchema, Omit)
+	c.Mode = cmp.Or(c.Mode, Binary)
+	c.Source = cmp.Or(c.Source, "/penstock")
+	c.Type = cmp.Or(c.Type, "{topic}")
+	c.Subject = cmp.Or(c.Subject, "{key}")
+	c.DataContentType = cmp.Or(c.DataContentType, "application/json")
+	c.DataSchema = cmp.Or(c.DataSchema, Omit)
 	extensions := maps.Clone(defaultExtensions)
 	maps.Copy(extensions, c.Extensions)
 	c.Extensions = extensions

@@ -149,11 +149,11 @@ func TestBlockedReader(t *testing.T) {
 
 func TestParseURL(t *testing.T) {
 	for _, u := range []string{"stdout", "stdout:", "-"} {
-		if _, err := stdout.ParseURL(u); err != nil {
+		if _, err := stdout.Driver.Parse(u); err != nil {
 			t.Errorf("%s: %v", u, err)
 		}
 	}
-	if _, err := stdout.ParseURL("stdout?pretty=true"); err == nil {
+	if _, err := stdout.Driver.Parse("stdout?pretty=true"); err == nil {
 		t.Error("a setting was accepted")
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/redact"
 )
 
 // StatusError is an answer that does not deliver the message.
@@ -145,7 +146,7 @@ func (s *Sink) excerpt(mediaType string, body []byte) string {
 	}
 	text := string(body)
 	for _, secret := range s.hidden {
-		text = strings.ReplaceAll(text, secret, masked)
+		text = strings.ReplaceAll(text, secret, redact.Masked)
 	}
 	return oneLine(text, maxExcerpt)
 }

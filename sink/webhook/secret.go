@@ -3,12 +3,12 @@ package webhook
 import (
 	"fmt"
 	"log/slog"
+
+	"github.com/penstock/penstock/internal/redact"
 )
 
 // Secret is a text that is masked in logs, errors and printed configurations.
 type Secret string
-
-const masked = "xxxxx"
 
 // Reveal returns the text itself.
 func (s Secret) Reveal() string { return string(s) }
@@ -17,7 +17,7 @@ func (s Secret) String() string {
 	if s == "" {
 		return ""
 	}
-	return masked
+	return redact.Masked
 }
 
 // Format masks the secret with every verb, also with %#v and %x.
