@@ -78,7 +78,7 @@ func optionsBad(e *env) {
 			if b.job.Timeout != 0 || !b.job.Deadline.IsZero() {
 				continue // Go alone refuses a timeout that rounds to none, and a deadline before the job is due
 			}
-			e.Fails(err, "Enqueue in a transaction with a bad "+b.field)
+			e.Fails(err, "Enqueue in a transaction with a bad %s", b.field)
 			tx.Rollback()
 			tx = e.begin()
 			continue
