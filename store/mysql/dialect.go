@@ -26,6 +26,9 @@ var everywhere = tables.Args{
 	"now":           tables.SQL("utc_timestamp(6) + interval mod(timestampdiff(microsecond, now(6), sysdate(6)) + 7200000000, 1800000000) microsecond"),
 }
 
+// nested are the arguments that have words in braces. The others have names, which may contain braces.
+var nested = map[string]bool{"allowed": true, "beyond": true, "ended": true, "from": true, "landed": true, "of_buckets": true}
+
 // rendered is a statement as it is sent: numbers and times stand in it, and a question mark for a text.
 func (s *Store) rendered(statement string, with tables.Args) (text string, args []any) {
 	if found, ok := statements[statement]; ok {
@@ -47,17 +50,20 @@ func (s *Store) rendered(statement string, with tables.Args) (text string, args 
 			in = name
 		}
 		value, ok := with[in]
-		switch {
-		case ok:
-		case name == "schema":
-			return quoted(s.opts.Schema), true
-		default:
-			if value, ok = everywhere[name]; !ok {
+		if !ok {
+			if name == "schema" {
+				return quoted(s.opts.Schema), true
+			}
+			var known bool
+			if value, known = everywhere[name]; !known {
 				return "", false
 			}
 		}
 		if part, is := value.(tables.SQL); is {
-			return tables.Render(string(part), fill), true
+			if !ok || nested[name] {
+				return tables.Render(string(part), fill), true
+			}
+			return string(part), true
 		}
 		written, more := literal(value)
 		args = append(args, more...)

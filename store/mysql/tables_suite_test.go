@@ -2,6 +2,7 @@ package mysql_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -26,7 +27,12 @@ func tables(t *testing.T, engine string, only ...string) {
 		Open:   func(t testing.TB) tablestest.Instance { return onTables(t, engine) },
 		Faults: []wire.Fault{wire.CutBefore, wire.CutAfter},
 		Clock:  func(t testing.TB) tablestest.Clocked { return clocked(t, engine) },
-		Only:   only,
+		Named: func(t testing.TB, schema string) tablestest.Store {
+			s := openStore(t, testserver.MariaDBURL(t), mysql.Options{Schema: schema, Engine: engine})
+			t.Cleanup(func() { _ = s.DropSchema(context.Background()) })
+			return s
+		},
+		Only: only,
 		Trips: func(call string) []tablestest.Trip {
 			commit := tablestest.Trip{Text: "commit", Under: true}
 			switch call {

@@ -38,6 +38,9 @@ func TestTables(t *testing.T) {
 				},
 			}
 		},
+		Named: func(t testing.TB, schema string) tablestest.Store {
+			return openStore(t, testserver.Database(t, testserver.PostgresURL(t)), portable.Options{Schema: schema})
+		},
 		Trips: func(call string) []tablestest.Trip {
 			commit := tablestest.Trip{Text: "commit", Under: true}
 			switch call {

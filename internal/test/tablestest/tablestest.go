@@ -29,6 +29,8 @@ type Harness struct {
 	Faults []wire.Fault
 	// Clock starts a server whose clock the suite sets.
 	Clock func(t testing.TB) Clocked
+	// Named opens a store with its tables in a schema of this name, which is not there. It is dropped when the test ends.
+	Named func(t testing.TB, schema string) Store
 	// Only, if given, are the cases that an engine can change, see Engine.
 	Only suite.Cases
 }
@@ -40,6 +42,8 @@ var Engine = suite.Cases{"Locks/MaintainLooksFirst", "Rows/PlainInserts"}
 type Store interface {
 	driver.Store
 	driver.QueueStore
+	driver.GroupStore
+	Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error
 	Retries() map[string]int64
 }
 
@@ -100,6 +104,10 @@ func Run(t *testing.T, h Harness) {
 	for name, c := range calls {
 		each(name, func(f *fixture, trip Trip, cut string) { ending(f, c, trip, cut) }, "before", "after", "late")
 	}
+	var named []testCase
+	for _, schema := range schemas {
+		named = append(named, testCase{Name: schema, Run: func(t *testing.T) { h.inSchema(t, schema) }})
+	}
 	suite.Run(t, suite.Choice{Only: h.Only}, []suite.Group[*testing.T, struct{}]{
 		{Name: "Once", Cases: once},
 		{Name: "Locks", Cases: []testCase{
@@ -107,6 +115,7 @@ func Run(t *testing.T, h Harness) {
 			test("MaintainLooksFirst", maintainLooksFirst),
 			test("CancelledWithinAClaim", cancelledWithinAClaim),
 		}},
+		{Name: "Schemas", Cases: named},
 		{Name: "Clock", Cases: []testCase{{Name: "IsSet", Run: h.setClock}}},
 		{Name: "Rows", Cases: []testCase{
 			test("PlainInserts", plainInserts),
