@@ -261,7 +261,7 @@ begin
     if not found and lowering then
         return;
     elsif not found then
-        raise exception 'the queue was dropped meanwhile' using errcode = '42P01', hint = 'create it again with: penstock queue create';
+        raise exception 'the queue was dropped meanwhile' using errcode = '42P01', hint = 'create it again with: penstock queue create NAME';
     end if;
     flags := _q(format('_%s.flags', q.name));
     if not _is_watched(q) and lowering then
