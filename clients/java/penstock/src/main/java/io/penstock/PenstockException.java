@@ -43,7 +43,7 @@ public class PenstockException extends RuntimeException {
             case "42P01" -> new NotFoundException(message.contains(" it with: ") ? message // with the server's hint, which knows which of them is missing
                 : message + " (create it with: penstock queue create NAME, penstock outbox create NAME or penstock inbox create CONSUMER; penstock migrate comes first)", sql);
             case "42501" -> new PenstockException(message + (message.contains("schedule") ? " (schedules need the role that owns the schema; it can run: penstock schedule set QUEUE NAME --cron TEXT)"
-                : " (the role that owns the schema can run: penstock queue grant QUEUE ROLE, penstock outbox grant OUTBOX ROLE --publish or penstock inbox grant CONSUMER ROLE)"), sql);
+                : " (the role that owns the schema can run: penstock queue grant QUEUE ROLE --enqueue --work, penstock outbox grant OUTBOX ROLE --publish or penstock inbox grant CONSUMER ROLE --consume)"), sql);
             default -> new PenstockException(message, sql);
         };
     }

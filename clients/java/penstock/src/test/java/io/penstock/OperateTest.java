@@ -104,7 +104,7 @@ class OperateTest {
             assertEquals("42501", e.sqlState());
             assertTrue(e.getMessage().endsWith("permission denied for function schedule_bytes (schedules need the role that owns the schema; it can run: penstock schedule set QUEUE NAME --cron TEXT)"), e.getMessage());
             e = assertThrows(PenstockException.class, () -> few.enqueue("jobs", NewJob.of("")));
-            assertTrue(e.getMessage().endsWith(" (the role that owns the schema can run: penstock queue grant QUEUE ROLE, penstock outbox grant OUTBOX ROLE --publish or penstock inbox grant CONSUMER ROLE)"), e.getMessage());
+            assertTrue(e.getMessage().endsWith(" (the role that owns the schema can run: penstock queue grant QUEUE ROLE --enqueue --work, penstock outbox grant OUTBOX ROLE --publish or penstock inbox grant CONSUMER ROLE --consume)"), e.getMessage());
             Execute.on(connection).execute("reset role");
         }
     }
