@@ -4,7 +4,9 @@ import io.penstock.Penstock;
 import io.penstock.PenstockException;
 import java.sql.Connection;
 import java.sql.PreparedStatement;
+import java.sql.ResultSet;
 import java.sql.SQLException;
+import java.util.ArrayList;
 import java.util.Collection;
 import java.util.List;
 import java.util.Map;
@@ -19,9 +21,9 @@ import org.springframework.jdbc.core.JdbcTemplate;
 class PenstockMigration implements InitializingBean {
     /** Each creates what is missing of some names. The lock is that of create_queue and others: a second process that starts now waits. */
     private static final Map<String, String> CREATE = Map.of(
-        "queue", "select penstock.create_queue(n) from unnest(?) n where not exists (select from penstock._queue q where q.name = n)",
-        "outbox", "select penstock.create_outbox(n) from unnest(?) n where not exists (select from penstock._outbox o where o.name = n)",
-        "inbox", "select penstock.create_inbox(n) from unnest(?) n where not exists (select from penstock._inbox i where i.consumer = n)");
+        "queue", "select n, penstock.create_queue(n) from unnest(?) n where not exists (select from penstock._queue q where q.name = n)",
+        "outbox", "select n, penstock.create_outbox(n) from unnest(?) n where not exists (select from penstock._outbox o where o.name = n)",
+        "inbox", "select n, penstock.create_inbox(n) from unnest(?) n where not exists (select from penstock._inbox i where i.consumer = n)");
     private static final String LOCK = "select pg_advisory_xact_lock('penstock._queue'::regclass::oid::int, 0)";
 
     private final Penstock penstock;
@@ -96,8 +98,14 @@ class PenstockMigration implements InitializingBean {
             try (PreparedStatement lock = connection.prepareStatement(LOCK); PreparedStatement create = connection.prepareStatement(CREATE.get(what))) {
                 lock.execute();
                 create.setArray(1, connection.createArrayOf("text", names.toArray()));
-                create.execute();
+                List<String> made = new ArrayList<>();
+                try (ResultSet rows = create.executeQuery()) {
+                    while (rows.next()) {
+                        made.add(rows.getString(1));
+                    }
+                }
                 connection.commit();
+                made.forEach(name -> PenstockWorkers.LOG.info("penstock.migrate is true: " + what + " " + name + " is new"));
             } finally {
                 connection.rollback(); // nothing, after the commit
                 connection.setAutoCommit(autoCommit);

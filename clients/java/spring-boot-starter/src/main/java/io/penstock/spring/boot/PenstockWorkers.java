@@ -58,12 +58,19 @@ class PenstockWorkers implements SmartLifecycle {
     public synchronized void start() {
         List<Running> all = new ArrayList<>();
         workers.forEach(worker -> all.add(new Running(worker)));
-        Map<String, Map<String, Handler>> found = methods.find(this::inTransaction, handler -> handler);
+        Map<String, Map<String, Handler>> found = handlers();
+        properties.schedules().forEach((name, schedule) -> {
+            Map<String, Handler> kinds = found.get(schedule.queue());
+            if (kinds != null && !kinds.containsKey(schedule.kind())) {
+                LOG.warn("penstock.schedules." + name + ".kind is \"" + schedule.kind() + "\", for which queue " + schedule.queue()
+                    + " has no method with @PenstockHandler. Those that are there are for: " + kinds.keySet());
+            }
+        });
         properties.work().queues().keySet().stream().filter(queue -> !found.containsKey(queue)).forEach(queue -> LOG.warn("penstock.work.queues." + queue
             + " has no effect: no method with @PenstockHandler is for that queue. Those that are there are for: " + found.keySet()));
         found.forEach((queue, handlers) -> {
             if (workers.stream().anyMatch(w -> w.queue().equals(queue))) {
-                throw new IllegalStateException("queue " + queue + " has methods with @PenstockHandler and a PenstockWorker, which would take each other's jobs");
+                throw new StartException("queue " + queue + " has methods with @PenstockHandler and a PenstockWorker, which would take each other's jobs", "Leave out one of them.", null);
             }
             all.add(new Running(new PenstockWorker(queue, Handler.byKind(handlers)).options(properties.work().of(queue))));
         });
@@ -87,6 +94,15 @@ class PenstockWorkers implements SmartLifecycle {
         Thread watch = new Thread(() -> watch(all, stopping), "penstock begin");
         watch.setDaemon(true);
         watch.start();
+    }
+
+    /** The methods with @PenstockHandler. A wrong one is shown as a wrong property is. */
+    private Map<String, Map<String, Handler>> handlers() {
+        try {
+            return methods.find(this::inTransaction, handler -> handler);
+        } catch (IllegalStateException e) {
+            throw new StartException(e.getMessage(), "Correct the method or its annotation.", e);
+        }
     }
 
     /** A worker whose first calls hang, or wait for a connection without end, says so too. The pool's error comes first, if it has one. */

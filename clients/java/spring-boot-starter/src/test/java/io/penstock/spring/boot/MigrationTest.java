@@ -45,14 +45,14 @@ class MigrationTest {
 
     @Test
     void theStartMakesTheSchemaAndWhatIsMissingInIt() throws Exception {
-        try (Database database = new Database()) {
+        try (Database database = new Database(); Lines lines = new Lines()) {
             Map<String, Object> properties = new HashMap<>(Map.of("penstock.schedules.nightly.queue", "nights", "penstock.schedules.nightly.cron", "TZ=Europe/Berlin 0 3 * * *",
                 "penstock.schedules.nightly.kind", "digest", "penstock.schedules.nightly.skip-overlap", true));
             properties.putAll(Map.of("penstock.migrate", true, "penstock.outboxes", "orders,returns", "penstock.inboxes", "billing", "penstock.queues", "elsewhere,nights",
                 "penstock.fail-fast", true, "spring.flyway.enabled", "true", "penstock.groups.handled.[*].max-running", 2, "penstock.groups.handled.shop-17.rate", 60,
                 "penstock.groups.handled.shop-17.per", "1m"));
             for (int start = 0; start < 2; start++) { // the second has nothing to do
-                try (var application = database.application(properties, Application.class).run()) {
+                try (var application = database.application(properties, Application.class).initializers(context -> lines.attach()).run()) {
                     Penstock penstock = Penstock.on(database.source);
                     penstock.enqueue("worked", NewJob.of("worked"));
                     assertEquals("worked", DONE.take());
@@ -69,6 +69,22 @@ class MigrationTest {
                         .map(p -> List.of(p.groupKey(), "" + p.maxRunning(), "" + p.rate(), "" + p.per())).toList().toString());
                 }
             }
+            for (String made : new String[] {"outbox returns", "inbox billing", "queue elsewhere", "queue handled"}) {
+                assertEquals(1, lines.count("penstock.migrate is true: " + made + " is new"), made);
+            }
+        }
+    }
+
+    @Test
+    void aScheduleWithoutAHandlerIsTold() throws Exception {
+        try (Database database = new Database(); Lines lines = new Lines()) {
+            Map<String, Object> properties = new HashMap<>(Map.of("penstock.migrate", true, "penstock.schedules.nightly.queue", "handled", "penstock.schedules.nightly.cron", "0 3 * * *"));
+            for (String kind : new String[] {"a", "hartbeat"}) {
+                properties.put("penstock.schedules.nightly.kind", kind);
+                database.application(properties, Application.class).initializers(context -> lines.attach()).run().close();
+            }
+            assertEquals(1, lines.count("penstock.schedules.nightly.kind is \"hartbeat\", for which queue handled has no method with @PenstockHandler. Those that are there are for: [a]"));
+            assertEquals(0, lines.count("kind is \"a\""));
         }
     }
 

@@ -3,17 +3,12 @@ package io.penstock.spring.boot;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import ch.qos.logback.classic.Logger;
-import ch.qos.logback.classic.spi.ILoggingEvent;
-import ch.qos.logback.core.AppenderBase;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
-import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
-import org.slf4j.LoggerFactory;
 import org.springframework.boot.SpringBootConfiguration;
 import org.springframework.boot.actuate.health.Health;
 import org.springframework.boot.actuate.health.HealthIndicator;
@@ -25,8 +20,6 @@ import org.springframework.boot.autoconfigure.orm.jpa.HibernateJpaAutoConfigurat
 /** A pool that is too small for the workers, and a worker that does not begin. */
 @Timeout(value = 3, unit = TimeUnit.MINUTES) // ends what has failed
 class PoolTest {
-    private static final Logger LOGGER = (Logger) LoggerFactory.getLogger("io.penstock");
-
     @SpringBootConfiguration
     @EnableAutoConfiguration(exclude = {HibernateJpaAutoConfiguration.class, JpaRepositoriesAutoConfiguration.class},
         excludeName = "org.springframework.modulith.events.jdbc.JdbcEventPublicationAutoConfiguration")
@@ -44,32 +37,6 @@ class PoolTest {
     static class Transactional {
         @PenstockHandler(queue = "emails", transactional = true)
         void emails(String text) {}
-    }
-
-    /** What Penstock logs. */
-    private static final class Lines extends AppenderBase<ILoggingEvent> implements AutoCloseable {
-        private final LinkedBlockingQueue<String> lines = new LinkedBlockingQueue<>();
-
-        /** Once Boot has set the logging up. */
-        void attach() {
-            start();
-            LOGGER.addAppender(this);
-        }
-
-        @Override
-        protected void append(ILoggingEvent line) {
-            lines.add(line.getFormattedMessage());
-        }
-
-        void await(String part) throws InterruptedException {
-            while (!lines.take().contains(part)) { // the others are not of interest
-            }
-        }
-
-        @Override
-        public void close() {
-            LOGGER.detachAppender(this);
-        }
     }
 
     @Test
