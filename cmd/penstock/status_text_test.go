@@ -59,11 +59,11 @@ func TestQueueTable(t *testing.T) {
 	contains(t, groups, "1,000+", "1,234,567")
 	contains(t, table, "12,345,678", "10 of 10", "3.0 GiB", `off\n`)
 	same(t, "notes", unwrapped(notes), queues[0].Queue+": the queue is at its limit of 10 running jobs: 12,345,678 jobs wait: penstock queue set "+queues[0].Queue+" --max-running N\n"+
-		"idle: no worker seems to run, and 3 jobs are ready: penstock work idle --exec COMMAND, or start your application's worker; a program that dequeues is not seen\n"+
+		"idle: no worker seems to run, and 3 jobs are ready; a program that dequeues is not seen: start the worker of your application, or: penstock work idle --exec COMMAND\n"+
 		`off\n: it is paused, no job begins: penstock queue resume $'off\n'`+"\n"+
-		"group: no worker seems to run, and 2 jobs are ready: penstock work group --all-groups --exec COMMAND, or start your application's worker; a program that dequeues is not seen\n"+
+		"group: no worker seems to run, and 2 jobs are ready; a program that dequeues is not seen: start the worker of your application, or: penstock work group --all-groups --exec COMMAND\n"+
 		"busy: workers run, but none seems to take jobs of 2 groups, such as g: penstock work busy --all-groups --exec COMMAND\n"+
-		"gone: no worker seems to run: 2 leases of running jobs ended, the first 2m0s ago: penstock work gone --exec COMMAND, or start your application's worker\n")
+		"gone: no worker seems to run: 2 leases of running jobs ended, the first 2m0s ago: start the worker of your application, or: penstock work gone --exec COMMAND\n")
 	held := statusOf(t, shown{queues: []admin.QueueStatus{{Queue: strings.Repeat("q", 40), Groups: []admin.GroupStatus{{Group: strings.Repeat("g", 40), Ready: 1, OldestAge: time.Minute,
 		Limits: &admin.GroupLimits{Hold: admin.Hold{Until: time.Now().Add(90*time.Minute + 20*time.Second), Reason: "the API answered 429"}}}}}}})
 	fits(t, held)

@@ -111,7 +111,7 @@ func unhandled(ctx context.Context, store driver.QueueStore, q *admin.QueueStatu
 	return doctor.Finding{Check: doctor.CheckKinds, Found: NoHandlerFor(of),
 		Measured: []doctor.Figure{{Name: "kinds", Value: float64(len(of))}, {Name: "jobs", Value: float64(jobs)}},
 		Why:      "such a job is given back for another worker, comes back after about 10 s, and becomes a dead letter an hour after it was enqueued",
-		Next:     "start a worker that has the handler. If the kind is a typing error, correct it in the program that enqueues, and cancel the jobs"}, nil
+		Next:     "start a worker that has the handler. If the kind is a typing error, correct it in the program that enqueues, and cancel the jobs: penstock job list " + shell.Word(q.Queue) + " --state delayed; penstock job cancel " + shell.Word(q.Queue) + " ID"}, nil
 }
 
 // NoHandlerFor names up to three kinds, with how many jobs each has.

@@ -214,7 +214,7 @@ func (w *Writer) queueNotes(q *admin.QueueStatus) (notes []string) {
 		case s.Worker != "":
 			note("worker %s runs but gets none of its jobs, and %s; an open transaction may hold them: penstock doctor", s.Worker, ready)
 		default:
-			note("no worker seems to %s, and %s: %s, or start your application's worker; a program that dequeues is not seen", s.Of, ready, s.Command)
+			note("no worker seems to %s, and %s; a program that dequeues is not seen: "+cli.StartWorkers+"%s", s.Of, ready, s.Command)
 		}
 	case q.Running > 0:
 		if s := cli.Stand(w.withGroups(q), starved, nil); s.Waits != "" {
@@ -225,7 +225,7 @@ func (w *Writer) queueNotes(q *admin.QueueStatus) (notes []string) {
 	}
 	if expired := w.left.expired[q.Queue]; len(expired) > 0 {
 		longest := slices.MaxFunc(expired, func(a, b doctor.Running) int { return cmp.Compare(a.Expired, b.Expired) })
-		note("no worker seems to run: %s of running jobs ended, the first %s ago: penstock work %s --exec COMMAND, or start your application's worker", terminal.Plural(int64(len(expired)), "lease"), cli.Age(longest.Expired), shell.Word(q.Queue))
+		note("no worker seems to run: %s of running jobs ended, the first %s ago: "+cli.StartWorkers+"penstock work %s --exec COMMAND", terminal.Plural(int64(len(expired)), "lease"), cli.Age(longest.Expired), shell.Word(q.Queue))
 	}
 	return notes
 }
