@@ -100,7 +100,7 @@ func (q Queue) Extend(ctx context.Context, lease time.Duration, leases ...int64)
 		return q.send(ctx, q.name, func(b *Batch, row *QueueRow) {
 			held = nil
 			these := row.Args(Args{"leases": leases, "micros": lease.Microseconds()})
-			b.Rows(All(&held), "hold_leases", these)
+			b.Rows(All(&held), "hold_to_extend", these)
 			b.Do("extend_leases", these)
 		})
 	})

@@ -39,7 +39,7 @@ func HotStatements(outbox string) map[string]string {
 func HotQueueStatements(queue string) map[string]string {
 	all := map[string]string{}
 	for _, name := range []string{
-		"claimable", "claim", "take_ready", "lease", "occupy", "leave_keyed", "hold_leases", "end_jobs", "extend_leases", "read_leases", "remember", "run_later",
+		"claimable", "claim", "take_ready", "lease", "occupy", "leave_keyed", "hold_leases", "hold_to_extend", "end_jobs", "extend_leases", "read_leases", "remember", "run_later",
 		"dead_letter_jobs", "cancel_jobs", "housekeeping", "read_expired", "due_jobs", "wake_keyed", "wake", "known_dedup", "note_dedup", "forget_dedup", "dead_jobs",
 		"no_barrier", "note_waits", "let_go", "cancel_with_dead", "end_cancelled",
 	} {

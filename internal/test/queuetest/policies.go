@@ -18,7 +18,7 @@ import (
 
 var policyCases = append(rateCases,
 	named("Policies", policiesSetReplacedDeleted, policiesRefused, policiesGoWithTheQueue,
-		policiesLimitCountsLeases, policiesLimitCountsJobsClaimedTogether, policiesLimitOfQueueAndGroup,
+		policiesLimitCountsLeases, policiesNoLeaseComesBackAboveTheLimit, policiesLimitCountsJobsClaimedTogether, policiesLimitOfQueueAndGroup,
 		policiesDefaultOfEachGroup, policiesLimitAndKeys, policiesHeldAndReleased, policiesHoldEnds, policiesSeen, policiesWeightsAreShares,
 		policiesNoHoldShortensAnother, policiesWorkServesAll, policiesRandomWalk, policiesHandlerHoldsTheGroup)...)
 
@@ -184,6 +184,25 @@ func policiesLimitCountsLeases(e *env) {
 }
 
 // Jobs that one claim took before a limit was set count each, also after some of them are done.
+// A lease that has ended does not count any more, or it can be extended, but not both. A claim may find first that it has ended.
+func policiesNoLeaseComesBackAboveTheLimit(e *env) {
+	e.setGroup(penstock.GroupPolicy{Group: "a", MaxRunning: 1})
+	e.fill("a", 2)
+	for range 5 {
+		var leases []int64
+		for len(leases) < 2 {
+			for _, j := range suite.Get(e.q.Claim(e.ctx, driver.Claim{Jobs: 1, Lease: suite.LongLease, Group: "a"})).Must(e, "Claim") {
+				if leases = append(leases, j.Lease); len(leases) == 1 {
+					suite.Get(e.q.Extend(e.ctx, time.Microsecond, j.Lease)).Must(e, "Extend")
+				}
+			}
+		}
+		held := suite.Get(e.q.Extend(e.ctx, suite.LongLease, leases...)).Must(e, "Extend")
+		suite.MustEqual(e, held, leases[1:], "leases that are extended")
+		suite.Get(e.q.Release(e.ctx, 0, leases[1])).Must(e, "Release")
+	}
+}
+
 func policiesLimitCountsJobsClaimedTogether(e *env) {
 	e.fill("a", 40)
 	running := e.ackClaim(nil, driver.Claim{Group: "a", Jobs: 30})
