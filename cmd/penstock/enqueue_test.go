@@ -240,47 +240,51 @@ func TestSchedules(t *testing.T) {
 
 func TestQueueWorkers(t *testing.T) {
 	t.Parallel()
-	eachStore(t, func(t *testing.T, d *desk) {
-		d.must("queue", "create", "mails")
-		beats, ok := d.queues().DriverQueue("mails").(driver.Heartbeater)
-		if !ok {
-			d.cli("queue", "workers", "mails").wants(t, terminal.ExitUsage, "this database keeps no heartbeats of workers: PostgreSQL does")
-			return
-		}
-		same(t, "told", d.must("queue", "workers"), "No worker has sent a heartbeat in the last ten minutes.\n")
-		for _, w := range []admin.Worker{{Name: "busy", Running: 2, Concurrency: 10, Done: 1200, ClaimedAt: time.Now()}, {Name: "free", Version: "shop 1.4"}, {Name: "gone", Stopped: true}} {
-			if err := beats.Heartbeat(t.Context(), w); err != nil {
-				t.Fatal(err)
-			}
-		}
-		told := d.must("queue", "workers", "mails")
-		for _, want := range []string{`busy +working +2 of 10 +\S+ +1,200 `, `free +idle +0 +never .*shop 1\.4`, `gone +stopped `} {
-			if !regexp.MustCompile(want).MatchString(told) {
-				t.Errorf("workers, without %s:\n%s", want, told)
-			}
-		}
-		if lines := d.must("queue", "workers", "--json"); strings.Count(lines, "\n") != 3 || !strings.Contains(lines, `"state":"idle"`) {
-			t.Errorf("as JSON: %s", lines)
-		}
-		d.cli("queue", "workers", "nothing").wants(t, terminal.ExitFailure, `queue "nothing": no such queue`)
+	without := urlDesk(t, sqliteFile(t))
+	without.must("queue", "create", "mails")
+	without.cli("queue", "workers", "mails").wants(t, terminal.ExitUsage, "this database keeps no heartbeats of workers: PostgreSQL does")
 
-		q := d.queues().DriverQueue("mails") // of two workers with leases that end one lives
-		d.must("enqueue", "mails", "a")
-		d.must("enqueue", "mails", "b")
-		for _, name := range []string{"busy", "free"} {
-			if jobs, err := q.Claim(t.Context(), driver.Claim{Jobs: 1, Lease: 10 * time.Millisecond, Worker: name}); err != nil || len(jobs) != 1 {
-				t.Fatal(jobs, err)
-			}
-		}
-		for i := range 2 {
-			for strings.Count(d.must("queue", "workers", "mails"), " silent ") != 2-i {
-			}
-			if err := beats.Heartbeat(t.Context(), admin.Worker{Name: "free"}); err != nil {
+	url := postgrestest.Database(t)
+	d := urlDesk(t, url)
+	d.must("queue", "create", "mails")
+	q := d.queues().DriverQueue("mails")
+	beat := func(workers ...admin.Worker) {
+		t.Helper()
+		for _, w := range workers {
+			if err := q.(driver.Heartbeater).Heartbeat(t.Context(), w); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if told := d.must("queue", "workers", "mails"); !regexp.MustCompile(`busy +silent +2 of 10 `).MatchString(told) {
-			t.Errorf("workers, of which one has died:\n%s", told)
+	}
+	same(t, "told", d.must("queue", "workers"), "No worker has sent a heartbeat in the last ten minutes.\n")
+	beat(admin.Worker{Name: "busy", Running: 2, Concurrency: 10, Done: 1200, ClaimedAt: time.Now()}, admin.Worker{Name: "free", Version: "shop 1.4"}, admin.Worker{Name: "gone", Stopped: true})
+	told := d.must("queue", "workers", "mails")
+	for _, want := range []string{`busy +working +2 of 10 +\S+ +1,200 `, `free +idle +0 +never .*shop 1\.4`, `gone +stopped `} {
+		if !regexp.MustCompile(want).MatchString(told) {
+			t.Errorf("workers, without %s:\n%s", want, told)
 		}
-	})
+	}
+	if lines := d.must("queue", "workers", "--json"); strings.Count(lines, "\n") != 3 || !strings.Contains(lines, `"state":"idle"`) {
+		t.Errorf("as JSON: %s", lines)
+	}
+	d.cli("queue", "workers", "nothing").wants(t, terminal.ExitFailure, `queue "nothing": no such queue`)
+
+	// Of two workers with leases that end one lives.
+	d.must("enqueue", "mails", "a")
+	d.must("enqueue", "mails", "b")
+	for _, name := range []string{"busy", "free"} {
+		if jobs, err := q.Claim(t.Context(), driver.Claim{Jobs: 1, Lease: 10 * time.Millisecond, Worker: name}); err != nil || len(jobs) != 1 {
+			t.Fatal(jobs, err)
+		}
+	}
+	execute(t, url, "update penstock._lease set lease_until = clock_timestamp() - interval '1 s'") // as if nothing had been heard for 90 s
+	for _, silent := range []int{2, 1} {
+		if told := d.must("queue", "workers", "mails"); strings.Count(told, " silent ") != silent {
+			t.Errorf("workers, of which %d have died:\n%s", silent, told)
+		}
+		beat(admin.Worker{Name: "free"})
+	}
+	if told := d.must("queue", "workers", "mails"); !regexp.MustCompile(`busy +silent +2 of 10 `).MatchString(told) {
+		t.Errorf("workers, of which one has died:\n%s", told)
+	}
 }
