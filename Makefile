@@ -125,7 +125,7 @@ bench-sinks: ## measure the relay against the client alone, for SINKS="redis sqs
 	$(GOBUILD) -o bin/bench ./lab/bench
 	script/bench-sinks.sh "$(SINKS)" $(BENCH)
 
-chaos: build ## kill, pause and cut everything for DURATION (10m), and check each message: SEED=n repeats, CHAOS="-profile portable", "-store mysql" or "-store sqlite"
+chaos: build ## kill, pause and cut everything for DURATION (10m), and check each message: SEED=n repeats, CHAOS="-profile portable" or "-store mysql", sqlite, citus
 	script/chaos.sh -duration $(DURATION) -seed $(SEED) $(CHAOS)
 
 clean: ## remove what was built

@@ -23,6 +23,7 @@ const (
 	storePostgres = "postgres"
 	storeMySQL    = "mysql"
 	storeSQLite   = "sqlite"
+	storeCitus    = "citus"
 )
 
 // portable is the profile on plain tables.
@@ -48,6 +49,8 @@ type dialect struct {
 	barrier, seal string                           // make and seal a barrier; empty where jobs have none, and where they are inserted
 	milliseconds  bool                             // the queue has times as numbers
 	dollars       bool                             // parameters are $1 and so on
+	tenants       int                              // of a distributed outbox; 0: it is not
+	joint         string                           // has a transaction with a job prepared on several servers
 }
 
 const insertJob = "insert into {queue} (group_key, `key`, priority, not_before, headers, payload) values (?, ?, ?, ?, ?, ?)"
@@ -78,6 +81,13 @@ func dialectOf(cfg config) dialect {
 			pin: []string{"begin"}, hold: []string{"begin immediate"}, enqueue: insertJob, milliseconds: true,
 		}
 	}
+	if cfg.store == storeCitus {
+		return citusDialect()
+	}
+	return postgresDialect(cfg.profile)
+}
+
+func postgresDialect(profile string) dialect {
 	d := dialect{
 		open: func(url string) (*sql.DB, error) { return sql.Open("pgx", url) },
 		asProducer: func(database string) (string, error) {
@@ -87,7 +97,7 @@ func dialectOf(cfg config) dialect {
 		writing: "select count(*) from pg_stat_activity where application_name = 'chaos-producer'", mark: "select pg_current_xact_id()",
 		pin: []string{"begin isolation level repeatable read"}, hold: []string{"begin"}, dollars: true,
 	}
-	if cfg.profile == portable { // numbers in blocks that each session has for itself
+	if profile == portable { // numbers in blocks that each session has for itself
 		d.outbox, d.queue, d.enqueue = "penstock_portable.outbox_shop", "penstock_portable.queue_tasks", insertJob
 		d.after = []string{"alter table penstock_portable.outbox_shop alter column seq set cache 100"}
 		return d
@@ -101,7 +111,7 @@ func dialectOf(cfg config) dialect {
 
 // sql is a statement in the dialect.
 func (d dialect) sql(statement string) string {
-	statement = strings.NewReplacer("{business}", d.business, "{options}", d.options, "{outbox}", d.outbox, "{queue}", d.queue).Replace(statement)
+	statement = strings.NewReplacer("{business}", d.business, "{options}", d.options, "{outbox}", d.outbox, "{queue}", d.queue, "{tenant}", d.tenantColumn(), "{by}", d.by()).Replace(statement)
 	if !d.dollars {
 		return statement
 	}
@@ -126,6 +136,10 @@ func (d dialect) setUp(ctx context.Context, url string) error {
 	return d.with(url, func(db *sql.DB) error {
 		statements := append(append(append([]string{}, d.before...), strings.Split(setupSQL, ";\n")...), d.after...)
 		for _, key := range slices.Concat(quickKeys, lateKeys, replacedKeys) {
+			if d.tenants > 0 {
+				statements = append(statements, fmt.Sprintf("insert into {business}account (tenant, `key`) values ('%s', '%s')", d.tenantOf(key), key))
+				continue
+			}
 			statements = append(statements, fmt.Sprintf("insert into {business}account (`key`) values ('%s')", key))
 		}
 		for _, statement := range statements {
@@ -146,14 +160,14 @@ func (d dialect) facts(ctx context.Context, url string) (map[string]message, err
 				return errors.Join(err, ctx.Err())
 			}
 		}
-		rows, err := db.QueryContext(ctx, d.sql("select id, coalesce(`key`, ''), n, topic, own_id from {business}fact"))
+		rows, err := db.QueryContext(ctx, d.sql("select id, coalesce(`key`, ''), n, topic, own_id, "+d.tenantOrNone()+" from {business}fact"))
 		if err != nil {
 			return err
 		}
 		defer rows.Close()
 		for rows.Next() {
 			var m message
-			if err := rows.Scan(&m.ID, &m.Key, &m.N, &m.Topic, &m.OwnID); err != nil {
+			if err := rows.Scan(&m.ID, &m.Key, &m.N, &m.Topic, &m.OwnID, &m.Tenant); err != nil {
 				return err
 			}
 			facts[m.ID] = m
@@ -219,11 +233,15 @@ func (c *producerConn) exec(ctx context.Context, statement string, args ...any) 
 }
 
 // count counts a message of the key, which is locked from then on.
-func (c *producerConn) count(ctx context.Context, key string) (n int64, err error) {
-	if err := c.exec(ctx, "update {business}account set n = n + 1 where `key` = ?", key); err != nil {
+func (c *producerConn) count(ctx context.Context, m message) (n int64, err error) {
+	which, args := " where `key` = ?", []any{m.Key}
+	if c.tenants > 0 {
+		which, args = which+" and tenant = ?", append(args, m.Tenant)
+	}
+	if err := c.exec(ctx, "update {business}account set n = n + 1"+which, args...); err != nil {
 		return 0, err
 	}
-	return n, c.tx.QueryRowContext(ctx, c.sql("select n from {business}account where `key` = ?"), key).Scan(&n)
+	return n, c.tx.QueryRowContext(ctx, c.sql("select n from {business}account"+which), args...).Scan(&n)
 }
 
 // ties has jobs without a key wait for the last one of their transaction that has one. They come first in it. In a crowd the first job waits for
@@ -263,15 +281,25 @@ func (c *producerConn) ties(ctx context.Context, messages []message) (ties []tie
 func (c *producerConn) write(ctx context.Context, m message, t tie, payload []byte, random *rand.Rand) error {
 	key, id := sql.NullString{String: m.Key, Valid: m.Key != ""}, sql.NullString{String: m.ID, Valid: m.OwnID}
 	headers := fmt.Sprintf(`{"trace": %q}`, m.ID)
-	if err := c.exec(ctx, "insert into {business}fact (id, `key`, n, topic, own_id) values (?, ?, ?, ?, ?)", m.ID, key, m.N, m.Topic, m.OwnID); err != nil {
+	fact, publish, values := "insert into {business}fact (id, `key`, n, topic, own_id", "insert into {outbox} (id, `key`, topic, headers, payload", []any{id, key, m.Topic, headers, payload}
+	facts := []any{m.ID, key, m.N, m.Topic, m.OwnID}
+	if c.tenants > 0 {
+		fact, publish, facts, values = fact+", tenant", publish+", tenant", append(facts, m.Tenant), append(values, m.Tenant)
+	}
+	if err := c.exec(ctx, fact+") values (?"+strings.Repeat(", ?", len(facts)-1)+")", facts...); err != nil {
 		return err
 	}
-	publish := "insert into {outbox} (id, `key`, topic, headers, payload) values (?, ?, ?, ?, ?)"
+	publish += ") values (?" + strings.Repeat(", ?", len(values)-1) + ")"
 	if c.function != "" && random.IntN(5) == 0 {
 		publish = c.function
 	}
-	if err := c.exec(ctx, publish, id, key, m.Topic, headers, payload); err != nil || !m.hasJob() {
+	if err := c.exec(ctx, publish, values...); err != nil || !m.hasJob() {
 		return err
+	}
+	if c.joint != "" {
+		if err := c.exec(ctx, c.joint); err != nil {
+			return err
+		}
 	}
 	var notBefore any
 	if at := m.notBefore(t); at != nil && c.milliseconds {

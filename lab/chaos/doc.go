@@ -13,7 +13,7 @@
 // refuses, and every box but the checker's is killed now and then (faults.go).
 // PostgreSQL has an asynchronous standby, which is promoted now and then without the
 // last that was committed (wal_loss.go), and a clock that is set now and then.
-// The database is on plain tables, in MariaDB or in SQLite if a flag says so.
+// The database is on plain tables, in MariaDB, in SQLite or in Citus if a flag says so. In Citus the workers are killed and shards move.
 // The servers are real, private and on loopback; the relays are the real binary.
 //
 // Producers write a row of the business table and a message in one transaction

@@ -50,6 +50,8 @@ func (r *rig) faults(random *rand.Rand) []fault {
 		all = append(append(all, r.commitCut(isMySQLCommit)...), r.crash("mysql_killed", "mysql", everyone, r.mysql))
 	case storeSQLite:
 		all = append(all, fault{"writer_killed", "writer", everyone, 4, r.killSQLiteWriter})
+	case storeCitus:
+		all = append(append(append(all, r.commitCut(isCommit)...), r.crash("postgres_crashed", "postgres", everyone, recovering{r.postgres, r})), r.citusFaults(everyone)...)
 	default:
 		all = append(append(all, r.commitCut(isCommit)...), r.crash("postgres_crashed", "postgres", everyone, primary{r}), r.walLost(), r.dumped())
 		if r.profile != portable { // which has the order of its keys from the clock
@@ -57,6 +59,9 @@ func (r *rig) faults(random *rand.Rand) []fault {
 		}
 	}
 	lines := []link{r.producers}
+	if r.citus != nil {
+		lines = append(lines, r.citus.ways...)
+	}
 	for _, p := range r.processes {
 		lines = append(lines, p.links()...)
 		all = append(all, p.killed(), p.paused(), p.stopped())

@@ -12,6 +12,8 @@ type message struct {
 	N     int64  // counts the committed messages of the key, from 1
 	Topic string
 	OwnID bool // the broker also gets its id; else the outbox derives one
+	// Tenant of a distributed outbox, which has the key for itself.
+	Tenant string `json:",omitempty"`
 }
 
 // outcome is a producer's knowledge of its transaction.

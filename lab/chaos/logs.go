@@ -24,6 +24,11 @@ func (r *rig) keepLog(name string, server logged) {
 
 func (r *rig) keepLogs() {
 	all := map[string]logged{"mysql": r.mysql, "postgres": r.postgres, "postgres-standby": r.standby, "rabbitmq": r.rabbit, "nats": r.nats}
+	if r.citus != nil {
+		for i, w := range r.citus.workers {
+			all[r.citus.ways[i].name] = w
+		}
+	}
 	for _, p := range r.processes {
 		all[p.name] = p
 	}

@@ -40,14 +40,17 @@ func command() int {
 	flag.BoolVar(&cfg.poison, "poison", true, "publish messages that a broker refuses")
 	flag.BoolVar(&cfg.failover, "failover", false, "kill the primary once and promote its synchronous standby, instead of all other faults, of which one loses WAL")
 	flag.StringVar(&cfg.profile, "profile", "postgres", "how the database is used: postgres or portable")
-	flag.StringVar(&cfg.store, "store", storePostgres, "postgres, mysql (MariaDB) or sqlite")
+	flag.StringVar(&cfg.store, "store", storePostgres, "postgres, mysql (MariaDB), sqlite or citus (plain tables)")
 	flag.StringVar(&cfg.engine, "engine", "rocksdb", "of the tables in MariaDB: rocksdb or innodb")
 	keep := flag.Bool("keep", false, "keep the logs in any case")
 	flag.Parse()
 	if flag.NArg() > 0 || cfg.duration <= 0 || cfg.rate < 1 || cfg.rate > 10_000 || cfg.profile != "postgres" && cfg.profile != portable ||
-		cfg.store != storePostgres && cfg.store != storeMySQL && cfg.store != storeSQLite || cfg.store != storePostgres && cfg.failover {
-		fmt.Fprintln(os.Stderr, "chaos: no arguments, a positive -duration, a -rate of 1 to 10000, a -profile that is postgres or portable, a -store that is postgres, mysql or sqlite, -failover of postgres only")
+		cfg.store != storePostgres && cfg.store != storeMySQL && cfg.store != storeSQLite && cfg.store != storeCitus || cfg.store != storePostgres && cfg.failover {
+		fmt.Fprintln(os.Stderr, "chaos: no arguments, a positive -duration, a -rate of 1 to 10000, a -profile that is postgres or portable, a -store that is postgres, mysql, sqlite or citus, -failover of postgres only")
 		return exitBroken
+	}
+	if cfg.store == storeCitus {
+		cfg.profile, routes = portable, routes[:1] // a distributed outbox has one subscription
 	}
 	if cfg.seed == 0 {
 		cfg.seed = rand.Uint64N(1 << 32)

@@ -58,7 +58,9 @@ func (r *rig) startRelay(name string) error {
 	}
 	config := filepath.Join(r.dir, "penstock.yaml")
 	text := relayConfig
-	if r.profile == portable { // one relay has all of to-rabbitmq, both have a part of the others
+	if r.store == storeCitus { // which has one subscription, and both relays a part of it
+		text = strings.Replace(text[:strings.Index(text, "\n  - name: to-nats\n")], "  - name: to-rabbitmq\n", "  - name: to-rabbitmq\n    shared: true\n", 1)
+	} else if r.profile == portable { // one relay has all of to-rabbitmq, both have a part of the others
 		for _, name := range []string{"to-nats", "audit"} {
 			text = strings.Replace(text, "  - name: "+name+"\n", "  - name: "+name+"\n    shared: true\n", 1)
 		}

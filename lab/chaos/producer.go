@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -162,13 +163,15 @@ func (w *writer) plan() []message {
 		for i := range messages {
 			w.n++
 			messages[i] = message{ID: fmt.Sprintf("%s-%06d", w.name, w.n), Topic: topicSent}
+			messages[i].Tenant = w.dialect.tenantOf(messages[i].ID)
 		}
 		return messages
 	}
+	quick, late, tenant := w.tenants()
 	for i := range messages {
 		w.n++
 		m := message{ID: fmt.Sprintf("%s-%06d", w.name, w.n), Topic: w.topic(), OwnID: w.random.IntN(3) == 0}
-		switch own, others := quickKeys, lateKeys; {
+		switch own, others := quick, late; {
 		case w.random.IntN(4) == 0: // unordered
 		case w.late:
 			m.Key = others[w.random.IntN(len(others))]
@@ -178,6 +181,9 @@ func (w *writer) plan() []message {
 			m.Key = others[w.random.IntN(len(others))]
 		default:
 			m.Key = own[w.random.IntN(len(own))]
+		}
+		if m.Tenant = tenant; tenant == "" {
+			m.Tenant = w.dialect.tenantOf(cmp.Or(m.Key, m.ID))
 		}
 		messages[i] = m
 	}
@@ -201,7 +207,7 @@ func (w *writer) topic() string {
 // write writes the business row and the message.
 func (w *writer) write(ctx context.Context, m message, t tie) (*entry, error) {
 	if m.Key != "" {
-		n, err := w.conn.count(ctx, m.Key)
+		n, err := w.conn.count(ctx, m)
 		if err != nil {
 			return nil, err
 		}

@@ -30,6 +30,7 @@ type rig struct {
 	mysql     *testserver.MariaDB  // instead of PostgreSQL
 	postgres  *testserver.Postgres // the primary
 	standby   *testserver.Postgres
+	citus     *citus          // if the primary is a coordinator
 	database  string          // URL of the database, of whichever server is the primary
 	front     *tcpproxy.Proxy // the way there for the rig itself, which is never disturbed
 	following *tcpproxy.Proxy // the standby's way to the primary
@@ -105,6 +106,13 @@ func (r *rig) setUp(ctx context.Context) error {
 	if _, err := r.penstock(ctx, "migrate"); err != nil {
 		return err
 	}
+	if r.store == storeCitus {
+		if err := r.dialect.setUp(ctx, r.database); err != nil {
+			return err
+		}
+		_, err := r.penstock(ctx, "outbox", "create", outbox, "--distribute-by", "tenant", "--colocate-with", "business.account")
+		return err
+	}
 	if r.store != storePostgres || r.profile == portable {
 		if _, err := r.penstock(ctx, "outbox", "create", outbox); err != nil {
 			return err
@@ -126,6 +134,8 @@ func (r *rig) startServers() error {
 		case storePostgres:
 			r.postgres, errs[0] = testserver.NewPostgresWithClock("fsync = on", "full_page_writes = on", "log_min_messages = warning",
 				"wal_keep_size = 1GB", "wal_retrieve_retry_interval = 200ms") // for the standby
+		case storeCitus:
+			errs[0] = r.startCitus()
 		}
 	})
 	starting.Go(func() { r.rabbit, errs[1] = testserver.NewRabbitMQ() })
@@ -214,6 +224,8 @@ func (r *rig) heal(ctx context.Context) error {
 	switch {
 	case r.store == storeMySQL:
 		errs = append(errs, r.mysql.Start())
+	case r.store == storeCitus:
+		errs = append(errs, r.healCitus(ctx))
 	case r.store == storePostgres && !r.failover:
 		errs = append(errs, r.postgres.Start(), r.postgres.SetClock(0))
 	}
@@ -252,7 +264,7 @@ func (r *rig) penstock(ctx context.Context, args ...string) ([]byte, error) {
 }
 
 func (r *rig) profileFlags() []string {
-	if r.store != storePostgres {
+	if r.store != storePostgres && r.store != storeCitus {
 		return nil
 	}
 	return []string{"--profile", r.profile}

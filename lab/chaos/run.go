@@ -18,7 +18,7 @@ type config struct {
 	seed     uint64
 	rate     int // messages per second that all producers together aim at
 	poison   bool
-	store    string // postgres, mysql or sqlite
+	store    string // postgres, mysql, sqlite or citus
 	profile  string // of PostgreSQL
 	engine   string // of the tables in MariaDB
 	failover bool   // kill the primary once instead of everything all the time
