@@ -113,6 +113,9 @@ func (r *Reader) SettleBy(ctx context.Context, on Settling, parts []*Part) error
 		return on.Try(ctx, func(tx Tx) error { return r.settleIn(ctx, on, tx, parts) })
 	}
 	mine, about := false, on.About(RowsOf(parts))
+	if r.Box.DistributedBy != "" {
+		return on.Try(ctx, func(tx Tx) error { return r.settleFar(ctx, on, tx, about) })
+	}
 	b := new(Batch).Row(new(bool), on.Fence(), about, &mine).Do("progress_of", about)
 	r.end(b, about)
 	err := on.Once(ctx, b)
@@ -120,6 +123,23 @@ func (r *Reader) SettleBy(ctx context.Context, on Settling, parts []*Part) error
 		return r.Fenced(ctx, r.DB)
 	}
 	return err
+}
+
+// settleFar looks first whether it may delete, where a condition of the statement itself would be a round trip to servers that are further away.
+func (r *Reader) settleFar(ctx context.Context, on Settling, tx Tx, about Args) error {
+	mine, first := false, int64(0)
+	err := tx.Run(ctx, new(Batch).Row(new(bool), on.Fence(), about, &mine).Counted(&first, "progress_of", about))
+	switch {
+	case err != nil:
+		return err
+	case !mine:
+		return r.Fenced(ctx, tx)
+	case first == 0: // it has happened
+		return nil
+	}
+	b := new(Batch)
+	r.end(b, about)
+	return tx.Finish(ctx, b)
 }
 
 // settleIn reads the entries of messages with verdicts, and writes the rest. The lock waits for the same call, if that is under way still.

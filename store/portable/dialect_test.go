@@ -10,7 +10,7 @@ import (
 )
 
 // argument is a word of those statements that are sent with names for their arguments.
-var argument = regexp.MustCompile(`\{([a-z_.]+ in )?(fresh|settled|entries|leases|micros|seqs|ids|verdicts|most|by|all|scan|after|died_before|died_after|groups?|behind|name|cron|next|job|kind|key|error|from|lock|now|checks|checked|consumer|inbox|turn|id|previous|wait|headers|payload|none|keys|discarded|keep|sub|outbox|any_seq|any_id|derived|times|topic|from_seq|to_seq|to|buckets|age|bytes|epochs|attempts|row_ids|epoch|attempt|errors|length|holder|source|row|allowed|forgiven|failed|since|whole|weight|may_start|running_groups|room_of_group|policies|skip|turns|late|due|state|newest|grouped|created_before|created_after|failures|reads|since|low|per|bytes|in_flight|in_flight_keys)\}`)
+var argument = regexp.MustCompile(`\{([a-z_.]+ in )?(fresh|settled|entries|leases|micros|seqs|ids|verdicts|most|by|all|scan|after|died_before|died_after|groups?|behind|name|cron|next|job|kind|key|error|from|lock|now|checks|checked|consumer|inbox|turn|id|previous|wait|headers|payload|none|keys|discarded|keep|sub|outbox|any_seq|any_id|derived|times|topic|from_seq|to_seq|to|buckets|age|bytes|epochs|attempts|row_ids|epoch|attempt|errors|length|holder|source|row|allowed|forgiven|failed|since|whole|weight|may_start|running_groups|room_of_group|policies|skip|turns|late|due|state|newest|grouped|created_before|created_after|failures|reads|since|low|known|per|bytes|in_flight|in_flight_keys)\}`)
 
 // queueSQL is a statement about a queue, whose number is the first argument.
 func queueSQL(s *Store, statement string, q *queueRow) string {
@@ -47,6 +47,16 @@ func TestDialects(t *testing.T) {
 			if _, ok := postgres.words[word]; !ok {
 				t.Errorf("%s has a word of its own: %s", engine, word)
 			}
+		}
+	}
+}
+
+// Statements for the workers refer to no table of the coordinator, whose rows Citus would send to each worker first.
+func TestDistributedStatementsAreOfShards(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"distributed_page", "distributed_fetch", "distributed_delete"} {
+		if text := statements[name]; strings.Contains(text, "{schema}") || strings.Contains(text, "{lease}") || strings.Contains(text, "{allowed}") {
+			t.Errorf("%s refers to a table of the coordinator:\n%s", name, text)
 		}
 	}
 }

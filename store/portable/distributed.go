@@ -68,6 +68,59 @@ func (s *source) whereFrom(rows tables.Args) tables.Args {
 	return tables.Args{"tenants": "{" + strings.Join(quoted, ",") + "}", "first": slices.MinFunc(times, time.Time.Compare), "last": slices.MaxFunc(times, time.Time.Compare)}
 }
 
+// shards has the entries of a subscription, with which a page of a distributed outbox begins. They are read on the coordinator. The result of a
+// subquery would be sent to each worker before its statement.
+type shards struct {
+	known  []int64
+	behind map[string]bool // keys of which a message waits
+}
+
+func (f *shards) entry(scan tables.Scan) error {
+	var seq int64
+	var parked, hold string
+	err := scan(&seq, &parked, &hold)
+	f.known = append(f.known, seq)
+	for _, key := range []string{parked, hold} {
+		if key != "" {
+			f.behind[key] = true
+		}
+	}
+	return err
+}
+
+// readShards reads which messages come next, and then their contents. Each statement is one transaction, which Citus neither begins nor commits on
+// the workers. The arguments have the messages that are in flight, also if they are settled meanwhile.
+func (s *source) readShards(ctx context.Context, far *shards, look *tables.Look, args tables.Args) error {
+	var times []time.Time
+	var seqs []int64
+	var values []string
+	bytes, most := 0, args["bytes"].(int)
+	b := new(tables.Batch).Rows(func(scan tables.Scan) error {
+		var at time.Time
+		var seq int64
+		var value string
+		var size int
+		if err := scan(&at, &seq, &value, &size); err != nil || bytes > most {
+			return err
+		}
+		bytes += size
+		times, seqs, values = append(times, at), append(seqs, seq), append(values, value)
+		return nil
+	}, "distributed_page", args.With(tables.Args{"known": far.known}))
+	if err := s.store.send(ctx, s.store.pgBatch(b)); err != nil || len(seqs) == 0 {
+		return err
+	}
+	page := args.With(s.whereFrom(tables.Args{"times": times, "row_ids": values})).With(tables.Args{"seqs": seqs})
+	b = new(tables.Batch).Rows(func(scan tables.Scan) error {
+		return look.Found(func(dest ...any) error {
+			err := scan(dest...)
+			*dest[8].(*bool) = far.behind[*dest[4].(*string)] // as the columns are in the statement
+			return err
+		})
+	}, "fetch", page)
+	return s.store.send(ctx, s.store.pgBatch(b))
+}
+
 // CreateDistributedOutbox implements driver.Distributor.
 func (s *Store) CreateDistributedOutbox(ctx context.Context, name, column, table string) error {
 	if err := s.guard.Ready(ctx); err != nil {
@@ -83,6 +136,9 @@ func (s *Store) CreateDistributedOutbox(ctx context.Context, name, column, table
 	}
 	if kind == "" {
 		return penstock.WithHint(fmt.Errorf("table %s is not distributed by a column", table), "distribute it first: select create_distributed_table('%s', 'COLUMN')", table)
+	}
+	if strings.HasSuffix(kind, "[]") {
+		return penstock.WithHint(fmt.Errorf("table %s is distributed by an array, and an outbox cannot be", table), "choose a table that is distributed by a single value")
 	}
 	if column = strings.TrimSpace(column); slices.Contains([]string{"", "bucket", "ts", "seq", "id", "key", "topic", "headers", "payload"}, column) {
 		return penstock.WithHint(fmt.Errorf("an outbox cannot be distributed by a column called %q, which all outboxes have", column), "choose another name, for example tenant")

@@ -17,7 +17,9 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/tcpproxy"
 	"github.com/penstock/penstock/internal/test/testseed"
+	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/portable"
 )
 
@@ -27,6 +29,7 @@ type cluster struct {
 	url, schema string
 	pool        *pgxpool.Pool
 	store       *portable.Store
+	proxies     []*tcpproxy.Proxy // between the coordinator and the workers
 }
 
 func onCitus(t *testing.T) *cluster {
@@ -34,6 +37,23 @@ func onCitus(t *testing.T) *cluster {
 	if url == "" {
 		t.Skip("PENSTOCK_TEST_CITUS names no coordinator")
 	}
+	return newCluster(t, url)
+}
+
+// likeCitus is one PostgreSQL with the names that the store needs of Citus: the statements are those for a distributed outbox, and nothing is distributed.
+func likeCitus(t *testing.T) *cluster {
+	needsShim(t)
+	url := testserver.Database(t, testserver.PostgresURL(t))
+	exec(t, url, `create schema shim;
+		create view shim.pg_extension as select 'citus' as extname;
+		create table shim.pg_dist_partition (logicalrelid regclass, partkey text, partmethod "char");
+		create function shim.column_to_column_name(regclass, text) returns text language sql as 'select $2';
+		create function shim.create_distributed_table(of text, by text, shard_count int default 32, colocate_with text default '') returns void language sql
+			as $$ insert into shim.pg_dist_partition values (of::regclass, by, 'h') $$`)
+	return newCluster(t, shimmed(t, url))
+}
+
+func newCluster(t *testing.T, url string) *cluster {
 	c := &cluster{TB: t, url: url, schema: fmt.Sprintf("distributed_%d", time.Now().UnixNano())}
 	c.pool = business(t, url)
 	c.store = openStore(t, url, portable.Options{Schema: c.schema, Sweep: time.Second})
@@ -283,9 +303,17 @@ func TestDistributedWorkerKilled(t *testing.T) {
 	})
 }
 
+// The statements of a distributed outbox carry messages, also where there is no Citus.
+func TestDistributedStatements(t *testing.T) {
+	t.Parallel()
+	likeCitus(t).load(50, func() {})
+	refused(t, likeCitus(t))
+}
+
 // Messages that the sink refuses wait, are tried again, die, come back, and are discarded.
-func TestDistributedRefused(t *testing.T) {
-	c := onCitus(t)
+func TestDistributedRefused(t *testing.T) { refused(t, onCitus(t)) }
+
+func refused(t *testing.T, c *cluster) {
 	src, err := c.store.Subscribe(t.Context(), driver.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "test"})
 	c.must(err)
 	defer func() { _ = src.Close(context.Background()) }()
@@ -355,6 +383,8 @@ func TestDistributedRefuses(t *testing.T) {
 	message := penstock.Message{Payload: []byte("x")}
 	within := pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error { return c.store.Outbox("orders").PublishTx(ctx, tx, message) })
 	exec(t, c.url, "create table "+c.schema+".plain (id bigint)")
+	exec(t, c.url, "create table "+c.schema+".by_array (tenant bigint[] not null)")
+	exec(t, c.url, "select create_distributed_table('"+c.schema+".by_array', 'tenant')")
 	for what, err := range map[string]error{
 		"a second subscription":           second,
 		"retention":                       c.store.SetRetention(ctx, "orders", admin.Retention{Age: time.Hour}),
@@ -365,6 +395,7 @@ func TestDistributedRefuses(t *testing.T) {
 		"a table that is not distributed": c.store.CreateDistributedOutbox(ctx, "new", "tenant", c.schema+".plain"),
 		"a table that is not there":       c.store.CreateDistributedOutbox(ctx, "new", "tenant", "nowhere"),
 		"a column that outboxes have":     c.store.CreateDistributedOutbox(ctx, "new", "key", c.orders()),
+		"an array":                        c.store.CreateDistributedOutbox(ctx, "new", "tenant", c.schema+".by_array"),
 	} {
 		if hint, ok := errors.AsType[*penstock.HintError](err); !ok || hint.Hint == "" {
 			t.Errorf("%s: %v", what, err)
@@ -380,8 +411,175 @@ func TestDistributedRefuses(t *testing.T) {
 func TestNothingIsDistributed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, portable.Options{})
+	if is := engine(t, f.url); is == "Citus" {
+		t.Skip("this is Citus")
+	}
 	err := f.store.CreateDistributedOutbox(t.Context(), "new", "tenant", "shop_order")
 	if err == nil || !strings.Contains(err.Error(), "PostgreSQL does not distribute") {
 		t.Errorf("%v", err)
+	}
+}
+
+// The value by which messages are distributed may be anything that the application's table has.
+func TestDistributedTenants(all *testing.T) {
+	for name, of := range map[string]func(*testing.T) *cluster{"Citus": onCitus, "statements": likeCitus} {
+		all.Run(name, func(t *testing.T) {
+			c := of(t)
+			mood := "public." + c.schema + "_mood"
+			exec(t, c.url, "create type "+mood+` as enum ('so, so', 'it''s "{}" \')`)
+			if name == "Citus" {
+				all.Cleanup(func() { exec(all, c.url, "drop type "+mood) }) // after the schema
+			}
+			for i, kind := range []struct {
+				kind   string
+				values []string
+			}{
+				{"text", []string{"", " ", "null", "NULL", `"`, `\`, `\"`, "{}", "{a,b}", "a,b", "'", "{tenants}", "$1", "é\u2028", "\t\n", "(a)", strings.Repeat("x", 2000)}},
+				{"varchar(20)", []string{"a b", `{"a"}`, "ab"}},
+				{"uuid", []string{"7d444840-9dc0-11d1-b245-5ffdce74fad2"}},
+				{"date", []string{"2026-11-30", "infinity", "0044-03-15 BC"}},
+				{"timestamptz", []string{"2026-11-30 10:00:00.123456+02", "-infinity"}},
+				{"bytea", []string{`\x00ff5c22`, `\x`}},
+				{"numeric", []string{"1.10", "NaN", "-0.000000001"}},
+				{"double precision", []string{"0.1", "1e300"}},
+				{"interval", []string{"1 mon -3 days 00:00:01.5"}},
+				{"jsonb", []string{`{"a": "b\"c"}`, `null`}},
+				{"inet", []string{"10.0.0.1/8"}},
+				{mood, []string{"so, so", `it's "{}" \`}},
+			} {
+				name, column := fmt.Sprint("of_", i), []string{"tenant", `Te"n ant`, "order"}[i%3]
+				table := c.schema + ".rows_" + name
+				quoted := pgx.Identifier{column}.Sanitize()
+				exec(t, c.url, "create table "+table+" ("+quoted+" "+kind.kind+" not null)")
+				exec(t, c.url, "select create_distributed_table($1::text, $2::text, shard_count => 4)", table, column)
+				if err := c.store.CreateDistributedOutbox(t.Context(), name, column, table); err != nil {
+					t.Errorf("%s: %v", kind.kind, err)
+					continue
+				}
+				for _, value := range kind.values {
+					err := pgx.BeginFunc(t.Context(), c.pool, func(tx pgx.Tx) error {
+						if err := c.store.Outbox(name).For(column, value).PublishTx(t.Context(), tx, penstock.Message{Key: "k", Payload: []byte(value)}); err != nil {
+							return err
+						}
+						_, err := tx.Exec(t.Context(), "insert into "+c.schema+".outbox_"+name+" ("+quoted+", key, payload) values ($1, 'k', $2)", value, []byte(value))
+						return err
+					})
+					if err != nil {
+						t.Errorf("%s, %q: %v", kind.kind, value, err)
+					}
+				}
+				src, err := c.store.Subscribe(t.Context(), driver.Subscribe{Outbox: name, Subscription: "sub", Holder: "test"})
+				c.must(err)
+				b, err := src.Fetch(t.Context(), plenty)
+				if err != nil || len(b.Messages) != 2*len(kind.values) {
+					t.Errorf("%s: %d messages of %d, %v", kind.kind, len(b.Messages), 2*len(kind.values), err)
+				} else if err := src.Settle(t.Context(), 1, driver.Settled{Batch: b}); err != nil {
+					t.Errorf("%s: %v", kind.kind, err)
+				}
+				if left := c.count("select count(*) from " + c.schema + ".outbox_" + name); left != 0 {
+					t.Errorf("%s: %d are left", kind.kind, left)
+				}
+				c.must(src.Close(t.Context()))
+			}
+		})
+	}
+}
+
+// A transaction under each isolation level publishes, unless it is rolled back or prepared: Citus refuses PREPARE TRANSACTION.
+func TestDistributedTransactions(t *testing.T) {
+	c := onCitus(t)
+	want, id := 0, 0
+	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
+		for _, tenants := range [][]int64{{7}, {1, 2, 3, 4, 5, 6}} {
+			for _, end := range []string{"commit", "rollback", "savepoint", "prepare transaction 'of_the_application'"} {
+				tx, err := c.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
+				c.must(err)
+				defer func() { _ = tx.Rollback(context.Background()) }() // if the test fails
+				do := func(sql string, args ...any) {
+					t.Helper()
+					if _, err := tx.Exec(t.Context(), sql, args...); err != nil {
+						t.Errorf("%s, %v, %s: %v", level, tenants, sql, err)
+					}
+				}
+				if end == "savepoint" {
+					do("savepoint s")
+				}
+				for _, tenant := range tenants {
+					id++
+					do("insert into "+c.orders()+" values ($1, $2, 'k')", tenant, id)
+					c.must(c.store.Outbox("orders").For("tenant", tenant).PublishTx(t.Context(), tx, penstock.Message{Key: "k", Payload: []byte(end)}))
+				}
+				switch {
+				case end == "savepoint":
+					do("rollback to s")
+					c.must(tx.Commit(t.Context()))
+				case end == "commit":
+					want += len(tenants)
+					c.must(tx.Commit(t.Context()))
+				case end == "rollback":
+					c.must(tx.Rollback(t.Context()))
+				default:
+					if _, err := tx.Exec(t.Context(), end); err == nil {
+						t.Errorf("%s, %v: a transaction of several servers was prepared", level, tenants)
+					}
+					_ = tx.Rollback(t.Context())
+				}
+			}
+		}
+	}
+	if n := c.count("select count(*) from " + c.orders()); n != int64(want) {
+		t.Errorf("%d orders, want %d", n, want)
+	}
+	for _, level := range []string{"repeatable read", "serializable"} { // of the relay's role
+		src, err := openStore(t, c.url+"&default_transaction_isolation="+strings.ReplaceAll(level, " ", "%20"), portable.Options{Schema: c.schema}).Subscribe(t.Context(),
+			driver.Subscribe{Outbox: "orders", Subscription: "sub", Holder: level})
+		c.must(err)
+		b, err := src.Fetch(t.Context(), driver.Limit{Messages: want / 2, Bytes: 1 << 20})
+		c.must(err)
+		if len(b.Messages) != want/2 {
+			t.Errorf("%s: %d messages, want %d", level, len(b.Messages), want/2)
+		}
+		for _, m := range b.Messages {
+			if string(m.Payload) != "commit" {
+				t.Errorf("%s: delivered what ended with %s", level, m.Payload)
+			}
+		}
+		if err := src.Settle(t.Context(), 1, driver.Settled{Batch: b}); err != nil {
+			t.Errorf("%s: %v", level, err)
+		}
+		c.must(src.Close(t.Context()))
+	}
+	if left := c.count("select count(*) from " + c.schema + ".outbox_orders"); left != int64(want%2) {
+		t.Errorf("%d messages are left", left)
+	}
+}
+
+// Shards move to the other worker between a Fetch and its Settle.
+func TestDistributedMovesBeforeSettle(t *testing.T) {
+	c := onCitus(t)
+	move := `select citus_move_shard_placement(s.shardid, s.nodename, s.nodeport, w.node_name, w.node_port::int, shard_transfer_mode => $2)
+		from citus_shards s join citus_get_active_worker_nodes() w on w.node_port <> s.nodeport where s.table_name = $1::regclass limit $3`
+	for attempt, mode := range []string{"block_writes", "force_logical"} {
+		for tenant := range int64(10) {
+			c.must(c.order(t.Context(), tenant, int64(attempt), "k"))
+		}
+		src, err := c.store.Subscribe(t.Context(), driver.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "test"})
+		c.must(err)
+		b, err := src.Fetch(t.Context(), plenty)
+		c.must(err)
+		if len(b.Messages) != 10 {
+			t.Fatalf("%s: %d messages", mode, len(b.Messages))
+		}
+		exec(t, c.url, move, c.schema+".outbox_orders", mode, map[string]int{"block_writes": 100, "force_logical": 1}[mode]) // of which Citus moves one at a time
+		again, err := src.Fetch(t.Context(), plenty)
+		c.must(err)
+		if len(again.Messages) != 0 {
+			t.Errorf("%s: %d messages in flight were fetched again", mode, len(again.Messages))
+		}
+		c.must(src.Settle(t.Context(), 1, driver.Settled{Batch: b}))
+		if left := c.count("select count(*) from " + c.schema + ".outbox_orders"); left != 0 {
+			t.Errorf("%s: %d messages are left", mode, left)
+		}
+		c.must(src.Close(t.Context()))
 	}
 }

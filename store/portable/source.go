@@ -145,19 +145,28 @@ func (s *source) ReadPage(ctx context.Context, p *tables.Page) error {
 		b.Do("select {by_index}", nil)
 	}
 	var look *tables.Look
+	far := shards{behind: map[string]bool{}}
 	switch p.From {
 	case tables.FromLog:
 		look = s.Look(p, len(reads), s.store.opts.Sweep)
 		if s.Box.Adopted != nil {
 			args["in_flight"] = s.RowsInFlight()
 		}
-		b.Rows(look.Found, "fetch", args.With(tables.Args{"low": s.Box.After(look.From), "per": look.Per, "bytes": p.Limit.Bytes}))
+		args = args.With(tables.Args{"low": s.Box.After(look.From), "per": look.Per, "bytes": p.Limit.Bytes})
+		if s.Box.DistributedBy != "" {
+			b.Rows(far.entry, "select e.seq, coalesce(e.parked_key, ''), coalesce(e.hold, '') from {schema}.entries e where e.subscription_id = {sub}", args)
+		} else {
+			b.Rows(look.Found, "fetch", args)
+		}
 	case tables.FromPark:
 		b.Rows(s.parked(p), "fetch_parked", args.With(tables.Args{"in_flight_keys": s.KeysInFlight()}))
 	case tables.FromReplay:
 		b.Rows(func(scan tables.Scan) error { return p.Replayed(&s.Box, scan) }, "fetch_replay", args)
 	}
 	err := s.store.send(ctx, s.store.pgBatch(b))
+	if err == nil && there && mine && look != nil && s.Box.DistributedBy != "" {
+		err = s.readShards(ctx, &far, look, args)
+	}
 	switch {
 	case err != nil:
 	case !there || !mine:
