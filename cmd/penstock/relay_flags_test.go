@@ -68,6 +68,20 @@ func TestRelayFlags(t *testing.T) {
 	}
 }
 
+// A size in a URL has the units of the file.
+func TestSizeInURL(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, tc := range []struct{ flag, url string }{
+		{"--sink", "kafka://127.0.0.1:9092?max_message_bytes=2MiB"},
+		{"--sink", "sqs://sqs.eu-west-1.amazonaws.com/1/orders?max_message_bytes=512KiB"},
+		{"--claim-check", "file:///srv/payloads?max_inline_bytes=64KiB"},
+	} {
+		if _, err := parsed(t, "--outbox", "orders", "--sink", "discard", tc.flag, tc.url); err != nil {
+			t.Errorf("%s: %v", tc.url, err)
+		}
+	}
+}
+
 func TestAdoptFlags(t *testing.T) {
 	t.Chdir(t.TempDir())
 	jobs, err := parsed(t, "--adopt", "dotnet", "--table", "shop.outbox_messages", "--workers", "4", "--sink", "discard", "--topic", "OrderPlaced", "--format", "cloudevents")

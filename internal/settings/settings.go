@@ -165,6 +165,36 @@ func Parse(to any, text string) (err error) {
 	return nil
 }
 
+// IsSize reports whether the field of that name is a number of bytes, which ParseSize parses.
+func IsSize(name string) bool { return strings.HasSuffix(name, "bytes") }
+
+// SizeUnits are the units of a size, the largest first.
+var SizeUnits = []struct {
+	Name  string
+	Bytes int64
+}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}, {"", 1}}
+
+// ParseSize parses a number of bytes, with or without a unit. problem is empty if it can.
+func ParseSize(text string) (n int64, problem, hint string) {
+	for _, u := range SizeUnits {
+		digits, ok := strings.CutSuffix(text, u.Name)
+		if !ok {
+			continue
+		}
+		n, err := strconv.ParseInt(strings.TrimSpace(digits), 10, 64)
+		switch {
+		case errors.Is(err, strconv.ErrRange) || err == nil && n > (1<<62)/u.Bytes:
+			return 0, fmt.Sprintf("is %q, which is too large", text), "write a smaller size"
+		case err != nil || strings.HasPrefix(digits, "+"):
+			return 0, fmt.Sprintf("is %q, not a size", text), "write a whole number with KiB, MiB or GiB, such as 32MiB"
+		case n < 0:
+			return 0, fmt.Sprintf("is %q, which is negative", text), "write a positive size"
+		}
+		return n * u.Bytes, "", ""
+	}
+	return 0, "", "" // not reached: every text ends in ""
+}
+
 // OneOf writes "a, b or c".
 func OneOf(words []string) string {
 	if len(words) < 2 {

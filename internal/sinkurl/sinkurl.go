@@ -80,13 +80,24 @@ func Set(c any, values url.Values, kind string) error {
 			return settings.Field(name, "is given twice", "give it once; lists are separated by commas")
 		}
 		field := at(config, path).Addr().Interface()
-		if table, is := field.(*map[string]string); is {
+		table, isTable := field.(*map[string]string)
+		size, isNumber := field.(*int)
+		switch {
+		case isTable:
 			if *table == nil {
 				*table = map[string]string{}
 			}
 			(*table)[entry] = v[0]
-		} else if err := settings.Parse(field, v[0]); err != nil {
-			return settings.Field(name, fmt.Sprintf("is %q", v[0]), "%v", err)
+		case isNumber && settings.IsSize(name):
+			n, problem, hint := settings.ParseSize(v[0])
+			if problem != "" {
+				return settings.Field(name, problem, "%s", hint)
+			}
+			*size = int(n)
+		default:
+			if err := settings.Parse(field, v[0]); err != nil {
+				return settings.Field(name, fmt.Sprintf("is %q", v[0]), "%v", err)
+			}
 		}
 	}
 	return nil

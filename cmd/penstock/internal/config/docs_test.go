@@ -15,6 +15,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/adopted"
 	"github.com/penstock/penstock/internal/drivers"
+	"github.com/penstock/penstock/internal/settings"
 	"github.com/penstock/penstock/internal/test/docblock"
 	"github.com/penstock/penstock/sink/format"
 	"github.com/penstock/penstock/sink/nats"
@@ -278,7 +279,7 @@ func typeName(path string, v reflect.Value) string {
 		return "text"
 	case v.Kind() == reflect.Bool:
 		return "true, false"
-	case isSize(path):
+	case settings.IsSize(path):
 		return "size"
 	}
 	return "number"

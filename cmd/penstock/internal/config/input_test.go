@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/penstock/penstock/internal/settings"
 )
 
 const small = "database_url: sqlite:app.db\nsubscriptions:\n- {name: a, outbox: b, sink: stdout}\n"
@@ -156,13 +158,13 @@ func TestSizesAndDurations(t *testing.T) {
 		if got := formatSize(n); got != want {
 			t.Errorf("formatSize(%d) = %q, want %q", n, got, want)
 		}
-		if got, p := parseSize(want); p != nil || got != n {
-			t.Errorf("parseSize(%q) = %d, %v", want, got, p)
+		if got, problem, _ := settings.ParseSize(want); problem != "" || got != n {
+			t.Errorf("ParseSize(%q) = %d, %s", want, got, problem)
 		}
 	}
 	for _, bad := range []string{"", "MiB", "1.5MiB", "+1KiB", "-1", "1mib", "1 M", "0x10", "9223372036854775807GiB", "4294967297GiB"} {
-		if n, p := parseSize(bad); p == nil {
-			t.Errorf("parseSize(%q) = %d", bad, n)
+		if n, problem, _ := settings.ParseSize(bad); problem == "" {
+			t.Errorf("ParseSize(%q) = %d", bad, n)
 		}
 	}
 }

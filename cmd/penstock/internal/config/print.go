@@ -13,6 +13,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/penstock/penstock/internal/redact"
+	"github.com/penstock/penstock/internal/settings"
 )
 
 // String is the configuration as YAML, with all values that the file or a default sets, and
@@ -112,7 +113,7 @@ func show(key string, v reflect.Value) any {
 		}
 		return escapeDollar(redact.Text(v.String()))
 	case reflect.Int, reflect.Int64:
-		if isSize(key) {
+		if settings.IsSize(key) {
 			return formatSize(v.Int())
 		}
 	}

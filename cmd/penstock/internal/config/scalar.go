@@ -20,6 +20,7 @@ import (
 
 	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/redact"
+	"github.com/penstock/penstock/internal/settings"
 )
 
 var (
@@ -144,10 +145,10 @@ func assignNumber(v reflect.Value, path, text string) *problem {
 		return nil
 	}
 	var n int64
-	if isSize(path) {
-		var p *problem
-		if n, p = parseSize(text); p != nil {
-			return p
+	if settings.IsSize(path) {
+		var what, hint string
+		if n, what, hint = settings.ParseSize(text); what != "" {
+			return &problem{what, hint}
 		}
 	} else {
 		var err error
@@ -174,9 +175,6 @@ func assignNumber(v reflect.Value, path, text string) *problem {
 	return nil
 }
 
-// isSize: a number whose key ends in bytes may have a unit.
-func isSize(path string) bool { return strings.HasSuffix(path, "bytes") }
-
 // wanted names the type of v for "is …, not …".
 func wanted(v reflect.Value, path string) string {
 	switch {
@@ -186,7 +184,7 @@ func wanted(v reflect.Value, path string) string {
 		return "a text"
 	case v.Kind() == reflect.Bool:
 		return "true or false"
-	case isSize(path):
+	case settings.IsSize(path):
 		return "a size such as 32MiB"
 	case v.Kind() == reflect.Float64:
 		return "a number"
@@ -260,36 +258,11 @@ func notOneOf(text string, names []string) *problem {
 	return p
 }
 
-var sizeUnits = []struct {
-	name  string
-	bytes int64
-}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}, {"", 1}}
-
-func parseSize(text string) (int64, *problem) {
-	for _, u := range sizeUnits {
-		digits, ok := strings.CutSuffix(text, u.name)
-		if !ok {
-			continue
-		}
-		n, err := strconv.ParseInt(strings.TrimSpace(digits), 10, 64)
-		switch {
-		case errors.Is(err, strconv.ErrRange) || err == nil && n > (1<<62)/u.bytes:
-			return 0, &problem{fmt.Sprintf("is %q, which is too large", text), "write a smaller size"}
-		case err != nil || strings.HasPrefix(digits, "+"):
-			return 0, &problem{fmt.Sprintf("is %q, not a size", text), "write a whole number with KiB, MiB or GiB, such as 32MiB"}
-		case n < 0:
-			return 0, &problem{fmt.Sprintf("is %q, which is negative", text), "write a positive size"}
-		}
-		return n * u.bytes, nil
-	}
-	return 0, nil // not reached: every text ends in ""
-}
-
 // formatSize writes n with the largest unit that leaves it whole.
 func formatSize(n int64) string {
-	for _, u := range sizeUnits {
-		if n != 0 && n%u.bytes == 0 {
-			return strconv.FormatInt(n/u.bytes, 10) + u.name
+	for _, u := range settings.SizeUnits {
+		if n != 0 && n%u.Bytes == 0 {
+			return strconv.FormatInt(n/u.Bytes, 10) + u.Name
 		}
 	}
 	return strconv.FormatInt(n, 10)
