@@ -63,7 +63,7 @@ type Limits struct {
 	// MaxBatch is how many messages one Send gets at most.
 	MaxBatch int `yaml:"max_batch" default:"512" min:"1"`
 	// Senders is how many Sends run at a time at most.
-	Senders int `yaml:"senders" default:"8" min:"1"`
+	Senders int `yaml:"senders" default:"8" min:"1" max:"10000"`
 
 	// Rate limits how many messages are sent, retries included, by this relay. Its zero value limits nothing; Per is a
 	// second by default. Only a takeover by another relay begins a new burst.
