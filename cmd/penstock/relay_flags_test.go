@@ -68,6 +68,20 @@ func TestRelayFlags(t *testing.T) {
 	}
 }
 
+// A variable of a script that is not set must not leave out a filter silently.
+func TestEmptyFlags(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, flag := range []string{"--topic", "--subscription", "--format", "--claim-check", "--rate"} {
+		if jobs, err := parsed(t, "--outbox", "orders", "--sink", "discard", flag, ""); err == nil || !strings.Contains(err.Error(), flag+" is empty: ") {
+			t.Errorf("%s: %+v, %v; want an error", flag, jobs, err)
+		}
+	}
+	write(t, "penstock.yaml", "database_url: sqlite:x.db\nsubscriptions:\n  - {name: a, outbox: o, sink: discard}\n  - {name: b, outbox: o, sink: discard}\n")
+	if jobs, err := parsed(t, "--subscription", ""); err == nil {
+		t.Errorf("%d subscriptions run, want an error", len(jobs))
+	}
+}
+
 // A size in a URL has the units of the file.
 func TestSizeInURL(t *testing.T) {
 	t.Chdir(t.TempDir())

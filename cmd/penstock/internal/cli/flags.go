@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/pflag"
 
@@ -74,6 +75,9 @@ func (f *FilterFlags) Read() (penstock.Filter, error) {
 	filter := penstock.Filter{Topics: f.topics, Headers: headers}
 	if err != nil {
 		return filter, err
+	}
+	if slices.Contains(f.topics, "") { // as from a variable of a script that is not set: it would skip all messages with a topic
+		return filter, terminal.Usage(errors.New("--topic is empty: give a pattern, or leave it out for any topic"))
 	}
 	return filter, terminal.Usage(filter.Validate())
 }

@@ -33,6 +33,7 @@ type relayFlags struct {
 	metrics                          cli.MetricsFlags
 	console                          console.Flags
 	withoutFile                      []string // flags given that have no meaning with a file
+	empty                            string   // a flag given without a value that it needs
 	logs                             bool     // whether flags set how to log
 }
 
@@ -78,6 +79,11 @@ func (f *relayFlags) given(flags *pflag.FlagSet) {
 			f.withoutFile = append(f.withoutFile, name)
 		}
 	}
+	for _, name := range []string{"subscription", "table", "format", "claim-check", "rate"} {
+		if flags.Changed(name) && flags.Lookup(name).Value.String() == "" {
+			f.empty = name
+		}
+	}
 }
 
 // textFlag is a flag of a type that the configuration file has too.
@@ -118,6 +124,9 @@ func relay(ctx context.Context, a *cli.App, f *relayFlags) error {
 // file. The database is found as for any verb.
 func configured(a *cli.App, f *relayFlags) (*config.Config, error) {
 	cfg := &config.Config{}
+	if f.empty != "" { // as from a variable of a script that is not set: what it asks for must not be missing silently
+		return nil, terminal.Usage(fmt.Errorf("--%s is empty: give a value, or leave it out", f.empty))
+	}
 	if f.Outbox == "" && f.adopt == "" && f.sink == "" {
 		if len(f.withoutFile) > 0 {
 			return nil, terminal.Usage(fmt.Errorf("--%s goes with --outbox or --adopt, and --sink: with a configuration file, write it there", f.withoutFile[0]))
