@@ -143,6 +143,15 @@ func at(v reflect.Value, path []int) reflect.Value {
 	return v
 }
 
+// WithoutOptions returns a *penstock.FieldError if the field url of a configuration has options. Only the URL of a
+// command line has them: here they would be ignored.
+func WithoutOptions(u string) error {
+	if strings.ContainsAny(u, "?#") {
+		return settings.Field("url", "has options after the server", "write them as separate fields, or in one line behind a ?")
+	}
+	return nil
+}
+
 // CutHosts splits a URL around its hosts, which are separated by commas.
 func CutHosts(u string) (before string, hosts []string, after string) {
 	if scheme, rest, ok := strings.Cut(u, "://"); ok {

@@ -71,7 +71,7 @@ func (c *Config) server() (s server, err error) {
 		port = "5671"
 	}
 	s.address = net.JoinHostPort(s.host, cmp.Or(u.Port(), port))
-	return s, nil
+	return s, sinkurl.WithoutOptions(c.URL)
 }
 
 var field = settings.Field

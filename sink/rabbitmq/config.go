@@ -93,7 +93,7 @@ func (c *Config) addresses() (uris []amqp.URI, err error) {
 		}
 		uris = append(uris, uri)
 	}
-	return uris, nil
+	return uris, sinkurl.WithoutOptions(c.URL)
 }
 
 func notAMQP() error {

@@ -37,6 +37,7 @@ func TestParseURL(t *testing.T) {
 
 func TestConfigMistakes(t *testing.T) {
 	for u, want := range map[string]string{
+		"amqp://localhost#timeout=1s":                                "url has options after the server: write them as separate fields, or in one line behind a ?",
 		"http://localhost":                                           "url is not an AMQP URL",
 		"amqp://localhost?topic=x":                                   "topic is not a parameter of an AMQP URL: use one of channels",
 		"amqp://localhost?channels=many":                             `channels is "many": write a whole number`,

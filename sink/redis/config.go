@@ -3,6 +3,7 @@ package redis
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -69,14 +70,15 @@ func (c *Config) Validate() error {
 // server is the URL in parts, with the user that applies. Its error does not quote the URL, which may
 // hold a password.
 func (c *Config) server() (*redis.Options, error) {
-	o, err := redis.ParseURL(c.URL)
-	if err != nil || o.Network != "tcp" {
+	server, _, _ := strings.Cut(c.URL, "?")
+	o, err := redis.ParseURL(server)
+	if err != nil || o.Network != "tcp" || o.DB < 0 {
 		return nil, field("url", "is not a Redis URL", "write redis://user:password@host:6379/0, or rediss:// for TLS; in user and password write special characters as %%XX")
 	}
 	if c.User != "" || c.Password != "" {
 		o.Username, o.Password = c.User, c.Password
 	}
-	return o, nil
+	return o, sinkurl.WithoutOptions(c.URL)
 }
 
 // options are those of server, with the certificates of TLS.

@@ -35,6 +35,8 @@ func TestParseURL(t *testing.T) {
 
 func TestConfigMistakes(t *testing.T) {
 	for u, want := range map[string]string{
+		"redis://localhost#timeout=1s":          "url has options after the server: write them as separate fields, or in one line behind a ?",
+		"redis://localhost/-1":                  "url is not a Redis URL",
 		"http://localhost":                      "url is not a Redis URL",
 		"redis://localhost/orders":              "url is not a Redis URL",
 		"redis://localhost?topic=x":             "topic is not a parameter of a Redis URL: use one of connect_timeout",
