@@ -23,6 +23,14 @@ func TestDatabaseFromConfigAndEnvironment(t *testing.T) {
 	if out := must(t, "outbox", "list"); out != "orders\n" {
 		t.Errorf("from ./penstock.yaml: %q", out)
 	}
+	write(t, "penstock.yaml", "database_url: "+url+strings.Replace(subscriptions, "discard", "{rabbitmq: {url: \"${PENSTOCK_TEST_UNSET}\"}}", 1))
+	if out := must(t, "outbox", "list"); out != "orders\n" {
+		t.Errorf("without the variable of a sink: %q", out)
+	}
+	if o := invoke(t, "relay"); o.code != terminal.ExitUsage || !strings.Contains(o.stderr, "PENSTOCK_TEST_UNSET, which is not set") {
+		t.Errorf("the relay, which needs it: %d %s", o.code, o.stderr)
+	}
+	write(t, "penstock.yaml", "database_url: "+url+subscriptions)
 	write(t, "named.yaml", "database_url: "+url+subscriptions)
 	t.Setenv("PENSTOCK_DATABASE_URL", "sqlite:other.db")
 	if out := must(t, "outbox", "list", "--config", "named.yaml"); out != "orders\n" {

@@ -122,14 +122,16 @@ func (a *App) Database() (url, schema string, err error) {
 		url, schema, err = a.agreed(variable)
 		return url, cmp.Or(a.Schema, schema), err
 	}
-	cfg, err := a.LoadConfig()
-	if err != nil {
+	file := cmp.Or(a.ConfigFile, DefaultConfigFile)
+	if _, err := os.Stat(file); err == nil { // the variables of a sink need not be set for a verb that only opens the database
+		if given, schema, err := (config.Loader{Profile: profile, Ask: ask}).Database(file); err != nil || given != "" {
+			return given.Reveal(), cmp.Or(a.Schema, schema), terminal.Usage(err)
+		}
+	}
+	if _, err := a.LoadConfig(); err != nil { // its key may be mistyped
 		return "", "", err
 	}
-	if cfg == nil || cfg.DatabaseURL == "" {
-		return "", "", terminal.Usage(ErrNoDatabase)
-	}
-	return cfg.DatabaseURL.Reveal(), cmp.Or(a.Schema, cfg.Schema), nil
+	return "", "", terminal.Usage(ErrNoDatabase)
 }
 
 // ask is how the profile auto finds out. Verbs that read a file continue with its database.
