@@ -174,7 +174,9 @@ func TestDoctorFindsWhatWaits(t *testing.T) {
 			file := yaml(t, fmt.Sprintf("database_url: %q\nsubscriptions: [{name: billing, outbox: left, sink: {discard: {}}}]\n", p.url))
 			o := invoke(t, "doctor", "--config", file, "--measure", "1ms")
 			contains(t, terminal.OneLine(o.stdout), waits, "next: start its relay: penstock relay --config "+file+" ")
-			p.pasted(f.Next, "--yes") // the drop
+			start, drop, _ := strings.Cut(f.Next, ", or ")
+			contains(t, start, ": penstock relay ", " --outbox left --subscription billing --sink URL")
+			p.pasted(drop, "--yes")
 			p.relayed("left")
 			p.healthy(doctor.CheckSubscription)
 		})

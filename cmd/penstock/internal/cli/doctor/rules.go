@@ -125,7 +125,11 @@ func (r *rules) subscription(of, argument string, s, before *admin.SubscriptionS
 			f.Found += fmt.Sprintf("; the lease of %s ended %s ago", s.Holder, cli.Since(s.LeaseUntil, r.now.at))
 		}
 		f.Why = "its messages are not delivered, and unsettled ones keep their space"
-		f.Next = startRelay + ", or drop it as the owner of the tables if it is not needed: penstock subscription drop " + strings.Replace(argument, " --subscription ", " ", 1)
+		f.Next = startRelay
+		if strings.Contains(argument, " --subscription ") {
+			f.Next += ": penstock relay --outbox " + argument + " --sink URL"
+		}
+		f.Next += ", or drop it as the owner of the tables if it is not needed: penstock subscription drop " + strings.Replace(argument, " --subscription ", " ", 1)
 		r.add(f)
 	case held && !s.SinkDown.IsZero():
 		f.Check = doctor.CheckRelay
