@@ -56,7 +56,7 @@ func (c *Console) deadAction(w http.ResponseWriter, r *http.Request) {
 		})
 		return
 	}
-	c.act(w, r, path+"/dead/"+verb, Bulk{Filter: d.Filter, All: true, After: d.After}, func(answer any) (back, said string) {
+	c.act(w, r, path+"/dead/"+verb, Bulk{Filter: d.Filter, All: len(d.Filter.values()) == 0, After: d.After}, func(answer any) (back, said string) {
 		done := answer.(Done)
 		back = d.URL + "/dead"
 		said = map[string]string{"retry": "sent back", "discard": "discarded"}[verb] + ": " + terminal.Count(d.SoFar+done.Done)

@@ -186,7 +186,7 @@ func (c *Console) resend(ctx context.Context, b box, r Resend) (d Resent, err er
 // mostResent at once: all of them are in memory.
 const mostResent = 100
 
-// Cause is a common reason of dead letters: the first lines of their errors differ only in numbers and ids.
+// Cause is a common reason of dead letters: the first lines of their errors differ only in numbers, ids and quoted values.
 type Cause struct {
 	Cause   string `json:"cause"`
 	Example string `json:"example"`
@@ -206,7 +206,13 @@ type Causes struct {
 	More    bool  `json:"more"`
 }
 
-var varies = regexp.MustCompile(`[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}|0x[0-9a-fA-F]+|\d+(?:[.:]\d+)*`)
+var (
+	varies = regexp.MustCompile(`[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}|0x[0-9a-fA-F]+|\d+(?:[.:]\d+)*`)
+	quoted = regexp.MustCompile(`"[^"]*"|'[^']*'`)
+)
+
+// manyValues is from how many different quoted texts on they are taken for values of the jobs. Fewer may be names, as in KeyError: 'to'.
+const manyValues = 5
 
 func (c *Console) causesOf(ctx context.Context, b box, f Filter) (Causes, error) {
 	const most = 10_000
@@ -231,10 +237,22 @@ func (c *Console) causesOf(ctx context.Context, b box, f Filter) (Causes, error)
 		return Causes{}, err
 	}
 	all.More = enough
-	at := map[string]int{}
-	for _, one := range found {
+	names, values := make([]string, len(found)), map[string]map[string]bool{}
+	for i, one := range found {
 		line, _, _ := strings.Cut(one.Error, "\n")
-		name := varies.ReplaceAllString(line, "…")
+		names[i] = varies.ReplaceAllString(line, "…")
+		unquoted := quoted.ReplaceAllString(names[i], "…")
+		if values[unquoted] == nil {
+			values[unquoted] = map[string]bool{}
+		}
+		values[unquoted][names[i]] = true
+	}
+	at := map[string]int{}
+	for i, one := range found {
+		name := names[i]
+		if unquoted := quoted.ReplaceAllString(name, "…"); len(values[unquoted]) >= manyValues {
+			name = unquoted
+		}
 		i, known := at[name]
 		if !known {
 			i = len(all.Causes)

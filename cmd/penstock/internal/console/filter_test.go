@@ -117,6 +117,32 @@ func TestJobsAreFiltered(t *testing.T) {
 }
 
 // Dead letters whose errors begin with the same line are one cause, and are retried or discarded together.
+// What a library quotes is a value of the job if it differs often, and a name otherwise.
+func TestCausesLeaveOutQuotedValues(t *testing.T) {
+	eachStore(t, func(t *testing.T, s store) {
+		must(t, s.CreateQueue(t.Context(), "mails", penstock.FIFO))
+		var texts []string
+		for _, value := range []string{"a", "b", "c", "d", "e", "f"} {
+			texts = append(texts, "Cannot deserialize value of type `int` from String \""+value+"\": not a valid `int` value\n at [Source: (byte[])"+value+"]")
+		}
+		texts = append(texts, "KeyError: 'to'", "KeyError: 'from'")
+		q := s.DriverQueue("mails")
+		_, err := q.Enqueue(t.Context(), make([]penstock.NewJob, len(texts))...)
+		must(t, err)
+		claimed, err := q.Claim(t.Context(), driver.Claim{Jobs: len(texts), Lease: time.Minute})
+		must(t, err)
+		for i, text := range texts {
+			must(t, q.DeadLetter(t.Context(), claimed[i].Lease, text))
+		}
+		_, text := serve(t, s).ask("r", "GET", "/api/v1/queues/mails/dead/causes", "")
+		var all console.Causes
+		must(t, json.Unmarshal(text, &all))
+		if len(all.Causes) != 3 || all.Causes[0].Letters != 6 || all.Causes[0].Cause != "Cannot deserialize value of type `int` from String …: not a valid `int` value" {
+			t.Errorf("the causes are %s", text)
+		}
+	})
+}
+
 func TestCausesAreFirstLines(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
 		must(t, s.CreateQueue(t.Context(), "mails", penstock.FIFO))
@@ -141,6 +167,14 @@ func TestCausesAreFirstLines(t *testing.T) {
 		}
 		if _, page := d.ask("o", "GET", "/queues/mails/dead/discard?error=panic%3A+no+address", ""); !strings.Contains(string(page), `<strong id="matched">2</strong>`) {
 			t.Errorf("the page that confirms it: %s", page)
+		}
+		d.ask("o", "POST", fmt.Sprintf("/queues/mails/dead/discard?number=%d", claimed[2].ID), "")
+		if log := d.log.String(); strings.Contains(log, "all") || !strings.Contains(log, "numbers") {
+			t.Errorf("the audit of an action on one number: %s", log)
+		}
+		d.ask("o", "POST", "/queues/mails/dead/discard", "")
+		if log := d.log.String(); !strings.Contains(log, `all`) {
+			t.Errorf("the audit of an action on all: %s", log)
 		}
 	})
 }
