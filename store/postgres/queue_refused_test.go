@@ -173,7 +173,8 @@ func TestCronNext(t *testing.T) {
 			t.Errorf("%q: got %v, want 22023 with a hint", cron, err)
 			continue
 		}
-		if want := map[string]string{"   ": "needed, and it has 0", "* * * *": "needed, and it has 4", "* * * * * *": "needed, and it has 6", "60 * * * *": "makes no sense"}[cron]; !strings.HasSuffix(pg.Message, want) {
+		if want := map[string]string{"   ": "needed, and it has 0", "* * * *": "needed, and it has 4", "* * * * * *": "needed, and it has 6", "60 * * * *": "'60' is not a valid minute",
+			"* 24 * * *": "'24' is not a valid hour", "* * 0 * *": "'0' is not a valid day of month", "* * * foo *": "'foo' is not a valid month", "* * * * 8": "'8' is not a valid day of week"}[cron]; !strings.HasSuffix(pg.Message, want) {
 			t.Errorf("%q: got %q, want it to end with %q", cron, pg.Message, want)
 		}
 	}

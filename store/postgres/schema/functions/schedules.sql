@@ -42,9 +42,7 @@ language plpgsql stable set search_path from current as $$ declare
                          when '@hourly' then '0 * * * *' when '@daily' then '0 0 * * *' when '@midnight' then '0 0 * * *'
                          when '@weekly' then '0 0 * * 0' when '@monthly' then '0 0 1 * *'
                          when '@yearly' then '0 0 1 1 *' when '@annually' then '0 0 1 1 *' else times end, $re$\s+$re$);
-    months constant text[] := '{jan,feb,mar,apr,may,jun,jul,aug,sep,oct,nov,dec}';
-    days   constant text[] := '{sun,mon,tue,wed,thu,fri,sat}';
-    minute int[]; hour int[]; dom int[]; month int[]; dow int[];
+    minute int[]; hour int[]; dom int[]; month int[]; dow int[]; wrong int;
     start  timestamptz := (date_trunc('minute', after at time zone 'UTC') + interval '1 min') at time zone 'UTC';
     day    timestamp;
     found  timestamptz;
@@ -62,11 +60,12 @@ begin
         minute := _cron_field(fields[1], 0, 59, '{}');
         hour   := _cron_field(fields[2], 0, 23, '{}');
         dom    := _cron_field(fields[3], 1, 31, '{}');
-        month  := _cron_field(fields[4], 1, 12, months);
-        dow    := _cron_field(fields[5], 0, 7, days);
+        month  := _cron_field(fields[4], 1, 12, '{jan,feb,mar,apr,may,jun,jul,aug,sep,oct,nov,dec}');
+        dow    := _cron_field(fields[5], 0, 7, '{sun,mon,tue,wed,thu,fri,sat}');
     end if;
-    if minute is null or hour is null or dom is null or month is null or dow is null then
-        raise exception 'the cron text % makes no sense%', coalesce(quote_literal(cron), 'null'), case when times = '' or cardinality(fields) <> 5 then format(': five fields are needed, and it has %s', case when times = '' then 0 else cardinality(fields) end) else '' end
+    wrong := array_position(array[minute is null, hour is null, dom is null, month is null, dow is null], true); -- the field
+    if wrong > 0 then
+        raise exception 'the cron text % makes no sense%', coalesce(quote_literal(cron), 'null'), case when cardinality(fields) = 5 then format(': %L is not a valid %s', fields[wrong], ('{minute,hour,day of month,month,day of week}'::text[])[wrong]) else format(': five fields are needed, and it has %s', case times when '' then 0 else coalesce(cardinality(fields), 0) end) end
         using errcode = '22023', hint = 'give minute, hour, day of month, month and day of week, like ''30 4 * * 1-5'', or @hourly, @daily, @weekly, @monthly, @yearly';
     end if;
     if 7 = any (dow) then dow := dow || 0; end if;
