@@ -128,15 +128,19 @@ func ofSQL(on SQLQuerier) query {
 }
 
 // RunOne claims the next job of a queue, runs h on it as work.Run does, and returns how that ended. It fails the test if no job
-// can run now. The error of a handler is in the test's log.
-func RunOne(t testing.TB, q driver.Queue, h work.Handler) (job penstock.Job, how work.End) {
+// can run now. The error of a handler is in the test's log. With a kind it is the next job of that kind, "" for one without: jobs before it stay,
+// behind the others of the queue.
+func RunOne(t testing.TB, q driver.Queue, h work.Handler, kind ...string) (job penstock.Job, how work.End) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	one := &oneJob{Queue: q, cancel: cancel}
+	one := &oneJob{Queue: q, cancel: cancel, kinds: kind}
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	if err := work.Run(ctx, one.withExtras(), h, work.Options{Concurrency: 1, Observer: one, Logger: log}); err != nil {
 		t.Fatalf("running a job: %v", err)
+	}
+	if one.how == "" && len(kind) > 0 {
+		t.Fatalf("the queue has no job of kind %q to run now; on PostgreSQL, Advance moves its clock to a delayed one", kind[0])
 	}
 	if one.how == "" {
 		t.Fatal("the queue has no job to run now; on PostgreSQL, Advance moves its clock to a delayed one")
@@ -148,6 +152,7 @@ func RunOne(t testing.TB, q driver.Queue, h work.Handler) (job penstock.Job, how
 type oneJob struct {
 	driver.Queue
 	cancel  context.CancelFunc
+	kinds   []string // one, or none for any
 	claimed bool
 	job     penstock.Job
 	how     work.End
@@ -183,12 +188,34 @@ func (o *oneJob) Claim(ctx context.Context, c driver.Claim) (jobs []penstock.Job
 		return nil, nil
 	}
 	c.Jobs = 1
-	if jobs, err = o.Queue.Claim(ctx, c); err == nil {
+	if len(o.kinds) > 0 {
+		c.Jobs = driver.MaxClaim
+	}
+	if jobs, err = o.Queue.Claim(ctx, c); err == nil && len(o.kinds) > 0 {
+		jobs, err = o.chosen(ctx, jobs)
+	}
+	if err == nil {
 		if o.claimed = true; len(jobs) == 0 {
 			o.cancel()
 		}
 	}
 	return jobs, err
+}
+
+// chosen is the first job of the kind. It gives back the others.
+func (o *oneJob) chosen(ctx context.Context, jobs []penstock.Job) (one []penstock.Job, err error) {
+	var others []int64
+	for i := range jobs {
+		if len(one) == 0 && jobs[i].Kind() == o.kinds[0] {
+			one = jobs[i : i+1]
+		} else {
+			others = append(others, jobs[i].Lease)
+		}
+	}
+	if len(others) > 0 {
+		_, err = o.Release(ctx, 0, others...)
+	}
+	return one, err
 }
 
 func (o *oneJob) Release(ctx context.Context, after time.Duration, leases ...int64) ([]int64, error) {

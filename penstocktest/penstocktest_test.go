@@ -75,6 +75,27 @@ func TestRunOne(t *testing.T) {
 	}
 }
 
+func TestRunOneOfAKind(t *testing.T) {
+	store := sqlitetest.New(t)
+	must(t, store.CreateQueue(t.Context(), "mails", penstock.FIFO))
+	q := store.DriverQueue("mails")
+	for _, kind := range []string{"welcome", "invoice", "welcome", ""} {
+		_, err := q.Enqueue(t.Context(), penstock.NewJob{Kind: kind})
+		must(t, err)
+	}
+	done := func(context.Context, penstock.Job) error { return nil }
+	for _, kind := range []string{"invoice", "", "welcome", "welcome"} {
+		if job, how := penstocktest.RunOne(t, q, done, kind); job.Kind() != kind || job.Attempt != 1 || how != work.Done {
+			t.Errorf("ran attempt %d of kind %q, which is %s, want %q", job.Attempt, job.Kind(), how, kind)
+		}
+	}
+	_, err := q.Enqueue(t.Context(), penstock.NewJob{Kind: "welcome"})
+	must(t, err)
+	if said := failing(t, func(t testing.TB) { penstocktest.RunOne(t, q, done, "invoice") }); !strings.Contains(said, `no job of kind "invoice" to run now`) {
+		t.Errorf("without a job of the kind it said %q", said)
+	}
+}
+
 // A handler of RunOne has what one of work.Run has: reports, steps, and holds of its group. Its error is logged.
 func TestRunOneHasAllThatHandlersUse(t *testing.T) {
 	sqlite := sqlitetest.New(t)

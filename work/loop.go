@@ -125,6 +125,9 @@ func (w *worker) run(ctx context.Context) error {
 		case <-time.After(w.DrainTimeout):
 		}
 	}
+	if jobs := w.running(); len(jobs) > 0 {
+		w.log.Warn("jobs still run at the end of the drain time, and are aborted", "jobs", jobs)
+	}
 	interrupt(ErrStopping)
 	<-handlers
 	end := time.AfterFunc(w.DrainTimeout, giveUp)
@@ -138,6 +141,19 @@ func (w *worker) run(ctx context.Context) error {
 		w.heartbeat(context.WithoutCancel(ctx), true, time.Second)
 	}
 	return w.result()
+}
+
+// running are the ids of the jobs whose handlers have not returned.
+func (w *worker) running() (ids []int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, t := range w.held {
+		if t.begun && !t.ended {
+			ids = append(ids, t.job.ID)
+		}
+	}
+	slices.Sort(ids)
+	return ids
 }
 
 // waiting returns a channel that is closed when wg is done.

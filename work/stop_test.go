@@ -1,11 +1,13 @@
 package work_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,6 +50,7 @@ func TestWorkDrainTimeout(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				q := newFakeQueue(3)
 				cause := make(chan error, 2)
+				var log bytes.Buffer
 				_, stop := begin(t, c.queue(q), func(ctx context.Context, j penstock.Job) error {
 					<-ctx.Done()
 					cause <- context.Cause(ctx)
@@ -55,7 +58,7 @@ func TestWorkDrainTimeout(t *testing.T) {
 						time.Sleep(time.Millisecond) // for the order of the two
 					}
 					return ctx.Err()
-				}, work.Options{Concurrency: 2, DrainTimeout: 3 * time.Second})
+				}, work.Options{Concurrency: 2, DrainTimeout: 3 * time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 				time.Sleep(time.Second)
 				start := time.Now()
 				if err := stop(); err != nil {
@@ -69,6 +72,9 @@ func TestWorkDrainTimeout(t *testing.T) {
 				}
 				if !c.want(q) {
 					t.Errorf("released %q, retried %q", q.freed, q.retried)
+				}
+				if !strings.Contains(log.String(), `are aborted" jobs="[1 2]"`) {
+					t.Errorf("the log does not have the jobs that were aborted: %s", &log)
 				}
 			})
 		})
