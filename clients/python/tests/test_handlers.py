@@ -77,7 +77,7 @@ def test_an_exception_is_logged_with_its_traceback(start: Run, db: psycopg.Conne
     assert any(line.endswith(f"of queue {queue} failed in attempt 1: later") for line in logged)
     assert any(", kind sum, of queue " in line and "failed in attempt 1: " in line and "JSONDecodeError: " in line for line in logged)
     errors = [
-        str(row[0])
+        str(row[0]).partition("\n")[0]
         for row in rows(db, "select failures->0->>'error' from penstock._scheduled where queue = (select id from penstock._queue where name = %s)", queue)
     ]
     line = handler.__code__.co_firstlineno + 5
@@ -121,6 +121,29 @@ def test_a_listener_that_raises(start: Run, db: psycopg.Connection, queue: str) 
     begun.wait()
     running.join()
     assert causes == ["stopping"]
+
+
+def test_a_dead_letter_keeps_the_causes_and_the_callers(start: Run, db: psycopg.Connection, queue: str) -> None:
+    """Its first line is the error, with the innermost line of the program: dead letters are grouped by it."""
+
+    def address(text: str) -> str:
+        try:
+            return {"ann": "ann@example.com"}[text]
+        except KeyError as e:
+            raise ValueError("no address\nof this user") from e
+
+    def handler(job: penstock.Job) -> None:
+        address(job.text)
+
+    penstock.enqueue(db, queue, "bob", max_attempts=1)
+    running = start(queue, handler)
+    until(lambda: running.ended)
+    running.join()
+    [(error,)] = rows(db, "select error from penstock.dead_jobs(%s)", queue)
+    line, calls = address.__code__.co_firstlineno, handler.__code__.co_firstlineno + 1
+    lines = str(error).splitlines()
+    assert lines[:3] == [f"ValueError: no address (test_handlers.py:{line + 4} in address)", "of this user", f"  from test_handlers.py:{calls} in handler"]
+    assert lines[-1] == f"caused by KeyError: 'bob' (test_handlers.py:{line + 2} in address)"
 
 
 def test_the_wrong_kind_of_function(url: str, db: psycopg.Connection, queue: str) -> None:

@@ -275,6 +275,19 @@ def test_other_errors_stay_the_drivers(url: str, queue: str) -> None:
         assert e.value.sqlstate == "25001"
 
 
+def test_a_queue_that_is_dropped_during_a_statement() -> None:
+    """The server then says that it has lost a table or a function, and not which."""
+
+    class LostError(Exception):
+        sqlstate = "XX000"
+
+    def lost(_text: str, _values: object) -> Any:
+        raise LostError("could not open relation with OID 4711")
+
+    with pytest.raises(penstock.NotFoundError, match="could not open relation"):
+        penstock.enqueue(lost, "emails", "x")
+
+
 def test_check(url: str, empty: Callable[[], str], db: psycopg.Connection) -> None:
     assert penstock.check(db) >= penstock.SCHEMA_VERSION
     with psycopg.connect(empty()) as conn, pytest.raises(penstock.SchemaError, match="penstock migrate"):

@@ -44,6 +44,23 @@ def test_require_enqueued(url: str, queue: str) -> None:
         tx.rollback()
 
 
+def test_run_one_of_a_kind(url: str, queue: str) -> None:
+    with psycopg.connect(url) as tx:
+        for n, kind in enumerate(("welcome", "invoice", "welcome", "")):
+            penstock.enqueue(tx, queue, str(n), kind=kind, group_key="g" if n == 1 else "")
+        seen: list[str] = []
+        for kind in ("invoice", "", "welcome", "welcome"):
+            ran = testing.run_one(tx, queue, lambda job: seen.append(job.text), kind=kind)
+            assert (ran.job.kind, ran.job.attempt, ran.outcome) == (kind, 1, "done")
+        assert seen == ["1", "3", "0", "2"]
+        penstock.enqueue(tx, queue, "4", kind="welcome")
+        with pytest.raises(AssertionError, match=r'no job of kind "invoice" to run .* there are jobs of: "welcome"'):
+            testing.run_one(tx, queue, lambda _: None, kind="invoice")
+        with pytest.raises(AssertionError, match="no job to run"):
+            testing.run_one(tx, queue, lambda _: None, kind="invoice", group_key="g")
+        tx.rollback()
+
+
 def test_run_one(url: str, queue: str) -> None:
     with psycopg.connect(url) as tx:
         with pytest.raises(AssertionError, match="no job"):

@@ -273,7 +273,7 @@ def test_stop_gives_back_and_drains(start: Run, release: threading.Event, db: ps
     assert {r[0] for r in rows(db, "select attempt from penstock.claim(%s, 100)", queue)} == {1}, "no attempt was spent"
 
 
-def test_the_drain_ends(start: Run, db: psycopg.Connection, queue: str) -> None:
+def test_the_drain_ends(start: Run, db: psycopg.Connection, queue: str, caplog: pytest.LogCaptureFixture) -> None:
     begun, causes = threading.Event(), []
 
     def handler(job: penstock.Job) -> None:
@@ -290,6 +290,7 @@ def test_the_drain_ends(start: Run, db: psycopg.Connection, queue: str) -> None:
     running.join()
     until(lambda: causes == ["stopping"])
     assert running.words(made.id) == ["released"]
+    assert f"the worker of queue {queue} aborts jobs that still run: {made.id}" in caplog.messages
     assert rows(db, "select attempt from penstock.claim(%s)", queue) == [(1,)]
 
 

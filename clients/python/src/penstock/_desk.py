@@ -18,7 +18,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from ._model import Cancelled, DeadLetter, FieldError, HoldGroup, Job, LeaseLostError, NotFoundError, Outcome, Retry, SchemaError, Snooze
-from ._seam import sqlstate
+from ._seam import sqlstate, told
 from ._sql import MAX_REASON, MAX_SECONDS, Op, Postgres, storable
 
 log = logging.getLogger("penstock")
@@ -281,19 +281,20 @@ class Desk:
     def verdict(self, task: Task, how: object, reason: str) -> tuple[str, Op[Any]]:
         """The outcome of an attempt that is not done, and the statement that ends it."""
         q, lease = self.queue, task.job.lease
+        kept = reason + trace_of(how)
         if task.ascii:
-            reason = reason.encode("ascii", errors="replace").decode("ascii")
+            reason, kept = (text.encode("ascii", errors="replace").decode("ascii") for text in (reason, kept))
         if isinstance(how, Snooze):
             return "released" if how.passed else "snoozed", self.sql.release(q, [lease], how.after or 0)
         if isinstance(how, HoldGroup):
             return "snoozed", self._hold(task.job, how.after or 0, reason if how.reason else "")
         if isinstance(how, DeadLetter):
-            return "dead", self.sql.dead_letter(q, lease, reason)
+            return "dead", self.sql.dead_letter(q, lease, kept)
         if isinstance(how, Retry):
-            return "failed", self.sql.retry(q, lease, how.after, reason)
+            return "failed", self.sql.retry(q, lease, how.after, kept)
         if task.job.aborted not in (None, "timeout"):  # not the job's fault
             return "released", self.sql.release(q, [lease])
-        return "failed", self.sql.retry(q, lease, None, reason)
+        return "failed", self.sql.retry(q, lease, None, kept)
 
     def _hold(self, job: Job, after: float, reason: str) -> Op[list[int]]:
         """Holds the group of a job and gives the job back. A group of the name *, which stands for all, cannot be held: then the job waits alone."""
@@ -390,7 +391,10 @@ class Desk:
     def interrupt(self) -> list[Task]:
         """The drain time is over. Returns the tasks whose handlers still run."""
         self.interrupted = True
-        return [t for t in self.held.values() if t.begun and not t.ended]
+        running = [t for t in self.held.values() if t.begun and not t.ended]
+        if running:
+            log.warning("the worker of queue %s aborts jobs that still run: %s", self.queue, ", ".join(str(t.job.id) for t in running))
+        return running
 
     def leave(self) -> int:
         """Gives up the handlers that still run, and returns how many. Their jobs run again once their leases end, and their results are not written."""
@@ -464,7 +468,7 @@ class Outage:
         with self.lock:
             if not self.calls:
                 self.since = monotonic()
-                log.warning("the worker of queue %s cannot %s, and tries until it can: %s", self.queue, call, e)
+                log.warning("the worker of queue %s cannot %s, and tries until it can: %s", self.queue, call, told(e))
             self.calls.add(call)
 
     def works(self, call: str) -> None:
@@ -517,22 +521,37 @@ def reason_of(how: object) -> str:
         if isinstance(how, Outcome):
             return f"{how.reason or name}"
         if isinstance(how, BaseException):
-            return f"{name}: {how}".removesuffix(": ") + place_of(how)
+            first, line, rest = f"{name}: {how}".removesuffix(": ").partition("\n")
+            return first + "".join(f" ({place})" for place in places_of(how)[:1]) + line + rest
         return f"the handler returned {how!r}, which is not an outcome"
     except BaseException as e:
         return f"{name}, whose text raises {type(e).__name__}"
 
 
+MAX_PLACES, MAX_CAUSES = 10, 5
 LIBRARIES = ("<frozen", *(os.path.join(path, "") for path in {*map(sysconfig.get_path, ("stdlib", "purelib", "platlib")), os.path.dirname(__file__)}))
 
 
-def place_of(e: BaseException) -> str:
-    """The last line of the program's own code in the traceback of an exception. The log gets the whole traceback."""
+def places_of(e: BaseException) -> list[str]:
+    """The lines of the program's own code in the traceback of an exception, the innermost first. The log gets the whole traceback."""
     frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(e.__traceback__)]
     own = [(code, line) for code, line in frames if not code.co_filename.startswith(LIBRARIES)]
-    for code, line in (own or frames)[-1:]:
-        return f" ({os.path.basename(code.co_filename)}:{line} in {code.co_name})"
-    return ""
+    return [f"{os.path.basename(code.co_filename)}:{line} in {code.co_name}" for code, line in reversed(own or frames[-1:])]
+
+
+def trace_of(how: object) -> str:
+    """The text that is kept behind the reason of a failure: from where the program's own code was called, and the causes."""
+    e = how.error if isinstance(how, Outcome) else how
+    if not isinstance(e, BaseException):
+        return ""
+    lines = [f"  from {place}" for place in places_of(e)[1:MAX_PLACES]]
+    for _ in range(MAX_CAUSES):
+        cause = e.__cause__ or (None if e.__suppress_context__ else e.__context__)
+        if cause is None:
+            break
+        e = cause
+        lines.append("caused by " + reason_of(e).partition("\n")[0])
+    return "".join(f"\n{line}" for line in lines)
 
 
 def threads_take(handler: object) -> None:

@@ -182,6 +182,20 @@ def hint(e: BaseException) -> str | None:
     return next((str(told) for told in hints if told), None)
 
 
+DROPPED = ("could not open relation with OID", "cache lookup failed for function")
+"""How the server says that a queue was dropped while a statement ran."""
+
+
+def told(e: BaseException) -> str:
+    """An error for one line of the log: the database's message, its code and its hint, without the context of its functions."""
+    state, step = sqlstate(e), hint(e)
+    message = str(getattr(e, "orig", None) or e).strip() or type(e).__name__
+    if isinstance(e, Error) or state is None:
+        return message
+    first = re.split(r"\n(?:CONTEXT|HINT|LINE|\[SQL)", message)[0]
+    return f"{first} ({state})" + (f": {step}" if step else "")
+
+
 def known(e: BaseException) -> BaseException:
     """Returns one of this package's errors for a problem that callers may handle. Any other error stays the driver's own."""
     state, message = sqlstate(e), str(getattr(e, "orig", None) or e).strip()
@@ -197,7 +211,7 @@ def known(e: BaseException) -> BaseException:
         ours = SchemaError(first if step else message, sqlstate=state, hint=step)
     elif state == "PS001":
         ours = LeaseLostError(first, sqlstate=state, hint="extend leases in time, or claim with longer ones")
-    elif state == "42P01" or "no such table" in message:
+    elif state == "42P01" or "no such table" in message or (state == "XX000" and message.startswith(DROPPED)):
         step = hint(e)  # the server knows which of them is missing, but not after an INSERT
         if not step:
             step = "create it with: penstock queue create NAME, penstock outbox create NAME or penstock inbox create CONSUMER; penstock migrate comes first"

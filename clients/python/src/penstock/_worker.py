@@ -30,7 +30,7 @@ from ._desk import (
 )
 from ._kinds import by_kind
 from ._model import Error, Job, Outcome
-from ._seam import NOTHING, execute, run
+from ._seam import NOTHING, execute, run, told
 from ._signals import stopped_by_signals
 from ._sql import Op, Postgres
 
@@ -169,7 +169,7 @@ class Worker:
         try:
             line.call(self.desk.sql.release(self.desk.queue, [t.job.lease for t in tasks]))
         except Exception as e:
-            log.warning("cannot give back %d jobs that have not begun; they come back when their leases end: %s", len(tasks), e)
+            log.warning("cannot give back %d jobs that have not begun; they come back when their leases end: %s", len(tasks), told(e))
         finally:
             line.close()
         with self.changes:

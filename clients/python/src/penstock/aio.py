@@ -15,7 +15,7 @@ from ._connect import Database, autocommit_async, close_async, connect_async, cu
 from ._desk import CALL_TIMEOUT, IDLE, MAINTAIN_EVERY, SETTLED, Desk, Options, Outage, Task, growing, log, monotonic, permanent, unbegun, within
 from ._kinds import by_kind
 from ._model import MEMBER_STEPS, Aborted, DeadJob, Encoder, Enqueued, Error, GroupPolicy, Job, Message, NewJob, Outcome, Payload, Schedule
-from ._seam import Transaction, execute_async, run_async
+from ._seam import Transaction, execute_async, run_async, told
 from ._signals import stopped_by_signals
 from ._sql import Op, Postgres
 from ._steps import calling, naming, reporting, results
@@ -329,7 +329,7 @@ class Worker:
         try:
             await line.call(self.desk.sql.release(self.desk.queue, [t.job.lease for t in tasks]))
         except Exception as e:
-            log.warning("cannot give back %d jobs that have not begun; they come back when their leases end: %s", len(tasks), e)
+            log.warning("cannot give back %d jobs that have not begun; they come back when their leases end: %s", len(tasks), told(e))
         finally:
             await line.close()
         for t in tasks:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ._app import App
-from ._desk import Desk, Options, Task, log, reason_of
+from ._desk import MAX_CLAIM, Desk, Options, Task, log, reason_of
 from ._kinds import Passed, Strangers, by_kind, shown
 from ._model import HEADER_KIND, Cancelled, DeadLetter, Encoder, HoldGroup, Job, Message, NewJob, Payload, Retry, Snooze, encode
 from ._seam import Transaction, run
@@ -128,20 +128,40 @@ class Ran:
     how: object = None
 
 
-def run_one(tx: Transaction, queue: str, handler: Handlers | App | None = None, *, group_key: str | None = None, schema: str = "penstock") -> Ran:
+def run_one(
+    tx: Transaction,
+    queue: str,
+    handler: Handlers | App | None = None,
+    *,
+    kind: str | None = None,
+    group_key: str | None = None,
+    schema: str = "penstock",
+) -> Ran:
     """Claims the next job in the test's own transaction, calls its handler, or its task of an App, and ends the attempt as a worker does. The job may have
     been enqueued in the same transaction. A job to be retried runs after `advance`. Nothing is committed. Raises an AssertionError if there is no job.
-    Jobs without a group come first, and then the groups by name. `group_key` chooses one group, or with "" the jobs without. Without a handler it is that of
-    `manage.py penstock_work`: Django's tasks, and the handler of settings.PENSTOCK."""
+    Jobs without a group come first, and then the groups by name. `group_key` chooses one group, or with "" the jobs without. `kind` chooses the next job of
+    a kind: those before it stay, behind the others of the queue. Without a handler it is that of `manage.py penstock_work`: Django's tasks, and the handler
+    of settings.PENSTOCK."""
     handler = handler or of_django(queue, tx)
     desk = Desk(queue, Options(schema=schema))
 
+    seen = set[str]()
+
     def claim(group: str) -> list[Job]:
-        return run(tx, desk.sql.claim(queue, {group: 1}, desk.o.lease, "test"))[1]
+        jobs = run(tx, desk.sql.claim(queue, {group: 1 if kind is None else MAX_CLAIM}, desk.o.lease, "test"))[1]
+        if kind is None:
+            return jobs
+        seen.update(job.kind for job in jobs)
+        chosen = next((job for job in jobs if job.kind == kind), None)
+        if others := [job.lease for job in jobs if job is not chosen]:
+            run(tx, desk.sql.release(queue, others))
+        return [chosen] if chosen else []
 
     if not (jobs := claim(group_key or "")):
         others = list(dict.fromkeys(run(tx, desk.sql.ready_groups(queue, None, "", 1000))))
         jobs = next(filter(None, map(claim, others)), []) if group_key is None else []
+    if not jobs and seen:
+        raise NoJobError(f"there is no job of kind {shown(str(kind))} to run in {queue!r}; there are jobs of: {', '.join(map(shown, sorted(seen)))}")
     if not jobs:
         of = "" if group_key is None else f" of the group {group_key!r}" if group_key else " without a group"
         there = f"; other groups have jobs: {', '.join(map(repr, others[:10]))}" if of and others else ""

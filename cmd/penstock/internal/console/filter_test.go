@@ -117,7 +117,7 @@ func TestJobsAreFiltered(t *testing.T) {
 }
 
 // Dead letters whose errors begin with the same line are one cause, and are retried or discarded together.
-// What a library quotes is a value of the job if it differs often, and a name otherwise.
+// A text in quotes is a value of the job if it differs often, and a name otherwise.
 func TestCausesLeaveOutQuotedValues(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
 		must(t, s.CreateQueue(t.Context(), "mails", penstock.FIFO))
