@@ -16,6 +16,21 @@ export class NotFoundError extends Error {
   override name = 'NotFoundError'
 }
 
+/** isMissing reports whether the schema, a table or a function is not there, or was dropped while the statement ran. */
+export function isMissing(err: any): boolean {
+  const state = sqlState(err) ?? ''
+  return ['42P01', '42883', '3F000'].includes(state)
+    || state === 'XX000' && /^(could not open relation with OID|cache lookup failed for function)/.test(told(err).message)
+}
+
+/** lineOf is an error for one line of the log: the database's message, its code and its hint. */
+export function lineOf(err: unknown): string {
+  const state = sqlState(err)
+  if (state === undefined || err instanceof VersionError || err instanceof NotFoundError) return err instanceof Error ? err.message || err.name : String(err)
+  const { message, hint } = told(err)
+  return `${message} (${state})${hint ? `: ${hint}` : ''}`
+}
+
 /** explained adds what to do to an error about something that is missing. */
 export async function explained<T>(call: Promise<T>): Promise<T> {
   try {
@@ -29,7 +44,8 @@ export async function explained<T>(call: Promise<T>): Promise<T> {
         throw new VersionError(`the database has no Penstock schema of version ${schemaVersion} or later: run penstock migrate`, { cause: err })
       case '42704':
         throw new NotFoundError([message, hint].filter(Boolean).join(': '), { cause: err })
-      case '42P01':
+      case '42P01': case 'XX000':
+        if (!isMissing(err)) break
         throw new NotFoundError(`${message} (${hint ?? `create it with: penstock queue create NAME, penstock outbox create NAME or penstock inbox create CONSUMER; penstock migrate comes first`})`, { cause: err })
     }
     throw err

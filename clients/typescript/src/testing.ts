@@ -51,11 +51,23 @@ function metIn(schema: string, queue: string): Met {
  * Claims the next job and runs the handler of its kind on it, as a worker would. Returns undefined if there is none. An error
  * that is not an outcome is recorded and then thrown, so a failed expectation in the handler fails the test. All calls are like one worker:
  * a job whose kind has no handler is released, and becomes a dead letter once advance has let an hour pass.
+ * Jobs without a group come first, and then one of a group. groupKey chooses one group, or with '' the jobs without. kind chooses the next job of a kind:
+ * those before it stay, behind the others of the queue.
  */
-export async function runJob(db: Queryable, name: string, handlers: Handlers, { schema = 'penstock', groupKey = '' } = {}): Promise<{ job: Job, end: End } | undefined> {
+export async function runOne(db: Queryable, name: string, handlers: Handlers,
+  { schema = 'penstock', groupKey, kind }: { schema?: string, groupKey?: string, kind?: string } = {}): Promise<{ job: Job, end: End } | undefined> {
   const queue = new Queue(db, name, schema)
   const find = handlerOf(name, handlers)
-  const { jobs } = await queue.claim({ groupKey, worker: 'test' })
+  const claim = async (groupKey: string) => {
+    const { jobs } = await queue.claim({ groupKey, worker: 'test', n: kind === undefined ? 1 : 10_000 })
+    const chosen = kind === undefined ? jobs[0] : jobs.find(job => job.kind === kind)
+    await queue.release(jobs.filter(job => job !== chosen).map(job => job.lease))
+    return chosen ? [chosen] : []
+  }
+  let jobs = await claim(groupKey ?? '')
+  if (!jobs.length && groupKey === undefined) {
+    for (const group of new Set(await queue.readyGroups(undefined, '', 1000))) if (!jobs.length) jobs = await claim(group)
+  }
   if (!jobs.length) return undefined
   queue.claim = async ({ acks = [] } = {}) => ({ jobs: jobs.splice(0), acked: await queue.ack(acks), full: false })
   queue.heartbeat = async () => {}

@@ -1,4 +1,5 @@
 // Pauses and notifications of a worker.
+import { lineOf } from './errors.js'
 
 export interface Logger {
   warn(message: string): void
@@ -17,7 +18,7 @@ export class Outage {
   fails(call: Backoff, what: string, err: unknown) {
     if (!this.#calls.size) {
       this.#since = performance.now()
-      this.logger.warn(`penstock: queue ${this.queue}: ${what}; trying until it works: ${err instanceof Error ? err.message || err.name : err}`)
+      this.logger.warn(`penstock: queue ${this.queue}: ${what}; trying until it works: ${lineOf(err)}`)
     }
     this.#calls.add(call)
   }

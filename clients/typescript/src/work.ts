@@ -2,7 +2,7 @@
 // ended, and gives back what it has not begun when it stops.
 import { hostname } from 'node:os'
 import { sqlState } from './database.js'
-import { clientVersion } from './errors.js'
+import { clientVersion, isMissing } from './errors.js'
 import { Job, LeaseLostError, Outcome, Queue, StoppingError, isOutcome, reasonOf } from './job.js'
 import { Turns, type Shares } from './turns.js'
 import { FieldError, headerTimeout, kindOf, known, textOf } from './values.js'
@@ -201,6 +201,8 @@ class Worker {
     const released = this.release(this.queued.splice(0))
     const handlers = Promise.all(this.running)
     if (!this.failure) await Promise.race([handlers, sleep(this.o.drainTimeout, this.over.signal)])
+    const running = [...this.held.values()].filter(task => task.handler && !task.ended)
+    if (running.length) this.o.logger.warn(`penstock: the worker of queue ${this.queue.name} aborts jobs that still run: ${running.map(task => task.job.id).join(', ')}`)
     for (const task of this.held.values()) if (!task.ended) task.abort.abort(new StoppingError('the worker stops'))
     const giveUp = setTimeout(() => this.over.abort(), Math.max(this.o.drainTimeout, 1000))
     await Promise.race([Promise.all([handlers, released]), sleep(Infinity, this.over.signal)]) // nothing can end a handler that ignores its signal
@@ -423,7 +425,7 @@ class Worker {
     if (this.o.logger !== console && this.o.logger.debug && ['done', 'settled', 'cancelled'].includes(end)) {
       this.o.logger.debug(this.line(task, `${end === 'cancelled' ? end : 'done'} in ${ms.toFixed(1)} ms`))
     }
-    const failed = (err: unknown) => this.warn(task, `onEnd has failed: ${outcomeOf(err).reason}`)
+    const failed = (err: unknown) => this.warn(task, `onEnd has failed: ${outcomeOf(err).reason.split('\n')[0]}`)
     try {
       const made: unknown = this.o.onEnd(task.job, end, ms)
       if (made instanceof Promise) made.catch(failed) // an async function
@@ -575,7 +577,7 @@ class Worker {
 
   /** Returns whether err ends the worker, and notes it. */
   permanent(err: unknown): boolean {
-    if (!(err instanceof FieldError) && !['42P01', '42883', '3F000'].includes(sqlState(err) ?? '')) return false
+    if (!(err instanceof FieldError) && !isMissing(err)) return false
     this.failure ??= err
     this.stop.abort()
     return true
@@ -609,21 +611,44 @@ export async function within<T>(signal: AbortSignal, ms: number | undefined, han
 export function outcomeOf(thrown: unknown): Outcome {
   try {
     if (isOutcome(thrown)) return thrown
-    const stack = thrown instanceof Error && thrown.stack ? String(thrown.stack) : undefined
-    const outcome = new Outcome('retry', undefined, String(thrown) + placeOf(stack))
-    if (stack) outcome.cause = stack // for the log
+    const outcome = new Outcome('retry', undefined, keptOf(thrown))
+    if (thrown instanceof Error && thrown.stack) outcome.cause = String(thrown.stack) // for the log
     return outcome
   } catch {
     return new Outcome('retry', undefined, 'what the handler threw cannot be read')
   }
 }
 
-/** placeOf is the innermost line of the program's code in a stack. */
-function placeOf(stack = ''): string {
-  for (const [, name, file, line] of stack.matchAll(/^ {4}at (?:async )?(?:(.*) \()?(.*):(\d+):\d+\)?$/gm)) {
-    if (!/^node:|[\\/]node_modules[\\/]/.test(file!)) return ` (${file!.replace(/.*[\\/]/, '')}:${line}${name ? ` in ${name}` : ''})`
+const maxPlaces = 10
+const maxCauses = 5
+
+/**
+ * keptOf is what a job keeps of an error. The first line is its name and message, with the innermost line of the program's code: dead letters are grouped
+ * by it. Behind the rest of the message is from where that was called, and the causes.
+ */
+function keptOf(thrown: unknown): string {
+  const lineOf = (error: unknown, place?: string) => {
+    const [first, ...rest] = String(error).split('\n')
+    return [first + (place ? ` (${place})` : ''), ...rest]
   }
-  return ''
+  const [place, ...from] = placesOf(thrown)
+  const lines = [...lineOf(thrown, place), ...from.map(one => `  from ${one}`)]
+  for (let n = 0, e = thrown; n < maxCauses && e instanceof Error && e.cause !== undefined; n++) {
+    e = e.cause
+    lines.push(`caused by ${lineOf(e, placesOf(e)[0])[0]}`)
+  }
+  return lines.join('\n')
+}
+
+const framesOf = (stack: unknown) => [...String(stack ?? '').matchAll(/^ {4}at (?:async )?(?:(.*) \()?(.*[\\/])?(.*:\d+):\d+\)?$/gm)]
+  .map(([, name, folder = '', line]) => ({ folder, place: `${line}${name ? ` in ${name}` : ''}` }))
+const ours = framesOf(new Error().stack)[0]?.folder // of a program in one file as well
+
+/** placesOf are the lines of the program's code in the stack of an error, the innermost first. */
+function placesOf(error: unknown): string[] {
+  const frames = framesOf(error instanceof Error ? error.stack : '').filter(({ folder }) => !/^node:|[\\/]node_modules[\\/]/.test(folder))
+  const own = frames.filter(({ folder }) => folder !== ours)
+  return (own.length ? own : frames.slice(0, 1)).slice(0, maxPlaces).map(({ place }) => place)
 }
 
 const now = () => performance.now()

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { FieldError, deadLetter, type End, type Handler, type Handlers, type Queryable, type WorkOptions } from '../src/index.js'
-import { advance, runJob } from '../src/testing.js'
+import { advance, runOne } from '../src/testing.js'
 import { newQueue, penstock, pool, sql, status, until } from './database.js'
 
 const never = { penstock: async () => { throw new Error('was sent') } }
@@ -141,7 +141,7 @@ test('a crowd of such jobs is given back before more are claimed', async () => {
 test('a handler without a kind takes all, and workTx knows kinds as well', async () => {
   const queue = await newQueue()
   await penstock.enqueueMany(pool, queue, ['a', '', 'b'].map(kind => ({ payload: '', kind })))
-  for (const kind of ['a', '']) expect(await runJob(pool, queue, () => {})).toMatchObject({ job: { kind }, end: 'done' })
+  for (const kind of ['a', '']) expect(await runOne(pool, queue, () => {})).toMatchObject({ job: { kind }, end: 'done' })
   const stop = new AbortController()
   const ends: End[] = []
   const worker = penstock.workTx(pool, queue, { a: () => deadLetter('never'), b: async tx => { await tx.query('select 1') } }, { signal: stop.signal, logger: { warn() {} }, onEnd: (_, end) => ends.push(end) })
@@ -160,6 +160,6 @@ test('handlers that make no sense are refused before a job is claimed', async ()
   for (const [says, handlers] of wrong) {
     await expect(penstock.work(never, 'q', handlers)).rejects.toThrow(says)
     await expect(penstock.workTx(never as never, 'q', handlers as never)).rejects.toThrow(FieldError)
-    await expect(runJob(never, 'q', handlers)).rejects.toThrow(says)
+    await expect(runOne(never, 'q', handlers)).rejects.toThrow(says)
   }
 })

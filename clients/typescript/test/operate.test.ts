@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { defineTask, holdGroup, limited, retry, type End } from '../src/index.js'
-import { runJob } from '../src/testing.js'
+import { runOne } from '../src/testing.js'
 import { newQueue, penstock, pool, sql, status, until } from './database.js'
 
 test('schedules are made, paused, run and listed', async () => {
@@ -118,7 +118,7 @@ test('a handler holds the group of its job, and spends no attempt', async () => 
 test('where no group can be held, only the job waits', async () => {
   const name = await newQueue()
   await penstock.enqueueMany(pool, name, [{ payload: 'alone', groupKey: '*' }])
-  expect(await runJob(pool, name, () => holdGroup(3_600_000), { groupKey: '*' })).toMatchObject({ end: 'snoozed' })
+  expect(await runOne(pool, name, () => holdGroup(3_600_000), { groupKey: '*' })).toMatchObject({ end: 'snoozed' })
   expect(await status(name)).toMatchObject({ delayed: 1 })
   expect(await penstock.queue(pool, name).groupPolicies()).toEqual([])
 })
@@ -164,7 +164,7 @@ test('a handler with limits fails for good after its attempts, and after its tim
     ['fails', 'Error: no'], ['asks', 'again'], ['slow', 'TimeoutError: the job ran longer than its timeout of 20 ms']])
   expect(lines.filter(line => line.includes(`queue ${queue}, job `) && /kind fails, attempt [12]: (failed|dead letter): Error: no/.test(line))).toHaveLength(2)
   await slow.enqueue(pool, '')
-  await expect(runJob(pool, queue, [slow.handle((_, __, signal) => never(signal))])).rejects.toThrow('longer than its timeout of 20 ms')
+  await expect(runOne(pool, queue, [slow.handle((_, __, signal) => never(signal))])).rejects.toThrow('longer than its timeout of 20 ms')
   expect(await status(queue)).toMatchObject({ dead: 4 })
   for (const limits of [{ maxAttempts: 0 }, { timeout: 0 }, { timeout: 2 ** 31 }]) expect(() => limited(() => {}, limits)).toThrow(/expected 1/)
 })

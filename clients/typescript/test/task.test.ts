@@ -5,7 +5,7 @@ import * as v from 'valibot'
 import { expect, test } from 'vitest'
 import { z } from 'zod'
 import { Penstock, defineTask, type End, type StandardSchemaV1, type Task } from '../src/index.js'
-import { runJob } from '../src/testing.js'
+import { runOne } from '../src/testing.js'
 import { newQueue, penstock, pool, sql, status, until } from './database.js'
 
 const never = { penstock: async () => { throw new Error('was sent') } }
@@ -28,7 +28,7 @@ test('a task writes its kind and JSON, and its handler gets the value', async ()
     }),
     note.handle(text => { seen.push(text) }),
   ]
-  for (let n = 0; n < 3; n++) expect(await runJob(pool, queue, handlers)).toMatchObject({ end: 'done' })
+  for (let n = 0; n < 3; n++) expect(await runOne(pool, queue, handlers)).toMatchObject({ end: 'done' })
   expect(seen).toEqual([[{ to: 'ann' }, id, 'welcome', 'ann', 'b', '{"to":"ann"}'], 'x', ''])
 })
 
@@ -79,8 +79,8 @@ test.each(libraries)('a schema of %s checks what is enqueued and makes what the 
     expectTypeOf(mail).toEqualTypeOf<{ to: string, copies: number, at: Date }>()
     seen.push(mail)
   })
-  expect(await runJob(pool, queue, [handler])).toMatchObject({ end: 'done' })
-  for (let n = 0; n < 2; n++) expect(await runJob(pool, queue, handler)).toMatchObject({ end: 'dead', job: { attempt: 1 } })
+  expect(await runOne(pool, queue, [handler])).toMatchObject({ end: 'done' })
+  for (let n = 0; n < 2; n++) expect(await runOne(pool, queue, handler)).toMatchObject({ end: 'dead', job: { attempt: 1 } })
   expect(seen).toEqual([{ to: 'ann', copies: 1, at: new Date(at) }])
   expect(await failuresOf(queue)).toEqual(expect.arrayContaining([expect.stringContaining('reading the payload: SyntaxError'), expect.stringMatching(/reading the payload: to\b/)]))
 })
@@ -96,7 +96,7 @@ test('a schema may ask somebody, and one that fails is not the payload’s fault
   await expect(welcome.enqueue(never, { to: 'nobody' })).rejects.toThrow('task welcome: to.0: is not known; is a pity')
   await welcome.enqueue(pool, { to: 'ann' })
   fails = true
-  await expect(runJob(pool, queue, [welcome.handle(() => {})])).rejects.toThrow('the directory is away')
+  await expect(runOne(pool, queue, [welcome.handle(() => {})])).rejects.toThrow('the directory is away')
   expect(await status(queue)).toMatchObject({ delayed: 1, dead: 0 })
 })
 

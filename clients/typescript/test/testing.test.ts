@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { deadLetter, limited, report, retry, step, type Limits } from '../src/index.js'
-import { advance, requirePublished, runJob } from '../src/testing.js'
+import { advance, requirePublished, runOne } from '../src/testing.js'
 import { newOutbox, newQueue, penstock, pool, status } from './database.js'
 
 test('requirePublished sees what a transaction has published', async () => {
@@ -22,22 +22,35 @@ test('requirePublished sees what a transaction has published', async () => {
   await expect(requirePublished(pool, outbox)).rejects.toThrow('nothing was published')
 })
 
-test('runJob runs the next job, also of the transaction that enqueued it', async () => {
+test('runOne runs the next job, also of the transaction that enqueued it', async () => {
   const queue = await newQueue()
-  expect(await runJob(pool, queue, () => {})).toBeUndefined()
+  expect(await runOne(pool, queue, () => {})).toBeUndefined()
   const client = await pool.connect()
   try {
     await client.query('begin')
     const { id } = await penstock.enqueue(client, queue, { payload: 'hello' })
-    expect(await runJob(client, queue, job => expect(job.text()).toBe('hello'))).toMatchObject({ job: { id }, end: 'done' })
-    expect(await runJob(client, queue, () => {})).toBeUndefined()
+    expect(await runOne(client, queue, job => expect(job.text()).toBe('hello'))).toMatchObject({ job: { id }, end: 'done' })
+    expect(await runOne(client, queue, () => {})).toBeUndefined()
   } finally {
     await client.query('rollback')
     client.release()
   }
   await penstock.enqueue(pool, queue, { payload: '' })
-  await expect(runJob(pool, queue, () => { throw new Error('no') })).rejects.toThrow('no')
+  await expect(runOne(pool, queue, () => { throw new Error('no') })).rejects.toThrow('no')
   expect(await status(queue)).toMatchObject({ delayed: 1 })
+})
+
+test('runOne takes the next job of a kind, and otherwise one of any group', async () => {
+  const queue = await newQueue()
+  for (const [n, kind] of ['welcome', 'invoice', 'welcome', ''].entries()) await penstock.enqueue(pool, queue, { payload: String(n), kind, groupKey: n === 1 ? 'g' : '' })
+  const seen: string[] = []
+  const run = (kind?: string, groupKey?: string) => runOne(pool, queue, job => { seen.push(job.text()) }, { kind, groupKey })
+  expect(await run('invoice', '')).toBeUndefined()
+  for (const kind of ['invoice', '', 'welcome', 'welcome']) expect(await run(kind)).toMatchObject({ job: { kind, attempt: 1 }, end: 'done' })
+  expect(seen).toEqual(['1', '3', '0', '2'])
+  await penstock.enqueue(pool, queue, { payload: '4', groupKey: 'g' })
+  expect(await run('welcome')).toBeUndefined()
+  expect(await run()).toMatchObject({ job: { groupKey: 'g' } })
 })
 
 test.each<[name: string, limits: Limits | undefined, end: 'delayed' | 'dead']>([
@@ -46,23 +59,23 @@ test.each<[name: string, limits: Limits | undefined, end: 'delayed' | 'dead']>([
   ['with a timeout', { timeout: 60_000 }, 'delayed'],
   ['with a backoff', { backoff: 60_000 }, 'delayed'],
   ['at its last attempt', { maxAttempts: 1 }, 'dead'],
-])('runJob throws the failed expectation of a handler %s', async (_, limits, end) => {
+])('runOne throws the failed expectation of a handler %s', async (_, limits, end) => {
   const queue = await newQueue()
   await penstock.enqueueMany(pool, queue, [{ payload: 'hello' }, { payload: 'no outcome fails the test' }])
   const failed = new Error('expected bye')
   const expects = () => { throw failed }
   const fails = limits ? limited(expects, limits) : expects
-  await expect(runJob(pool, queue, fails)).rejects.toBe(failed)
+  await expect(runOne(pool, queue, fails)).rejects.toBe(failed)
   expect(await status(queue)).toMatchObject({ [end]: 1, ready: 1 })
   const given = () => { throw deadLetter('no such user') }
-  expect(await runJob(pool, queue, limits ? limited(given, limits) : given)).toMatchObject({ end: 'dead' })
+  expect(await runOne(pool, queue, limits ? limited(given, limits) : given)).toMatchObject({ end: 'dead' })
 })
 
 test('advance moves what waits for the clock', async () => {
   const queue = await newQueue()
   const day = 24 * 3_600_000
   await penstock.enqueueMany(pool, queue, [{ payload: 'later', notBefore: new Date(Date.now() + day) }, { payload: 'again' }, { payload: 'held' }])
-  expect(await runJob(pool, queue, () => retry(day))).toMatchObject({ end: 'failed' })
+  expect(await runOne(pool, queue, () => retry(day))).toMatchObject({ end: 'failed' })
   await penstock.queue(pool, queue).claim({ lease: day })
   expect(await status(queue)).toMatchObject({ ready: 0, running: 1, delayed: 2 })
   await advance(pool, queue, day / 2)
@@ -76,7 +89,7 @@ test('a step runs once, and a report comes with the next attempt', async () => {
   await penstock.enqueue(pool, queue, { payload: 'order', headers: { h: '1' } })
   let charged = 0
   const charge = () => ++charged && { receipt: 7 }
-  const first = await runJob(pool, queue, async job => {
+  const first = await runOne(pool, queue, async job => {
     expect(await step(job, 'charge', charge)).toEqual({ receipt: 7 })
     expect(await step(job, 'charge', charge)).toEqual({ receipt: 7 })
     await report(job, { rows: 1 })
@@ -85,17 +98,17 @@ test('a step runs once, and a report comes with the next attempt', async () => {
     return retry(0)
   })
   expect(first).toMatchObject({ end: 'failed', job: { report: undefined } })
-  const second = await runJob(pool, queue, async job => { expect(await step(job, 'charge', charge)).toEqual({ receipt: 7 }) })
+  const second = await runOne(pool, queue, async job => { expect(await step(job, 'charge', charge)).toEqual({ receipt: 7 }) })
   expect(second).toMatchObject({ end: 'done', job: { report: { 'rows': 1, 'penstock-steps': { charge: { receipt: 7 } } }, headers: { h: '1' } } })
   expect(charged).toBe(1)
 })
 
-test('calls of runJob are one worker: a job without a handler dies as there', async () => {
+test('calls of runOne are one worker: a job without a handler dies as there', async () => {
   const queue = await newQueue()
   await penstock.enqueue(pool, queue, { payload: '', kind: 'typo' })
   for (const [minutes, end] of [[0, 'released'], [25, 'released'], [10, 'released'], [25, 'released'], [10, 'dead']] as const) {
     await advance(pool, queue, minutes * 60_000)
-    expect(await runJob(pool, queue, { known: () => {} }), `after ${minutes} more minutes`).toMatchObject({ end })
+    expect(await runOne(pool, queue, { known: () => {} }), `after ${minutes} more minutes`).toMatchObject({ end })
   }
   expect(await status(queue)).toMatchObject({ dead: 1 })
 })

@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 import * as v from 'valibot'
 import { afterAll, describe, expect, test, vi } from 'vitest'
-import { LeaseLostError, StoppingError, cancelled, deadLetter, holdGroup, limited, retry, snooze, sqlState, type End, type Handler, type Job, type Queryable, type WorkOptions } from '../src/index.js'
+import { LeaseLostError, NotFoundError, StoppingError, cancelled, deadLetter, holdGroup, limited, retry, snooze, sqlState, type End, type Handler, type Job, type Queryable, type WorkOptions } from '../src/index.js'
 import { advance } from '../src/testing.js'
 import { run } from '../src/work.js'
 import { messages, newOutbox, newQueue, penstock, pool, sql, status, until, url } from './database.js'
@@ -123,7 +123,7 @@ test.each(Object.entries(inside))('the job keeps what was thrown in %s and the l
   await until('it is a dead letter', async () => (await status(queue)).dead === 1)
   await w.stop()
   const [kept] = await sql(`select string_agg(failures::text, '') from penstock._dead_job where queue = (select id from penstock._queue where name = $1)`, queue)
-  expect(kept).toMatch(/"\w+Error: .* \(work\.test\.ts:\d+ in .+\)"/)
+  expect(kept).toMatch(/"\w+Error: .* \(work\.test\.ts:\d+ in [^\\]+\)(\\n {2}from work\.test\.ts:\d+[^\\]*)*"/)
   expect(kept).not.toContain('    at ') // the stack
   expect(log).toMatch(/failed for the last time: \w+Error.*\n.*work\.test.*\n.*work\.test/s)
   expect(log).toContain('onEnd has failed')
@@ -235,17 +235,43 @@ test('what goes on for longer than the drain time is aborted and given back, no 
   const queue = await newQueue()
   await penstock.enqueue(pool, queue, { payload: '' })
   let [begun, why]: [boolean, unknown] = [false, undefined]
+  const lines: string[] = []
   const w = started(queue, async (_, signal) => {
     begun = true
     await new Promise(resolve => signal.addEventListener('abort', resolve))
     why = signal.reason
     signal.throwIfAborted()
-  }, { drainTimeout: 50 })
+  }, { drainTimeout: 50, logger: { warn: line => lines.push(line) } })
   await until('it runs', () => begun)
   await w.stop()
   expect(why).toBeInstanceOf(StoppingError)
+  expect(lines).toEqual([expect.stringMatching(/aborts jobs that still run: 1$/)])
   expect(w.endsOf()).toEqual(['released'])
   expect((await penstock.queue(pool, queue).claim()).jobs).toMatchObject([{ attempt: 1 }])
+})
+
+test('a dead letter keeps the callers and the causes behind the first line', async () => {
+  const queue = await newQueue()
+  await penstock.enqueue(pool, queue, { payload: '', maxAttempts: 1 })
+  const address = () => {
+    try {
+      throw new RangeError('no key')
+    } catch (cause) {
+      throw new TypeError('no address\nof this user', { cause })
+    }
+  }
+  const w = started(queue, function send() { address() })
+  await until('it is a dead letter', async () => (await status(queue)).dead === 1)
+  await w.stop()
+  const [dead] = await penstock.queue(pool, queue).deadJobs()
+  expect(dead!.error).toMatch(/^TypeError: no address \(work\.test\.ts:\d+ in address\)\nof this user\n {2}from work\.test\.ts:\d+ in send\n(.*\n)*caused by RangeError: no key \(work\.test\.ts:\d+ in address\)$/)
+})
+
+test('a queue that is dropped during a statement is not found', async () => {
+  const lost = { penstock: async () => { throw Object.assign(new Error('could not open relation with OID 4711'), { code: 'XX000' }) } }
+  await expect(penstock.enqueue(lost, 'emails', { payload: '' })).rejects.toThrow(NotFoundError)
+  const other = { penstock: async () => { throw Object.assign(new Error('unexpected'), { code: 'XX000' }) } }
+  await expect(penstock.enqueue(other, 'emails', { payload: '' })).rejects.not.toThrow(NotFoundError)
 })
 
 test('it goes on through errors of the database', async () => {

@@ -41,25 +41,25 @@ grep -qxF "mail: { to: 'ann' }" "$dir/out"
 
 cat >load.mjs <<'END'
 import { Penstock, retry } from '@penstock/client'
-import { runJob } from '@penstock/client/testing'
-if (![Penstock, retry, runJob].every(f => typeof f === 'function')) throw new Error('an export is missing')
+import { runOne } from '@penstock/client/testing'
+if (![Penstock, retry, runOne].every(f => typeof f === 'function')) throw new Error('an export is missing')
 END
 cat >load.cjs <<'END'
 const { Penstock, retry } = require('@penstock/client')
-const { runJob } = require('@penstock/client/testing')
-if (![Penstock, retry, runJob].every(f => typeof f === 'function')) throw new Error('an export is missing')
+const { runOne } = require('@penstock/client/testing')
+if (![Penstock, retry, runOne].every(f => typeof f === 'function')) throw new Error('an export is missing')
 END
 node load.mjs
 node load.cjs
 # Types of the package alone, for both kinds of modules, with nothing left out.
 cat >types.mts <<'END'
 import { Penstock, type Job } from '@penstock/client'
-import { runJob } from '@penstock/client/testing'
+import { runOne } from '@penstock/client/testing'
 export const id: (job: Job) => bigint = job => job.id
 export const made = new Penstock()
 // @ts-expect-error there is no such option
 new Penstock({ schemas: 'x' })
-export { runJob }
+export { runOne }
 END
 cp types.mts types.cts
 ln -s "$types/node_modules/@types" "$types/node_modules/undici-types" node_modules/
