@@ -17,6 +17,8 @@ import java.util.Map;
 import java.util.Set;
 import java.util.TreeSet;
 import java.util.concurrent.ThreadLocalRandom;
+import java.util.function.UnaryOperator;
+import java.util.stream.Collectors;
 
 /** The state of a worker's jobs: claimed, begun, done, written. It does no I/O and starts no threads. Its callers hold the worker's lock. */
 final class Desk {
@@ -39,6 +41,7 @@ final class Desk {
         End end = End.DONE; // once it is to be acked
         Throwable how; // once it is not acked
         private String reason;
+        private String trace = ""; // what is kept with the job behind the reason
         private Throwable thrown; // for the log, if it is not an outcome
 
         Task(Job job, long until) {
@@ -58,10 +61,11 @@ final class Desk {
         /** Notes the reason of the failure. */
         void failed(Throwable how) {
             this.how = how;
-            reason = how instanceof Outcome ? how.getMessage() : textOf(how);
             Throwable error = how instanceof Outcome ? how.getCause() : how;
+            reason = how instanceof Outcome ? how.getMessage() : Trace.textOf(how);
             try {
                 String.valueOf(error);
+                trace = error == null ? "" : Trace.behind(error);
                 thrown = error;
             } catch (Throwable e) { // the log could not read it either
                 thrown = null;
@@ -70,6 +74,11 @@ final class Desk {
 
         String reason() {
             return reason;
+        }
+
+        /** What is kept with the job. */
+        String kept() {
+            return reason == null ? trace : reason + trace;
         }
 
         /** For the log, the time that the handler chose, unless the reason is that. */
@@ -83,15 +92,15 @@ final class Desk {
         }
 
         /** Writes the end of an attempt that is not done. */
-        End tell(Queue q, String reason) {
+        End tell(Queue q, UnaryOperator<String> storable) {
             How outcome = how instanceof Outcome o ? o.how : null;
             Duration after = how instanceof Outcome o ? o.after : null;
             if (outcome == How.DEAD_LETTER) {
-                q.deadLetter(job.lease(), reason);
+                q.deadLetter(job.lease(), storable.apply(kept()));
                 return End.DEAD;
             }
             if (holds()) {
-                q.holdGroup(job.groupKey(), after, Values.storable(reason, Queue.MAX_REASON));
+                q.holdGroup(job.groupKey(), after, Values.storable(reason == null ? null : storable.apply(reason), Queue.MAX_REASON));
                 return q.release(List.of(job.lease()), Duration.ZERO).isEmpty() ? End.LOST : End.SNOOZED;
             }
             boolean snoozed = outcome == How.SNOOZE || outcome == How.HOLD_GROUP;
@@ -100,20 +109,11 @@ final class Desk {
                 boolean gone = q.release(List.of(job.lease()), after == null ? Duration.ZERO : after).isEmpty();
                 return gone ? End.LOST : snoozed ? End.SNOOZED : End.RELEASED;
             }
-            return q.retry(job.lease(), after, reason) ? End.FAILED : End.DEAD;
+            return q.retry(job.lease(), after, storable.apply(kept())) ? End.FAILED : End.DEAD;
         }
     }
 
     enum Action { CLAIM, ACK, FAIL, WAIT, END }
-
-    /** An error as text. Converting what a handler throws runs the handler's code, which may throw. */
-    static String textOf(Throwable how) {
-        try {
-            return how.toString();
-        } catch (Throwable e) {
-            return how.getClass().getName() + ", whose text throws " + e.getClass().getName();
-        }
-    }
 
     /** What to do now, how many jobs to claim, or how long to wait. */
     record Due(Action action, int n, long pause) {}
@@ -404,6 +404,10 @@ final class Desk {
     /** The drain time is over. */
     int interrupt() {
         List<Task> running = held.values().stream().filter(t -> t.begun && !t.ended).toList();
+        if (!running.isEmpty()) {
+            Worker.LOG.log(Level.WARNING, "the worker of queue " + queue + " aborts jobs that still run: "
+                + running.stream().map(t -> String.valueOf(t.job.id())).collect(Collectors.joining(", ")));
+        }
         running.forEach(t -> t.abort(Job.Aborted.STOPPING));
         return running.size();
     }

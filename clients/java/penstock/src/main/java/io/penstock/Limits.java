@@ -38,7 +38,7 @@ final class Limits {
                 if (job.aborted != null || e instanceof LeaseLostException || e instanceof Outcome o && o.how != Outcome.How.RETRY) {
                     throw e;
                 }
-                Outcome how = e instanceof Outcome o ? o : Outcome.retry(null, Desk.textOf(e), e);
+                Outcome how = e instanceof Outcome o ? o : Outcome.retry(null, Trace.textOf(e), e);
                 Outcome changed = change.apply(job, how);
                 throw changed == how ? e : changed;
             }
@@ -78,6 +78,7 @@ final class Limits {
         job.rang = null;
         TimeoutException over = new TimeoutException("the job ran longer than its timeout of " + clock.timeout);
         over.initCause(e);
+        over.setStackTrace(e.getStackTrace()); // where it was interrupted
         return over;
     }
 

@@ -1,6 +1,6 @@
 package io.penstock;
 
-/** No such queue, outbox or inbox. */
+/** No such queue, outbox, inbox or schedule. */
 public final class NotFoundException extends PenstockException {
     private static final long serialVersionUID = 1;
 

@@ -27,9 +27,14 @@ final class Outage {
         trouble = e;
         if (failing.isEmpty()) {
             since = System.nanoTime();
-            Worker.LOG.log(Level.WARNING, "the worker of queue {0} {1}, and tries until it can: {2}", queue, what, e);
+            Worker.LOG.log(Level.WARNING, "the worker of queue {0} {1}, and tries until it can: {2}", queue, what, lineOf(e));
         }
         failing.add(what);
+    }
+
+    /** An error for one line of the log: the database's message, its hint and its code. */
+    private static String lineOf(RuntimeException e) {
+        return e instanceof PenstockException p && p.sqlState() != null ? p.getMessage().replaceAll("\\R\\s*", " ") + " (" + p.sqlState() + ")" : e.toString();
     }
 
     /** The outcome of a job whose transaction cannot begin: its handler was not called, so no attempt is spent. */

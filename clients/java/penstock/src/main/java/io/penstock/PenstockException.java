@@ -7,7 +7,8 @@ import java.util.regex.Pattern;
 public class PenstockException extends RuntimeException {
     private static final long serialVersionUID = 1;
 
-    private static final Pattern POSITION = Pattern.compile("\\R\\s*Position: \\d+"); // in a statement that the user did not write
+    private static final Pattern POSITION = Pattern.compile("\\R\\s*Position: \\d+|\\R\\s*Where: (?s:.*)"); // in statements and functions that the user did not write
+    private static final Pattern DROPPED = Pattern.compile("could not open relation with OID|cache lookup failed for function"); // while the statement ran
 
     private final String sqlState;
 
@@ -35,16 +36,22 @@ public class PenstockException extends RuntimeException {
         if (!(found instanceof SQLException sql)) {
             return e instanceof RuntimeException already ? already : new PenstockException(e.getMessage(), e);
         }
-        String message = POSITION.matcher(String.valueOf(sql.getMessage())).replaceFirst("");
+        String message = POSITION.matcher(String.valueOf(sql.getMessage())).replaceAll("");
         return switch (sql.getSQLState() == null ? "" : sql.getSQLState()) {
             case "3F000", "42883" -> new SchemaException(message + " (the database is not migrated, or older than this client; run: penstock migrate)", sql);
             case "PS002" -> new SchemaException(message, sql);
             case "PS001" -> new LeaseLostException(message, sql);
-            case "42P01" -> new NotFoundException(message.contains(" it with: ") ? message // with the server's hint, which knows which of them is missing
-                : message + " (create it with: penstock queue create NAME, penstock outbox create NAME or penstock inbox create CONSUMER; penstock migrate comes first)", sql);
+            case "42P01" -> missing(message, sql);
+            case "XX000" -> DROPPED.matcher(message).find() ? missing(message, sql) : new PenstockException(message, sql);
+            case "42704" -> new NotFoundException(message, sql);
             case "42501" -> new PenstockException(message + (message.contains("schedule") ? " (schedules need the role that owns the schema; it can run: penstock schedule set QUEUE NAME --cron TEXT)"
                 : " (the role that owns the schema can run: penstock queue grant QUEUE ROLE --enqueue --work, penstock outbox grant OUTBOX ROLE --publish or penstock inbox grant CONSUMER ROLE --consume)"), sql);
             default -> new PenstockException(message, sql);
         };
+    }
+
+    private static NotFoundException missing(String message, SQLException sql) {
+        return new NotFoundException(message.contains(" it with: ") ? message // with the server's hint, which knows which of them is missing
+            : message + " (create it with: penstock queue create NAME, penstock outbox create NAME or penstock inbox create CONSUMER; penstock migrate comes first)", sql);
     }
 }

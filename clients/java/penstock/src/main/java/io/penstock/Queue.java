@@ -152,7 +152,7 @@ public final class Queue {
             + " dedup_key => cast(? as text), skip_overlap => cast(? as boolean)) s", name, schedule, cron, j[0], j[1], j[2], j[3], j[6], j[5], skipOverlap).get(0)[0]);
     }
 
-    /** Ends a periodic job. Jobs that it has enqueued stay. The error has SQLSTATE 42704 if there is none of the name, as with the next three. */
+    /** Ends a periodic job. Jobs that it has enqueued stay. Throws a NotFoundException if there is none of the name, as the next three do. */
     public void unschedule(String schedule) {
         call("select", "unschedule", "text", schedule);
     }

@@ -54,13 +54,19 @@ public final class Testing {
      * enqueued in the same transaction. Nothing is committed. Throws an AssertionError if there is no job.
      */
     public static Ran runOne(Penstock tx, String queue, Handler handler) {
+        return runOne(tx, queue, null, handler);
+    }
+
+    /** The same for the next job of a kind, with "" for jobs without one. The jobs before it stay, behind the others of the queue. With null it is of any kind. */
+    public static Ran runOne(Penstock tx, String queue, String kind, Handler handler) {
         Queue its = tx.queue(queue);
-        List<Job> jobs = claim(its, "");
+        List<Job> jobs = claim(its, "", kind);
         if (jobs.isEmpty()) {
-            jobs = its.readyGroups(null, "", 1).stream().flatMap(group -> claim(its, group).stream()).toList();
+            jobs = its.readyGroups(null, "", 1000).stream().distinct().map(group -> claim(its, group, kind)).filter(found -> !found.isEmpty()).findFirst().orElse(List.of());
         }
         if (jobs.isEmpty()) {
-            throw new AssertionError("there is no job to run in " + queue + ", in any group: enqueue one in this transaction, or let the delay or the pause of one pass with Testing.advance");
+            throw new AssertionError("there is no job " + (kind == null ? "" : "of kind \"" + kind + "\" ") + "to run in " + queue
+                + ", in any group: enqueue one in this transaction, or let the delay or the pause of one pass with Testing.advance");
         }
         Job job = jobs.get(0);
         Queue ofWorker = tx.ofWorker().queue(queue);
@@ -82,7 +88,7 @@ public final class Testing {
             } else if (!(how instanceof Outcome o && o.how == Outcome.How.SETTLED)) {
                 Desk.Task task = new Desk.Task(job, 0);
                 task.failed(how);
-                task.tell(its, task.reason());
+                task.tell(its, text -> text);
             }
         } catch (PenstockException e) {
             if (!"25P02".equals(e.sqlState())) { // otherwise what the handler threw has ended the transaction
@@ -91,8 +97,11 @@ public final class Testing {
         }
     }
 
-    private static List<Job> claim(Queue queue, String group) {
-        return queue.claim(1, Duration.ofMinutes(1), group, "test", null).jobs();
+    private static List<Job> claim(Queue queue, String group, String kind) {
+        List<Job> jobs = queue.claim(kind == null ? 1 : 10_000, Duration.ofMinutes(1), group, "test", null).jobs();
+        List<Job> chosen = jobs.stream().filter(job -> kind == null || job.kind().equals(kind)).limit(1).toList();
+        queue.release(jobs.stream().filter(job -> !chosen.contains(job)).map(Job::lease).toList(), Duration.ZERO);
+        return chosen;
     }
 
     /**

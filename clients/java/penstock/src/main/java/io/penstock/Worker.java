@@ -307,14 +307,14 @@ public final class Worker implements AutoCloseable {
         Task task = locked(desk.failures::getFirst);
         End end;
         try {
-            end = line.call(q -> task.tell(q, task.reason()));
+            end = line.call(q -> task.tell(q, text -> text));
         } catch (LeaseLostException e) {
             end = End.LOST;
         } catch (PenstockException e) {
             if (!"22P05".equals(e.sqlState())) {
                 throw e;
             }
-            end = line.call(q -> task.tell(q, String.valueOf(task.reason()).replaceAll("[^ -~\\s]", "?"))); // a database that is not in UTF-8
+            end = line.call(q -> task.tell(q, text -> text.replaceAll("[^ -~\\s]", "?"))); // a database that is not in UTF-8
         }
         End written = end;
         giveBack(locked(() -> desk.written(task, written)));

@@ -126,7 +126,43 @@ class ProduceTest {
         assertThrows(AssertionError.class, () -> Testing.runOne(penstock, "jobs", failing));
         Testing.advance(penstock, "jobs", Duration.ofMinutes(10));
         assertEquals(2, Testing.runOne(penstock, "jobs", failing).job().attempt());
-        assertEquals(List.of("java.lang.IllegalStateException: mailbox full"), penstock.queue("jobs").deadJobs(100, 0).stream().map(DeadJob::error).toList());
+        DeadJob dead = penstock.queue("jobs").deadJobs(100, 0).get(0);
+        assertTrue(dead.error().matches("java.lang.IllegalStateException: mailbox full \\(ProduceTest.java:\\d+ in aRetryComesAfterItsPauseAndADeadLetterStays\\)"), dead::error);
+        assertEquals("job " + dead.id() + ", attempt 2, dead since " + dead.diedAt() + ": " + dead.error(), dead.toString());
+    }
+
+    @Test
+    void aDeadLetterKeepsTheCallersAndTheCausesBehindItsFirstLine() {
+        penstock.enqueue("jobs", NewJob.of("bob").maxAttempts(1));
+        Testing.runOne(penstock, "jobs", com.acme.Shop::send);
+        assertEquals("""
+            java.lang.IllegalStateException: no address (Shop.java:N in address)
+            of this user
+              from Shop.java:N in send
+              from Shop.java:N in send
+            caused by java.lang.NullPointerException: no key (Shop.java:N in address)""", penstock.queue("jobs").deadJobs(1, 0).get(0).error().replaceAll("java:\\d+", "java:N"));
+    }
+
+    @Test
+    void aTestRunsTheNextJobOfAKind() {
+        List.of("welcome", "invoice", "welcome", "").forEach(kind -> penstock.enqueue("jobs", NewJob.of(kind).kind(kind).groupKey(kind.equals("invoice") ? "g" : "")));
+        for (String kind : List.of("invoice", "", "welcome", "welcome")) {
+            Testing.Ran ran = Testing.runOne(penstock, "jobs", kind, j -> null);
+            assertEquals(kind + 1, ran.job().kind() + ran.job().attempt());
+        }
+        penstock.enqueue("jobs", NewJob.of("x").kind("welcome"));
+        AssertionError none = assertThrows(AssertionError.class, () -> Testing.runOne(penstock, "jobs", "invoice", j -> null));
+        assertTrue(none.getMessage().contains("no job of kind \"invoice\" to run"), none::getMessage);
+    }
+
+    @Test
+    void anErrorOfTheDatabaseIsItsMessageAndItsHint() {
+        PenstockException e = assertThrows(PenstockException.class, () -> penstock.queue("jobs").schedule("nightly", "0 25 * * *", NewJob.of("x")));
+        assertTrue(e.getMessage().contains("'25' is not a valid hour") && e.getMessage().contains("Hint: give minute") && !e.getMessage().contains("Where:"), e::getMessage);
+        Penstock lost = Penstock.on((text, values) -> {
+            throw new java.sql.SQLException("ERROR: could not open relation with OID 4711", "XX000");
+        });
+        assertThrows(NotFoundException.class, () -> lost.enqueue("jobs", NewJob.of("x")));
     }
 
     @Test

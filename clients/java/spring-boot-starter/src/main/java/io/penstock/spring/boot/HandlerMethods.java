@@ -84,6 +84,9 @@ final class HandlerMethods {
         if (resolved == null || resolved.isEmpty()) {
             return null;
         }
+        if (resolved.chars().allMatch(Character::isDigit)) { // Spring would take milliseconds
+            throw new IllegalStateException(method + " has @PenstockHandler with " + attribute + " = \"" + resolved + "\", which has no unit: write \"" + resolved + "s\" for seconds");
+        }
         try {
             return DurationStyle.detectAndParse(resolved);
         } catch (IllegalArgumentException e) {

@@ -29,6 +29,7 @@ public final class PenstockHandlers {
             return Handler.byKind(found.get(queue));
         }
         return workers.stream().filter(w -> w.queue().equals(queue)).map(w -> w.transactional() ? w.handler() : SpringTransaction.outside(w.handler())).findFirst().orElseThrow(() -> new IllegalStateException(
-            "queue " + queue + " has no handler here. There are handlers of: " + found.keySet() + ", " + workers.stream().map(PenstockWorker::queue).toList()));
+            "queue " + queue + " has no handler here: give a method of a bean @PenstockHandler(queue = \"" + queue + "\"), or make a bean PenstockWorker. There are handlers of: "
+                + found.keySet() + ", " + workers.stream().map(PenstockWorker::queue).toList()));
     }
 }

@@ -147,7 +147,7 @@ class HandlerTest {
         assertEquals(3, reasons.size(), reasons.toString());
         assertTrue(reasons.get(2).contains("ran longer than its timeout of PT0.02S"), reasons.toString());
         assertTrue(reasons.get(0).contains("not 3") && reasons.get(1).contains("reading the payload: Unexpected end-of-input"), reasons.toString());
-        assertEquals(1, database.jdbc.queryForObject("select count(*) from penstock._scheduled where failures::text like '%\"java.lang.IllegalStateException: mailbox full\"%'", Integer.class));
+        assertEquals(1, database.jdbc.queryForObject("select count(*) from penstock._scheduled where failures::text like '%\"java.lang.IllegalStateException: mailbox full (HandlerTest.java:%'", Integer.class));
     }
 
     @Test
@@ -261,6 +261,11 @@ class HandlerTest {
         void take(String text) {}
     }
 
+    static class TimeoutWithoutUnit {
+        @PenstockHandler(queue = "jobs", timeout = "30")
+        void take(String text) {}
+    }
+
     static class BackoffSoon {
         @PenstockHandler(queue = "jobs", backoff = "${pause:soon}")
         void take(String text) {}
@@ -286,6 +291,7 @@ class HandlerTest {
         wrong.put(AttemptsNegative.class, "HandlerTest$AttemptsNegative.take(java.lang.String) has @PenstockHandler: maxAttempts is -1, expected 1 or more, or 0");
         wrong.put(QueueUnknown.class, "HandlerTest$QueueUnknown.take(java.lang.String) has @PenstockHandler: Could not resolve placeholder 'mails'");
         wrong.put(Timeout30.class, "HandlerTest$Timeout30.take(java.lang.String) has @PenstockHandler with timeout = \"30 seconds\"");
+        wrong.put(TimeoutWithoutUnit.class, "has @PenstockHandler with timeout = \"30\", which has no unit: write \"30s\" for seconds");
         wrong.put(BackoffSoon.class, "HandlerTest$BackoffSoon.take(java.lang.String) has @PenstockHandler with backoff = \"soon\"");
         wrong.forEach((type, message) -> {
             var e = assertThrows(Exception.class, () -> database.application(Map.of(), Application.class, type).run());
