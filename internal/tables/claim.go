@@ -171,7 +171,7 @@ func (s *Seen) Claim(c driver.Claim, o Options, ask func(r *Round) error, expire
 			others++
 			continue
 		}
-		if len(jobs) > 0 || r.Closed || !r.Expired && (len(r.Page) < window || r.Last) {
+		if len(jobs) > 0 || !r.Expired && (r.Closed || len(r.Page) < window || r.Last) { // what expired makes room
 			return jobs, nil
 		}
 	}

@@ -256,7 +256,7 @@ var limitedGroups = map[string]string{
 // RoomOf reads the statement "group_room": whether claims of the group take turns, and for how many jobs there is room.
 func (r *Round) RoomOf(b *Batch, row *QueueRow, group string) {
 	r.InTurn, r.Started, r.RoomInGroup = false, false, math.MaxInt32
-	b.Row(new(bool), "group_room", row.Args(Args{"group": group}), &r.InTurn, &r.Started, &r.RoomInGroup)
+	b.Row(new(bool), "group_room", row.Args(Args{"group": group, "checked": r.Checked}), &r.InTurn, &r.Started, &r.RoomInGroup)
 }
 
 // giveStartsBack has rates not count jobs that a claim of the group has taken and that did not begin. The policies are those of the statement "limits". No claim is

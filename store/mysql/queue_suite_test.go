@@ -39,8 +39,9 @@ func queueSuite(t *testing.T, engine string, only queuetest.Cases) {
 					tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: level})
 					return &businessTx{tx, s, nil}, err
 				},
-				Another: func(t testing.TB) driver.QueueStore { return openStore(t, url, opts) },
-				Pin:     func(t testing.TB) func() { return pin(t, db) },
+				Another:        func(t testing.TB) driver.QueueStore { return openStore(t, url, opts) },
+				Pin:            func(t testing.TB) func() { return pin(t, db) },
+				HoldExtensions: func(t testing.TB) (func() bool, func() func()) { return holdUpdates(t, db, schema) },
 				Spoil: func(t testing.TB, id int64) {
 					if _, err := db.Exec(`update dead_jobs set attempts = 2147483647, failures = '{"a": 1}' where seq = ?`, id); err != nil {
 						t.Fatal(err)
@@ -58,6 +59,24 @@ func queueSuite(t *testing.T, engine string, only queuetest.Cases) {
 		Features: queuetest.Features{ConcurrentWriters: true, Options: true, Unique: true, Snapshots: true, Reads: !ofMySQL(t)},
 		Only:     only,
 	})
+}
+
+// holdUpdates has transactions that update leases wait at once after that: from a call of hold until one of open. waits: one does.
+func holdUpdates(t testing.TB, db *sql.DB, schema string) (waits func() bool, hold func() (open func())) {
+	ctx, lock := context.Background(), schema+".held"
+	conn, err := db.Conn(ctx)
+	must(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	exec(t, db, "create trigger held after update on leases for each row begin declare n int; set n = get_lock('"+lock+"', 60); set n = release_lock('"+lock+"'); end")
+	var n int
+	waits = func() bool {
+		must(t, conn.QueryRowContext(ctx, "select count(*) from information_schema.processlist where state = 'User lock' and info like concat('%', ?, '%')", schema).Scan(&n))
+		return n > 0
+	}
+	return waits, func() func() {
+		must(t, conn.QueryRowContext(ctx, "select get_lock(?, 60)", lock).Scan(&n))
+		return func() { must(t, conn.QueryRowContext(ctx, "select release_lock(?)", lock).Scan(&n)) }
+	}
 }
 
 // rowsRead is how many rows of a database's tables were read since the server was told to count, which only MariaDB can.

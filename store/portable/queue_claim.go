@@ -75,7 +75,7 @@ func (s *Store) claimSQL(row *queueRow, r *tables.Round) string {
 	case r.Policies:
 		known, room = "3", ", {room_in_turn}"
 	}
-	args := row.Args(tables.Args{"queue": tables.SQL("$1"), "group": tables.SQL("$2"), "policies": tables.SQL(known)})
+	args := row.Args(tables.Args{"queue": tables.SQL("$1"), "group": tables.SQL("$2"), "policies": tables.SQL(known), "checked": tables.SQL("$14")})
 	text, _ := s.rendered(strings.Replace(s.text("claim"), "{room_of_group}", room, 1), args)
 	s.planned.Store(text, nil)
 	return text

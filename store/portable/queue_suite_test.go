@@ -10,6 +10,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/queuetest"
+	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/portable"
 )
 
@@ -33,6 +34,9 @@ func queues(through func(t testing.TB, direct string) (url string)) queuetest.Ha
 				Begin:   func(ctx context.Context) (queuetest.Tx, error) { return beginOn(ctx, pool) },
 				Another: func(t testing.TB) driver.QueueStore { return openStore(t, url, atOnce) },
 				Pin:     func(t testing.TB) func() { return pin(t, url) },
+				HoldExtensions: func(t testing.TB) (func() bool, func() func()) {
+					return testserver.HoldUpdates(t, url, "penstock_portable.leases")
+				},
 				Spoil: func(t testing.TB, id int64) {
 					exec(t, url, `update penstock_portable.dead_jobs set attempts = 2147483647, failures = '{"a": 1}' where seq = $1`, id)
 				},

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/internal/test/queuetest"
+	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/postgres"
 	"github.com/penstock/penstock/work"
 )
@@ -67,6 +68,10 @@ func queueInstanceOn(t testing.TB, url string, opts postgres.Options) queuetest.
 		},
 		Another: func(t testing.TB) driver.QueueStore { return openStore(t, url, opts) },
 		Pin:     func(t testing.TB) func() { return pin(t, url) },
+		HoldExtensions: func(t testing.TB) (func() bool, func() func()) {
+			schema := pgx.Identifier{cmp.Or(opts.Schema, postgres.DefaultSchema)}.Sanitize()
+			return testserver.HoldUpdates(t, url, schema+"._lease_0", schema+"._lease_1")
+		},
 		Spoil: func(t testing.TB, id int64) {
 			schema := pgx.Identifier{cmp.Or(opts.Schema, postgres.DefaultSchema)}.Sanitize()
 			exec(t, url, "update "+schema+`._dead_job set attempt = 2147483647, failures = '{"a": 1}' where id = $1`, id)

@@ -34,6 +34,7 @@ var timeAllowed = map[string]string{
 	"store/postgres/adopt/model_test.go pause":                             "a writer's random pause",
 	"internal/test/queuetest/unique.go uniqueAtOnce":                       "the jobs' work, and a pause after a claim of nothing",
 	"internal/test/queuetest/unique.go uniqueRollback":                     "only a store that does not wait sees the difference",
+	"internal/test/queuetest/policies.go policiesExtensionUnderWay":        "as uniqueRollback; and a lease has ended",
 	"internal/test/queuetest/work.go workStopInTheMiddle":                  "the jobs' work",
 	"internal/test/queuetest/lease.go leaseEndsAtTheLeasesEnd":             "on each side of the end the same must hold; and a pause between claims",
 	"internal/test/storetest/lease.go leaseSettleRacesTakeover":            "a race at a random moment: either may win",

@@ -105,6 +105,10 @@ type Instance struct {
 	// release is called or t ends.
 	Pin func(t testing.TB) (release func())
 
+	// HoldExtensions, if given, has transactions that extend leases wait before they commit: from a call of hold until one of open. waits: one
+	// does.
+	HoldExtensions func(t testing.TB) (waits func() bool, hold func() (open func()))
+
 	// Backdate moves the next time of a periodic job into the past by the given time from now, as if
 	// no worker had looked since. If that is negative, it moves it into the future, as if the clock
 	// had been so far ahead.

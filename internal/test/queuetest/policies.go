@@ -18,7 +18,7 @@ import (
 
 var policyCases = append(rateCases,
 	named("Policies", policiesSetReplacedDeleted, policiesRefused, policiesGoWithTheQueue,
-		policiesLimitCountsLeases, policiesNoLeaseComesBackAboveTheLimit, policiesLimitCountsJobsClaimedTogether, policiesLimitOfQueueAndGroup,
+		policiesLimitCountsLeases, policiesNoLeaseComesBackAboveTheLimit, policiesExtensionUnderWay, policiesLimitCountsJobsClaimedTogether, policiesLimitOfQueueAndGroup,
 		policiesDefaultOfEachGroup, policiesLimitAndKeys, policiesHeldAndReleased, policiesHoldEnds, policiesSeen, policiesWeightsAreShares,
 		policiesNoHoldShortensAnother, policiesWorkServesAll, policiesRandomWalk, policiesHandlerHoldsTheGroup)...)
 
@@ -183,7 +183,6 @@ func policiesLimitCountsLeases(e *env) {
 	}
 }
 
-// Jobs that one claim took before a limit was set count each, also after some of them are done.
 // A lease that has ended does not count any more, or it can be extended, but not both. A claim may find first that it has ended.
 func policiesNoLeaseComesBackAboveTheLimit(e *env) {
 	e.setGroup(penstock.GroupPolicy{Group: "a", MaxRunning: 1})
@@ -203,6 +202,73 @@ func policiesNoLeaseComesBackAboveTheLimit(e *env) {
 	}
 }
 
+// A lease whose time is over counts while an extension of it is under way.
+func policiesExtensionUnderWay(e *env) {
+	if e.HoldExtensions == nil {
+		e.Skip("no transaction of the store can be held")
+	}
+	waits, hold := e.HoldExtensions(e)
+	other := e.Another(e).DriverQueue(queue)
+	for _, limit := range []func(){
+		func() { e.setGroup(penstock.GroupPolicy{Group: "a", MaxRunning: 1}) },
+		func() {
+			e.setGroup(penstock.GroupPolicy{Group: "a"})
+			e.set(penstock.QueueSettings{MaxRunning: new(1)})
+		},
+	} {
+		limit()
+		e.fill("a", 2)
+		claim := func(lease time.Duration) (jobs []penstock.Job) {
+			e.eventually("a job may run", func() bool {
+				jobs = e.claimAs(driver.Claim{Group: "a", Jobs: 1, Lease: lease})
+				return len(jobs) == 1
+			})
+			return jobs
+		}
+		var open func()
+		var extended chan []int64
+		var mine []penstock.Job
+		for waiting := false; !waiting; { // an extension that comes too late finds no lease
+			mine, extended = claim(500*time.Millisecond), make(chan []int64, 1)
+			open = hold()
+			go func() {
+				leases, err := e.q.Extend(e.ctx, suite.LongLease, mine[0].Lease)
+				if err != nil {
+					e.Errorf("Extend: %v", err)
+				}
+				extended <- leases
+			}()
+			e.Eventually("the extension waits, or has ended", func() bool { waiting = waits(); return waiting || len(extended) > 0 })
+			if !waiting {
+				open()
+			}
+		}
+		e.Eventually("the time of the lease is over", func() bool { return time.Now().After(mine[0].LeaseUntil) })
+		claimed := make(chan []penstock.Job, 1)
+		go func() {
+			jobs, err := other.Claim(e.ctx, driver.Claim{Group: "a", Jobs: 1, Lease: suite.LongLease})
+			if err != nil {
+				e.Errorf("Claim: %v", err)
+			}
+			claimed <- jobs
+		}()
+		var more []penstock.Job
+		select {
+		case more = <-claimed:
+			claimed <- nil
+		case <-time.After(300 * time.Millisecond): // it waits, or a slow machine hides the fault
+		}
+		open()
+		if more = append(more, <-claimed...); len(more) > 0 {
+			e.Errorf("a job was claimed of a limit of 1, while the lease of another one was extended")
+		}
+		e.sameLeases("Extend", <-extended, mine)
+		e.ack(mine...)
+		e.ack(claim(suite.LongLease)...)
+	}
+}
+
+// Jobs that one claim took before a limit was set count each, also after some of them are done.
 func policiesLimitCountsJobsClaimedTogether(e *env) {
 	e.fill("a", 40)
 	running := e.ackClaim(nil, driver.Claim{Group: "a", Jobs: 30})
