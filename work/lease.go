@@ -51,6 +51,27 @@ func (w *worker) beat(ctx context.Context) error {
 	return err
 }
 
+// stillLeased returns those of the jobs of a claim whose leases last, and until when. Leases of a claim that took longer than one began at its end, or have ended
+// while its answer was on the way. Then the jobs may run elsewhere. So they are extended first. Without an answer all of them begin.
+func (w *worker) stillLeased(ctx context.Context, jobs []penstock.Job, start time.Time) ([]penstock.Job, time.Time) {
+	until := start.Add(w.Lease)
+	if len(jobs) == 0 || time.Now().Before(until) {
+		return jobs, until
+	}
+	leases := make([]int64, len(jobs))
+	for i := range jobs {
+		leases[i] = jobs[i].Lease
+	}
+	start = time.Now()
+	call, cancel := context.WithTimeout(ctx, w.Lease/3)
+	defer cancel()
+	lasting, err := w.q.Extend(call, w.Lease, leases...)
+	if err != nil {
+		return jobs, until
+	}
+	return slices.DeleteFunc(jobs, func(j penstock.Job) bool { return !slices.Contains(lasting, j.Lease) }), start.Add(w.Lease)
+}
+
 // prolong notes which of the tasks, by their leases, last until the given time, and gives up the
 // others. Without an answer, it gives up those that have expired by now. It returns the jobs that
 // had not begun.

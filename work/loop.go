@@ -230,10 +230,11 @@ func (w *worker) claimLoop(ctx, handling, writing context.Context) {
 			continue
 		}
 		w.works(claiming)
+		jobs, until := w.stillLeased(calls, jobs, start)
 		retry, none = growing{}, len(jobs) == 0
 		if !none {
 			last = time.Now()
-			w.enqueue(handling, writing, jobs, start.Add(w.Lease))
+			w.enqueue(handling, writing, jobs, until)
 		}
 		w.answered(n, len(jobs), nil)
 		if len(jobs) == n && w.turns.finder == nil {
@@ -295,8 +296,9 @@ func (w *worker) help(ctx, calls, handling, writing context.Context) {
 			call, cancel := context.WithTimeout(calls, callTimeout)
 			jobs, err := w.claimFrom(call, []string{w.turns.last}, n, w.carries(false))
 			cancel()
+			jobs, until := w.stillLeased(calls, jobs, start)
 			if len(jobs) > 0 {
-				w.enqueue(handling, writing, jobs, start.Add(w.Lease))
+				w.enqueue(handling, writing, jobs, until)
 			}
 			w.answered(n, len(jobs), err)
 			if err != nil {

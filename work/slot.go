@@ -81,7 +81,7 @@ func (w *worker) closeSlot(handling, writing context.Context) {
 }
 
 // next takes the next job to begin, nil if there is none. It gives up those whose leases have ended for sure: the process stood
-// still, and they may run elsewhere. A job whose claim was slow begins: its lease may have begun at the end of that.
+// still, and they may run elsewhere.
 func (w *worker) next(now time.Time) *task {
 	w.mu.Lock()
 	var late []*task
