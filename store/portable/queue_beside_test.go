@@ -321,6 +321,29 @@ func TestTwoClaimsOfAKey(t *testing.T) {
 	}
 }
 
+// A claim that takes turns with all others, because it does not know yet that the queue has no limit any more, also takes turns with those of its group.
+func TestLimitOfTheQueueIsLifted(t *testing.T) {
+	t.Parallel()
+	g := newGate(t)
+	slow, other := g.queue("slow"), g.queue("other")
+	limit, none := 5, 0
+	g.must(g.store.SetGroup(t.Context(), "jobs", penstock.GroupPolicy{MaxRunning: 1}))
+	g.must(g.store.SetQueue(t.Context(), "jobs", penstock.QueueSettings{MaxRunning: &limit}))
+	g.none(other)
+	g.must(g.store.SetQueue(t.Context(), "jobs", penstock.QueueSettings{MaxRunning: &none}))
+	g.none(slow)
+	g.enqueue(make([]penstock.NewJob, 2)...)
+	g.shut("slow")
+	first, second := g.starts("slow", slow), make(chan []penstock.Job, 1)
+	go func() { second <- g.claim(other) }()
+	for g.waits("other") == 0 && len(second) == 0 {
+	}
+	g.open("slow")
+	if one, two := <-first, <-second; len(one)+len(two) != 1 {
+		t.Errorf("the claims got %d and %d jobs, and one may run", len(one), len(two))
+	}
+}
+
 // A claim that locks a few more jobs than it needs, because others were first before, leaves those for which max_running has no
 // room.
 func TestLimitAfterOthersWereFirst(t *testing.T) {

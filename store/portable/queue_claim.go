@@ -38,6 +38,9 @@ func (s onTables) Round(ctx context.Context, row *queueRow, c driver.Claim, r *t
 		lock = "lock_queue"
 	}
 	b.Row(&r.There, lock, row.Args(tables.Args{"checks": r.Checks, "checked": r.Checked, "turn": turn}), &r.Now, &r.Expired, &r.Closed, &r.Limited, &r.HasPolicies)
+	if r.Alone && r.Policies && !s.dialect().takesTurns { // others may know already that the queue as a whole has no limit any more
+		b.Lock("hold_turn", row.Args(tables.Args{"turn": turnOf(c.Group)}))
+	}
 	if len(lost) > 0 {
 		b.Do("delete from {schema}.leases where queue_id = {queue} and {claim in lost}", row.Args(tables.Args{"lost": lost}))
 	}
