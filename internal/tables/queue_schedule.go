@@ -25,11 +25,8 @@ func (s *Queues) SetSchedule(ctx context.Context, sch penstock.Schedule) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.lookAgain(ctx, sch.Queue); err != nil {
-		return err
-	}
-	return s.send(ctx, sch.Queue, func(b *Batch, q *QueueRow) {
-		b.Do("set_schedule", q.Args(Args{"name": sch.Name, "cron": sch.Cron, "next": next, "job": job, "skip": sch.SkipOverlap}))
+	return s.locked(ctx, sch.Queue, func(tx Tx, q *QueueRow) error { // else a schedule of a queue that is being dropped would stay
+		return tx.Finish(ctx, new(Batch).Do("set_schedule", q.Args(Args{"name": sch.Name, "cron": sch.Cron, "next": next, "job": job, "skip": sch.SkipOverlap})))
 	})
 }
 

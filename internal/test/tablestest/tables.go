@@ -79,21 +79,12 @@ func cancelledWithinAClaim(f *fixture) {
 	closed := suite.Get(f.App.BeginTx(f.Context(), nil)).Must(f, "BeginTx")
 	defer func() { _ = closed.Rollback() }()
 	f.exec("select n from {schema}.gate for update", closed) // not changed: MariaDB 11.8 has a claim that meets a newer row run again
-	await := func(what string, condition func() bool) {
-		// Asked more often than every 100 ms MariaDB shows an old copy of who waits.
-		for !condition() {
-			if err := f.Context().Err(); err != nil {
-				f.Fatalf("it does not come true that %s: %v", what, err)
-			}
-			time.Sleep(150 * time.Millisecond)
-		}
-	}
 	claimed, cancelled := make(chan error, 1), make(chan error, 1)
 	go func() {
 		_, err := q.Claim(f.Context(), driver.Claim{Jobs: 1, Lease: time.Hour})
 		claimed <- err
 	}()
-	await("the claim waits", func() bool { return f.count(f.Waiting) == 1 })
+	f.await("the claim waits", func() bool { return f.count(f.Waiting) == 1 })
 	go func() {
 		n, err := f.Direct.CancelJobs(f.Context(), "jobs", made[0].ID)
 		if err == nil && n != 1 {
@@ -101,7 +92,7 @@ func cancelledWithinAClaim(f *fixture) {
 		}
 		cancelled <- err
 	}()
-	await("the cancellation waits or is over", func() bool { return len(cancelled) == 1 || f.count(f.Waiting) == 2 })
+	f.await("the cancellation waits or is over", func() bool { return len(cancelled) == 1 || f.count(f.Waiting) == 2 })
 	f.OK(closed.Commit(), <-claimed, <-cancelled)
 	suite.MustEqual(f, f.count("select count(*) from {schema}.leases"), 0, "leases left of a job that was cancelled")
 	var jobs []penstock.Job
@@ -112,6 +103,31 @@ func cancelledWithinAClaim(f *fixture) {
 	if len(jobs) != 1 || string(jobs[0].Payload) != "2" {
 		f.Errorf("claimed %+v, want the second job of the key", jobs)
 	}
+}
+
+// await asks more seldom than every 100 ms: else MariaDB shows an old copy of who waits.
+func (f *fixture) await(what string, condition func() bool) {
+	for !condition() {
+		if err := f.Context().Err(); err != nil {
+			f.Fatalf("it does not come true that %s: %v", what, err)
+		}
+		time.Sleep(150 * time.Millisecond)
+	}
+}
+
+// A schedule is not made while its queue is being dropped.
+func scheduleOfADroppedQueue(f *fixture) {
+	drop := suite.Get(f.App.BeginTx(f.Context(), nil)).Must(f, "BeginTx")
+	defer func() { _ = drop.Rollback() }()
+	f.exec("delete from {schema}.queues where name = 'jobs'", drop)
+	set := make(chan error, 1)
+	go func() {
+		set <- f.Direct.SetSchedule(f.Context(), penstock.Schedule{Queue: "jobs", Name: "s", Cron: "@daily", Job: penstock.NewJob{}})
+	}()
+	f.await("the call waits or is over", func() bool { return len(set) == 1 || f.count(f.Waiting) == 1 })
+	f.OK(drop.Commit())
+	f.MustBe(<-set, penstock.ErrNoQueue, "SetSchedule")
+	f.counts("select count(*) from {schema}.schedules", 0)
 }
 
 // A row of a plain INSERT is refused, or it is read: none keeps others from being read.

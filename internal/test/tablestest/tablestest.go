@@ -114,6 +114,7 @@ func Run(t *testing.T, h Harness) {
 			test("PausedWithinATransaction", pausedWithinATransaction),
 			test("MaintainLooksFirst", maintainLooksFirst),
 			test("CancelledWithinAClaim", cancelledWithinAClaim),
+			test("ScheduleOfADroppedQueue", scheduleOfADroppedQueue),
 		}},
 		{Name: "Schemas", Cases: named},
 		{Name: "Clock", Cases: []testCase{{Name: "IsSet", Run: h.setClock}}},
