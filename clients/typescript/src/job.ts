@@ -2,8 +2,10 @@
 import { executor, type Execute, type Queryable, type Value } from './database.js'
 import { explained } from './errors.js'
 import { Enqueued } from './statements.js'
-import type { Shares } from './turns.js'
 import { array, headerKind, headerReport, interval, jobRow, memberSteps, quoted, textOf, FieldError, type NewJob } from './values.js'
+
+/** Shares says how many jobs a claim asks for of each group. */
+export type Shares = ReadonlyMap<string, number>
 
 /** Job is a claimed job. The worker has it until its lease ends. */
 export class Job {

@@ -1,10 +1,7 @@
 // Which group the next claim is from.
-import type { Queue } from './job.js'
+import type { Queue, Shares } from './job.js'
 
 const groupsAtOnce = 16 // how many groups one search asks for, and so the most claims between two
-
-/** Shares says how many jobs a claim asks for of each group. */
-export type Shares = ReadonlyMap<string, number>
 
 /**
  * Turns says which group the next claim is from. With several groups it is a deficit round robin over those that have jobs: in each round a group

@@ -3,8 +3,8 @@
 import { hostname } from 'node:os'
 import { sqlState } from './database.js'
 import { clientVersion, isMissing } from './errors.js'
-import { Job, LeaseLostError, Outcome, Queue, StoppingError, isOutcome, reasonOf } from './job.js'
-import { Turns, type Shares } from './turns.js'
+import { Job, LeaseLostError, Outcome, Queue, StoppingError, isOutcome, reasonOf, type Shares } from './job.js'
+import { Turns } from './turns.js'
 import { FieldError, headerTimeout, kindOf, known, textOf } from './values.js'
 import { Backoff, Notice, Outage, type Logger, sleep, timely } from './waits.js'
 
