@@ -59,6 +59,11 @@ func TestDistributedStatementsAreOfShards(t *testing.T) {
 			t.Errorf("%s refers to a table of the coordinator:\n%s", name, text)
 		}
 	}
+	for _, name := range []string{"fence", "fence_shared"} {
+		if text := dialects[pg.Citus].statements[name]; !strings.Contains(text, "set_config('citus.enable_deadlock_prevention', 'off', true)") {
+			t.Errorf("the deletes of relays take turns after %s:\n%s", name, text)
+		}
+	}
 }
 
 // What each engine is given, as it has to be there: a statement of a dialect runs on no other server.
