@@ -66,7 +66,7 @@ var hints = map[string]string{
 	"3D000": "create the database or correct the URL",
 	"26000": unprepared,
 	"42P05": unprepared,
-	"25006": "the server is read-only: connect to the primary (target_session_attrs=read-write picks it from several hosts)",
+	"25006": "on a standby, connect to the primary (target_session_attrs=read-write picks it from several hosts); on a primary, the role or the database has default_transaction_read_only on",
 	"53100": "the server's disk is full: free space and it continues; nothing is lost",
 	"53300": "raise max_connections or close other connections",
 	"57P03": "the server is starting up or shutting down: try again",

@@ -25,6 +25,7 @@ func TestExplain(t *testing.T) {
 		"nothing":           {nil, ""},
 		"everybody's":       {state("53300"), "max_connections"},
 		"of a pooler":       {state("42P05"), "default_query_exec_mode=exec"},
+		"of two causes":     {state("25006"), "default_transaction_read_only"},
 		"the caller's":      {state("42501"), "grant it"},
 		"of no known state": {state("XX000"), ""},
 		"the network's":     {&net.OpError{Op: "dial", Err: errors.New("refused")}, "is PostgreSQL running"},
