@@ -145,7 +145,7 @@ func (c *connection) declare(queue string) error {
 		return err
 	}
 	if _, err = create.QueueDeclare(queue, true, false, false, false, nil); err != nil {
-		return fmt.Errorf("declare_queue %q: %w", queue, err)
+		return explainDeclare(queue, err)
 	}
 	return create.Close()
 }

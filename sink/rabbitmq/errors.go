@@ -122,7 +122,19 @@ func explainDial(address string, err error) error {
 	return penstock.WithHint(err, "%s", cmp.Or(tlsconfig.Hint(err), "see that the broker runs and url names it; the relay tries again"))
 }
 
+// explainDeclare is about a queue that cannot be made, after the login.
+func explainDeclare(queue string, err error) error {
+	var e *amqp.Error
+	if !errors.As(err, &e) || !e.Server {
+		return fmt.Errorf("declare_queue %q: %w", queue, err)
+	}
+	return penstock.WithHint(fmt.Errorf("declare_queue %q: %s", queue, said(e)), "choose another name, or give the user the right to configure it; or create the queue yourself and leave out declare_queue")
+}
+
 func explainLogin(address string, uri amqp.URI, err error) error {
+	if hinted, ok := errors.AsType[*penstock.HintError](err); ok { // it is not about the login
+		return penstock.WithHint(fmt.Errorf("RabbitMQ at %s: %w", address, hinted.Err), "%s", hinted.Hint)
+	}
 	var e *amqp.Error
 	if !errors.As(err, &e) || !e.Server && e.Code != amqp.AccessRefused {
 		return penstock.WithHint(fmt.Errorf("log in to RabbitMQ at %s: %w", address, err), "see that it is RabbitMQ that answers there; the relay tries again")

@@ -100,4 +100,8 @@ func TestDeclareQueue(t *testing.T) {
 			t.Errorf("%s holds %d messages, want 3", name, n)
 		}
 	}
+	errs := open(t, rabbitmq.Config{URL: room.url, DeclareQueue: "amq.reserved"}).Send(patient(t), orders(1))
+	if errs == nil || !penstock.IsUnavailable(errs[0]) || !strings.Contains(errs[0].Error(), "choose another name") || strings.Contains(errs[0].Error(), "password") {
+		t.Errorf("a reserved name: %v", errs)
+	}
 }
