@@ -207,6 +207,33 @@ func TestPlansOfTheParkedRing(t *testing.T) {
 	check("analyzed when full")
 }
 
+// Statements that go over all parked keys find the last state of each by an index, not among those of all keys. With 10,000
+// keys the latter takes longer than a fetch may last, and the subscription would stand still.
+func TestManyParkedKeysAreGoneOverOnce(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	const keys = 2000
+	f.Exec("insert into penstock.orders (key, payload) select 'k' || i, 'x' from generate_series(1, $1::int) i", keys)
+	src := f.subscribe()
+	for parked := 0; parked < keys; {
+		b := f.fetchSome(src)
+		f.refuse(src, b, time.Hour)
+		parked += len(b.Messages)
+	}
+	for session, settings := range map[string]string{"a relay": postgres.Settings, "an operator": "set jit = off"} {
+		steps := stepsOn(f)
+		steps(settings)
+		for name, args := range map[string][]any{
+			"parked_set": {1, 2 * keys}, "released": {1, 2 * keys}, "retried": {1, []string{""}, []int64{1 << 40}, 2 * keys},
+			"parked_keys": {1, 2 * keys}, "parked_status": {1, nil}, "others": {1, 0, 0},
+		} {
+			if n := steps(postgres.Statement(name, "penstock", "orders"), args...); n > 100*keys {
+				t.Errorf("%s, %s: %.0f rows for %d keys", session, name, n, keys)
+			}
+		}
+	}
+}
+
 // A settling write of a session that was lost may still be under way on the server when the source
 // begins the next one. The source waits, and knows which messages are parked.
 func TestLateWriteOfALostSession(t *testing.T) {

@@ -12,7 +12,7 @@ with ring as materialized (
     select l.*, exists (select from {schema}._parked m where m.subscription = $1 and m.parked_key = l.parked_key and m.p >= l.head offset 20000) as long
       from {schema}._parked_key l
      where l.subscription = $1::bigint and l.head is not null and ($4 is null or l.parked_key = 'k' || $4 or l.parked_key between 's' and 't')
-       and not exists (select from {schema}._parked_key x where x.subscription = $1 and x.parked_key = l.parked_key and x.n > l.n)
+       and l.n = (select max(x.n) from {schema}._parked_key x where x.subscription = $1 and x.parked_key = l.parked_key)
 ), parked as materialized ( -- all of them, without what makes them large
     select m.seq, m.p, l.parked_key
       from line l

@@ -10,5 +10,5 @@ select coalesce(case when l.parked_key like 'k%' then substr(l.parked_key, 2) en
                       where m.subscription = $1 and m.parked_key = l.parked_key and m.p >= l.head order by m.p limit 1) h on true
   left join {schema}._dead_letter d on d.subscription = $1 and d.seq = l.held
  where l.subscription = $1 and l.head is not null
-   and not exists (select from {schema}._parked_key x where x.subscription = $1 and x.parked_key = l.parked_key and x.n > l.n)
+   and l.n = (select max(x.n) from {schema}._parked_key x where x.subscription = $1 and x.parked_key = l.parked_key)
  order by l.due, l.n limit $2

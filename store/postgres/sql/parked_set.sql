@@ -3,5 +3,5 @@
 select l.parked_key, l.held is not null
   from {schema}._parked_key l
  where l.subscription = $1 and l.head is not null
-   and not exists (select from {schema}._parked_key x where x.subscription = $1 and x.parked_key = l.parked_key and x.n > l.n)
+   and l.n = (select max(x.n) from {schema}._parked_key x where x.subscription = $1 and x.parked_key = l.parked_key)
  limit $2

@@ -4,5 +4,5 @@ select l.parked_key, l.head
   from {schema}._parked_key l
  where l.subscription = $1::bigint and l.head is not null and l.due > statement_timestamp() and l.due < 'infinity'
    and exists (select from unnest($2::text[], $3::bigint[]) r(parked_key, n) where r.parked_key in ('', l.parked_key) and l.n <= r.n)
-   and not exists (select from {schema}._parked_key x where x.subscription = $1::bigint and x.parked_key = l.parked_key and x.n > l.n)
+   and l.n = (select max(x.n) from {schema}._parked_key x where x.subscription = $1::bigint and x.parked_key = l.parked_key)
  order by l.due, l.n limit $4
