@@ -88,7 +88,7 @@ func TestDeadJobsAreChosen(t *testing.T) {
 			same(t, args, d.deadJobs(ids, strings.Fields(strings.ReplaceAll(args, "--older-than 0", "--older-than 0s"))...), want)
 		}
 		table := d.must("dead", "list", "mails")
-		contains(t, table, "KIND", "welcome", "GROUP", "acme", `disk\nfull`, "no such street")
+		contains(t, table, "KIND", "welcome", "GROUP", "acme", "   disk\n", "no such street")
 		if n := strings.Count(table, "\n"); n != 5 {
 			t.Errorf("%d lines: %s", n, table)
 		}
@@ -119,7 +119,7 @@ func TestDeadJobIsShown(t *testing.T) {
 		ids := deadJobDesk(t, d)
 		first := d.must("dead", "show", "mails", fmt.Sprint(ids[0]))
 		contains(t, first, fmt.Sprintf("id        %d of mails\n", ids[0]), "kind      welcome\n", "key       red\n", "group     -\n", "priority  -3\n", "after 1 attempt\n", "headers   h: v\n", "penstock-kind: welcome\n",
-			`disk\nfull`, "\n\n{\"to\":\"a\"}\n", fmt.Sprintf("Next: penstock dead retry mails --id %d\n", ids[0]))
+			"disk\n               full\n", "\n\n{\"to\":\"a\"}\n", fmt.Sprintf("Next: penstock dead retry mails --id %d\n", ids[0]))
 		var dead deadLetter[int64]
 		if err := json.Unmarshal([]byte(d.must("dead", "show", "mails", fmt.Sprint(ids[1]), "--json")), &dead); err != nil {
 			t.Fatal(err)

@@ -37,7 +37,7 @@ func TestDeadList(t *testing.T) {
 		if lines := strings.Split(table, "\n"); len(lines) != 6 {
 			t.Errorf("the table of four has %d lines:\n%s", len(lines), table)
 		}
-		contains(t, table, "ATTEMPTS", `too\nlarge \x1b[2J`, `new\nline`, "no such queue", "order.paid")
+		contains(t, table, "ATTEMPTS", "   too\n", `new\nline`, "no such queue", "order.paid")
 
 		for args, want := range map[string]string{
 			"":                                   "a1 a2 a3 a4",

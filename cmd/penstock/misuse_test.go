@@ -49,6 +49,7 @@ func TestMisuse(t *testing.T) {
 		{"publish o --payload-file missing --database-url sqlite:x.db", "missing"},
 		{"publish o --batch -1 --database-url sqlite:x.db", "--batch is negative"},
 		{"queue crate", `"crate" is not a verb of penstock queue: did you mean create?`},
+		{"queue job", `"job" is not a verb of penstock queue: did you mean penstock job?`},
 		{"queue create q --order random", "use fifo or lifo"},
 		{"queue create q --max-attempts 0", "--max-attempts is 0"},
 		{"queue set q", "nothing to set"},

@@ -104,6 +104,11 @@ func KnownVerb(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	err := fmt.Errorf("%q is not a verb of %s", args[0], cmd.CommandPath())
+	for _, other := range cmd.Root().Commands() {
+		if other.Name() == args[0] {
+			return Usage(fmt.Errorf("%w: did you mean %s?", err, other.CommandPath()))
+		}
+	}
 	cmd.SuggestionsMinimumDistance = 2
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		return Usage(fmt.Errorf("%w: did you mean %s?", err, strings.Join(near, " or ")))

@@ -41,7 +41,11 @@ func (t *DeadLetterText) Headers(headers map[string]string) {
 
 func (t *DeadLetterText) Failures(failures []penstock.Failure) {
 	for i, f := range failures {
-		t.Line(map[bool]string{true: "errors"}[i == 0], "%d  %s  %s", f.Attempt, Clock(f.At), shell.Visible(f.Err))
+		line, more, _ := strings.Cut(f.Err, "\n")
+		t.Line(map[bool]string{true: "errors"}[i == 0], "%d  %s  %s", f.Attempt, Clock(f.At), shell.Visible(line))
+		for line := range strings.Lines(more) { // from where it was called, and the causes
+			t.Line("", "     %s", shell.Visible(strings.TrimSuffix(line, "\n")))
+		}
 	}
 }
 

@@ -83,13 +83,15 @@ func (l *letter) row(now time.Time) []string {
 	return append(row, l.why())
 }
 
-// why is the last error. After an operator's reason, which is not an attempt, follows the error of the last attempt.
+// why is the first line of the last error. After an operator's reason, which is not an attempt, follows that of the last attempt.
 func (l *letter) why() string {
 	n := len(l.Failures)
+	line, _, _ := strings.Cut(l.Error, "\n")
 	if n < 2 || l.Failures[n-1].Attempt > 0 {
-		return l.Error
+		return line
 	}
-	return l.Error + "; before: " + l.Failures[n-2].Err
+	before, _, _ := strings.Cut(l.Failures[n-2].Err, "\n")
+	return line + "; before: " + before
 }
 
 // text is for people, one fact per line.

@@ -79,7 +79,13 @@ class Command(BaseCommand):
         own = ("kind", "key", "group") if box.is_queue else ("key", "topic")
         first = ("id",) if box.is_queue else ("seq", "id")
         cells = [
-            [*(visible(one[n]) for n in first), *(visible(one[n], 24) for n in own), str(one["attempts"]), since(one["died_at"]), visible(one["error"], 64)]
+            [
+                *(visible(one[n]) for n in first),
+                *(visible(one[n], 24) for n in own),
+                str(one["attempts"]),
+                since(one["died_at"]),
+                visible(one["error"].partition("\n")[0], 64),
+            ]
             for one in letters
         ]
         if not cells:
@@ -105,7 +111,10 @@ class Command(BaseCommand):
                 ("died", f"{clock(one['died_at'])}, {since(one['died_at'])} ago, after {plural(one['attempts'], 'attempt')}"),
             ]
             lines += [("headers" if not n else "", f"{name}: {value}") for n, (name, value) in enumerate(sorted(one.get("headers", {}).items()))]
-            lines += [("errors" if not n else "", f"{f['attempt']}  {f['at'][:19].replace('T', ' ')}  {f['error']}") for n, f in enumerate(one["failures"])]
+            for n, f in enumerate(one["failures"]):
+                error, *more = f["error"].split("\n")
+                lines.append(("errors" if not n else "", f"{f['attempt']}  {f['at'][:19].replace('T', ' ')}  {error}"))
+                lines += [("", f"     {line}") for line in more]  # from where it was called, and the causes
             for name, value in lines:
                 self.stdout.write(f"{name:<9} {visible(value) or '-'}")
             text = one.get("payload", one.get("payload_base64", ""))
