@@ -141,6 +141,41 @@ func TestWhichClaim(t *testing.T) {
 	})
 }
 
+// A job whose lease has ended while the claim's answer was on the way does not begin. The worker extends it first, or leaves it to the next claim.
+func TestLateClaim(t *testing.T) {
+	each(t, func(g *goal, l *language) {
+		const lease = 2 * time.Second
+		execute(g, g.url, "create sequence late")
+		for name, arguments := range map[string]string{"claim": "text, int, interval, text, text", "ack_claim": "text, bigint[], int, interval, text, text"} {
+			calls := "$1, $2, $3, $4, $5"
+			if name == "ack_claim" {
+				calls += ", $6"
+			}
+			execute(g, g.url, fmt.Sprintf(`alter function penstock.%[1]s(%[2]s) rename to %[1]s_was;
+				create function penstock.%[1]s(%[2]s) returns setof penstock.leased_job language plpgsql as $$ begin
+					return query select * from penstock.%[1]s_was(%[3]s);
+					if found and nextval('late') = 1 then perform pg_sleep(%[4]v); end if;
+				end $$`, name, arguments, calls, (lease+time.Second).Seconds()))
+		}
+		q := g.queue()
+		g.enqueue("a")
+		conn := g.connect()
+		var ran seen
+		lasts := make(chan bool, 1)
+		g.working(q, func(ctx context.Context, j penstock.Job) (err error) {
+			var last bool
+			err = conn.QueryRow(ctx, "select max(lease_until) > clock_timestamp() from penstock._lease where queue > 0").Scan(&last)
+			lasts <- last
+			ran.add(j)
+			return err
+		}, work.Options{Lease: lease})
+		if !<-lasts {
+			g.Error("the job began after its lease")
+		}
+		g.eventually("the job is done", func() bool { s := g.status(); return s.Ready+s.Running == 0 })
+	})
+}
+
 // A worker extends the lease of a job that takes longer: the lease in the database outlasts the claimed one, and the handler continues.
 func TestLeaseIsExtended(t *testing.T) {
 	each(t, func(g *goal, l *language) {

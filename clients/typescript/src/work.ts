@@ -233,11 +233,11 @@ class Worker {
         await this.freed.wait(this.stop.signal)
         continue
       }
-      let acks: Task[] = [], jobs: Job[] = [], start = now(), shares: Shares
+      let acks: Task[] = [], jobs: Job[] = [], until = 0, shares: Shares
       try {
         shares = await timely(this.turns.next(this.queue, n, this.full && !this.settles), callTimeout)
         if (backoff.failures === 0 && this.carries(pause > 0)) acks = this.takeAcks()
-        start = now()
+        until = now() + this.o.lease
         // Jobs that may share a lease are acked faster together, but acks of them in several transactions wait for each other.
         const carried = acks.length || !this.settles ? acks.map(leaseOf) : undefined
         if (!shares.size && acks.length) shares = new Map([[this.turns.last, n]]) // its jobs may wait for the end of those that are acked
@@ -246,7 +246,7 @@ class Worker {
           const got = await timely(shares.size > 1 ? this.queue.claimGroups(shares, how) : this.queue.claim({ n, groupKey, ...how }), callTimeout)
           this.acked(acks, got.acked)
           this.full = got.full
-          jobs = got.jobs
+          ;[jobs, until] = await this.stillLeased(got.jobs, until)
         }
       } catch (err) {
         this.returnAcks(acks)
@@ -259,7 +259,7 @@ class Worker {
       const strange: Task[] = []
       for (const job of jobs) {
         const handler = this.handler(job.kind)
-        const task: Task = { job, handler, until: start + this.o.lease, abort: new AbortController(), begun: !handler, ended: false, left: false, lost: false, end: 'done', done: 0, took: 0 }
+        const task: Task = { job, handler, until, abort: new AbortController(), begun: !handler, ended: false, left: false, lost: false, end: 'done', done: 0, took: 0 }
         this.held.set(job.lease, task)
         ;(handler ? this.queued : strange).push(task)
       }
@@ -270,6 +270,17 @@ class Worker {
       pause = jobs.length ? 0 : Math.min(pause * 2 || this.o.pollMin, this.o.pollMax)
       if (!more) await sleep(spread(Math.max(pause || this.o.pollMin, 4 * this.turns.looked)), this.stop.signal)
     }
+  }
+
+  /**
+   * Returns those of the jobs of a claim whose leases last, and until when. After a claim that took longer than a lease they may run elsewhere. So they
+   * are extended first. Without an answer all of them begin.
+   */
+  async stillLeased(jobs: Job[], until: number): Promise<[Job[], number]> {
+    const start = now()
+    if (!jobs.length || start < until) return [jobs, until]
+    const lasting = await timely(this.queue.extend(jobs.map(job => job.lease), this.o.lease), callTimeout).catch(() => undefined)
+    return lasting ? [jobs.filter(job => lasting.includes(job.lease)), start + this.o.lease] : [jobs, until]
   }
 
   /** Logs the start, once the first claim has worked: before that the queue may not exist. */

@@ -147,7 +147,8 @@ class Desk:
             self.return_acks(tasks)
             raise
         self.acked(tasks, acked)
-        self.claimed(jobs, shares, start + self.o.lease, monotonic())
+        jobs, until = yield from self.still_leased(jobs, start + self.o.lease)
+        self.claimed(jobs, shares, until, monotonic())
 
     def ack(self) -> Op[None]:
         tasks = self.take_acks()
@@ -171,6 +172,18 @@ class Desk:
             raise
         self.failures.popleft()
         self.written(task, word, answer, how, reason)
+
+    def still_leased(self, jobs: list[Job], until: float) -> Op[tuple[list[Job], float]]:
+        """Returns those of the jobs of a claim whose leases last, and until when. After a claim that took longer than a lease they may run elsewhere. So
+        they are extended first. Without an answer all of them begin."""
+        start = monotonic()
+        if not jobs or start < until:
+            return jobs, until
+        try:
+            lasting = set((yield from self.sql.extend(self.queue, [job.lease for job in jobs], self.o.lease)))
+        except Exception:
+            return jobs, until
+        return [job for job in jobs if job.lease in lasting], start + self.o.lease
 
     def extend(self) -> Op[list[Task]]:
         """Returns the tasks whose handlers must be aborted."""

@@ -278,9 +278,11 @@ public final class Worker implements AutoCloseable {
             lockedRun(() -> desk.returnAcks(tasks));
             throw e;
         }
+        long asked = System.nanoTime();
+        Queue.Claimed lasting = asked - start < lease ? got : stillLeased(line, got);
         giveBack(locked(() -> {
             desk.acked(tasks, got.acked());
-            desk.claimed(got, shares, start + lease);
+            desk.claimed(lasting, shares, (lasting == got ? start : asked) + lease);
             if (desk.stopping()) {
                 return unbegun();
             }
@@ -290,6 +292,22 @@ public final class Worker implements AutoCloseable {
             }
             return List.of();
         }));
+    }
+
+    /**
+     * Returns a claim with those of its jobs whose leases last. It took longer than a lease, so they may run elsewhere, and are extended first.
+     * Without an answer all of them begin.
+     */
+    private Queue.Claimed stillLeased(Line line, Queue.Claimed got) {
+        if (got.jobs().isEmpty()) {
+            return got;
+        }
+        try {
+            List<Long> leases = line.call(q -> q.extend(got.jobs().stream().map(Job::lease).toList(), o.lease));
+            return new Queue.Claimed(got.jobs().stream().filter(job -> leases.contains(job.lease())).toList(), got.acked(), got.full());
+        } catch (RuntimeException e) {
+            return got;
+        }
     }
 
     private void ack(Line line) {
