@@ -38,6 +38,9 @@ func TestSuggestedCommandsMeanTheSameDatabase(t *testing.T) {
 	same(t, "what the owner runs", a.Suggest("run penstock migrate as the schema's owner, admin"), "run penstock migrate --database-url postgres://admin@localhost/shop --schema 'odd one' as the schema's owner, admin")
 	same(t, "what the owner runs after a colon", a.Suggest("drop it as the owner of the tables, admin, if it is not needed: penstock subscription drop orders x"),
 		"drop it as the owner of the tables, admin, if it is not needed: penstock subscription drop --database-url postgres://admin@localhost/shop --schema 'odd one' orders x")
+	same(t, "what one of two runs", a.Suggest("start its relay: penstock relay --outbox orders, or drop it as the owner of the tables, admin: penstock outbox drop orders"),
+		"start its relay: penstock relay --database-url postgres://app:PASSWORD@localhost/shop --schema 'odd one' --outbox orders, "+
+			"or drop it as the owner of the tables, admin: penstock outbox drop --database-url postgres://admin@localhost/shop --schema 'odd one' orders")
 	same(t, "the owner has the URL already", a.Suggest("run penstock migrate as the schema's owner, app"), "run penstock migrate --database-url postgres://app:PASSWORD@localhost/shop --schema 'odd one' as the schema's owner, app")
 	same(t, "nothing given", (&cli.App{}).Suggest("run penstock migrate"), "run penstock migrate")
 

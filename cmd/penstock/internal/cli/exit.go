@@ -144,7 +144,14 @@ func (a *App) connecting(text string) string {
 // would act on the variable's database: it has the URL with a placeholder for the password. A command for another
 // role, such as a grant, has its own URL, and grants to this one.
 func (a *App) Suggest(text string) string {
-	text = a.ownRole(text)
+	choices := strings.Split(a.ownRole(text), ", or ")
+	for i, text := range choices { // of which each may be for another role
+		choices[i] = a.suggest(text)
+	}
+	return strings.Join(choices, ", or ")
+}
+
+func (a *App) suggest(text string) string {
 	connecting := a.connecting(text)
 	return suggestion.ReplaceAllStringFunc(text, func(command string) string {
 		given := ""
