@@ -116,7 +116,7 @@ func TestBenchQueuesMisused(t *testing.T) {
 		"yugabyte-simulator --flush -1ms":        "--flush is -1ms, expected 0s or more",
 		"yugabyte-simulator --margin 0":          "--margin is 0s, expected 1ms or more",
 		"yugabyte-simulator --rows 1":            "expected 10 or more",
-		"walk":                                   `"walk" is not a verb of bench: did you mean park`,
+		"walk":                                   `"walk" is not a verb of bench: did you mean all or park?`,
 		"relay --walk":                           "unknown flag: --walk: see bench relay --help",
 		"relay --profile odd":                    `"odd" is none of auto, postgres and portable`,
 		"queue --profile portable --database-url postgres://127.0.0.1:1/x": "not the portable profile",

@@ -431,7 +431,7 @@ func TestParseURL(t *testing.T) {
 		"s3://payloads/a//b":                      "prefix cannot be used",
 		"s3://payloads/a%20b":                     "prefix cannot be used",
 		"s3://payloads?nope=1":                    "nope is not a parameter of a claim check",
-		"s3://payloads?max_inline_bytes=-1":       "max_inline_bytes is -1",
+		"s3://payloads?max_inline_bytes=-1":       `max_inline_bytes is "-1", which is negative`,
 		"s3://payloads?timeout=-1s":               "timeout is negative",
 		"s3://payloads?allow_private=true":        "allow_private is set without endpoint",
 		"s3://payloads?endpoint=http://127.0.0.1": "loopback",
