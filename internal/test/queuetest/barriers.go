@@ -16,7 +16,7 @@ import (
 var barrierCases = slices.Concat(
 	named("Barrier", barrierOpensOnce, barrierOneJob, barrierSealedFirstOrLast, barrierEmpty,
 		barrierEveryEnd, barrierNotAnEnd, barrierDeadWaits, barrierDeadOfSeveral, barrierDeadRuns, barrierDeadCancels, barrierAddedFromWithin,
-		barrierBulk, barrierDuplicates, barrierNested, barrierSeveral, barrierKeysAndOptions, barrierRollback, barrierRefused, barrierAtOnce),
+		barrierBulk, barrierDuplicates, barrierNested, barrierSeveral, barrierKeysAndOptions, barrierRollback, barrierRefused, barrierAtOnce, barrierLastOfAClaimFirst),
 	needing(Features{Unique: true}, named("Barrier", barrierUnique)),
 	needing(Features{Reads: true}, named("Barrier", barrierReadsEachOnce)),
 	messageCases,
@@ -452,6 +452,23 @@ func barrierReadsEachOnce(e *env) {
 			ran += len(waited)
 		}
 	})
+}
+
+// Of jobs that were claimed together the last one ends first, and then all others with one call: the end of each counts once.
+func barrierLastOfAClaimFirst(e *env) {
+	const together = 9
+	b, other := e.barrier(), e.barrier()
+	for range together - 1 {
+		e.enqueue(holder(other, "other"))
+	}
+	e.enqueue(holder(b, "last"))
+	jobs := e.ackClaim(nil, driver.Claim{Jobs: together})
+	e.enqueue(holder(b, "one more"), waiter("done", b))
+	e.seal(b)
+	e.ack(jobs[together-1])
+	e.ack(jobs[:together-1]...)
+	e.ack(e.want("one more")...)
+	e.ack(e.want("done")...)
 }
 
 // Many workers end the jobs of some barriers at once: each opens once, and no job that waits runs before.

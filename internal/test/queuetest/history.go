@@ -13,7 +13,7 @@ import (
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
-var historyCases = named("History", historyKeptOrRefused, historyWhateverHappens)
+var historyCases = named("History", historyKeptOrRefused, historyLastOfAClaimFirst, historyWhateverHappens)
 
 // keepDone has the queue keep history, and is false where the store keeps none: then it says so.
 func (e *env) keepDone() bool {
@@ -53,6 +53,21 @@ func (e *env) doneOf(q admin.DoneJobQuery) map[int64]admin.DoneJob {
 			return all
 		}
 	}
+}
+
+// Of jobs that were claimed together the last one ends first, and then all others with one call: each is kept once.
+func historyLastOfAClaimFirst(e *env) {
+	if !e.keepDone() {
+		return
+	}
+	const together = 9
+	for range together {
+		e.enqueue(job("x"))
+	}
+	jobs := e.ackClaim(nil, driver.Claim{Jobs: together})
+	e.ack(jobs[together-1])
+	e.ack(jobs[:together-1]...)
+	suite.Equal(e, len(e.doneJobs(100)), together, "kept jobs")
 }
 
 func historyKeptOrRefused(e *env) {

@@ -111,11 +111,12 @@ begin
     return (select _count_holders(queue, array_agg(j.headers), -1, 0) from unnest(jobs) j where ended is null or get_bit(ended, (j.lease >> 1 & 255)::int) = 1);
 end $$;
 
--- _count_all is _count_ends for all jobs of a row. If the row has headers, all its jobs hold that barrier, and the jobs are not read.
+-- _count_all is _count_ends for the first n jobs of a row, which are those that had not ended: later ones may have. If the row has headers, all its
+-- jobs hold that barrier, and the jobs are not read.
 create or replace function _count_all(queue int, jobs _claimed[], headers jsonb, n int) returns boolean
 language plpgsql volatile set search_path from current as $$
 begin
-    if headers is null then return _count_ends(queue, jobs); end if;
+    if headers is null then return _count_ends(queue, jobs, (~'0'::bit(256)) << 256 - n >> 1); end if;
     insert into _barrier (barrier, queue, part, running, dead) select h.holds::bigint, _count_all.queue, -1, - n, 0 from (select headers ->> 'penstock-holds') h(holds) where h.holds ~ '^[1-9][0-9]{0,17}$';
     if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then perform _refuse_barrier(queue, 0, false); end if;
     return true;

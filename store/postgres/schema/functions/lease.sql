@@ -274,7 +274,7 @@ $$,
                 delete from {leaf} l where l.lease = \1[1] - 2 and l.queue + 0 = {id}
                    and l.done = ~((~{nobody}) << 256 - cardinality(\1) >> 1) and \1 = array(select generate_series(\1[1], \1[cardinality(\1)], 2))
                 returning {if kept}l.*{end if}{if not kept}l.headers, l.jobs{end if}){if kept},
-                kept as ({done} select {done row}, d.* from l cross join lateral ({done jobs} from unnest(l.jobs) j) d){end if}$one$, 'g'),
+                kept as ({done} select {done row}, d.* from l cross join lateral ({done jobs} from unnest(l.jobs) j where j.lease <= \1[cardinality(\1)]) d){end if}$one$, 'g'),
     '{first a.n}', '~((~{nobody}) << 256 - a.n::int >> 1)');
 
 -- _refuse_claim raises the error of a claim's first argument that is out of its range.
