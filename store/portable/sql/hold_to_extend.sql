@@ -1,4 +1,4 @@
--- As hold_leases. Under limits only leases that have not ended: claims do not count the others any more.
+-- As hold_leases. Under limits only leases that have not ended, because a claim may not count the others.
 select lease
   from {schema}.leases
  where queue_id - {queue} = 0 and {lease in leases}
