@@ -12,8 +12,15 @@ import (
 // transactions ahead.
 func (f *fixture) fromAnotherCluster() {
 	f.Helper()
+	f.fromACopy()
+	f.Exec("update penstock._cursor set system = system + 1")
+}
+
+// fromACopy is the same of a copy of this cluster: one that began as its backup, was written to since, and has its identifier.
+func (f *fixture) fromACopy() {
+	f.Helper()
 	f.Exec("update penstock.orders set xid = (xid::text::bigint + 1000000000)::text::xid8")
-	f.Exec(`update penstock._cursor set system = system + 1, done = (
+	f.Exec(`update penstock._cursor set done = (
 		select format('%s:%s:%s', pg_snapshot_xmin(done)::text::bigint + 1000000000, pg_snapshot_xmax(done)::text::bigint + 1000000000,
 			(select string_agg((x::text::bigint + 1000000000)::text, ',' order by x) from pg_snapshot_xip(done) x))::pg_snapshot)`)
 }
@@ -56,22 +63,27 @@ func (f *fixture) publishNumbers(from, to int) {
 // other cluster.
 func TestRestoredOutboxKeepsWhatIsNew(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t, small)
-	src := f.subscribe()
-	f.publishNumbers(1, 10)
-	f.wantOnce(f.drainPages(src), 1, 10)
-	f.Must(src.Close(f.Ctx))
-	f.fromAnotherCluster()
-	f.publishNumbers(11, 20)
-	f.Exec("select penstock._rotate('orders', true)")
-	for range 3 {
-		f.Must(f.store.Maintain(f.Ctx, "orders"))
-	}
-	seen := f.drainPages(f.subscribe())
-	for i := 11; i <= 20; i++ {
-		if seen[fmt.Sprint(i)] == 0 {
-			t.Errorf("message %d was lost", i)
-		}
+	for name, restore := range map[string]func(*fixture){"another cluster": (*fixture).fromAnotherCluster, "a copy of this one": (*fixture).fromACopy} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t, small)
+			src := f.subscribe()
+			f.publishNumbers(1, 10)
+			f.wantOnce(f.drainPages(src), 1, 10)
+			f.Must(src.Close(f.Ctx))
+			restore(f)
+			f.publishNumbers(11, 20)
+			f.Exec("select penstock._rotate('orders', true)")
+			for range 3 {
+				f.Must(f.store.Maintain(f.Ctx, "orders"))
+			}
+			seen := f.drainPages(f.subscribe())
+			for i := 11; i <= 20; i++ {
+				if seen[fmt.Sprint(i)] == 0 {
+					t.Errorf("message %d was lost", i)
+				}
+			}
+		})
 	}
 }
 

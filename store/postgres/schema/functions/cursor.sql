@@ -3,9 +3,14 @@
 -- _head returns the cursor and lease of a subscription, by a backward index probe. Volatile, for a snapshot that is
 -- taken under its locks. With the caller's, after waiting for _reclaim_cursor, it would find nothing at all: TRUNCATE
 -- is not MVCC, and the copy of the head not visible yet.
+--
+-- The transaction that wrote a row is younger than its snapshot. Where it is not, a dump was restored that comes from a copy of this
+-- cluster, which has the same identifier and was ahead in transactions. The row's xids mean nothing here, and its system is another.
 create or replace function _head(subscription bigint) returns setof _cursor
 language sql volatile set search_path from current as $$
-    select * from _cursor c where c.subscription = _head.subscription
+    select c.subscription, epoch, n, at, lease_until, since, low, upto_low, pos, settled,
+           case when ((c.xmin::text::bigint - pg_snapshot_xmax(coalesce(upto, done))::text::bigint) & 4294967295) < 2147483648 then system else ~system end,
+           slot, holder, done, upto, timeline, ahead from _cursor c where c.subscription = _head.subscription
      order by epoch desc, n desc limit 1 $$;
 
 -- _write_cursor appends to the cursor log, which moves the cursor and extends the lease, and returns the new n. It
@@ -22,8 +27,7 @@ begin
     perform pg_advisory_xact_lock_shared(1885695596, subscription::int); -- leaseLock in outbox_lease.go; the next statement has a snapshot taken under it
     insert into _cursor (subscription, epoch, holder, lease_until, done, low, upto, upto_low, pos, settled, system, since, timeline, ahead)
     select $1, $2, $3, case $4 when 0 then timestamptz 'epoch' else clock_timestamp() + $4 * interval '1 microsecond' end, $5, $6, $7, $8, $9, $10, $11, $12, $14, $15
-     where exists (select from _subscription s where s.id = $1)
-       and (expected is null or (select h.n from _head($1) h) = expected)
+     where exists (select from _subscription s where s.id = $1) and (expected is null or (select h.n from _head($1) h) = expected)
     returning n into written;
     return written;
 end $$;
