@@ -86,9 +86,10 @@ var jobOptions = []jobOption{
 		return strconv.Itoa(j.MaxAttempts)
 	}, func(j *NewJob, text string) string {
 		n, err := strconv.Atoi(text)
-		if j.MaxAttempts = n; err != nil || strconv.Itoa(n) != text || n < 1 {
+		if err != nil || strconv.Itoa(n) != text || n < 1 {
 			return "use a number from 1 on"
 		}
+		j.MaxAttempts = n
 		return ""
 	}},
 	{HeaderTimeout, "timeout", func(j *NewJob) string { return seconds(j.Timeout) }, func(j *NewJob, text string) string { return readSeconds(&j.Timeout, text) }},
@@ -98,10 +99,11 @@ var jobOptions = []jobOption{
 		}
 		return j.Deadline.UTC().Format("2006-01-02T15:04:05.999999Z")
 	}, func(j *NewJob, text string) (hint string) {
-		var ok bool
-		if j.Deadline, ok = readTime(text); !ok {
+		deadline, ok := readTime(text)
+		if !ok {
 			return "use RFC 3339 in UTC, for example 2026-11-27T17:00:00Z"
 		}
+		j.Deadline = deadline
 		return ""
 	}},
 	{HeaderHolds, "holds", func(j *NewJob) string {
@@ -174,12 +176,13 @@ func (j *NewJob) validateOptions() error {
 	all := *j
 	for i := range jobOptions {
 		o := &jobOptions[i]
-		header, text := "", o.text(j)
-		if len(j.Headers) > 0 {
-			header = j.Headers[o.header]
+		header, given := j.Headers[o.header]
+		text := o.text(j)
+		if header == "" && (!given || text != "" || o.header == HeaderKind) {
+			continue
 		}
 		if header == "" {
-			continue
+			return &FieldError{Field: o.field, Problem: fmt.Sprintf("is empty in the header %s", o.header), Hint: "leave the header out"}
 		}
 		if text != "" && text != header {
 			return &FieldError{Field: o.field, Problem: fmt.Sprintf("is %q, and the header %s says %q", text, o.header, header), Hint: "give one of them"}

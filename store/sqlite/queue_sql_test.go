@@ -55,6 +55,25 @@ func TestPlainInsertOfJobs(t *testing.T) {
 	}
 }
 
+// A deadline in another form than a time in UTC is ignored. Its job does not end with the expired one before it.
+func TestPlainDeadlines(t *testing.T) {
+	path, _, q := newQueue(t, penstock.FIFO)
+	app := openApp(t, path)
+	odd := []string{"2000-01-01T00:00:00Z", "", "0", "2000-01-01", "2000-01-01T00:00:00-05:00"}
+	for _, deadline := range odd {
+		mustExec(t, app, fmt.Sprintf(`insert into penstock_queue_jobs (payload, headers) values ('%s', '{"penstock-deadline": "%[1]s"}')`, deadline))
+	}
+	var got []string
+	for range odd {
+		for _, j := range claimJobs(t, q, 1) {
+			got = append(got, string(j.Payload))
+		}
+	}
+	if !slices.Equal(got, odd[1:]) {
+		t.Errorf("claimed jobs with the deadlines %q, want %q", got, odd[1:])
+	}
+}
+
 // The table refuses what no store takes, and shows which column it is.
 func TestPlainInsertOfBadJobs(t *testing.T) {
 	path, _, _ := newQueue(t, penstock.FIFO)

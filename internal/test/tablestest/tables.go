@@ -162,6 +162,22 @@ func plainInserts(f *fixture) {
 	}
 }
 
+// A deadline of a plain INSERT in another form than a time in UTC is ignored. Its job does not end with the expired one before it.
+func plainDeadlines(f *fixture) {
+	suite.Get(f.Direct.DriverQueue("jobs").Enqueue(f.Context(), penstock.NewJob{Deadline: time.Now().Add(-time.Hour)})).Must(f, "Enqueue")
+	odd := []string{"", "0", "2000-01-01", "2000-01-01T00:00:00-05:00", "2000-01-01 00:00:00Z"}
+	for _, deadline := range odd {
+		f.exec(fmt.Sprintf(`insert into {schema}.queue_jobs (payload, headers) values ('%s', '{"penstock-deadline": "%[1]s"}')`, deadline))
+	}
+	var got []string
+	for range 2 * len(odd) {
+		for _, j := range suite.Get(f.Direct.DriverQueue("jobs").Claim(f.Context(), driver.Claim{Jobs: 1, Lease: time.Hour})).Must(f, "Claim") {
+			got = append(got, string(j.Payload))
+		}
+	}
+	suite.Equal(f, got, odd, "the deadlines of jobs that were claimed")
+}
+
 // A reader whose subscribing was lost, with a dump that was restored or a replica that was promoted, is fenced, though the epoch
 // that it had is given to another. Each call learns it.
 func epochThatComesAgain(f *fixture, join func(ctx context.Context, req driver.Subscribe) (driver.Source, error)) {

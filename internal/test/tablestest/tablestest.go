@@ -120,6 +120,7 @@ func Run(t *testing.T, h Harness) {
 		{Name: "Clock", Cases: []testCase{{Name: "IsSet", Run: h.setClock}}},
 		{Name: "Rows", Cases: []testCase{
 			test("PlainInserts", plainInserts),
+			test("PlainDeadlines", plainDeadlines),
 			test("EpochThatComesAgain", func(f *fixture) { epochThatComesAgain(f, f.Direct.Subscribe) }),
 			test("SharedEpochThatComesAgain", func(f *fixture) {
 				s, ok := f.Direct.(driver.Sharer)
