@@ -160,7 +160,7 @@ func (t Twins) Unite(ctx context.Context, jobs []penstock.NewJob, made []penstoc
 			continue
 		}
 		one := twins[j.Key]
-		barriers := one != nil && one.late && (j.Holds != 0 || len(j.WaitsFor) > 0) // which a job that takes its place would not have
+		barriers := one != nil && one.late && (j.Holds != 0 || waits(j)) // which a job that takes its place would not have
 		if one == nil || barriers || one.leased && (replaces(j) || one.late) {
 			if barriers && !one.leased { // a claim ends the late one now
 				b.Do("retry_now", t.Args.With(Args{"seqs": []int64{one.id}}))
@@ -242,11 +242,14 @@ func (t Twins) findToReplace(ctx context.Context, keys, replacing []string) (map
 func inPlaceOf(was *penstock.NewJob, j penstock.NewJob, due time.Time) penstock.NewJob {
 	j.Group, j.Priority, j.DedupKey = was.Group, was.Priority, was.DedupKey
 	j.Holds, j.WaitsFor, j.OnDead = was.Holds, was.WaitsFor, was.OnDead
-	if j.NotBefore = due; was.NotBefore.Year() > 9999 { // it waits for barriers
+	if j.NotBefore = due; waits(was) {
 		j.NotBefore = was.NotBefore
 	}
 	return j
 }
+
+// waits: the job waits for barriers. A dialect that has them has given it a time that never comes.
+func waits(j *penstock.NewJob) bool { return j.NotBefore.Year() > 9999 }
 
 func uniqueKey(j *penstock.NewJob) string {
 	return cmp.Or(j.UniqueKey, j.Headers[penstock.HeaderUniqueKey])

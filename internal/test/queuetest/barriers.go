@@ -17,7 +17,7 @@ var barrierCases = slices.Concat(
 	named("Barrier", barrierOpensOnce, barrierOneJob, barrierSealedFirstOrLast, barrierEmpty,
 		barrierEveryEnd, barrierNotAnEnd, barrierDeadWaits, barrierDeadOfSeveral, barrierDeadRuns, barrierDeadCancels, barrierAddedFromWithin,
 		barrierBulk, barrierDuplicates, barrierNested, barrierSeveral, barrierKeysAndOptions, barrierRollback, barrierRefused, barrierAtOnce, barrierLastOfAClaimFirst),
-	needing(Features{Unique: true}, named("Barrier", barrierUnique)),
+	needing(Features{Unique: true}, named("Barrier", barrierUnique, barrierBehindALateOne)),
 	needing(Features{Reads: true}, named("Barrier", barrierReadsEachOnce)),
 	messageCases,
 	[]testCase{{Name: "EveryEndLIFO", Run: barrierEveryEnd, Other: true}},
@@ -339,6 +339,37 @@ func barrierUnique(e *env) {
 	e.want()
 	e.seal(b)
 	e.ack(e.want("replaced")...)
+}
+
+// A job that waits for a barrier waits for it also behind a late one of its unique key, which has ended for it. So does the barrier of a job that holds it.
+func barrierBehindALateOne(e *env) {
+	late := unique("u", "late")
+	late.Deadline = passed()
+	for _, together := range []bool{true, false} {
+		b := e.barrier()
+		waits, holds := unique("u", "waits"), unique("u", "holds")
+		waits.WaitsFor, holds.Holds = []int64{b}, b
+		enqueue := func(j penstock.NewJob) {
+			if together {
+				e.enqueue(late, j)
+				return
+			}
+			e.enqueue(late)
+			e.enqueue(j)
+		}
+		enqueue(waits)
+		e.want()
+		e.seal(b)
+		e.ack(e.collect("waits")...)
+		b = e.barrier()
+		holds.Holds = b
+		enqueue(holds)
+		e.enqueue(waiter("last", b))
+		e.seal(b)
+		e.ack(e.collect("holds")...)
+		e.ack(e.collect("last")...)
+	}
+	e.eventually("nothing is left", func() bool { e.want(); return e.left() == 0 })
 }
 
 // A job that waits for one barrier may hold another.
