@@ -93,19 +93,27 @@ func (q *Queue) withBarriers(ctx context.Context, tx Tx, field string, barriers 
 // never is the not_before of a job that waits for barriers. Its triggers put the job into penstock_scheduled; that of penstock_barriers, or wait, makes it due.
 var never = time.UnixMilli(9e15)
 
-// barriersOf returns jobs as they are written, the barriers that they hold, and those that wait for some by their place. These barriers are not in
-// the headers that are written.
-func barriersOf(jobs []penstock.NewJob) (written []penstock.NewJob, holds []int64, waits map[int]penstock.NewJob) {
-	for i := range jobs {
+// held are the barriers that the jobs at these places hold.
+func held(jobs []penstock.NewJob, places []int) (barriers []int64) {
+	for _, i := range places {
 		if b := jobs[i].Holds; b != 0 {
-			holds = append(holds, b)
+			barriers = append(barriers, b)
 		} else if b, err := strconv.ParseInt(jobs[i].Headers[penstock.HeaderHolds], 10, 64); err == nil {
-			holds = append(holds, b)
+			barriers = append(barriers, b)
 		}
+	}
+	return barriers
+}
+
+// barriersOf returns jobs as they are written, and those that wait for barriers by their place. These barriers are not in the headers that are
+// written. has: some of the jobs hold barriers or wait for them.
+func barriersOf(jobs []penstock.NewJob) (written []penstock.NewJob, waits map[int]penstock.NewJob, has bool) {
+	for i := range jobs {
+		has = has || jobs[i].Holds != 0 || jobs[i].Headers[penstock.HeaderHolds] != ""
 		if len(jobs[i].WaitsFor) == 0 && jobs[i].Headers[penstock.HeaderWaitsFor] == "" {
 			continue
 		}
-		if waits == nil {
+		if has = true; waits == nil {
 			waits, jobs = map[int]penstock.NewJob{}, slices.Clone(jobs)
 		}
 		all := jobs[i]
@@ -116,7 +124,7 @@ func barriersOf(jobs []penstock.NewJob) (written []penstock.NewJob, holds []int6
 		delete(all.Headers, penstock.HeaderOnDead)
 		jobs[i] = all
 	}
-	return jobs, holds, waits
+	return jobs, waits, has
 }
 
 // wait notes the barriers that jobs wait for. If these are open the jobs are due.

@@ -29,15 +29,20 @@ func (q *Queue) EnqueueTx(ctx context.Context, tx Tx, jobs ...penstock.NewJob) (
 		}
 		return pending.Enqueued(ctx)
 	}
-	jobs, holds, waits := barriersOf(jobs)
-	if holds != nil {
-		if _, err := q.withBarriers(ctx, tx, "holds", holds, true); err != nil { // for jobs that are inserted in another way a trigger raises one
-			return nil, q.explain(ctx, tx, "enqueue to", err)
+	jobs, waits, barriers := barriersOf(jobs)
+	var made []penstock.Enqueued
+	write := func() (err error) {
+		made, err = tables.Enqueue(ctx, &enqueuing{onTx: onOurs(tx), store: q.store, queue: q.name}, jobs)
+		if err == nil && waits != nil {
+			err = q.wait(ctx, tx, waits, made)
 		}
+		return err
 	}
-	made, err := tables.Enqueue(ctx, &enqueuing{onTx: onOurs(tx), store: q.store, queue: q.name}, jobs)
-	if err == nil && waits != nil {
-		err = q.wait(ctx, tx, waits, made)
+	var err error
+	if barriers { // which of them may be wrong is known only when the duplicates are
+		err = savepoint(ctx, tx, write)
+	} else {
+		err = write()
 	}
 	if err != nil {
 		return nil, q.explain(ctx, tx, "enqueue to", err)
@@ -96,6 +101,11 @@ func (e *enqueuing) Noted(ctx context.Context, keys []string, ids []int64) error
 
 // Insert implements tables.Enqueuing. One statement draws its numbers without gaps, because no other connection writes.
 func (e *enqueuing) Insert(ctx context.Context, jobs []penstock.NewJob, places []int, made []penstock.Enqueued) error {
+	if holds := held(jobs, places); holds != nil {
+		if _, err := e.store.Queue(e.queue).withBarriers(ctx, e.Tx, "holds", holds, true); err != nil { // for jobs that are inserted in another way a trigger raises one
+			return err
+		}
+	}
 	insert := `insert into ` + QueueTable(e.queue) + ` (not_before, priority, group_key, key, headers, payload) values (?, ?, ?, ?, ?, ?)`
 	var args []any
 	for len(places) > 0 {

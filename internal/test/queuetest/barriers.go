@@ -1,6 +1,7 @@
 package queuetest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -309,7 +310,10 @@ func barrierDuplicates(e *env) {
 	e.enqueue(first, first, last)
 	e.seal(b)
 	e.ack(e.want("a")...)
+	e.enqueue(first, last) // the barrier is open
 	e.ack(e.want("done")...)
+	e.enqueue(last, first)
+	e.want()
 }
 
 // The same of unique jobs. One that is replaced keeps what it holds and waits for.
@@ -457,6 +461,18 @@ func barrierRefused(e *env) {
 		e.Fails(e.q.(driver.BarrierQueue).Seal(e.ctx, b), "to seal %s", name)
 	}
 	e.want()
+	tx := e.begin()
+	for _, wrong := range []penstock.NewJob{holder(1<<40, "b"), waiter("b", 1<<40)} {
+		_, err := tx.Tx.Enqueue(e.ctx, queue, job("a"), wrong)
+		if _, is := errors.AsType[*penstock.FieldError](err); !is { // one ends no transaction, and nothing is written
+			e.Fails(err, "Enqueue in a transaction with a barrier that is none")
+			tx.Rollback()
+			tx = e.begin()
+		}
+	}
+	tx.Commit()
+	e.want()
+	suite.Equal(e, e.left(), 0, "jobs left")
 	e.Fails(suite.Err(e.Store.DriverQueue("none").(driver.BarrierQueue).Barrier(e.ctx)), "Barrier of a queue that is missing")
 	e.BadField("SetSchedule", e.Store.SetSchedule(e.ctx, penstock.Schedule{Queue: queue, Name: "s", Cron: "@daily", Job: holder(open, "a")}), "holds")
 }
