@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
+import threading
+import uuid
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 import pytest
@@ -289,3 +293,63 @@ def test_work(tasks: Any, project: str, atomic: bool) -> None:
         assert result.return_value == n + 1
     with pytest.raises(sys.modules["penstock.django.tasks"].exceptions.TaskResultDoesNotExist, match="keep_done"):
         asynchronous.refresh()  # its queue keeps none that are done
+
+
+def worked(queue: str) -> Any:
+    """A worker as `manage.py penstock_work` makes it, which runs in a thread."""
+    from penstock.django.management.commands.penstock_work import worker_of
+
+    worker = worker_of(queue, None, False, penstock.Options(concurrency=2))
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    return worker, thread
+
+
+def test_a_finished_task_does_not_run_again_when_its_result_cannot_be_written(tasks: Any, project: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The result is tried again, as an ack is; one that the database refuses is left out."""
+    from django.db import OperationalError
+    from django.db.backends.utils import CursorWrapper
+
+    execute, away = CursorWrapper.execute, [3]
+
+    def failing(self: Any, sql: Any, params: Any = None) -> Any:
+        if away[0] and ".report(" in str(sql) and "0, cast" not in str(sql):  # which a heartbeat has
+            away[0] -= 1
+            raise OperationalError("the database is away")
+        return execute(self, sql, params)
+
+    monkeypatch.setattr(CursorWrapper, "execute", failing)
+    results = [tasks.counted.using(max_attempts=1).enqueue(n) for n in ("a", "b", "\0", "x" * 70_000)]
+    with psycopg.connect(project, autocommit=True) as conn:
+        worker, thread = worked("kept")
+        until(lambda: rows(conn, "select ready + running + delayed from penstock.queue_status('kept')") == [(0,)])
+        worker.stop()
+        thread.join()
+        assert away == [0] and sorted(rows(conn, "select payload from penstock.orders")) == [(b"ran 1",), (b"ran 1",), (b"ran 1",), (b"ran 70000",)]
+        assert rows(conn, "select dead from penstock.queue_status('kept')") == [(0,)]
+    for result, value in zip(results[:2], ("a", "b"), strict=True):
+        result.refresh()
+        assert result.return_value == value
+    for result in results[2:]:
+        with pytest.raises(sys.modules["penstock.django.tasks"].exceptions.TaskResultDoesNotExist):
+            result.refresh()
+
+
+def test_a_role_that_may_only_work_runs_tasks(tasks: Any, project: str) -> None:
+    made, bad = tasks.add.enqueue(1, b=1), tasks.context.enqueue(fails=9)
+    role = f"worker_{uuid.uuid4().hex[:8]}"
+    url = urlsplit(project)
+    with psycopg.connect(project, autocommit=True) as conn:
+        conn.execute(f"create role {role} login password 'w'".encode())
+        try:
+            conn.execute(f"grant usage on schema penstock to {role}; select penstock.grant_worker('kept', '{role}')".encode())
+            env = os.environ | {"DJANGO_TEST_URL": urlunsplit(url._replace(netloc=f"{role}:w@{url.hostname}:{url.port}"))}
+            with subprocess.Popen([sys.executable, "-m", "django", "penstock_work", "kept"], env=env, stderr=subprocess.PIPE, text=True) as worker:
+                until(lambda: worker.poll() is not None or rows(conn, "select ready + running + delayed from penstock.queue_status('kept')") == [(0,)])
+                worker.send_signal(signal.SIGTERM)
+                assert worker.wait(60) == 0, worker.stderr and worker.stderr.read()
+        finally:
+            conn.execute(f"drop owned by {role}; drop role {role}".encode())
+    made.refresh()
+    bad.refresh()
+    assert (made.return_value, bad.status) == (2, "FAILED")

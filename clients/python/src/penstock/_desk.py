@@ -37,6 +37,14 @@ MAX_CLAIM = 10_000
 SETTLED = object()
 """Returned by a handler that has ended its job itself."""
 
+
+class Done:
+    """Returned by a handler whose job is done, with the result that a queue keeps with it: JSON."""
+
+    def __init__(self, result: str):
+        self.result = result
+
+
 Count = Callable[[str, Job, float], Any]
 
 
@@ -79,7 +87,7 @@ class Options:
 class Task:
     """A claimed job, from its claim until its end is written."""
 
-    __slots__ = ("ascii", "begun", "done", "ended", "job", "left", "lost", "outcome", "took", "until")
+    __slots__ = ("ascii", "begun", "done", "ended", "job", "left", "lost", "outcome", "result", "took", "until")
 
     def __init__(self, job: Job, until: float):
         self.job, self.until = job, until
@@ -87,6 +95,7 @@ class Task:
         self.ascii = False  # the database has refused characters of the reason
         self.took, self.done = 0.0, 0.0
         self.outcome = "done"
+        self.result: str | None = None
 
 
 class Desk:
@@ -139,9 +148,10 @@ class Desk:
         if not shares and not self.acks:
             return self.claimed([], {}, 0, monotonic())
         shares = shares or {self.turns.last: n}  # jobs of this group may wait for the end of those that are acked
-        tasks, start = self.take_acks(), monotonic()
+        tasks = self.take_acks()
         try:
-            leases = self.acks_of(tasks)
+            yield from self.keep(tasks)
+            leases, start = self.acks_of(tasks), monotonic()
             acked, jobs, self.full = yield from self.sql.claim(self.queue, shares, self.o.lease, self.o.worker, leases)
         except BaseException:
             self.return_acks(tasks)
@@ -153,11 +163,30 @@ class Desk:
     def ack(self) -> Op[None]:
         tasks = self.take_acks()
         try:
+            yield from self.keep(tasks)
             acked = yield from self.sql.ack(self.queue, [t.job.lease for t in tasks])
         except BaseException:
             self.return_acks(tasks)
             raise
         self.acked(tasks, acked)
+
+    def keep(self, tasks: list[Task]) -> Op[None]:
+        """Writes the results of jobs before their acks. One that the database refuses is left out: its job is done all the same."""
+        with_result = [t for t in tasks if t.result is not None]
+        parts = [with_result] if with_result else []
+        while parts:
+            part = parts.pop()
+            try:
+                yield from self.sql.reports(self.queue, [t.job.lease for t in part], [t.result or "" for t in part])
+            except Exception as e:
+                if not isinstance(e, (LeaseLostError, UnicodeEncodeError)) and (sqlstate(e) or "")[:2] not in ("22", "23"):
+                    raise
+                if len(part) > 1:
+                    parts += [[t] for t in part]
+                    continue
+                part[0].result = None
+                if not isinstance(e, LeaseLostError):  # the ack reports that
+                    log.warning("the result of %s is not kept: %s", self.named(part[0].job), told(e))
 
     def fail(self) -> Op[None]:
         """Writes the end of an attempt that is not done."""
@@ -280,8 +309,9 @@ class Desk:
             self.finish(task, "settled")
         elif isinstance(how, LeaseLostError) and how.sqlstate == "PS001":
             self.finish(task, "lost")
-        elif how is None or isinstance(how, Cancelled):  # if the lease was lost, the database will report it
-            task.outcome = "cancelled" if how else "done"
+        elif how is None or isinstance(how, (Cancelled, Done)):  # if the lease was lost, the database will report it
+            task.outcome = "cancelled" if isinstance(how, Cancelled) else "done"
+            task.result = how.result if isinstance(how, Done) else None
             self.acks.append(task)
         elif task.lost:
             log.warning("the lease of %s was lost while it ran; it may run elsewhere", self.named(task.job))

@@ -205,6 +205,14 @@ class Postgres:
         """Replaces the report of a running job, but for the results of its steps. It is JSON."""
         yield f"select {self.schema}.report(cast($1 as text), cast($2 as bigint), cast(cast($3 as text) as jsonb))", [queue, lease, report]
 
+    def reports(self, queue: str, leases: Sequence[int], reports: Sequence[str]) -> Op[None]:
+        """Several reports. It raises LeaseLostError, and writes none, if one of the jobs does not run here any more."""
+        yield (
+            f"select {self.schema}.report(cast($1 as text), r.lease, cast(r.report as jsonb)) from unnest(cast($2 as bigint[]), cast($3 as text[]))"
+            " r(lease, report)",
+            [queue, list(leases), list(reports)],
+        )
+
     def schedule(self, queue: str, name: str, cron: str, job: NewJob, skip_overlap: bool) -> Op[datetime]:
         payload, key, group_key, priority, _, dedup_key, headers = job_row(job, self.encoder)
         rows = yield (

@@ -16,6 +16,7 @@ from ._desk import (
     MAINTAIN_EVERY,
     SETTLED,
     Desk,
+    Done,
     Options,
     Outage,
     Task,
@@ -329,7 +330,9 @@ def in_transaction(db: Database, queue: str, handlers: TxHandlers, options: Opti
         try:
             with stack:
                 how = handler(conn, job)
-                if how is not None:
+                if isinstance(how, Done):
+                    run(conn, sql.report(queue, job.lease, how.result))
+                elif how is not None:
                     raise how if isinstance(how, Outcome) else TypeError(f"the handler returned {how!r}, which is not an outcome")
                 run(conn, sql.ack_one(queue, job.lease))
             return SETTLED

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ._app import App
-from ._desk import MAX_CLAIM, Desk, Options, Task, log, reason_of
+from ._desk import MAX_CLAIM, Desk, Done, Options, Task, log, reason_of
 from ._kinds import Passed, Strangers, by_kind, shown
 from ._model import HEADER_KIND, Cancelled, DeadLetter, Encoder, HoldGroup, Job, Message, NewJob, Payload, Retry, Snooze, encode
 from ._seam import Transaction, run
@@ -174,8 +174,11 @@ def run_one(
     except (Exception, SystemExit) as e:
         how = e
     words = {Retry: "retry", Snooze: "snooze", HoldGroup: "hold_group", DeadLetter: "dead_letter", Cancelled: "cancelled"}
-    word = "done" if how is None else next((word for kind, word in words.items() if isinstance(how, kind)), "error")
+    word = "done" if how is None or isinstance(how, Done) else next((word for kind, word in words.items() if isinstance(how, kind)), "error")
     if word in ("done", "cancelled"):
+        if isinstance(how, Done):
+            run(tx, desk.sql.report(queue, jobs[0].lease, how.result))
+            how = None
         run(tx, desk.sql.ack_one(queue, jobs[0].lease))
     else:
         try:

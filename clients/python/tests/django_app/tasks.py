@@ -53,6 +53,12 @@ def stepped() -> int:
     return made
 
 
+@task(queue_name="kept")
+def counted(result: str) -> str:
+    publish("orders", f"ran {len(result)}", require_atomic=False)
+    return result
+
+
 @task
 async def which() -> None:
     await sync_to_async(publish)("orders", penstock.current_job().kind, require_atomic=False)

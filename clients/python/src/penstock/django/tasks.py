@@ -7,6 +7,7 @@ from __future__ import annotations
 import builtins
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -20,8 +21,8 @@ from django.utils.module_loading import import_string
 
 from .. import _api
 from .._app import Backoff, failed, running
-from .._desk import in_time, reason_of
-from .._model import HEADER_KIND, DeadLetter, FieldError, Job, Outcome, kind_text
+from .._desk import Done, in_time, log, reason_of
+from .._model import HEADER_KIND, MEMBER_STEPS, DeadLetter, FieldError, Job, Outcome, kind_text
 from .._sql import quoted
 from .._worker import Handler
 from . import setting
@@ -43,6 +44,11 @@ InvalidTask: Any = getattr(exceptions, "InvalidTask", None) or exceptions.Invali
 
 OF_THE_JOB = ("key", "dedup_key", "unique_key", "on_conflict", "debounce_max", "timeout", "deadline", "holds", "waits_for", "on_dead")
 OURS = (*OF_THE_JOB, "max_attempts", "backoff")
+MAX_REPORT = 65536
+"""Bytes that a queue keeps of a job's arguments and its result."""
+NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+MAX_ATTEMPTS = 25
+"""That of a queue for which none was set."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,10 +245,15 @@ class Handlers(Mapping[str, Handler]):
 
     def __init__(self, queue: str, worker: str, otherwise: Handler | Mapping[str, Handler] | None):
         self.queue, self.worker, self.otherwise = queue, worker, otherwise
+        given = setting("QUEUES").get(queue, {})
+        row: Any = given.get("max_attempts", MAX_ATTEMPTS), given.get("keep_done") is not None
+        table = f"{quoted(setting('SCHEMA'))}._queue"
         with connections[setting("DATABASE")].cursor() as cursor:
-            cursor.execute(f"select max_attempts, keep_done is not null from {quoted(setting('SCHEMA'))}._queue where name = %s", [queue])
-            row: Any = cursor.fetchone() or (0, False)  # there is no such queue: the worker says so
-            self.max_attempts, self.keeps = int(row[0]), bool(row[1])
+            cursor.execute("select has_table_privilege(%s, 'select')", [table])
+            if cursor.fetchone()[0]:  # otherwise the role may only work, and the settings tell what migrate has made of them
+                cursor.execute(f"select max_attempts, keep_done is not null from {table} where name = %s", [queue])
+                row = cursor.fetchone() or (0, False)  # there is no such queue: the worker says so
+        self.max_attempts, self.keeps = int(row[0]), bool(row[1])
 
     def __getitem__(self, kind: str) -> Handler:
         if isinstance(self.otherwise, Mapping) and kind in self.otherwise:
@@ -259,7 +270,7 @@ class Handlers(Mapping[str, Handler]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def run(self, task: Any, job: Job) -> Outcome | None:
+    def run(self, task: Any, job: Job) -> Done | None:
         backend = type(task.get_backend())
         try:
             said = job.json()
@@ -284,22 +295,32 @@ class Handlers(Mapping[str, Handler]):
             running.reset(token)
         if error is not None:  # outside of except: within it Django's log of the signal has the traceback, which the worker's log has
             self.ended(task, job, error, result)
-        if self.keeps:
-            self.keep(job, {"task": job.kind, "args": args, "kwargs": kwargs, "enqueued_at": enqueued.isoformat(), "return_value": value})
         change(result, status=Status.SUCCESSFUL, finished_at=timezone.now(), _return_value=value)
-        signals.task_finished.send(backend, task_result=result)
-        return None
+        signals.task_finished.send_robust(backend, task_result=result)  # the task is done, whatever a receiver raises
+        if not self.keeps:
+            return None
+        return self.done(job, {"task": job.kind, "args": args, "kwargs": kwargs, "enqueued_at": enqueued.isoformat(), "return_value": value})
 
     def ended(self, task: Any, job: Job, e: BaseException, result: Any) -> NoReturn:
         how = failed(e, job, getattr(task, "max_attempts", None), getattr(task, "backoff", None))
         if isinstance(how or e, DeadLetter) or (job.attempt >= self.max_attempts and not isinstance(e, Outcome)):
             change(result, status=Status.FAILED, finished_at=timezone.now(), errors=[*result.errors, error_of(reason_of(in_time(job, e)))])
-            signals.task_finished.send(type(task.get_backend()), task_result=result)
+            signals.task_finished.send_robust(type(task.get_backend()), task_result=result)
         if how is None:
             raise e
         raise how from e
 
-    def keep(self, job: Job, report: dict[str, Any]) -> None:
-        """Notes the result with the job, for get_result."""
-        with connections[setting("DATABASE")].cursor() as cursor:
-            cursor.execute(f"select {quoted(setting('SCHEMA'))}.report(%s, %s, %s::jsonb)", [self.queue, job.lease, json.dumps(report, ensure_ascii=False)])
+    def done(self, job: Job, report: dict[str, Any]) -> Done | None:
+        """The end of a job with its result, for get_result. One that the database would refuse is left out: the job is done all the same."""
+        before = job.report.get(MEMBER_STEPS) if isinstance(job.report, dict) else None
+        try:
+            made = json.dumps(report, ensure_ascii=False, allow_nan=False)
+            size = len(made.encode()) + len(json.dumps(job._steps or before or "", ensure_ascii=False).encode())
+            problem = f"it has {size} bytes with the arguments and steps, the limit is {MAX_REPORT}" if size > MAX_REPORT else ""
+            problem = "it has a NUL" if NUL.search(made) else problem
+        except ValueError as e:  # a number that JSON does not have, or half of a character
+            problem = str(e)
+        if not problem:
+            return Done(made)
+        log.warning("the result of job %d, kind %s, of queue %s is not kept: %s", job.id, job.kind, self.queue, problem)
+        return None
