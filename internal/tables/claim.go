@@ -7,6 +7,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/seqset"
 )
 
 // Claimed is a row that a claim has looked at, and taken if it has a lease.
@@ -59,7 +60,9 @@ type Round struct {
 	group  *groupSeen
 	begun  time.Time
 	margin time.Duration
-	cut    int64 // knowledge of later times was forgotten
+	lag    time.Duration          // jobs with earlier times are thought to have committed
+	cut    int64                  // knowledge of later times is looked at again
+	known  [priorities]seqset.Set // that knowledge
 	heads  bool
 }
 

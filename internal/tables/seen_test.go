@@ -1,6 +1,8 @@
 package tables
 
 import (
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,7 +32,7 @@ func TestLookThatEndsEarly(t *testing.T) {
 	job := func(ts time.Time, lease int64) Claimed {
 		return Claimed{TS: ts, Fresh: true, Job: penstock.Job{ID: ts.Unix(), Lease: lease}}
 	}
-	claim(at(100), time.Hour) // nothing is there
+	claim(at(100), -1) // nothing is there
 	look := claim(at(102), -1, job(at(102), 1), job(at(101), 0))
 	if len(look) != 1 || look[0].After.After(at(100)) {
 		t.Fatalf("it looks at %v, want all of the margin", look)
@@ -79,5 +81,115 @@ func TestSweepsOfClaims(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// lateJob is a job of a queue in which the rows of jobs that are taken stay, as they do while a snapshot is open.
+type lateJob struct {
+	ts, commits, gone time.Time
+	locked            bool
+}
+
+// lateQueue is a queue with jobs that commit later than jobs with later times.
+type lateQueue struct {
+	lifo   bool
+	mu     sync.Mutex
+	jobs   []*lateJob // in order of time
+	waited []time.Duration
+}
+
+// round is a claim's statement, which takes 2 ms.
+func (q *lateQueue) round(r *Round) {
+	const statement = 2 * time.Millisecond
+	q.mu.Lock()
+	r.There, r.Now = true, time.Now()
+	for _, in := range r.Ranges {
+		if in.Priority != 0 {
+			continue
+		}
+		seen := 0
+		for i := range q.jobs {
+			at := i
+			if q.lifo {
+				at = len(q.jobs) - 1 - i
+			}
+			j := q.jobs[at]
+			if j.ts.After(in.After) && !j.ts.After(in.UpTo) && !j.commits.After(r.Now) && (j.gone.IsZero() || j.gone.After(r.Now)) {
+				r.Page = append(r.Page, Claimed{TS: j.ts, Fresh: true, Job: penstock.Job{ID: int64(at)}})
+				if seen++; seen == r.Window {
+					break
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(r.Page, func(a, b Claimed) int {
+		if q.lifo {
+			a, b = b, a
+		}
+		return a.TS.Compare(b.TS)
+	})
+	room := r.Jobs
+	for i := range r.Page {
+		if j := q.jobs[r.Page[i].Job.ID]; room > 0 && !j.locked {
+			room--
+			j.locked, j.gone, r.Page[i].Job.Lease = true, r.Now.Add(statement), 1
+			q.waited = append(q.waited, r.Now.Sub(j.commits))
+		}
+	}
+	q.mu.Unlock()
+	time.Sleep(statement)
+}
+
+// A job is claimed soon after it has committed, although jobs with later times were claimed before, and however many such jobs there are.
+func TestJobsThatCommitLate(t *testing.T) {
+	t.Parallel()
+	const every, run, soon = 2500 * time.Microsecond, 3 * time.Second, time.Second
+	for name, commits := range map[string]func(n int, at time.Duration) time.Duration{
+		"each takes 2 ms": func(_ int, at time.Duration) time.Duration { return at + 2*time.Millisecond },
+		"one in ten takes longer": func(n int, at time.Duration) time.Duration {
+			return at + 2*time.Millisecond*time.Duration(1+n%10/9*n%100)
+		},
+		"half of them in one of a while": func(n int, at time.Duration) time.Duration {
+			if n%2 == 0 {
+				return max(at, run/2)
+			}
+			return at + 2*time.Millisecond
+		},
+	} {
+		for _, order := range []penstock.QueueOrder{penstock.FIFO, penstock.LIFO} {
+			t.Run(name+", "+string(order), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					seen, start := NewSeen(order == penstock.LIFO), time.Now()
+					q := &lateQueue{lifo: order == penstock.LIFO}
+					var workers sync.WaitGroup
+					for range 10 {
+						workers.Go(func() {
+							for time.Since(start) < run+2*soon {
+								jobs, err := seen.Claim(driver.Claim{Jobs: 1}, Options{Margin: 10 * time.Second, Sweep: 15 * time.Second, LookAgain: 250 * time.Millisecond, Ended: time.Second},
+									func(r *Round) error { q.round(r); return nil }, nil)
+								if err != nil {
+									t.Error(err)
+								}
+								if time.Sleep(3 * time.Millisecond); len(jobs) == 0 {
+									time.Sleep(20 * time.Millisecond)
+								}
+							}
+						})
+					}
+					for n := 0; time.Since(start) < run; n++ {
+						q.mu.Lock()
+						q.jobs = append(q.jobs, &lateJob{ts: time.Now(), commits: start.Add(commits(n, time.Since(start)))})
+						q.mu.Unlock()
+						time.Sleep(every)
+					}
+					workers.Wait()
+					t.Logf("%d jobs of %d were taken, the last %v after its commit", len(q.waited), len(q.jobs), slices.Max(q.waited))
+					if len(q.waited) < len(q.jobs) || slices.Max(q.waited) > soon {
+						t.Errorf("want all, within %v", soon)
+					}
+				})
+			})
+		}
 	}
 }

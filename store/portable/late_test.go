@@ -94,3 +94,48 @@ func TestCommitsAfterTheMargin(t *testing.T) {
 		t.Fatalf("after a sweep got %q", got)
 	}
 }
+
+// Once the first job of a transaction that committed late was found, all others are claimed one after the other. No claim has to look
+// again for each of them.
+func TestManyJobsThatCommitLate(t *testing.T) {
+	t.Parallel()
+	for _, order := range []penstock.QueueOrder{penstock.FIFO, penstock.LIFO} {
+		t.Run(string(order), func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t, portable.Options{})
+			f.must(f.store.CreateQueue(t.Context(), "jobs", order))
+			q := f.store.Queue("jobs")
+			claim := func() int {
+				jobs, err := q.Claim(t.Context(), driver.Claim{Jobs: 1, Lease: time.Hour})
+				f.must(err)
+				return len(jobs)
+			}
+			conn, err := pgx.Connect(t.Context(), f.url)
+			f.must(err)
+			defer func() { _ = conn.Close(context.Background()) }()
+			tx, err := conn.Begin(t.Context())
+			f.must(err)
+			const late = 100
+			_, err = tx.Exec(t.Context(), "insert into penstock_portable.queue_jobs (payload) select 'late' from generate_series(1, $1)", late)
+			f.must(err)
+			for range 10 {
+				_, err := q.Enqueue(t.Context(), penstock.NewJob{Payload: []byte("early")})
+				f.must(err)
+				if claim() != 1 {
+					t.Fatal("an early job is not claimed")
+				}
+			}
+			f.must(tx.Commit(t.Context()))
+			for end := time.Now().Add(time.Minute); claim() == 0; { // until a claim looks again
+				if time.Now().After(end) {
+					t.Fatal("no late job is claimed")
+				}
+			}
+			for i := range late - 1 {
+				if claim() != 1 {
+					t.Fatalf("claim %d after the first late job found none", i+1)
+				}
+			}
+		})
+	}
+}

@@ -228,8 +228,8 @@ func TestClaimPassesOverThoseThatWait(t *testing.T) {
 			q := o.store.Queue("jobs")
 			const keys, many, others = 3, 9000, 100
 			const enough = 150 // of what it knows to be there it looks at each range
-			exec(t, o.url, "insert into penstock_portable.queue_jobs (key, payload) select g % $2, '' from generate_series(1, $1) g", many, keys)
-			exec(t, o.url, "insert into penstock_portable.queue_jobs (priority, payload) select 1, '' from generate_series(1, $1) g", others)
+			exec(t, o.url, "insert into penstock_portable.queue_jobs (key, payload, created_at) select g % $2, '', clock_timestamp() - interval '1 minute' from generate_series(1, $1) g", many, keys)
+			exec(t, o.url, "insert into penstock_portable.queue_jobs (priority, payload, created_at) select 1, '', clock_timestamp() - interval '1 minute' from generate_series(1, $1) g", others)
 			claim := func() (job penstock.Job, read float64) {
 				for _, p := range o.during(func() {
 					jobs, err := q.Claim(t.Context(), driver.Claim{Jobs: 1, Lease: time.Hour})
