@@ -219,6 +219,7 @@ var hints = map[uint16]string{
 	1286:           "the server has no such storage engine: name another, or install its plugin",
 	1047:           "this node of the cluster does not take part in it now: connect to another, or wait until it does",
 	1290:           "the server is read-only: connect to the primary",
+	1665:           "set binlog_format to ROW or MIXED on the server",
 	1836:           "the server is read-only: connect to the primary",
 }
 

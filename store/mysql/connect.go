@@ -42,8 +42,11 @@ func connectorOf(text string) (*connector, error) {
 	c.DBName = cmp.Or(strings.TrimPrefix(u.Path, "/"), "information_schema") // MySQL requires a session to have one if a join changes rows, even if the names have their databases
 	c.Timeout, c.Loc, c.ParseTime, c.Logger = 10*time.Second, time.UTC, true, &mysql.NopLogger{}
 	c.MultiStatements, c.InterpolateParams, c.MaxAllowedPacket = true, true, 0
-	c.ClientFoundRows = true                                                                                                                                   // a row that is changed to the same values counts
-	c.Params = map[string]string{"sql_mode": "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'", "autocommit": "1", "completion_type": "0", "time_zone": "'+00:00'"} // whatever the server's defaults
+	c.ClientFoundRows = true      // a row that is changed to the same values counts
+	c.Params = map[string]string{ // whatever the server's defaults
+		"sql_mode": "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'", "autocommit": "1", "completion_type": "0", "time_zone": "'+00:00'",
+		"sql_safe_updates": "0", "sql_select_limit": "18446744073709551615", "sql_big_selects": "1",
+	}
 	found := &connector{address: c.Addr}
 	for name, values := range u.Query() {
 		switch name {

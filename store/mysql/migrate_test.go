@@ -2,6 +2,7 @@ package mysql_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -105,6 +106,22 @@ func TestServerOfOtherOptions(t *testing.T) {
 	if without != 0 {
 		t.Errorf("%d tables are in an engine without transactions", without)
 	}
+	// Sessions begin with limits that are meant for people.
+	limit := "set global sql_safe_updates = %d, global sql_select_limit = %d, global max_join_size = %[2]d"
+	exec(t, app, fmt.Sprintf(limit, 1, 1))
+	q := openStore(t, server.URL, mysql.Options{}).Queue("jobs")
+	made, err := q.Enqueue(t.Context(), penstock.NewJob{DedupKey: "a"}, penstock.NewJob{DedupKey: "b"}, penstock.NewJob{UniqueKey: "u"})
+	must(t, err)
+	jobs, err := q.Claim(t.Context(), driver.Claim{Jobs: len(made), Lease: time.Hour})
+	must(t, err)
+	var leases []int64
+	for _, j := range jobs {
+		leases = append(leases, j.Lease)
+	}
+	if held, err := q.Ack(t.Context(), leases...); err != nil || len(held) != len(made) {
+		t.Errorf("of %d jobs %d ended: %v", len(made), len(held), err)
+	}
+	exec(t, app, fmt.Sprintf(limit, 0, uint64(1<<64-1)))
 	// Another process writes the version while this one waits to: 1020 where a row has changed since the statement's snapshot, else 1062.
 	var version int64
 	must(t, app.QueryRow("select max(version) from penstock.version").Scan(&version))
