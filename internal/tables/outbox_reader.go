@@ -65,6 +65,7 @@ type Reader struct {
 	mu         sync.Mutex
 	inFlight   map[int64]*Flight // by seq, but for new ones of a reader with a position; of an ephemeral reader all that it has returned since Low
 	parkedKeys map[string]int    // in flight
+	settled    int64             // number of the last Settle that is known to have happened
 	number     uint64            // of the last batch
 	ended      error             // why there is nothing more to come
 	closed     bool

@@ -54,6 +54,7 @@ func (r *Reader) write(ctx context.Context, row int64, parts []*Part) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.settled = row
 	r.open = r.open.Without(fresh(parts))
 	for _, p := range parts {
 		if r.inFlight[p.Msg.Seq] != p.Flight {

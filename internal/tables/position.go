@@ -12,6 +12,17 @@ type Cursor struct {
 // Begin has the reader continue where the one before has stopped.
 func (r *Reader) Begin(c Cursor) { r.upTo, r.ahead = c.Position, c.Ahead }
 
+// Known returns the number of the last Settle, and the seq of the last new message in flight, 0 without one. A database that lacks
+// that Settle is an older copy, and so is one that lacks the message though no other Settle came.
+func (r *Reader) Known() (settled, read int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n := len(r.open); n > 0 {
+		read = r.open[n-1][1]
+	}
+	return r.settled, read
+}
+
 // ReadOn reads new messages, some rows at a time, until there is one that no reader before has settled. read asks for the rows behind a number.
 func (r *Reader) ReadOn(p *Page, read func(after int64, row func(Scan) error) error) error {
 	p.upTo = r.upTo

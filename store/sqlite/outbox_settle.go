@@ -2,15 +2,22 @@ package sqlite
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
+	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/tables"
 )
 
 // Write implements tables.Reading, in one transaction, which has the file alone.
 func (s *source) Write(ctx context.Context, parts []*tables.Part) error {
-	return onTables{s.store}.Within(ctx, func(tx tables.Tx) error { return s.write(context.WithoutCancel(ctx), tx.(onTx), parts) })
+	err := onTables{s.store}.Within(ctx, func(tx tables.Tx) error { return s.write(context.WithoutCancel(ctx), tx.(onTx), parts) })
+	if errors.Is(err, errOlder) {
+		return s.restored(ctx)
+	}
+	return err
 }
 
 func (s *source) write(ctx context.Context, tx onTx, parts []*tables.Part) error {
@@ -22,8 +29,9 @@ func (s *source) write(ctx context.Context, tx onTx, parts []*tables.Part) error
 		}
 	}
 	at := s.Cursor(parts)
+	known, _ := s.Known()
 	var moved int64
-	b := new(tables.Batch).Counted(&moved, "settle", s.Args(tables.Args{"position": at.Position, "ahead": at.Ahead, "attempt": s.Attempt, "n": w.Settled}))
+	b := new(tables.Batch).Counted(&moved, "settle", s.Args(tables.Args{"position": at.Position, "ahead": at.Ahead, "attempt": s.Attempt, "known": known, "n": w.Settled}))
 	if err := tx.Run(ctx, b); err != nil {
 		return err
 	}
@@ -59,14 +67,28 @@ func change(b *tables.Batch, of tables.Args, w *tables.Writes) {
 	}
 }
 
-// settled: the row of the subscription is another reader's, or this call has moved it already.
+// settled: the row of the subscription is another reader's, or this call has moved it already, or it is that of an older copy of the file.
 func (s *source) settled(ctx context.Context, tx onTx) error {
-	mine := false
-	b := new(tables.Batch).Row(new(bool), "select epoch = {epoch} and holder = {holder} from {schema}.subscriptions where id = {sub}", s.Args(nil), &mine)
-	if err := tx.Run(ctx, b); err != nil || mine {
+	mine, happened := false, false
+	b := new(tables.Batch).Row(new(bool), "select epoch = {epoch} and holder = {holder}, settles >= {attempt} from {schema}.subscriptions where id = {sub}",
+		s.Args(tables.Args{"attempt": s.Attempt}), &mine, &happened)
+	if err := tx.Run(ctx, b); err != nil || mine && happened {
 		return err
 	}
+	if mine {
+		return errOlder
+	}
 	return s.Fenced(ctx, tx)
+}
+
+// errOlder: an older copy of the file has replaced the one that this reader knows.
+var errOlder = fmt.Errorf("the file is older than the messages that were read, as after a restore: %w", penstock.ErrFenced)
+
+// restored ends the reader after errOlder, and gives the lease back. The next one begins where the copy is. This one would pass over
+// new messages, which get numbers that it has read already.
+func (s *source) restored(ctx context.Context) error {
+	_ = s.Leave(ctx)
+	return s.End(fmt.Errorf("subscription %q of outbox %q: %w", s.Req.Subscription, s.Req.Outbox, errOlder))
 }
 
 // judge reads the entries of messages that are not new. write_entries leaves out those that are not there any more.

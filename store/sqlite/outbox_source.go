@@ -73,14 +73,18 @@ func (s *source) readPage(ctx context.Context, on onTx, p *tables.Page) error {
 		args["seqs"], args["keys"] = s.SeqsInFlight(), s.KeysInFlight()
 	}
 	if s.ID != 0 {
-		there, mine, behind := false, int64(0), false
+		there, mine, same, behind := false, int64(0), false, false
 		since := s.Due(sweep)
-		b := new(tables.Batch).Row(&there, "state", s.Args(tables.Args{"since": since.UTC()}), &mine, &behind, &s.Has[tables.FromPark], &s.Has[tables.FromReplay])
+		known, read := s.Known()
+		b := new(tables.Batch).Row(&there, "state", s.Args(tables.Args{"since": since.UTC(), "known": known, "read": read}), &mine, &same, &behind, &s.Has[tables.FromPark], &s.Has[tables.FromReplay])
 		if err := on.Run(ctx, b); err != nil {
 			return err
 		}
 		if !there || mine != s.Epoch {
 			return s.Fenced(ctx, s.DB)
+		}
+		if !same {
+			return s.restored(ctx)
 		}
 		s.IsDue(since, on.at, margin)
 		args["since"] = since.UTC()
