@@ -83,7 +83,7 @@ func Forwarding(src driver.Source, queue string) forward.Subscription {
 
 // Prepared opens a file with connections that parse each statement once.
 func Prepared(path string) *sql.DB {
-	db := sql.OpenDB(connector{dsn(path, "rw", nil)})
+	db := sql.OpenDB(connector{path, dsn(path, "rw", nil)})
 	db.SetMaxOpenConns(1)
 	return db
 }

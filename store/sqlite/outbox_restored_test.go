@@ -5,8 +5,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
@@ -77,6 +79,37 @@ func TestRestoredBeforeSettle(t *testing.T) {
 	}
 	if msgs, _ := fetchAll(t, subscribe(t, open(t, path), "billing")); len(msgs) != 6 {
 		t.Errorf("%d messages came after the restore, want 6", len(msgs))
+	}
+}
+
+// A backup takes the file's name while a relay reads. That relay ends, and the next one of the same store reads the backup.
+func TestReplacedUnderAReader(t *testing.T) {
+	path, s, app := newFile(t, sqlite.Options{})
+	ctx, backup := t.Context(), filepath.Join(filepath.Dir(path), "backup.db")
+	src := subscribe(t, s, "billing")
+	pass := func() {
+		t.Helper()
+		must(t, s.Publish(ctx, "orders", numbered(3)...))
+		_, batches := fetchAll(t, src)
+		must(t, storetest.Settle(ctx, src, batches...))
+	}
+	pass()
+	mustExec(t, app, "vacuum into ?", backup)
+	pass()
+	must(t, app.Close(), os.Rename(backup, path))
+	for _, of := range []string{"-wal", "-shm"} {
+		_ = os.Remove(path + of)
+	}
+	must(t, open(t, path).Publish(ctx, "orders", numbered(4)...))
+	var err error
+	for end := time.Now().Add(patience); err == nil && time.Now().Before(end); {
+		_, err = src.Fetch(ctx, driver.Limit{Messages: 100, Bytes: 1 << 20})
+	}
+	if !errors.Is(err, penstock.ErrFenced) {
+		t.Fatalf("Fetch returned %v, want that the reader ends", err)
+	}
+	if msgs, _ := fetchAll(t, subscribe(t, s, "billing")); len(msgs) != 4 {
+		t.Errorf("%d messages came from the backup, want 4", len(msgs))
 	}
 }
 

@@ -3,6 +3,10 @@ package sqlite
 import (
 	"context"
 	"database/sql/driver"
+	"errors"
+	"io/fs"
+	"os"
+	"time"
 
 	sqlite "modernc.org/sqlite"
 )
@@ -11,15 +15,16 @@ import (
 const mostPrepared = 256
 
 // connector opens connections that parse each statement once. The driver parses anew for each call, which takes as long as most statements run.
-type connector struct{ dsn string }
+type connector struct{ path, dsn string }
 
 // Connect implements driver.Connector.
 func (c connector) Connect(context.Context) (driver.Conn, error) {
+	file, _ := os.Stat(c.path) // before it is opened: one that comes in between is taken for a replaced one, and opened again
 	conn, err := c.Driver().Open(c.dsn)
 	if err != nil {
 		return nil, err
 	}
-	return &preparedConn{conn.(driverConn), map[string]driver.Stmt{}}, nil
+	return &preparedConn{conn.(driverConn), map[string]driver.Stmt{}, c.path, file, time.Now()}, nil
 }
 
 // Driver implements driver.Connector.
@@ -39,6 +44,26 @@ type driverConn interface {
 type preparedConn struct {
 	driverConn
 	prepared map[string]driver.Stmt
+
+	path   string
+	file   fs.FileInfo // as it was opened
+	looked time.Time
+}
+
+// lookEvery is how often a connection looks whether its file is still the one of that name.
+const lookEvery = 100 * time.Millisecond
+
+// ResetSession implements driver.SessionResetter. A connection to a file that was replaced or deleted is not used again. It would read and
+// write a file that has no name any more, without an error.
+func (c *preparedConn) ResetSession(ctx context.Context) error {
+	if now := time.Now(); c.file != nil && now.Sub(c.looked) > lookEvery {
+		c.looked = now
+		is, err := os.Stat(c.path)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(is, c.file) {
+			return driver.ErrBadConn
+		}
+	}
+	return c.driverConn.ResetSession(ctx)
 }
 
 func (c *preparedConn) take(ctx context.Context, text string) (driver.Stmt, error) {

@@ -132,7 +132,7 @@ func dsn(file, mode string, pragmas []string) string {
 }
 
 func (s *Store) open(pragmas []string) *sql.DB {
-	return sql.OpenDB(connector{dsn(s.path, "rw", pragmas)})
+	return sql.OpenDB(connector{s.path, dsn(s.path, "rw", pragmas)})
 }
 
 const driverName = "sqlite"
