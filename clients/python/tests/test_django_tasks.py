@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -55,7 +56,7 @@ def test_the_result_through_its_life(tasks: Any) -> None:
     assert queue == "kept"
     job = testing.require_enqueued(connection, "kept")
     assert job.kind == "tests.django_app.tasks.add"
-    assert {name: json.loads(bytes(job.payload))[name] for name in ("args", "kwargs")} == {"args": [1], "kwargs": {"b": 2}}  # type: ignore[call-overload]
+    assert {name: json.loads(bytes(job.payload))[name] for name in ("args", "kwargs")} == {"args": [1], "kwargs": {"b": 2}}
     assert tasks.add.get_result(made.id) == made
     with connection.cursor() as cursor:
         cursor.execute("select lease from penstock.claim('kept', 1, '1 h')")
@@ -353,3 +354,55 @@ def test_a_role_that_may_only_work_runs_tasks(tasks: Any, project: str) -> None:
     made.refresh()
     bad.refresh()
     assert (made.return_value, bad.status) == (2, "FAILED")
+
+
+def test_arguments_that_do_not_fit_are_refused(tasks: Any) -> None:
+    from django.db import connection
+
+    name = r"do not fit the task tests\.django_app\.tasks\."
+    for call, says in (
+        (tasks.add.enqueue, name + "add.*: missing a required argument: 'a'"),
+        (lambda: tasks.add.enqueue(1, c=2), name + "add.*: got an unexpected keyword argument 'c'"),
+        (lambda: tasks.context.enqueue(1), name + "context.*: too many positional arguments"),
+    ):
+        with pytest.raises(TypeError, match=says):
+            call()
+    assert testing.run_all(connection, "kept") == []
+
+
+def test_require_enqueued_of_a_task(tasks: Any) -> None:
+    from django.db import connection
+
+    tasks.add.enqueue(1, b=2)
+    tasks.add.enqueue(3)
+    assert testing.require_enqueued(connection, "kept", task=tasks.add, args=[1], kwargs={"b": 2}).kind.endswith(".add")
+    for wrong in ({"args": (2,)}, {"args": [1], "kwargs": {}}, {"task": tasks.context}):
+        with pytest.raises(AssertionError, match="was enqueued in 'kept'"):
+            testing.require_enqueued(connection, "kept", **{"task": tasks.add, **wrong})
+
+
+def test_a_task_of_a_group(tasks: Any) -> None:
+    from django.db import connection
+
+    tasks.add.using(group_key="shop-17").enqueue(1)
+    [ran] = testing.run_all(connection, "kept", group_key="shop-17")
+    assert (ran.outcome, ran.job.group_key) == ("done", "shop-17")
+
+
+def test_django_without_tasks_names_the_package(tasks: Any) -> None:
+    import django
+
+    if django.VERSION >= (6, 0):
+        pytest.skip("it has tasks")
+    program = """
+import sys, django
+class Blocks:
+    def find_spec(self, name, *_):
+        if name.partition(".")[0] == "django_tasks":
+            raise ModuleNotFoundError("No module named 'django_tasks'", name="django_tasks")
+django.setup()
+sys.meta_path.insert(0, Blocks())
+import penstock.django.tasks
+"""
+    ended = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
+    assert re.search(r"ModuleNotFoundError: Django \S+ has no tasks: pip install django-tasks, or use Django 6\n$", ended.stderr), ended.stderr

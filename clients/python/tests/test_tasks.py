@@ -239,7 +239,7 @@ def test_payloads_of_others(url: str, queue: str) -> None:
             ran = testing.run_one(tx, queue, app.handlers(queue))
             assert ran.outcome == outcome
             with pytest.raises(Exception, match=says):
-                raise ran.how  # type: ignore[misc]
+                raise ran.how
         tx.rollback()
 
 
@@ -352,3 +352,13 @@ def test_the_timeout_of_a_task(url: str, db: psycopg.Connection, queue: str, kin
     assert sorted(seen) == [("dead", late.id), ("done", own.id)]
     [(error,)] = rows(db, "select error from penstock.dead_jobs(%s)", queue)
     assert str(error).startswith("TimeoutError: the job ran longer than its timeout of 0.05 s (test_tasks.py:")
+
+
+def test_arguments_that_do_not_fit_name_the_task(url: str, queue: str) -> None:
+    app = penstock.App(queue)
+
+    @app.task
+    def welcome(to: str) -> None: ...
+
+    with psycopg.connect(url) as tx, pytest.raises(TypeError, match=r"do not fit the task welcome\(to: 'str'\).*: missing a required argument: 'to'"):
+        welcome.enqueue(tx, too="ann")  # type: ignore[call-arg]

@@ -239,3 +239,14 @@ def test_clear(db: psycopg.Connection, queue: str) -> None:
     assert status(db, queue) == (0, 0, 0, 0, 0)
     penstock.enqueue(db, queue, "x", dedup_key="d", key="k")
     assert rows(db, "select payload from penstock.claim(%s, 10)", queue) == [(b"x",)]
+
+
+def test_barriers_open_in_a_transaction(url: str, queue: str) -> None:
+    with psycopg.connect(url) as tx:
+        barrier = penstock.barrier(tx, queue)
+        for n in range(3):
+            penstock.enqueue(tx, queue, str(n), holds=barrier)
+        penstock.enqueue(tx, queue, "all", waits_for=[barrier])
+        penstock.seal(tx, queue, barrier)
+        assert [ran.job.text for ran in testing.run_all(tx, queue, lambda _: None)] == ["0", "1", "2", "all"]
+        tx.rollback()

@@ -74,7 +74,7 @@ class AnyTask(Generic[P]):
 
     def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """The job that enqueue writes, for `enqueue_many`. Raises TypeError for arguments that do not fit, and FieldError for one that is not JSON."""
-        bound = self.signature.bind(*args, **kwargs)
+        bound = fitting(self.name, self.signature, args, kwargs)
         return NewJob(self._encode(named(bound)), kind=self.name, **self.options)
 
     def enqueue(self, tx: Transaction, /, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
@@ -181,6 +181,14 @@ def failed(e: BaseException, job: Job, max_attempts: int | None, backoff: Backof
     if how is not None and not isinstance(e, Retry):
         how.error = error
     return how
+
+
+def fitting(name: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
+    """The arguments of a call of a task. Raises TypeError, before anything is written."""
+    try:
+        return signature.bind(*args, **kwargs)
+    except TypeError as e:
+        raise TypeError(f"the arguments do not fit the task {name}{signature}: {e}") from None
 
 
 def named(bound: inspect.BoundArguments) -> dict[str, Any]:

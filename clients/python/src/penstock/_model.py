@@ -61,7 +61,7 @@ class SchemaError(Error):
     """The database is not migrated, or this client does not support its schema."""
 
 
-Payload = object
+Payload: TypeAlias = Any
 """`bytes` as they are, `str` as UTF-8, anything else as JSON."""
 
 Encoder: TypeAlias = type[json.JSONEncoder] | None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -48,11 +48,16 @@ def require_enqueued(
     kind: str | None = None,
     key: str | None = None,
     payload: Payload = None,
+    task: Any = None,
+    args: Sequence[Any] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
     schema: str = "penstock",
     encoder: Encoder = None,
 ) -> NewJob:
     """Returns the last waiting or delayed job of the queue with the given kind, key and payload; those that are None match any. Claimed jobs are left out.
-    Raises an AssertionError that lists the queue's jobs if there is none."""
+    `task`, `args` and `kwargs` are of a task of Django's. Raises an AssertionError that lists the queue's jobs if there is none."""
+    kind = kind if task is None else task.module_path
+    given_to_task = {name: value for name, value in (("args", args), ("kwargs", kwargs)) if value is not None}
     columns = "payload, key, group_key, priority, cast(headers as text)"
     rows = read(
         tx,
@@ -67,9 +72,18 @@ def require_enqueued(
         of_kind = given.pop(HEADER_KIND, "")
         found.append(NewJob(bytes(content), its_key, group_key, priority, at_epoch(due) if due else None, None, given or None, of_kind))
     for j in found:
-        if (kind is None or j.kind == kind) and (key is None or j.key == key) and has(j.payload, payload, encoder):
+        if (kind is None or j.kind == kind) and (key is None or j.key == key) and has(j.payload, payload, encoder) and called_with(j.payload, given_to_task):
             return j
-    raise missing(f"nothing{wanted(kind=kind, key=key, payload=payload)} was enqueued in {queue!r}", found)
+    raise missing(f"nothing{wanted(kind=kind, key=key, payload=payload, **given_to_task)} was enqueued in {queue!r}", found)
+
+
+def called_with(payload: bytes, given: Mapping[str, Any]) -> bool:
+    """Whether these are arguments of a task of Django's."""
+    try:
+        said = json.loads(payload) if given else {}
+        return isinstance(said, dict) and all(name in said and said[name] == json.loads(json.dumps(value)) for name, value in given.items())
+    except ValueError:
+        return False
 
 
 def read(tx: Transaction, statement: str, values: Sequence[Any]) -> Rows:
@@ -125,7 +139,7 @@ class Ran:
 
     job: Job
     outcome: str
-    how: object = None
+    how: Any = None
 
 
 def run_one(
@@ -144,6 +158,8 @@ def run_one(
     of settings.PENSTOCK."""
     handler = handler or of_django(queue, tx)
     desk = Desk(queue, Options(schema=schema))
+    for when in ("immediate", "deferred"):  # barriers open at the commit, which a test does not reach
+        read(tx, f"set constraints {quoted(schema)}.turn {when}", [])
 
     seen = set[str]()
 

@@ -19,6 +19,7 @@ class Options(TypedDict, total=False):
     backend: str
     run_after: datetime | None
     key: str
+    group_key: str
     dedup_key: str
     unique_key: str
     on_conflict: str

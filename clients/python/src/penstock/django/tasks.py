@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import builtins
+import inspect
 import json
 import math
 import re
@@ -15,13 +16,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import django
+from django.db import Error as DatabaseError
 from django.db import connections
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from .. import _api
-from .._app import Backoff, failed, running
-from .._desk import Done, in_time, log, reason_of
+from .._app import Backoff, failed, fitting, running
+from .._desk import Done, Outage, in_time, log, reason_of, unbegun
 from .._model import HEADER_KIND, MEMBER_STEPS, DeadLetter, FieldError, Job, Outcome, kind_text
 from .._sql import quoted
 from .._worker import Handler
@@ -31,7 +33,12 @@ if TYPE_CHECKING:
     from ._typed import Decorator
 
 PACKAGE = "django.tasks" if django.VERSION >= (6, 0) else "django_tasks"
-base: Any = import_module(f"{PACKAGE}.base")
+try:
+    base: Any = import_module(f"{PACKAGE}.base")
+except ModuleNotFoundError as e:
+    if e.name != PACKAGE:
+        raise
+    raise ModuleNotFoundError(f"Django {django.__version__} has no tasks: pip install django-tasks, or use Django 6", name=e.name) from None
 exceptions: Any = import_module(f"{PACKAGE}.exceptions")
 signals: Any = import_module(f"{PACKAGE}.signals")
 normalize_json: Any = import_module("django.utils.json" if django.VERSION >= (6, 0) else "django_tasks.utils").normalize_json
@@ -42,7 +49,7 @@ Status: Any = base.TaskResultStatus
 task: Decorator = import_module(PACKAGE).task
 InvalidTask: Any = getattr(exceptions, "InvalidTask", None) or exceptions.InvalidTaskError
 
-OF_THE_JOB = ("key", "dedup_key", "unique_key", "on_conflict", "debounce_max", "timeout", "deadline", "holds", "waits_for", "on_dead")
+OF_THE_JOB = ("key", "group_key", "dedup_key", "unique_key", "on_conflict", "debounce_max", "timeout", "deadline", "holds", "waits_for", "on_dead")
 OURS = (*OF_THE_JOB, "max_attempts", "backoff")
 MAX_REPORT = 65536
 """Bytes that a queue keeps of a job's arguments and its result."""
@@ -56,6 +63,7 @@ class PenstockTask(BaseTask):
     """A task with fields of Penstock's, for `@task(max_attempts=5)` and `welcome.using(key="ann")`."""
 
     key: str | None = None
+    group_key: str = ""
     dedup_key: str | None = None
     unique_key: str | None = None
     on_conflict: str | None = None
@@ -89,10 +97,12 @@ class PenstockBackend(BaseTaskBackend):
 
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
         self.validate_task(task)
+        parameters = list(inspect.signature(task.func).parameters.values())[task.takes_context :]
+        fitting(task.module_path, inspect.Signature(parameters), args, kwargs)
         now = timezone.now()
         result = result_of(task, "", Status.READY, now, args, kwargs)
         due = task.run_after
-        fields: dict[str, Any] = {name: getattr(task, name, None) for name in OF_THE_JOB}
+        fields: dict[str, Any] = {name: getattr(task, name, "" if name == "group_key" else None) for name in OF_THE_JOB}
         made = _api.enqueue(
             connections[setting("DATABASE")],
             task.queue_name,
@@ -245,15 +255,21 @@ class Handlers(Mapping[str, Handler]):
 
     def __init__(self, queue: str, worker: str, otherwise: Handler | Mapping[str, Handler] | None):
         self.queue, self.worker, self.otherwise = queue, worker, otherwise
-        given = setting("QUEUES").get(queue, {})
+        self.outage, self.read = Outage(queue), (0, False)
+
+    def limits(self) -> tuple[int, bool]:
+        """How many attempts the queue allows, and whether it keeps what is done."""
+        if self.read[0]:
+            return self.read
+        given, table = setting("QUEUES").get(self.queue, {}), f"{quoted(setting('SCHEMA'))}._queue"
         row: Any = given.get("max_attempts", MAX_ATTEMPTS), given.get("keep_done") is not None
-        table = f"{quoted(setting('SCHEMA'))}._queue"
         with connections[setting("DATABASE")].cursor() as cursor:
             cursor.execute("select has_table_privilege(%s, 'select')", [table])
             if cursor.fetchone()[0]:  # otherwise the role may only work, and the settings tell what migrate has made of them
-                cursor.execute(f"select max_attempts, keep_done is not null from {table} where name = %s", [queue])
-                row = cursor.fetchone() or (0, False)  # there is no such queue: the worker says so
-        self.max_attempts, self.keeps = int(row[0]), bool(row[1])
+                cursor.execute(f"select max_attempts, keep_done is not null from {table} where name = %s", [self.queue])
+                row = cursor.fetchone() or row
+        self.read = int(row[0]), bool(row[1])
+        return self.read
 
     def __getitem__(self, kind: str) -> Handler:
         if isinstance(self.otherwise, Mapping) and kind in self.otherwise:
@@ -272,6 +288,11 @@ class Handlers(Mapping[str, Handler]):
 
     def run(self, task: Any, job: Job) -> Done | None:
         backend = type(task.get_backend())
+        try:
+            keeps = self.limits()[1]
+        except DatabaseError as e:
+            raise unbegun(self.outage, e) from e
+        self.outage.works("begin the transactions of jobs")
         try:
             said = job.json()
             args, kwargs = said["args"], said["kwargs"]
@@ -297,13 +318,13 @@ class Handlers(Mapping[str, Handler]):
             self.ended(task, job, error, result)
         change(result, status=Status.SUCCESSFUL, finished_at=timezone.now(), _return_value=value)
         signals.task_finished.send_robust(backend, task_result=result)  # the task is done, whatever a receiver raises
-        if not self.keeps:
+        if not keeps:
             return None
         return self.done(job, {"task": job.kind, "args": args, "kwargs": kwargs, "enqueued_at": enqueued.isoformat(), "return_value": value})
 
     def ended(self, task: Any, job: Job, e: BaseException, result: Any) -> NoReturn:
         how = failed(e, job, getattr(task, "max_attempts", None), getattr(task, "backoff", None))
-        if isinstance(how or e, DeadLetter) or (job.attempt >= self.max_attempts and not isinstance(e, Outcome)):
+        if isinstance(how or e, DeadLetter) or (job.attempt >= self.limits()[0] and not isinstance(e, Outcome)):
             change(result, status=Status.FAILED, finished_at=timezone.now(), errors=[*result.errors, error_of(reason_of(in_time(job, e)))])
             signals.task_finished.send_robust(type(task.get_backend()), task_result=result)
         if how is None:
