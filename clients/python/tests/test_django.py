@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 from uuid import UUID
 
 import psycopg
@@ -381,8 +383,49 @@ def test_a_sentence_is_no_traceback(project: str, monkeypatch: pytest.MonkeyPatc
         with pytest.raises(CommandError, match=says):
             manage("penstock_work", *args)
     monkeypatch.setitem(connections["default"].settings_dict, "PORT", "1")
+    connections["default"].close()
     with pytest.raises(CommandError, match=r"connect.*refused"):
-        manage("penstock_work", "emails")
+        manage("penstock_status")
+
+
+def test_a_worker_waits_for_its_database(project: str) -> None:
+    url = urlsplit(project)
+    env = os.environ | {"DJANGO_TEST_URL": urlunsplit(url._replace(netloc="postgres@127.0.0.1:1"))}
+    with subprocess.Popen([sys.executable, "-m", "django", "penstock_work", "kept", "emails"], env=env, stderr=subprocess.PIPE, text=True) as worker:
+        assert worker.stderr
+        first = worker.stderr.readline()
+        worker.send_signal(signal.SIGTERM)
+        rest = worker.stderr.read()
+    assert "cannot reach the database, and tries until it can" in first and worker.returncode == 0 and "Traceback" not in rest, first + rest
+
+
+def test_a_second_ctrl_c_ends_a_worker_at_once(project: str, conn: psycopg.Connection) -> None:
+    penstock.enqueue(conn, "emails", "x")
+    args = [sys.executable, "-m", "django", "penstock_work", "emails", "stacks", "--handler", "tests.django_app.jobs.hang"]
+    with subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as worker:
+        assert worker.stdout and worker.stderr
+        assert worker.stdout.readline() == "begun\n"
+        worker.send_signal(signal.SIGINT)
+        logged = ""
+        while " stops: 1 handlers run" not in logged:
+            logged += worker.stderr.readline()
+        worker.send_signal(signal.SIGINT)
+        rest = worker.stderr.read()
+    assert worker.returncode == 130 and "interrupted: jobs that were running run again when their leases end" in rest and "Traceback" not in rest, rest
+
+
+@pytest.mark.filterwarnings("ignore:Overriding setting DATABASES")
+def test_sqlite_names_what_to_do(project: str) -> None:
+    from django.core.management.base import CommandError
+    from django.test import override_settings
+
+    from penstock.django.checks import check_settings
+
+    with override_settings(PENSTOCK={"DATABASE": "other", "QUEUES": {"emails": {}}}):
+        [warning] = check_settings()
+        assert warning.id == "penstock.W001" and "penstock migrate --database-url sqlite:" in str(warning.hint)
+        with pytest.raises(CommandError, match="run: penstock migrate --database-url"):
+            manage("penstock_migrate")
 
 
 def test_nothing_leaks_between_tests(project: str, conn: psycopg.Connection) -> None:

@@ -8,12 +8,14 @@ import re
 import shlex
 import signal
 import subprocess
+import sys
 import threading
+import uuid
 from collections.abc import Iterator
 from html import unescape
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 import psycopg
 import pytest
@@ -480,3 +482,26 @@ def test_on_sqlite_they_name_the_program(project: str) -> None:
                 manage(*args)
         for url in (QUEUES, DEAD, SCHEDULES):
             assert "penstock status --database-url sqlite:FILE" in body(client.get(url))
+
+
+def test_a_role_sees_what_it_may(conn: psycopg.Connection, dead: list[int], project: str) -> None:
+    role = f"operator_{uuid.uuid4().hex[:8]}"
+    url = urlsplit(project)
+    env = os.environ | {"DJANGO_TEST_URL": urlunsplit(url._replace(netloc=f"{role}:o@{url.hostname}:{url.port}"))}
+
+    def status(*args: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-m", "django", "penstock_status", *args], check=False, env=env, capture_output=True, text=True)
+
+    conn.execute(f"create role {role} login password 'o'; grant usage on schema penstock to {role}".encode())
+    try:
+        none = status()
+        assert none.returncode == 1 and "penstock queue grant QUEUE ROLE --operate" in none.stderr and "Traceback" not in none.stderr, none.stderr
+        conn.execute(f"select penstock.grant_operator('emails', '{role}')".encode())
+        some = status()
+        assert some.returncode == 0 and re.search(r"^emails +\d", some.stdout, re.MULTILINE), some
+        assert "outboxes and inboxes: this role may not read them" in some.stdout and "queue default and 2 more: this role may not read it" in some.stdout, (
+            some.stdout
+        )
+        assert [q["queue"] for q in json.loads(status("--json").stdout)["queues"]] == ["emails"]
+    finally:
+        conn.execute(f"drop owned by {role}; drop role {role}".encode())

@@ -7,6 +7,7 @@ import logging
 import re
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -14,7 +15,7 @@ import pytest
 import penstock
 
 from .conftest import until
-from .running import Run
+from .running import Run, Running
 
 
 def test_an_outage_is_a_line_when_it_begins_and_one_when_it_is_over(
@@ -57,3 +58,53 @@ def test_an_outage_is_a_line_when_it_begins_and_one_when_it_is_over(
     running.join()
     outage = r"cannot .*: away\n.* goes on, \d+\.\d s later\n"
     assert re.fullmatch(rf".* has started: .*, concurrency 1\n(?:.*{outage}){{2}}.* stops: 0 handlers run.*\n", "".join(line + "\n" for line in lines()))
+
+
+def test_a_worker_that_starts_while_the_database_is_down_tries_until_it_can(
+    request: pytest.FixtureRequest, start: Run, url: str, db: psycopg.Connection, queue: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    tried = 0
+
+    def where() -> str:
+        nonlocal tried
+        tried += 1
+        return url if tried > 2 else "postgresql://127.0.0.1:1/app"
+
+    async def connect() -> Any:
+        return await psycopg.AsyncConnection.connect(where(), autocommit=True)
+
+    caplog.set_level(logging.INFO, logger="penstock")
+    job = penstock.enqueue(db, queue, "x").id
+    kind = request.node.callspec.params["start"]
+    running = start(queue, lambda _: None, db=connect if kind == "asyncio" else lambda: psycopg.connect(where(), autocommit=True))
+    until(lambda: running.words(job) == ["done"])
+    first, second, third = [r.getMessage() for r in caplog.records][:3]
+    assert re.search(r"cannot reach the database, and tries until it can: .*refused.* \(start the database, or correct its address\)$", first)
+    assert " goes on, " in second and " has started: " in third
+
+
+def test_a_database_that_is_missing_ends_a_worker_at_once(request: pytest.FixtureRequest, url: str) -> None:
+    for kind in ("threads", "asyncio"):
+        running = Running(kind, url.replace(urlsplit(url).path, "/missing"), "q", lambda _: None, False, {})
+        running.thread.join(60)
+        assert not running.thread.is_alive() and "does not exist" in str(running.error)
+
+
+def test_a_worker_without_groups_says_that_jobs_of_groups_wait(
+    start: Run, db: psycopg.Connection, queue: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock._desk.HEARTBEAT_EVERY", 0.1)
+    penstock.enqueue(db, queue, "x", group_key="shop-17")
+    start(queue, lambda _: None)
+    until(lambda: "jobs of group 'shop-17' wait, and this worker takes only jobs without a group" in caplog.text)
+
+
+def test_a_right_that_is_missing_names_the_grant(url: str, db: psycopg.Connection, queue: str) -> None:
+    db.execute("create role nothing; grant usage on schema penstock to nothing")
+    try:
+        with psycopg.connect(url) as tx, pytest.raises(penstock.Error, match=r"permission denied.*penstock queue grant QUEUE ROLE --enqueue --work") as e:
+            tx.execute("set local role nothing")
+            penstock.enqueue(tx, queue, "x")
+        assert e.value.sqlstate == "42501" and isinstance(e.value.__cause__, psycopg.errors.InsufficientPrivilege)
+    finally:
+        db.execute("drop owned by nothing; drop role nothing")

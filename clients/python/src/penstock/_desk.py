@@ -45,6 +45,8 @@ class Done:
         self.result = result
 
 
+REACH = "reach the database"
+
 Count = Callable[[str, Job, float], Any]
 
 
@@ -115,6 +117,7 @@ class Desk:
         self.full = False  # a limit of running jobs left hardly room at the last claim
         self.started, self.claimed_at, self.outcomes = datetime.now(timezone.utc), "", Counter[str]()
         self.next_heartbeat = 0.0
+        self.passed_by: set[str] | None = set()  # groups with ready jobs at the last look, which it takes none of; None once it has said so
         self.unhandled = set[str]()  # kinds of jobs that it has met and has no handler for
 
     def starts(self) -> None:
@@ -136,7 +139,21 @@ class Desk:
         if self.unhandled:
             said["unhandled"] = sorted(self.unhandled)[:MAX_UNHANDLED]
         said |= ({"claimed_at": self.claimed_at} if self.claimed_at else {}) | ({"stopped": True} if stopped else {})
-        return self.sql.heartbeat(self.queue, said)
+        return self._heartbeat(said, not stopped and self.turns.groups == [""])
+
+    def _heartbeat(self, said: dict[str, Any], looks: bool) -> Op[None]:
+        """With a look at groups, if this worker takes none: jobs that no other worker takes either would wait for ever, and nothing would say so."""
+        yield from self.sql.heartbeat(self.queue, said)
+        if not looks or self.passed_by is None:
+            return
+        found = {group for group in (yield from self.sql.ready_groups(self.queue, None, "", GROUPS_AT_ONCE)) if group}
+        left, self.passed_by = sorted(found & self.passed_by), found
+        if left:
+            self.passed_by = None
+            log.warning(
+                "queue %s: jobs of group %r%s wait, and this worker takes only jobs without a group: start one with all_groups, or with groups",
+                self.queue, left[0], " and of others" if len(left) > 1 else "",
+            )  # fmt: skip
 
     # What is done with the database: the statements of each step, and how their rows are used
 
@@ -511,7 +528,8 @@ class Outage:
         with self.lock:
             if not self.calls:
                 self.since = monotonic()
-                log.warning("the worker of queue %s cannot %s, and tries until it can: %s", self.queue, call, told(e))
+                step = " (start the database, or correct its address)" if call == REACH else ""
+                log.warning("the worker of queue %s cannot %s, and tries until it can: %s%s", self.queue, call, " ".join(told(e).split()), step)
             self.calls.add(call)
 
     def works(self, call: str) -> None:

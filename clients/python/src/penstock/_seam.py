@@ -182,6 +182,27 @@ def hint(e: BaseException) -> str | None:
     return next((str(told) for told in hints if told), None)
 
 
+AWAY = re.compile(
+    r"refused|time-?out|timed out|closed the connection|reset by peer|unreachable|no route to host|translate host name|resolve host|no such file or directory"
+    r"|starting up|shutting down|not yet accepting|too many|connection slots", re.IGNORECASE,
+)  # fmt: skip
+"""How libpq says that a server cannot be reached for now. It has no code for that."""
+
+
+def away(e: BaseException) -> bool:
+    """Whether the database cannot be reached for now. A wrong password, or a database that is not there, is another thing."""
+    state = sqlstate(e)
+    if state is not None:
+        return state[:2] == "08" or state in ("53300", "57P01", "57P02", "57P03")
+    if any(isinstance(x, OSError) for x in within(e)):
+        return True
+    message = str(getattr(e, "orig", None) or e)
+    answers = re.findall(r"FATAL:.*", message)  # of a server that was reached, perhaps behind another that was not
+    return any(type(x).__name__ == "OperationalError" or type(x).__name__ == "ConnectionTimeout" for x in within(e)) and all(
+        AWAY.search(line) for line in answers or [message]
+    )
+
+
 DROPPED = ("could not open relation with OID", "cache lookup failed for function")
 """How the server says that a queue was dropped while a statement ran."""
 
@@ -194,6 +215,13 @@ def told(e: BaseException) -> str:
         return message
     first = re.split(r"\n(?:CONTEXT|HINT|LINE|\[SQL)", message)[0]
     return f"{first} ({state})" + (f": {step}" if step else "")
+
+
+GRANTS = (
+    "the role that owns the schema can run: penstock queue grant QUEUE ROLE --enqueue --work, penstock outbox grant OUTBOX ROLE --publish or"
+    " penstock inbox grant CONSUMER ROLE --consume"
+)
+OF_SCHEDULES = "schedules need the role that owns the schema; it can run: penstock schedule set QUEUE NAME --cron TEXT"
 
 
 def known(e: BaseException) -> BaseException:
@@ -215,9 +243,11 @@ def known(e: BaseException) -> BaseException:
         step = hint(e)  # the server knows which of them is missing, but not after an INSERT
         if not step:
             step = "create it with: penstock queue create NAME, penstock outbox create NAME or penstock inbox create CONSUMER; penstock migrate comes first"
-        if of_django:
+        if of_django and state is not None:  # a file of SQLite is the program's
             step += "; in Django name it in settings.PENSTOCK, and run: manage.py penstock_migrate"
         ours = NotFoundError(first, sqlstate=state, hint=step)
+    elif state == "42501":
+        ours = Error(first, sqlstate=state, hint=OF_SCHEDULES if "schedule" in first else GRANTS)
     elif state == "42704":
         ours = NotFoundError(first, sqlstate=state, hint=hint(e))
     if ours is None:

@@ -14,6 +14,7 @@ from ._desk import (
     CALL_TIMEOUT,
     IDLE,
     MAINTAIN_EVERY,
+    REACH,
     SETTLED,
     Desk,
     Done,
@@ -31,7 +32,7 @@ from ._desk import (
 )
 from ._kinds import by_kind
 from ._model import Error, Job, Outcome
-from ._seam import NOTHING, execute, run, told
+from ._seam import NOTHING, away, execute, run, told
 from ._signals import stopped_by_signals
 from ._sql import Op, Postgres
 
@@ -96,7 +97,8 @@ class Worker:
         jobs could not be written."""
         writer_line, *others = self.lines = [Line(self.db, self.changes) for _ in range(3)]
         self.lines.append(self.reports)
-        writer_line.call(self.desk.sql.check())  # and an unreachable database is reported at once
+        if not self._reach(writer_line):
+            return
         self.desk.starts()
         writer = threading.Thread(target=self._write, args=(writer_line,), daemon=True, name="penstock claim")
         loops = [
@@ -136,6 +138,22 @@ class Worker:
             raise Error(f"handlers that were left, because they went on after the drain time: {busy}", hint="their jobs run again when their leases end")
         if left:
             raise Error(f"how {left} jobs ended could not be written within {self.o.drain_timeout:g} s", hint="they run again when their leases end")
+
+    def _reach(self, line: Line) -> bool:
+        """Tries until the database answers. False: it is stopped before."""
+        failures = 0
+        while True:
+            try:
+                line.call(self.desk.sql.check())
+                self.desk.outage.works(REACH)
+                return True
+            except Exception as e:
+                if not away(e):
+                    raise
+                self.desk.outage.fails(REACH, e)
+            if self._stopped(growing(failures)):
+                return False
+            failures += 1
 
     def _stopped(self, seconds: float) -> bool:
         try:
@@ -365,7 +383,7 @@ def run_together(workers: Sequence[Worker], signals: bool = True) -> None:
             failed.append(e)
         stop()
 
-    threads = [threading.Thread(target=run, args=(worker,), name=f"penstock {worker.desk.queue}") for worker in workers[1:]]
+    threads = [threading.Thread(target=run, args=(worker,), daemon=True, name=f"penstock {worker.desk.queue}") for worker in workers[1:]]
     with stopped_by_signals(stop) if signals else contextlib.nullcontext():
         for thread in threads:
             thread.start()

@@ -12,10 +12,10 @@ from typing import Any, TypeAlias, TypeVar
 
 from ._buffer import Gathered
 from ._connect import Database, autocommit_async, close_async, connect_async, cut, transaction_async
-from ._desk import CALL_TIMEOUT, IDLE, MAINTAIN_EVERY, SETTLED, Desk, Options, Outage, Task, growing, log, monotonic, permanent, unbegun, within
+from ._desk import CALL_TIMEOUT, IDLE, MAINTAIN_EVERY, REACH, SETTLED, Desk, Options, Outage, Task, growing, log, monotonic, permanent, unbegun, within
 from ._kinds import by_kind
 from ._model import MEMBER_STEPS, Aborted, DeadJob, Encoder, Enqueued, Error, GroupPolicy, Job, Message, NewJob, Outcome, Payload, Schedule
-from ._seam import Transaction, execute_async, run_async, told
+from ._seam import Transaction, away, execute_async, run_async, told
 from ._signals import stopped_by_signals
 from ._sql import Op, Postgres
 from ._steps import calling, naming, reporting, results
@@ -279,7 +279,8 @@ class Worker:
 
     async def _run(self) -> None:
         line = Line(self.db)
-        await line.call(self.desk.sql.check())  # and an unreachable database is reported at once
+        if not await self._reach(line):
+            return
         self.desk.starts()
         writer = asyncio.ensure_future(self._write(line))
         others = [self._start(loop()) for loop in (self._extend, self._maintain, self._expire)]
@@ -305,6 +306,23 @@ class Worker:
             raise Error(f"handlers that were left, because they went on after the drain time: {busy}", hint="their jobs run again when their leases end")
         if left := len(self.desk.held):
             raise Error(f"how {left} jobs ended could not be written within {self.o.drain_timeout:g} s", hint="they run again when their leases end")
+
+    async def _reach(self, line: Line) -> bool:
+        """Tries until the database answers. False: it is stopped before."""
+        failures = 0
+        while not self.halt.is_set():
+            try:
+                await line.call(self.desk.sql.check())
+                self.desk.outage.works(REACH)
+                return True
+            except Exception as e:
+                if not away(e):
+                    raise
+                self.desk.outage.fails(REACH, e)
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self.halt.wait(), growing(failures))
+            failures += 1
+        return False
 
     def _start(self, what: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(what)

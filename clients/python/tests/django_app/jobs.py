@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import penstock
@@ -18,6 +19,11 @@ def book(job: penstock.Job) -> None:
     if job.attempt == 1:
         raise penstock.Retry(0)
     print(job.text, flush=True)
+
+
+def hang(job: penstock.Job) -> None:
+    print("begun", flush=True)
+    threading.Event().wait()
 
 
 kinds = {"welcome": send, "bill": book}

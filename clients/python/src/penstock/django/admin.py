@@ -18,7 +18,7 @@ from django.urls import path, reverse
 
 from .._model import Error, NotFoundError
 from . import operate
-from .commands import age, figure, plural, since
+from .commands import age, figure, plural, said, since
 from .management.commands.penstock_status import notes
 from .models import DeadLetter, Queue, Schedule
 from .operate import Choice, Dead
@@ -54,7 +54,7 @@ class Page(admin.ModelAdmin):
         except NotFoundError as e:
             raise Http404(str(e)) from e
         except (Error, DatabaseError) as e:
-            return self.page(request, "list", {"problem": str(e).strip()})
+            return self.page(request, "list", {"problem": said(e)})
 
     def done(self, request: HttpRequest) -> HttpResponse | None:
         actions, rows = self.actions_of(request), request.POST.getlist("row")
@@ -90,7 +90,7 @@ def dead_of(of: str, subscription: str = "", **more: str) -> str:
 @admin.register(Queue)
 class QueueAdmin(Page):
     def parts(self, request: HttpRequest) -> dict[str, Any]:
-        found = {"outboxes": operate.outboxes(), "queues": operate.queues()}
+        found, unseen = operate.status()
 
         def dead(one: dict[str, Any], *of: str) -> Cell:
             return figure(one, "dead_letters"), dead_of(*of) if one["dead_letters"] else ""
@@ -110,9 +110,9 @@ class QueueAdmin(Page):
             for s in outbox["subscriptions"]
         ]
         subscriptions += [("", [outbox["outbox"], "(none)", *("-" * 5)]) for outbox in found["outboxes"] if not outbox["subscriptions"]]
-        workers = [("", [q["queue"], w["worker"], w["running"], w["lease_until"]]) for q in found["queues"] for w in q["workers"]]
+        workers = [("", [q["queue"], w["worker"], w["running"], w["lease_until"]]) for q in found["queues"] for w in q.get("workers", ())]
         return {
-            "notes": [line.partition(": manage.py penstock_dead")[0] for line in notes(found)],
+            "notes": [*(line.partition(": manage.py penstock_dead")[0] for line in notes(found)), *unseen],
             "choosing": table("Queues", "Queue  Ready  Oldest  Running  Delayed  Waiting  Dead letters", queues),
             "tables": [
                 table("Outboxes", "Outbox  Subscription  Backlog  Oldest  Parked  Dead letters  Relay", subscriptions),

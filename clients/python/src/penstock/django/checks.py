@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Set
 from datetime import timedelta
 from difflib import get_close_matches
@@ -10,7 +11,8 @@ from json import JSONEncoder
 from typing import Any
 
 from django.conf import settings
-from django.core.checks import Error
+from django.core.checks import Error, Warning
+from django.db import connections
 from django.utils.module_loading import import_string
 
 from .._app import App
@@ -84,6 +86,8 @@ def check_settings(**_: Any) -> list[Error]:
     top = entries("", getattr(settings, "PENSTOCK", {}), KEYS)
     if top.get("DATABASE", "default") not in settings.DATABASES:
         error(3, "['DATABASE']", f"is {top['DATABASE']!r}, which is not in settings.DATABASES", f"there are: {', '.join(settings.DATABASES)}")
+    elif isinstance(alias := top.get("DATABASE", "default"), str):
+        found.extend(problems_of_database(alias))
     if problem := encoder_problem(top.get("ENCODER", JSONEncoder)):
         error(3, "['ENCODER']", f"is {top['ENCODER']!r}{problem}", "give a subclass of json.JSONEncoder, or its dotted name")
     for name in top.get("OUTBOXES", ()):
@@ -105,6 +109,22 @@ def check_settings(**_: Any) -> list[Error]:
         for wrong in problems_of(schedule, {*top.get("QUEUES", {}), *task_queues()}) if len(found) == before else ():
             error(3, f"['SCHEDULES'][{name!r}]", *wrong)
     return found
+
+
+def problems_of_database(alias: str) -> Iterator[Error | Warning]:
+    """What this package cannot do in another database than PostgreSQL."""
+    vendor, name = connections[alias].vendor, connections[alias].settings_dict["NAME"]
+    given = f"settings.DATABASES[{alias!r}] is {vendor}"
+    hint = "make one PostgreSQL, and name its alias in settings.PENSTOCK['DATABASE']"
+    if vendor == "sqlite":
+        url = shlex.quote(f"sqlite:{name}")
+        yield Warning(
+            f"{given}: there Django can publish and enqueue, but migrate makes nothing of Penstock's, and manage.py runs no worker",
+            hint=f"{hint}; or run: penstock migrate --database-url {url}, penstock queue create NAME --database-url {url}, and penstock work",
+            id="penstock.W001",
+        )  # fmt: skip
+    elif vendor != "postgresql":
+        yield Error(f"{given}: Penstock for Django needs PostgreSQL", hint=hint, id="penstock.E003")
 
 
 def problems_of_handler(handler: Any) -> Iterator[tuple[str, str, str]]:

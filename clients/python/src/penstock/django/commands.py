@@ -13,7 +13,7 @@ from django.core.management.base import CommandError
 from django.db import Error as DatabaseError
 
 from .._model import Error
-from .._seam import sqlstate
+from .._seam import known, sqlstate
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -27,7 +27,12 @@ def told() -> Iterator[None]:
         if isinstance(e, DatabaseError) and sqlstate(e) in ("3F000", "42P01"):  # a schema, or a table, is missing
             first = str(e).partition("\n")[0]
             raise CommandError(f"{first} (the database is not migrated, or older than this client; run: manage.py migrate)") from e
-        raise CommandError(str(e).strip()) from e
+        raise CommandError(said(e)) from e
+
+
+def said(e: BaseException) -> str:
+    """An error as a sentence, with the next step."""
+    return str(known(e)).strip()
 
 
 def duration(text: str) -> timedelta:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db import ProgrammingError, connections, transaction
 
-from .._model import HEADER_KIND, NotFoundError, SchemaError
+from .._model import HEADER_KIND, Error, NotFoundError, SchemaError
+from .._seam import sqlstate
 from .._sql import quoted
 from . import setting
 
+T = TypeVar("T")
 MOST = 1000
 """Up to so many messages, jobs and dead letters of each kind are counted."""
 AT_ONCE = 500
@@ -53,18 +55,69 @@ SCHEDULES = """
            s.group_key, s.priority, s.paused, s.skip_overlap, s.last_job, s.payload
       from {schema}._schedule s join {schema}._queue q on q.id = s.queue order by q.name collate "C", s.name collate "C\""""
 
-QUEUES = """
+MINE = "has_function_privilege(to_regproc({schema}._q(format('_%%s.cancel', q.name))), 'execute')"
+"""A queue that this role may look after."""
+
+HIDDEN = f'select q.name from {{schema}}._queue q where not {MINE} order by q.name collate "C"'
+
+QUEUES = (
+    """
     select q.name, q.lifo, q.paused, q.max_attempts, coalesce(q.max_running, 0), c.n
-      from {schema}._queue q cross join lateral {schema}._count_of(q.name, %(most)s) c(n) order by q.name collate "C\""""
+      from (select * from {schema}._queue q where """
+    + MINE
+    + """ offset 0) q cross join lateral {schema}._count_of(q.name, %(most)s) c(n) order by q.name collate "C\""""
+)
+
+FORBIDDEN = "42501"
+SEES = "penstock queue grant QUEUE ROLE --operate, or penstock outbox grant ROLE --relay"
 
 
 def rows(statement: str, values: Mapping[str, Any] | None = None, **names: str) -> list[tuple[Any, ...]]:
     connection = connections[setting("DATABASE")]
     if connection.vendor != "postgresql":
         raise SchemaError(f"this reads PostgreSQL, and {connection.alias} is {connection.vendor}", hint="run: penstock status --database-url sqlite:FILE")
-    with connection.cursor() as cursor:
+    with connection.cursor() as cursor, named_rights():
         cursor.execute(statement.format(schema=quoted(setting("SCHEMA")), kind=HEADER_KIND, **names), values or {})
         return list(cursor.fetchall()) if cursor.description else []
+
+
+@contextlib.contextmanager
+def named_rights() -> Iterator[None]:
+    """Says in the error of a role that lacks a right which one that is."""
+    try:
+        yield
+    except ProgrammingError as e:
+        if sqlstate(e) != FORBIDDEN:
+            raise
+        raise Error(str(e).partition("\n")[0], sqlstate=FORBIDDEN, hint=f"the role that owns the schema can run: {SEES}") from e
+
+
+def readable(read: Callable[[], T]) -> T | None:
+    """What this role may read, or None."""
+    try:
+        with transaction.atomic(using=setting("DATABASE")):
+            return read()
+    except Error as e:
+        if e.sqlstate != FORBIDDEN:
+            raise
+        return None
+
+
+def status(most: int | None = MOST) -> tuple[dict[str, list[dict[str, Any]]], list[str]]:
+    """Outboxes, queues and inboxes, those that this role may read, and a line for the others. Raises Error if it may read none."""
+    parts: dict[str, Any] = {"outboxes": lambda: outboxes(most), "queues": lambda: queues(most), "inboxes": inboxes}
+    found = {name: readable(read) for name, read in parts.items()}
+    unseen = [name for name, there in found.items() if there is None]
+    if len(unseen) == len(parts):
+        parts["queues"]()
+    told = [f"{' and '.join(unseen)}: this role may not read them; the role that owns the schema can run: {SEES}"] if unseen else []
+    hidden = [row[0] for row in rows(HIDDEN)] if found["queues"] is not None else []
+    if hidden:
+        more = f" and {len(hidden) - 1} more" if len(hidden) > 1 else ""
+        told.append(
+            f"queue {hidden[0]}{more}: this role may not read it; the role that owns the schema can run: penstock queue grant {hidden[0]} ROLE --operate"
+        )
+    return {name: there or [] for name, there in found.items()}, told
 
 
 @contextlib.contextmanager
@@ -98,19 +151,21 @@ def outboxes(most: int | None = MOST) -> list[dict[str, Any]]:
 
 
 def queues(most: int | None = MOST) -> list[dict[str, Any]]:
-    """With who works on each, and its schedules."""
+    """With who works on each, and its schedules, if this role may read these."""
+    leases, planned = readable(lambda: rows(WORKERS)), readable(schedules)
     workers: dict[str, list[dict[str, Any]]] = {}
-    for queue, worker, running, until in rows(WORKERS):
+    for queue, worker, running, until in leases or ():
         workers.setdefault(queue, []).append({"worker": worker, "running": running, "lease_until": until})
     timed: dict[str, list[dict[str, Any]]] = {}
-    for schedule in schedules():
+    for schedule in planned or ():
         timed.setdefault(schedule.pop("queue"), []).append(schedule)
     found = []
     for queue, lifo, paused, max_attempts, max_running, n in rows(QUEUES, {"most": most}):
         one = {"queue": queue, "order": "lifo" if lifo else "fifo", "paused": paused, "max_attempts": max_attempts, "max_running": max_running}
         one |= dict(zip(("ready", "running", "delayed", "waiting", "dead_letters"), n, strict=False)) | {"oldest_age_ns": n[5] * 1000}
         one |= at_least(one, most, "ready", "running", "delayed", "waiting", "dead_letters")
-        found.append(one | {"workers": workers.get(queue, []), "schedules": timed.get(queue, [])})
+        one |= {} if leases is None else {"workers": workers.get(queue, [])}
+        found.append(one | ({} if planned is None else {"schedules": timed.get(queue, [])}))
     return found
 
 
@@ -123,7 +178,7 @@ def waiting_groups(queue: str, seconds: float) -> tuple[list[str], list[str]]:
     try:
         with transaction.atomic(using=setting("DATABASE")):
             found = rows(read, {"queue": queue, "seconds": seconds})
-    except ProgrammingError:
+    except (ProgrammingError, Error):
         return [], []
     return [group for group, kept, left in found if left and not kept], [group for group, kept, _ in found if kept]
 

@@ -4,6 +4,7 @@ package."""
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.resources import files
@@ -58,7 +59,12 @@ def migrate(using: str | None = None) -> tuple[int, int]:
     """Brings the schema up to date, and returns the old and the new version. They are equal if only functions changed. A newer schema is left alone."""
     connection: Any = connections[using or setting("DATABASE")]
     if connection.vendor != "postgresql":
-        raise SchemaError(f"this makes the schema in PostgreSQL, and {connection.alias} is {connection.vendor}", hint="run: penstock migrate")
+        step = (
+            f"run: penstock migrate --database-url {shlex.quote('sqlite:' + str(connection.settings_dict['NAME']))}"
+            if connection.vendor == "sqlite"
+            else "use PostgreSQL"
+        )
+        raise SchemaError(f"this makes the schema in PostgreSQL, and {connection.alias} is {connection.vendor}", hint=step)
     before, made = version(using), newest()
     with transaction.atomic(using=connection.alias), connection.cursor() as cursor:
         old = before < made

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 from urllib.parse import quote
@@ -12,7 +13,7 @@ from django.db import connections
 
 from penstock.django import setting
 from penstock.django.commands import age, clock, figure, plural, table, told, visible
-from penstock.django.operate import MOST, inboxes, outboxes, queues, waiting_groups, works
+from penstock.django.operate import MOST, status, waiting_groups, works
 
 UNATTENDED = 10e9
 """The age in nanoseconds of a ready job from which it seems that no worker runs."""
@@ -29,21 +30,22 @@ class Command(BaseCommand):
     def handle(self, *_args: Any, **options: Any) -> None:
         only, most = options["name"], None if options["exact"] else MOST
         with told():
-            found = {"outboxes": outboxes(most), "queues": queues(most)}
-            found["inboxes"] = [] if only else inboxes()
+            found, unseen = status(most)
         if only:
+            found["inboxes"] = []
             found = {kind: [one for one in all_ if only in (one.get("outbox"), one.get("queue"))] for kind, all_ in found.items()}
             if not any(found.values()):
-                raise CommandError(f"there is no outbox and no queue {only!r}: manage.py penstock_status shows those there are")
+                left = "".join(f"\n{line}" for line in unseen)
+                raise CommandError(f"there is no outbox and no queue {only!r}: manage.py penstock_status shows those there are{left}")
         if options["json"]:
             self.stdout.write(json.dumps(found, cls=DjangoJSONEncoder, ensure_ascii=False))
-        elif not any(found.values()):
+        elif not any(found.values()) and not unseen:
             self.stdout.write("There is nothing yet: name outboxes and queues in settings.PENSTOCK, and run manage.py penstock_migrate.")
         else:
-            self.stdout.write("\n\n".join(parts_of(found)))
+            self.stdout.write("\n\n".join(parts_of(found, unseen)))
 
 
-def parts_of(found: dict[str, list[dict[str, Any]]]) -> list[str]:
+def parts_of(found: dict[str, list[dict[str, Any]]], unseen: Sequence[str] = ()) -> list[str]:
     parts: list[str] = []
 
     def add(head: str, cells: list[list[str]]) -> None:
@@ -76,18 +78,18 @@ def parts_of(found: dict[str, list[dict[str, Any]]]) -> list[str]:
     )
     add(
         "QUEUE  WORKER  >RUNNING  LEASE UNTIL (UTC)",
-        [[visible(q["queue"], 32), visible(w["worker"]), f"{w['running']:,}", clock(w["lease_until"])] for q in found["queues"] for w in q["workers"]],
+        [[visible(q["queue"], 32), visible(w["worker"]), f"{w['running']:,}", clock(w["lease_until"])] for q in found["queues"] for w in q.get("workers", ())],
     )
     add(
         "QUEUE  SCHEDULE  CRON  NEXT (UTC)  KIND",
         [
             [visible(x) for x in (q["queue"], s["name"], s["cron"], "paused" if s["paused"] else clock(s["next"]), s["kind"])]
             for q in found["queues"]
-            for s in q["schedules"]
+            for s in q.get("schedules", ())
         ],
     )
     add("INBOX OF  KEEPS", [[visible(i["consumer"]), i["keep"]] for i in found["inboxes"]])
-    if told := "\n".join(notes(found)):
+    if told := "\n".join([*notes(found), *unseen]):
         parts.append(told)
     return parts
 
@@ -121,7 +123,7 @@ def notes(found: dict[str, list[dict[str, Any]]]) -> list[str]:
             told.append(f"{q['queue']}: {dead(q)}: manage.py penstock_dead list {q['queue']}")
         if q["paused"]:
             told.append(f"{q['queue']}: it is paused, no job begins: penstock queue resume --database-url {url()} {q['queue']}")
-        elif q["ready"] and not q["workers"] and q["oldest_age_ns"] > UNATTENDED:
+        elif q["ready"] and q.get("workers") == [] and q["oldest_age_ns"] > UNATTENDED:
             jobs = plural(q["ready"], "job") + (" is" if q["ready"] == 1 else " are")
             left, kept = waiting_groups(q["queue"], UNATTENDED / 1e9)
             if kept and not left:

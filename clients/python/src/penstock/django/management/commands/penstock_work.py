@@ -35,8 +35,11 @@ class Command(BaseCommand):
         log_to_stderr()
         chosen = {name: options[name] for name in ("concurrency", "lease", "drain_timeout")}
         chosen.update(groups=options["group"], all_groups=options["all_groups"], schema=setting("SCHEMA"))
-        with told():
-            run_together([worker_of(queue, options["handler"], options["atomic"], penstock.Options(**chosen)) for queue in dict.fromkeys(options["queue"])])
+        try:
+            with told():
+                run_together([worker_of(queue, options["handler"], options["atomic"], penstock.Options(**chosen)) for queue in dict.fromkeys(options["queue"])])
+        except KeyboardInterrupt:  # the second one, or one before the worker has started
+            raise CommandError("interrupted: jobs that were running run again when their leases end", returncode=130) from None
 
 
 def worker_of(queue: str, given: str | None, atomic: bool, options: penstock.Options) -> penstock.Worker:
