@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -132,33 +133,40 @@ func (s *Queues) readSchedules(ctx context.Context, on Runner, q *QueueRow, whic
 }
 
 // runSchedules enqueues the periodic jobs that are due, one of each, and returns when they are next. The rows are locked: of
-// several processes one does it.
+// several processes one does it. A schedule that another version has taken and this one refuses is left out: it keeps no other one from running.
 func (q Queue) runSchedules(ctx context.Context) error {
-	return q.in(ctx, q.name, func(tx Tx, row *QueueRow) error {
+	var refused error
+	err := q.in(ctx, q.name, func(tx Tx, row *QueueRow) error {
 		now := time.Now()
 		due, err := q.readSchedules(ctx, tx, row, "and next <= {by} and not paused order by name for update", Args{"by": now.UTC()})
 		if err != nil {
 			return err
 		}
 		b := &Batch{}
+		refused = nil
 		for i := range due {
 			sch := &due[i]
+			next, err := cron.Next(sch.Cron, now)
+			if err != nil {
+				refused = cmp.Or(refused, fmt.Errorf("schedule %q: %v", sch.Name, err)) // no *FieldError, which would end the worker
+				continue
+			}
 			these := row.Args(Args{"name": sch.Name})
 			if overlaps, err := q.overlaps(ctx, tx, row, sch); err != nil {
 				return err
 			} else if !overlaps {
-				if _, err := q.runSchedule(ctx, tx, b, sch, these); err != nil {
+				_, err := q.runSchedule(ctx, tx, b, sch, these)
+				if _, is := errors.AsType[*penstock.FieldError](err); is {
+					refused = cmp.Or(refused, errors.New(err.Error()))
+				} else if err != nil {
 					return err
 				}
-			}
-			next, err := cron.Next(sch.Cron, now)
-			if err != nil {
-				return fmt.Errorf("schedule %q: %w", sch.Name, err)
 			}
 			b.Do("update {schema}.schedules set next = {next}"+ofSchedule, these.With(Args{"next": next.UTC()}))
 		}
 		return tx.Finish(ctx, b)
 	})
+	return cmp.Or(err, refused)
 }
 
 // overlaps reports whether a schedule leaves out this time, because its last job has not ended.

@@ -130,6 +130,34 @@ func scheduleOfADroppedQueue(f *fixture) {
 	f.counts("select count(*) from {schema}.schedules", 0)
 }
 
+// A schedule of another version whose job or cron is refused keeps no other one from running, and is returned as an error.
+func scheduleThatIsRefused(f *fixture) {
+	for _, name := range []string{"a", "b", "c"} {
+		f.OK(f.Direct.SetSchedule(f.Context(), penstock.Schedule{Queue: "jobs", Name: name, Cron: "@yearly", Job: penstock.NewJob{Payload: []byte(name)}}))
+	}
+	f.exec(`update {schema}.schedules set job = '{"Priority": 99}' where name = 'b'`)
+	f.exec("update {schema}.schedules set next = " + f.Ago(time.Hour))
+	q := f.Direct.DriverQueue("jobs")
+	refused := func() {
+		err := q.Maintain(f.Context())
+		f.Fails(err, "Maintain")
+		if _, is := errors.AsType[*penstock.FieldError](err); is {
+			f.Errorf("Maintain returns a *FieldError, which ends a worker: %v", err)
+		}
+	}
+	refused()
+	f.OK(q.Maintain(f.Context()))
+	f.exec("update {schema}.schedules set next = " + f.Ago(time.Hour))
+	f.exec("update {schema}.schedules set cron = '@never' where name = 'b'")
+	refused()
+	jobs := suite.Get(q.Claim(f.Context(), driver.Claim{Jobs: 10, Lease: time.Hour})).Must(f, "Claim")
+	var got []string
+	for _, j := range jobs {
+		got = append(got, string(j.Payload))
+	}
+	suite.Equal(f, got, []string{"a", "c", "a", "c"}, "schedules that ran")
+}
+
 // A row of a plain INSERT is refused, or it is read: none keeps others from being read.
 func plainInserts(f *fixture) {
 	src := f.subscribe("sub")

@@ -121,6 +121,7 @@ func Run(t *testing.T, h Harness) {
 		{Name: "Rows", Cases: []testCase{
 			test("PlainInserts", plainInserts),
 			test("PlainDeadlines", plainDeadlines),
+			test("ScheduleThatIsRefused", scheduleThatIsRefused),
 			test("EpochThatComesAgain", func(f *fixture) { epochThatComesAgain(f, f.Direct.Subscribe) }),
 			test("SharedEpochThatComesAgain", func(f *fixture) {
 				s, ok := f.Direct.(driver.Sharer)
