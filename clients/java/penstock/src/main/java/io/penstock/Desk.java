@@ -35,6 +35,7 @@ final class Desk {
         boolean begun;
         boolean ended; // the handler has returned
         boolean lost;
+        boolean gone; // it was lost before its lease ended: somebody has cancelled the job
         boolean left; // no thread waits for the handler any more
         Thread thread; // while the handler runs
         long done;
@@ -83,7 +84,7 @@ final class Desk {
 
         /** For the log, the time that the handler chose, unless the reason is that. */
         String next(End end) {
-            return end == End.FAILED && how instanceof Outcome o && o.after != null && !o.toString().equals(reason) ? "; retry in " + o.after : "";
+            return end == End.FAILED && how instanceof Outcome o && o.after != null && !o.toString().equals(reason) ? "; retry in " + Values.shown(o.after) : "";
         }
 
         /** Whether it holds its group. One of the name *, which stands for all, cannot be held: then the job waits alone. */
@@ -270,7 +271,8 @@ final class Desk {
             task.end = outcome == How.DONE ? End.DONE : End.CANCELLED;
             acks.add(task);
         } else if (task.lost) {
-            Worker.LOG.log(Level.WARNING, "the lease of {0} of queue {1} was lost while it ran; it may run elsewhere", task.job, queue);
+            Worker.LOG.log(Level.WARNING, task.gone ? "{0} of queue {1} was removed while it ran, as cancel does" : "the lease of {0} of queue {1} was lost while it ran; it may run elsewhere",
+                task.job, queue);
             finish(task, End.LOST);
         } else {
             if (outcome == How.RELEASED && unhandled.size() < 10 * MAX_UNHANDLED) {
@@ -303,7 +305,7 @@ final class Desk {
         if (task.holds()) {
             ahead = queued.stream().filter(t -> t.job.groupKey().equals(task.job.groupKey())).toList();
             queued.removeAll(ahead);
-            Worker.LOG.log(Level.WARNING, task.job + " of queue " + queue + " holds its group " + Values.json(task.job.groupKey()) + " for " + ((Outcome) task.how).after
+            Worker.LOG.log(Level.WARNING, task.job + " of queue " + queue + " holds its group " + Values.json(task.job.groupKey()) + " for " + Values.shown(((Outcome) task.how).after)
                 + (task.reason() == null ? "" : ": " + task.reason()));
         }
         if (end == End.FAILED || end == End.DEAD) {
@@ -352,6 +354,7 @@ final class Desk {
             if (kept.contains(t.job.lease())) {
                 t.until = until;
             } else {
+                t.gone = !t.lost && System.nanoTime() - t.until < 0;
                 lose(t);
             }
         }

@@ -31,7 +31,7 @@ public final class Job {
     private static final int MAX_STEP = 100;
 
     private final Object[] row;
-    private final String queue;
+    final String queue;
     private Map<String, String> steps; // results by name, once one is asked for
     volatile Aborted aborted; // for another reason than a timeout
     volatile Limits.Clock rang; // the one that has interrupted the handler, until its reason is told

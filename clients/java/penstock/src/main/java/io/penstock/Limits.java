@@ -1,6 +1,8 @@
 package io.penstock;
 
+import java.lang.System.Logger.Level;
 import java.time.Duration;
+import java.time.temporal.ChronoUnit;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.ScheduledFuture;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
@@ -12,6 +14,7 @@ import java.util.function.IntFunction;
 /** Limits of a handler: attempts, time, and the pause between attempts. */
 final class Limits {
     private static final ScheduledExecutorService TIMER = timer();
+    private static final Duration GRACE = Duration.ofSeconds(1); // for a handler that is interrupted to end
 
     private Limits() {}
 
@@ -59,12 +62,17 @@ final class Limits {
         }
         Clock clock = new Clock(Thread.currentThread(), timeout);
         ScheduledFuture<?> alarm = TIMER.schedule(() -> clock.rings(job), Worker.nanos(timeout), TimeUnit.NANOSECONDS);
+        ScheduledFuture<?> late = TIMER.schedule(() -> clock.isIgnored(job), Worker.nanos(timeout.plus(GRACE)), TimeUnit.NANOSECONDS);
+        long start = System.nanoTime();
         try {
-            return handler.handle(job);
+            Outcome outcome = handler.handle(job);
+            clock.returns(job, Duration.ofNanos(System.nanoTime() - start));
+            return outcome;
         } catch (Exception e) {
             throw overtime(job, e);
         } finally {
             alarm.cancel(false);
+            late.cancel(false);
             clock.stops(job);
         }
     }
@@ -76,7 +84,7 @@ final class Limits {
             return e;
         }
         job.rang = null;
-        TimeoutException over = new TimeoutException("the job ran longer than its timeout of " + clock.timeout);
+        TimeoutException over = new TimeoutException("the job ran longer than its timeout of " + Values.shown(clock.timeout));
         over.initCause(e);
         over.setStackTrace(e.getStackTrace()); // where it was interrupted
         return over;
@@ -99,6 +107,21 @@ final class Limits {
                 rang = true;
                 job.rang = this;
                 thread.interrupt();
+            }
+        }
+
+        /** The handler goes on: nothing else can end its thread. */
+        synchronized void isIgnored(Job job) {
+            if (!stopped && rang) {
+                Worker.LOG.log(Level.WARNING, "{0} of queue {1} runs longer than its timeout of {2}: its handler ignores the interrupt", job, job.queue, Values.shown(timeout));
+            }
+        }
+
+        /** No error tells that it ran too long. */
+        synchronized void returns(Job job, Duration took) {
+            if (rang && job.aborted == null) {
+                Worker.LOG.log(Level.WARNING, "{0} of queue {1} ran longer than its timeout of {2}: its handler ended after {3}, and its outcome counts", job, job.queue,
+                    Values.shown(timeout), Values.shown(took.truncatedTo(ChronoUnit.MILLIS)));
             }
         }
 

@@ -43,7 +43,7 @@ public final class Outcome extends RuntimeException {
 
     /** Another attempt after that time. */
     public static Outcome retry(Duration after) {
-        return retry(after, after == null ? "retry" : "retry in " + after);
+        return retry(after, after == null ? "retry" : "retry in " + Values.shown(after));
     }
 
     /** Another attempt after that time, or with null after the queue's backoff. The reason is kept with the job. */
@@ -100,10 +100,10 @@ public final class Outcome extends RuntimeException {
         return Objects.hash(how, after, getMessage());
     }
 
-    /** What it is, its delay and its reason, as in "snooze in PT8H" and "dead letter: no such user". */
+    /** What it is, its delay and its reason, as in "snooze in 28800 s" and "dead letter: no such user". */
     @Override
     public String toString() {
-        String name = how.name().toLowerCase(Locale.ROOT).replace('_', ' ') + (after == null ? "" : (how == How.HOLD_GROUP ? " for " : " in ") + after);
+        String name = how.name().toLowerCase(Locale.ROOT).replace('_', ' ') + (after == null ? "" : (how == How.HOLD_GROUP ? " for " : " in ") + Values.shown(after));
         return getMessage() == null || getMessage().equals(name) ? name : name + ": " + getMessage();
     }
 

@@ -216,6 +216,12 @@ final class Values {
     static final byte[][] BYTES = {};
 
     /** The time as a PostgreSQL interval, rounded up, and about 95 years at most. */
+    /** A time as the log has it, as in "10 s" and "0.02 s". */
+    static String shown(Duration time) {
+        BigDecimal seconds = BigDecimal.valueOf(time.getSeconds()).add(BigDecimal.valueOf(time.getNano(), 9)).stripTrailingZeros();
+        return seconds.toPlainString() + " s";
+    }
+
     static String interval(Duration time) {
         long most = 3_000_000_000_000_000L;
         long us = time.getSeconds() > most / 1_000_000 ? most : Math.max(0, time.getSeconds() * 1_000_000 + (time.getNano() + 999) / 1_000);

@@ -161,7 +161,7 @@ public final class Worker implements AutoCloseable {
         }
         giveBack(locked(this::unbegun));
         if (failed == null) {
-            LOG.log(Level.INFO, "the worker of queue {0} stops; running jobs: {1}, waits up to {2}", queue, locked(desk::running), o.drainTimeout);
+            LOG.log(Level.INFO, "the worker of queue {0} stops; running jobs: {1}, waits up to {2}", queue, locked(desk::running), Values.shown(o.drainTimeout));
             waitForHandlers(nanos(o.drainTimeout));
         }
         int interrupted = locked(desk::interrupt);
@@ -182,7 +182,7 @@ public final class Worker implements AutoCloseable {
         }
         int left = locked(desk.held::size);
         if (left > 0) {
-            throw new PenstockException("how " + left + " jobs ended could not be written within " + o.drainTimeout + "; they run again when their leases end", null);
+            throw new PenstockException("how " + left + " jobs ended could not be written within " + Values.shown(o.drainTimeout) + "; they run again when their leases end", null);
         }
         LOG.log(Level.INFO, "the worker of queue {0} has stopped; interrupted jobs: {1}", queue, interrupted);
     }

@@ -133,7 +133,7 @@ class OperateTest {
         assertThrows(FieldException.class, () -> queue.holdGroup("b", Duration.ofSeconds(-1), null));
         assertThrows(FieldException.class, () -> queue.holdGroup("b", Duration.ofSeconds(1), "x".repeat(1025)));
         assertEquals("22023", assertThrows(PenstockException.class, () -> queue.holdGroup("*", Duration.ofSeconds(1), null)).sqlState());
-        assertEquals("hold group for PT1H: 429", Outcome.holdGroup(Duration.ofHours(1), "429").toString());
+        assertEquals("hold group for 3600 s: 429", Outcome.holdGroup(Duration.ofHours(1), "429").toString());
     }
 
     private int claimed() {
@@ -246,7 +246,7 @@ class OperateTest {
             }
             assertEquals(Map.of("throws1", End.DEAD, "asks1", End.FAILED, "asks2", End.DEAD, "slow1", End.DEAD, "returns1", End.DONE, "quick1", End.DONE, "unreadable1", End.DEAD), all);
         }
-        assertEquals(List.of("java.lang.IllegalStateException: no", "again", "java.util.concurrent.TimeoutException: the job ran longer than its timeout of PT0.02S",
+        assertEquals(List.of("java.lang.IllegalStateException: no", "again", "java.util.concurrent.TimeoutException: the job ran longer than its timeout of 0.02 s",
             "io.penstock.OperateTest$1, whose text throws java.lang.StackOverflowError"), queue.deadJobs(10, 0).stream().map(d -> d.error().replaceFirst("(?s) \\(.*", "")).toList());
         assertThrows(FieldException.class, () -> Handler.maxAttempts(0, job -> null));
         assertThrows(FieldException.class, () -> Handler.timeout(Duration.ZERO, job -> null));
@@ -276,7 +276,7 @@ class OperateTest {
             assertEquals(List.of("returns DONE", "throws DEAD", "throws DEAD"), java.util.stream.Stream.of(ends.take(), ends.take(), ends.take()).sorted().toList());
         }
         for (DeadJob dead : queue.deadJobs(10, 0)) {
-            assertTrue(dead.error().matches("java.util.concurrent.TimeoutException: the job ran longer than its timeout of PT0.05S \\(OperateTest.java:\\d+ in aJobHasItsOwnTimeout\\)"
+            assertTrue(dead.error().matches("java.util.concurrent.TimeoutException: the job ran longer than its timeout of 0.05 s \\(OperateTest.java:\\d+ in aJobHasItsOwnTimeout\\)"
                 + "\ncaused by java.lang.IllegalStateException: no connection \\(.*\\)"), dead::error);
         }
         assertEquals(2, queue.deadJobs(10, 0).size());

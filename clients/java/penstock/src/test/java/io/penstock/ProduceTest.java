@@ -104,7 +104,7 @@ class ProduceTest {
         assertNotEquals(Outcome.snooze(Duration.ofHours(8)), Outcome.snooze(Duration.ofHours(7)));
         assertNotEquals(Outcome.retry(Duration.ofHours(8)), Outcome.snooze(Duration.ofHours(8)));
         assertNotEquals(Outcome.deadLetter("no"), Outcome.deadLetter("yes"));
-        assertEquals("[done, retry, retry in PT1M, retry in PT5M: busy, snooze in PT8H, dead letter: no such user]", List.of(Outcome.done(), Outcome.retry(), Outcome.retry(Duration.ofMinutes(1)),
+        assertEquals("[done, retry, retry in 60 s, retry in 300 s: busy, snooze in 28800 s, dead letter: no such user]", List.of(Outcome.done(), Outcome.retry(), Outcome.retry(Duration.ofMinutes(1)),
             Outcome.retry(Duration.ofMinutes(5), "busy"), Outcome.snooze(Duration.ofHours(8)), Outcome.deadLetter("no such user")).toString());
     }
 

@@ -395,10 +395,55 @@ class WorkTest {
             }, options.drainTimeout(Duration.ofMillis(10))).start()) {
                 begun.await();
             }
-            assertTrue(lines.contains("the worker of queue jobs stops; running jobs: 1, waits up to PT0.01S"), lines::toString);
+            assertTrue(lines.contains("the worker of queue jobs stops; running jobs: 1, waits up to 0.01 s"), lines::toString);
             assertTrue(lines.stream().anyMatch(line -> line.matches("the worker of queue jobs aborts jobs that still run: \\d+")), lines::toString);
             assertTrue(lines.contains("the worker of queue jobs has stopped; interrupted jobs: 1"), lines::toString);
         }
+    }
+
+    /** Nothing else tells that its handler does not see the interrupt. */
+    @Test
+    void aHandlerThatIgnoresItsTimeoutIsLogged() throws Exception {
+        var lines = new LinkedBlockingQueue<String>();
+        penstock.enqueue("jobs", NewJob.of("slow").kind("slow").timeout(Duration.ofMillis(10)));
+        CountDownLatch told = new CountDownLatch(1);
+        try (var log = new Log(r -> {
+            String line = r.getLevel() + " " + new java.util.logging.SimpleFormatter().formatMessage(r);
+            lines.add(line);
+            if (line.contains("ignores the interrupt")) {
+                told.countDown();
+            }
+        }); Worker worker = penstock.worker("jobs", job -> {
+            while (true) {
+                try {
+                    told.await();
+                    return null;
+                } catch (InterruptedException e) { // as some loops do
+                }
+            }
+        }, options).start()) {
+            assertEquals(End.DONE, ended(1).get("slow"));
+        }
+        assertTrue(lines.stream().anyMatch(line -> line.matches("WARNING job 1, kind slow, attempt 1 of queue jobs runs longer than its timeout of 0.01 s: its handler ignores the interrupt")), lines::toString);
+        assertTrue(lines.stream().anyMatch(line -> line.matches("WARNING job 1, kind slow, attempt 1 of queue jobs ran longer than its timeout of 0.01 s: its handler ended after [0-9.]+ s, and its outcome counts")), lines::toString);
+    }
+
+    @Test
+    void aJobThatIsCancelledWhileItRunsIsSaidToBe() throws Exception {
+        var lines = new LinkedBlockingQueue<String>();
+        enqueue("slow");
+        CountDownLatch begun = new CountDownLatch(1);
+        try (var log = new Log(r -> lines.add(new java.util.logging.SimpleFormatter().formatMessage(r)));
+                Worker worker = penstock.worker("jobs", job -> {
+                    begun.countDown();
+                    new CountDownLatch(1).await();
+                    return null;
+                }, options.lease(Duration.ofSeconds(3))).start()) {
+            begun.await();
+            assertEquals(1, penstock.queue("jobs").cancel(List.of(1L)));
+            assertEquals(Map.of("slow", End.LOST), ended(1));
+        }
+        assertTrue(lines.contains("job 1, attempt 1 of queue jobs was removed while it ran, as cancel does"), lines::toString);
     }
 
     @Test
@@ -471,7 +516,7 @@ class WorkTest {
         }, options).start()) {
             for (Set<Boolean> seen = new HashSet<>(); seen.size() < 2;) {
                 java.util.logging.LogRecord r = failures.take();
-                boolean chosen = r.getMessage().endsWith(" of queue jobs failed: later; retry in PT1H");
+                boolean chosen = r.getMessage().endsWith(" of queue jobs failed: later; retry in 3600 s");
                 assertTrue(chosen || r.getMessage().contains(" of queue jobs failed: java.lang.IllegalStateException: mailbox full (WorkTest.java:"), r.getMessage());
                 assertEquals(chosen ? null : IllegalStateException.class, r.getThrown() == null ? null : r.getThrown().getClass());
                 seen.add(chosen);

@@ -145,7 +145,7 @@ class HandlerTest {
         assertEquals(List.of(3), database.jdbc.queryForList("select id from audit", Integer.class));
         List<String> reasons = database.jdbc.queryForList("select failures::text from penstock._dead_job order by id", String.class);
         assertEquals(3, reasons.size(), reasons.toString());
-        assertTrue(reasons.get(2).contains("ran longer than its timeout of PT0.02S"), reasons.toString());
+        assertTrue(reasons.get(2).contains("ran longer than its timeout of 0.02 s"), reasons.toString());
         assertTrue(reasons.get(0).contains("not 3") && reasons.get(1).contains("reading the payload: Unexpected end-of-input"), reasons.toString());
         assertEquals(1, database.jdbc.queryForObject("select count(*) from penstock._scheduled where failures::text like '%\"java.lang.IllegalStateException: mailbox full (HandlerTest.java:%'", Integer.class));
     }
