@@ -198,10 +198,10 @@ public final class Queue {
     /** Dead letters by id: up to most, behind the id of one (0: from the first). */
     public List<DeadJob> deadJobs(int most, long after) {
         return call("select id, key, group_key, priority, attempt, cast(extract(epoch from created_at) * 1000000 as bigint), cast(extract(epoch from died_at) * 1000000 as bigint), "
-            + Job.HEADERS + ", payload, error", "dead_jobs", "int, bigint", most, after).stream().map(r -> {
+            + Job.HEADERS + ", payload, error, " + DeadJob.FAILURES, "dead_jobs", "int, bigint", most, after).stream().map(r -> {
                 Map<String, String> headers = Job.headers(r[7]);
                 return new DeadJob((Long) r[0], headers.getOrDefault(Penstock.HEADER_KIND, ""), (String) r[1], (String) r[2], ((Number) r[3]).intValue(), ((Number) r[4]).intValue(),
-                    Job.time(r[5]), Job.time(r[6]), headers, (byte[]) r[8], (String) r[9]);
+                    Job.time(r[5]), Job.time(r[6]), headers, (byte[]) r[8], (String) r[9], DeadJob.failures(r[10]));
             }).toList();
     }
 

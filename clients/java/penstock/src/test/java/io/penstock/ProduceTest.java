@@ -127,6 +127,9 @@ class ProduceTest {
         Testing.advance(penstock, "jobs", Duration.ofMinutes(10));
         assertEquals(2, Testing.runOne(penstock, "jobs", failing).job().attempt());
         DeadJob dead = penstock.queue("jobs").deadJobs(100, 0).get(0);
+        assertEquals(List.of(1, 2), dead.failures().stream().map(DeadJob.Failure::attempt).toList());
+        assertEquals(dead.error(), dead.failures().get(1).error());
+        assertFalse(dead.failures().get(0).at().isBefore(dead.createdAt()));
         assertTrue(dead.error().matches("java.lang.IllegalStateException: mailbox full \\(ProduceTest.java:\\d+ in aRetryComesAfterItsPauseAndADeadLetterStays\\)"), dead::error);
         assertEquals("job " + dead.id() + ", attempt 2, dead since " + dead.diedAt() + ": " + dead.error(), dead.toString());
     }
@@ -153,6 +156,59 @@ class ProduceTest {
         penstock.enqueue("jobs", NewJob.of("x").kind("welcome"));
         AssertionError none = assertThrows(AssertionError.class, () -> Testing.runOne(penstock, "jobs", "invoice", j -> null));
         assertTrue(none.getMessage().contains("no job of kind \"invoice\" to run"), none::getMessage);
+    }
+
+    @Test
+    void aTestFindsWhatIsEnqueuedAndClearsTheQueue() {
+        penstock.enqueueMany("jobs", List.of(NewJob.of("1").kind("welcome").key("ann").priority(3), NewJob.of("2").kind("welcome").key("bob"), NewJob.of("3")));
+        Instant later = Instant.now().plusSeconds(3600).truncatedTo(java.time.temporal.ChronoUnit.MICROS);
+        penstock.enqueue("jobs", NewJob.of("4").kind("remind").groupKey("g").notBefore(later).headers(Map.of("h", "v")).dedupKey("d"));
+        NewJob ann = Testing.requireEnqueued(penstock, "jobs", "welcome", "ann");
+        assertEquals("1 3 null", new String(ann.payload()) + " " + ann.priority() + " " + ann.notBefore());
+        assertEquals("2", new String(Testing.requireEnqueued(penstock, "jobs", "welcome", null).payload()));
+        assertEquals("3", new String(Testing.requireEnqueued(penstock, "jobs", "", null).payload()));
+        NewJob remind = Testing.requireEnqueued(penstock, "jobs", null, null);
+        assertEquals(List.of("remind", "g", later, Map.of("h", "v")), List.of(remind.kind(), remind.groupKey(), remind.notBefore(), remind.headers()));
+        String none = assertThrows(AssertionError.class, () -> Testing.requireEnqueued(penstock, "jobs", "remind", "ann")).getMessage();
+        assertTrue(none.startsWith("nothing with kind remind, key ann was enqueued in jobs. There is: [kind remind, key null, "), none);
+        Testing.runOne(penstock, "jobs", j -> Outcome.deadLetter("no"));
+        Testing.runOne(penstock, "jobs", j -> Outcome.snooze(Duration.ofHours(1)));
+        penstock.queue("jobs").claim(1, Duration.ofMinutes(1), "", "test", null);
+        Testing.clear(penstock, "jobs");
+        assertThrows(AssertionError.class, () -> Testing.requireEnqueued(penstock, "jobs", null, null));
+        assertEquals(List.of(), penstock.queue("jobs").deadJobs(10, 0));
+        assertEquals(List.of(), Testing.runAll(penstock, "jobs", j -> null));
+        assertEquals(false, penstock.enqueue("jobs", NewJob.of("4").dedupKey("d")).deduplicated());
+    }
+
+    @Test
+    void aTestRunsAllJobsWithTheirRetries() {
+        penstock.enqueueMany("jobs", List.of(NewJob.of("fails").kind("a"), NewJob.of("later").kind("a").groupKey("g").notBefore(Instant.now().plusSeconds(86400))));
+        Handler handler = Handler.byKind(Map.of("a", job -> {
+            if (job.text().equals("fails") && job.attempt() < 3) {
+                throw new IllegalStateException("busy");
+            }
+            return null;
+        }));
+        assertEquals(List.of("fails 1", "fails 2", "fails 3", "later 1"), Testing.runAll(penstock, "jobs", handler).stream().map(r -> r.job().text() + " " + r.job().attempt()).toList());
+        penstock.enqueue("jobs", NewJob.of("x").kind("b"));
+        assertEquals("no handler for kind \"b\" in jobs: there is one for [a]", assertThrows(AssertionError.class, () -> Testing.runAll(penstock, "jobs", handler)).getMessage());
+        Testing.clear(penstock, "jobs");
+        penstock.enqueue("jobs", NewJob.of("x"));
+        assertTrue(assertThrows(AssertionError.class, () -> Testing.runAll(penstock, "jobs", j -> Outcome.snooze(Duration.ofMinutes(1)))).getMessage().startsWith("after 1000 attempts"));
+    }
+
+    /** They open at a commit, which such a test has not. */
+    @Test
+    void barriersOpenInTheTransactionOfATest() {
+        for (boolean all : new boolean[] {false, true}) {
+            long barrier = penstock.barrier("jobs");
+            penstock.enqueueMany("jobs", List.of(NewJob.of("part 1").holds(barrier), NewJob.of("part 2").holds(barrier), NewJob.of("whole").waitsFor(barrier)));
+            penstock.seal("jobs", barrier);
+            List<String> order = List.of("part 1", "part 2", "whole");
+            assertEquals(order, all ? Testing.runAll(penstock, "jobs", j -> null).stream().map(ran -> ran.job().text()).toList()
+                : order.stream().map(expected -> Testing.runOne(penstock, "jobs", j -> null).job().text()).toList());
+        }
     }
 
     @Test
