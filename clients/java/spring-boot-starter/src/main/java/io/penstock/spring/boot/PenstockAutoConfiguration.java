@@ -61,8 +61,8 @@ public class PenstockAutoConfiguration {
     /** Absent if the application has no Jackson. */
     @Bean
     @ConditionalOnMissingBean
-    static PenstockJson penstockJson(BeanFactory beans) {
-        return PenstockJson.of(beans);
+    static PenstockJson penstockJson(BeanFactory beans, PenstockProperties properties) {
+        return PenstockJson.of(beans, properties.work().strictPayloads());
     }
 
     /** With Spring Modulith, its externalized events go to an outbox. */

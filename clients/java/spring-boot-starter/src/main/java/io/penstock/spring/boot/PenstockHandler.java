@@ -8,8 +8,8 @@ import java.lang.annotation.Target;
 
 /**
  * A method of a bean that handles the jobs of a queue that have a kind. It takes the payload, as a String, a byte[] or anything that Jackson
- * reads, or the {@link io.penstock.Job}, or both. It returns nothing or an {@link io.penstock.Outcome}. A payload that cannot be read makes
- * the job a dead letter.
+ * reads, or the {@link io.penstock.Job}, or both. It returns nothing or an {@link io.penstock.Outcome}. A payload that cannot be read, or
+ * has other properties than its type, makes the job a dead letter.
  */
 @Documented
 @Target(ElementType.METHOD)

@@ -1,6 +1,8 @@
 package io.penstock.spring.boot;
 
+import com.fasterxml.jackson.databind.DeserializationFeature;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.ObjectReader;
 import io.penstock.Message;
 import io.penstock.NewJob;
 import java.lang.reflect.Type;
@@ -8,7 +10,10 @@ import org.springframework.beans.factory.BeanFactory;
 import org.springframework.util.ClassUtils;
 import tools.jackson.databind.json.JsonMapper;
 
-/** Payloads as JSON, by the application's Jackson: version 3 if there is a bean of it, or version 2. */
+/**
+ * Payloads as JSON, by the application's Jackson: version 3 if there is a bean of it, or version 2. A handler's payload may have no property that its type
+ * lacks, and must have those of primitive types, unless penstock.work.strict-payloads is false.
+ */
 public final class PenstockJson {
     private interface Reader {
         Object read(byte[] payload, Type type) throws Exception;
@@ -27,25 +32,32 @@ public final class PenstockJson {
     }
 
     /** Returns null if the application has no Jackson. */
-    static PenstockJson of(BeanFactory beans) {
+    static PenstockJson of(BeanFactory beans, boolean strict) {
         ClassLoader classes = PenstockJson.class.getClassLoader();
-        PenstockJson json = ClassUtils.isPresent("tools.jackson.databind.json.JsonMapper", classes) ? Jackson3.of(beans) : null;
-        return json != null || !ClassUtils.isPresent("com.fasterxml.jackson.databind.ObjectMapper", classes) ? json : Jackson2.of(beans);
+        PenstockJson json = ClassUtils.isPresent("tools.jackson.databind.json.JsonMapper", classes) ? Jackson3.of(beans, strict) : null;
+        return json != null || !ClassUtils.isPresent("com.fasterxml.jackson.databind.ObjectMapper", classes) ? json : Jackson2.of(beans, strict);
     }
 
     private static final class Jackson3 {
-        static PenstockJson of(BeanFactory beans) {
+        static PenstockJson of(BeanFactory beans, boolean strict) {
             JsonMapper mapper = beans.getBeanProvider(JsonMapper.class).getIfUnique();
-            return mapper == null ? null
-                : new PenstockJson((payload, type) -> mapper.readValue(payload, mapper.constructType(type)), mapper::writeValueAsBytes);
+            if (mapper == null) {
+                return null;
+            }
+            var reader = !strict ? mapper.reader()
+                : mapper.reader().with(tools.jackson.databind.DeserializationFeature.FAIL_ON_UNKNOWN_PROPERTIES, tools.jackson.databind.DeserializationFeature.FAIL_ON_NULL_FOR_PRIMITIVES);
+            return new PenstockJson((payload, type) -> reader.forType(mapper.constructType(type)).readValue(payload), mapper::writeValueAsBytes);
         }
     }
 
     private static final class Jackson2 {
-        static PenstockJson of(BeanFactory beans) {
+        static PenstockJson of(BeanFactory beans, boolean strict) {
             ObjectMapper mapper = beans.getBeanProvider(ObjectMapper.class).getIfUnique();
-            return mapper == null ? null
-                : new PenstockJson((payload, type) -> mapper.readValue(payload, mapper.constructType(type)), mapper::writeValueAsBytes);
+            if (mapper == null) {
+                return null;
+            }
+            ObjectReader reader = !strict ? mapper.reader() : mapper.reader().with(DeserializationFeature.FAIL_ON_UNKNOWN_PROPERTIES, DeserializationFeature.FAIL_ON_NULL_FOR_PRIMITIVES);
+            return new PenstockJson((payload, type) -> reader.forType(mapper.constructType(type)).readValue(payload), mapper::writeValueAsBytes);
         }
     }
 

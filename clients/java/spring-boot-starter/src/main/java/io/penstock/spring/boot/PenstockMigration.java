@@ -7,23 +7,28 @@ import java.sql.PreparedStatement;
 import java.sql.ResultSet;
 import java.sql.SQLException;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collection;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
 import javax.sql.DataSource;
 import org.springframework.beans.factory.InitializingBean;
 import org.springframework.boot.sql.init.dependency.AbstractBeansOfTypeDatabaseInitializerDetector;
 import org.springframework.core.Ordered;
+import org.springframework.dao.DataAccessException;
 import org.springframework.jdbc.core.JdbcTemplate;
 
 /** With penstock.migrate: brings the schema up to date before Flyway, JPA and others use the database, and creates what is missing in it. */
 class PenstockMigration implements InitializingBean {
     /** Each creates what is missing of some names. The lock is that of create_queue and others: a second process that starts now waits. */
     private static final Map<String, String> CREATE = Map.of(
-        "queue", "select n, penstock.create_queue(n) from unnest(?) n where not exists (select from penstock._queue q where q.name = n)",
+        "queue", "select n, penstock.create_queue(n, o) from unnest(?, ?) as of (n, o) where not exists (select from penstock._queue q where q.name = n)",
         "outbox", "select n, penstock.create_outbox(n) from unnest(?) n where not exists (select from penstock._outbox o where o.name = n)",
         "inbox", "select n, penstock.create_inbox(n) from unnest(?) n where not exists (select from penstock._inbox i where i.consumer = n)");
+    private static final String SETTINGS = "select penstock.set_queue(?, max_attempts => cast(? as int), max_running => cast(? as int), dedup_window => cast(cast(? as text) as interval),"
+        + " keep_done => cast(cast(? as text) as interval), rate => cast(? as int), per => cast(cast(? as text) as interval), burst => cast(? as int))";
     private static final String LOCK = "select pg_advisory_xact_lock('penstock._queue'::regclass::oid::int, 0)";
 
     private final Penstock penstock;
@@ -60,6 +65,15 @@ class PenstockMigration implements InitializingBean {
         } catch (SQLException e) {
             throw new IllegalStateException("the queues of handlers cannot be created: " + e.getMessage(), e);
         }
+        properties.queueSettings().forEach((queue, settings) -> {
+            String property = "penstock.queue-settings." + queue;
+            known(property, queue, handled);
+            set(property, () -> {
+                List<Object> values = new ArrayList<>(List.of(queue));
+                values.addAll(Arrays.asList(settings.values()));
+                new JdbcTemplate(dataSource).query(SETTINGS, row -> {}, values.toArray());
+            });
+        });
         properties.groups().forEach((queue, groups) -> {
             String property = "penstock.groups." + queue;
             known(property, queue, handled);
@@ -83,9 +97,15 @@ class PenstockMigration implements InitializingBean {
     private static void set(String property, Runnable call) {
         try {
             call.run();
-        } catch (PenstockException e) {
-            throw new StartException(property + ": " + e.getMessage(), "Correct the property.", e);
+        } catch (PenstockException | DataAccessException e) {
+            String message = e instanceof DataAccessException d ? d.getMostSpecificCause().getMessage() : e.getMessage();
+            throw new StartException(property + ": " + message, "Correct the property.", e);
         }
+    }
+
+    private String ordering(String queue) {
+        PenstockProperties.Settings settings = properties.queueSettings().get(queue);
+        return settings == null || settings.ordering() == null ? "fifo" : settings.ordering().name().toLowerCase(Locale.ROOT);
     }
 
     private void create(String what, Collection<String> names) throws SQLException {
@@ -98,6 +118,9 @@ class PenstockMigration implements InitializingBean {
             try (PreparedStatement lock = connection.prepareStatement(LOCK); PreparedStatement create = connection.prepareStatement(CREATE.get(what))) {
                 lock.execute();
                 create.setArray(1, connection.createArrayOf("text", names.toArray()));
+                if (what.equals("queue")) {
+                    create.setArray(2, connection.createArrayOf("text", names.stream().map(this::ordering).toArray()));
+                }
                 List<String> made = new ArrayList<>();
                 try (ResultSet rows = create.executeQuery()) {
                     while (rows.next()) {

@@ -1,11 +1,13 @@
 package io.penstock.spring.boot;
 
+import io.penstock.FieldException;
 import io.penstock.GroupLimits;
 import io.penstock.NewJob;
 import io.penstock.Penstock;
 import io.penstock.WorkOptions;
 import java.time.Duration;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import org.springframework.boot.context.properties.ConfigurationProperties;
 import org.springframework.boot.context.properties.bind.DefaultValue;
@@ -19,6 +21,7 @@ import org.springframework.boot.context.properties.bind.DefaultValue;
  * @param queues Queues that penstock.migrate creates, as well as those of handlers here. Those of groups and schedules have to be among these, or exist.
  * @param outboxes Outboxes that penstock.migrate creates.
  * @param inboxes Consumers whose inboxes penstock.migrate creates.
+ * @param queueSettings Settings of queues, by their names, which penstock.migrate applies.
  * @param groups Limits of groups, by queue and group, which penstock.migrate sets; "[*]" stands for each group without other limits.
  * @param schedules Jobs that repeat, by the names of their schedules, which penstock.migrate makes or changes.
  * @param failFast Whether the application does not start if the database cannot be reached, is not migrated or lacks a queue. Otherwise workers
@@ -28,14 +31,51 @@ import org.springframework.boot.context.properties.bind.DefaultValue;
  */
 @ConfigurationProperties("penstock")
 public record PenstockProperties(@DefaultValue("penstock") String schema, @DefaultValue("false") boolean migrate, @DefaultValue List<String> queues,
-    @DefaultValue List<String> outboxes, @DefaultValue List<String> inboxes, @DefaultValue Map<String, Map<String, Group>> groups, @DefaultValue Map<String, Schedule> schedules,
+    @DefaultValue List<String> outboxes, @DefaultValue List<String> inboxes, @DefaultValue Map<String, Settings> queueSettings,
+    @DefaultValue Map<String, Map<String, Group>> groups, @DefaultValue Map<String, Schedule> schedules,
     @DefaultValue("false") boolean failFast, @DefaultValue Work work, @DefaultValue Modulith modulith) {
     public PenstockProperties {
+        if (!migrate && !queueSettings.isEmpty()) {
+            throw new IllegalArgumentException("penstock.queue-settings is set, and penstock.migrate is not true: set both, or change the queue with penstock queue set QUEUE");
+        }
         if (!migrate && !groups.isEmpty()) {
             throw new IllegalArgumentException("penstock.groups is set, and penstock.migrate is not true: set both, or set the limits with penstock queue group set QUEUE GROUP");
         }
         if (!migrate && !schedules.isEmpty()) {
             throw new IllegalArgumentException("penstock.schedules is set, and penstock.migrate is not true: set both, or make the schedules with penstock schedule set QUEUE NAME --cron TEXT");
+        }
+    }
+
+    /**
+     * The settings of a queue. One that is not set stays as it is in the database.
+     *
+     * @param ordering The order of a queue that is new: fifo, or lifo.
+     * @param maxAttempts After how many attempts a job is a dead letter.
+     * @param maxRunning How many of its jobs run at a time, in all processes together. 0 lifts the limit.
+     * @param rate How many of its jobs start in the time per. 0 lifts the limit.
+     * @param per The time of rate. Default 1 s.
+     * @param burst How many of these start at once.
+     * @param dedupWindow For how long a dedup key is remembered.
+     * @param keepDone How long done jobs are kept. 0 keeps none.
+     */
+    public record Settings(Ordering ordering, Integer maxAttempts, Integer maxRunning, Integer rate, Duration per, Integer burst, Duration dedupWindow, Duration keepDone) {
+        /** The order in which jobs of one priority begin. */
+        public enum Ordering { FIFO, LIFO }
+
+        public Settings {
+            if (rate == null && (per != null || burst != null)) {
+                throw new IllegalArgumentException("per and burst belong to rate: set it as well");
+            }
+        }
+
+        /** The values for penstock.set_queue, behind the name. */
+        Object[] values() {
+            Duration time = rate != null && rate != 0 && per == null ? Duration.ofSeconds(1) : per;
+            return new Object[] {maxAttempts, maxRunning, interval(dedupWindow), interval(keepDone), rate, interval(time), burst};
+        }
+
+        private static String interval(Duration time) {
+            return time == null ? null : time.toString();
         }
     }
 
@@ -110,16 +150,34 @@ public record PenstockProperties(@DefaultValue("penstock") String schema, @Defau
      * @param batch The most jobs that one call claims. Default 100.
      * @param lease How long a job stays with a worker that has died. Default 30 s.
      * @param drainTimeout How long handlers may continue when the application stops, before they are interrupted. Default 10 s.
+     * @param strictPayloads Whether a payload from JSON that has a property that its handler's type lacks, or lacks one of a primitive type, makes its
+     *     job a dead letter.
      * @param queues Options of single queues, by their names.
      */
-    public record Work(@DefaultValue("true") boolean enabled, Integer concurrency, Integer batch, Duration lease, Duration drainTimeout, @DefaultValue Map<String, Queue> queues) {
+    public record Work(@DefaultValue("true") boolean enabled, Integer concurrency, Integer batch, Duration lease, Duration drainTimeout, @DefaultValue("true") boolean strictPayloads,
+        @DefaultValue Map<String, Queue> queues) {
         WorkOptions of(String queue) {
             WorkOptions options = new WorkOptions();
-            new Queue(concurrency, batch, lease, drainTimeout, null, null, false).to(options);
+            apply("penstock.work.", new Queue(concurrency, batch, lease, drainTimeout, null, null, false), options);
             if (queues.containsKey(queue)) {
-                queues.get(queue).to(options);
+                apply("penstock.work.queues." + queue + ".", queues.get(queue), options);
             }
             return options;
+        }
+
+        private static void apply(String property, Queue of, WorkOptions options) {
+            try {
+                of.to(options);
+            } catch (FieldException e) { // its message begins with the name of the field
+                String name = e.field().replaceAll("([A-Z])", "-$1").toLowerCase(Locale.ROOT);
+                throw new StartException(property + name + e.getMessage().substring(e.field().length()), "Correct the property.", e);
+            }
+        }
+
+        /** Whether the worker of a queue takes jobs that have a group. */
+        boolean takesGroups(String queue) {
+            Queue of = queues.get(queue);
+            return of != null && (of.allGroups() || of.groups() != null || of.groupKey() != null && !of.groupKey().isEmpty());
         }
     }
 

@@ -7,6 +7,8 @@ import io.penstock.Penstock;
 import io.penstock.SchemaException;
 import io.penstock.WorkOptions;
 import io.penstock.Worker;
+import java.sql.SQLException;
+import java.sql.SQLTransientConnectionException;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
@@ -84,6 +86,8 @@ class PenstockWorkers implements SmartLifecycle {
         if (!properties.work().enabled()) {
             return;
         }
+        properties.groups().keySet().stream().filter(queue -> found.containsKey(queue) && !properties.work().takesGroups(queue)).forEach(queue -> LOG.warn("penstock.groups." + queue
+            + " limits groups, and the worker of queue " + queue + " takes only jobs without a group: penstock.work.queues." + queue + ".all-groups=true lets it take those of all groups"));
         if (properties.failFast()) {
             all.forEach(Running::check);
         }
@@ -123,6 +127,9 @@ class PenstockWorkers implements SmartLifecycle {
         running.forEach(Running::stop);
         running.forEach(Running::join);
         running = List.of();
+        if (observer != null) {
+            observer.queues(List.of());
+        }
     }
 
     /** The queues that have a handler here, also if this process runs no workers. */
@@ -192,7 +199,12 @@ class PenstockWorkers implements SmartLifecycle {
                         LOG.warn("the worker of queue " + of.queue() + " has stopped: " + e.getMessage());
                         return;
                     }
-                    LOG.error("the worker of queue " + of.queue() + " has ended, and is started again in " + pause + " s: " + e.getMessage() + next(e));
+                    String line = "the worker of queue " + of.queue() + " has ended, and is started again in " + pause + " s: " + e.getMessage() + next(e);
+                    if (away(e)) {
+                        LOG.warn(line);
+                    } else {
+                        LOG.error(line);
+                    }
                     ended(current, e);
                 }
                 try {
@@ -249,6 +261,12 @@ class PenstockWorkers implements SmartLifecycle {
         return !running.isEmpty();
     }
 
+    /** A web server stops before the workers drain, so that the process takes no requests meanwhile. */
+    @Override
+    public int getPhase() {
+        return SmartLifecycle.DEFAULT_PHASE - 4096;
+    }
+
     private static Handler observed(Handler handler, WorkerObserver.Of observer) {
         return job -> {
             observer.begins(job);
@@ -285,6 +303,16 @@ class PenstockWorkers implements SmartLifecycle {
                 rollBack(status);
             }
         };
+    }
+
+    /** Whether the database cannot be reached, does not accept connections, or has none left. Only time cures that. */
+    private static boolean away(Throwable e) {
+        for (Throwable cause = e; cause != null; cause = cause.getCause()) {
+            if (cause instanceof SQLTransientConnectionException || cause instanceof SQLException sql && String.valueOf(sql.getSQLState()).matches("08.*|57P.*|53300")) {
+                return true;
+            }
+        }
+        return false;
     }
 
     /** Rolls back what has not been committed. An error does not change how the job ended: without a commit the server rolls back. */

@@ -2,6 +2,7 @@ package io.penstock.spring.boot;
 
 import io.micrometer.core.instrument.Counter;
 import io.micrometer.core.instrument.Gauge;
+import io.micrometer.core.instrument.Meter;
 import io.micrometer.core.instrument.MeterRegistry;
 import io.micrometer.core.instrument.Tags;
 import io.micrometer.core.instrument.Timer;
@@ -9,6 +10,7 @@ import io.penstock.Job;
 import io.penstock.WorkOptions.End;
 import java.time.Duration;
 import java.time.Instant;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
@@ -32,6 +34,7 @@ final class WorkerMeters implements WorkerObserver {
     private final MeterRegistry registry;
     private final QueueStatus status;
     private final Set<String> told = new HashSet<>(); // queues whose status the log says to be missing
+    private final List<Meter> gauges = new ArrayList<>();
     private List<String> queues = List.of();
     private Map<String, Map<String, Object>> values = Map.of();
     private Long read;
@@ -44,14 +47,16 @@ final class WorkerMeters implements WorkerObserver {
     @Override
     public synchronized void queues(List<String> queues) {
         this.queues = queues;
+        gauges.forEach(registry::remove); // of an application that has stopped, and starts again
+        gauges.clear();
         for (String queue : queues) {
             for (String state : List.of("ready", "running", "delayed", "waiting")) {
-                Gauge.builder("penstock.queue.jobs", () -> value(queue, state)).description("Jobs by state: ready, running, delayed, waiting for another of their key.")
-                    .tags("queue", queue, "state", state).register(registry);
+                gauges.add(Gauge.builder("penstock.queue.jobs", () -> value(queue, state)).description("Jobs by state: ready, running, delayed, waiting for another of their key.")
+                    .tags("queue", queue, "state", state).register(registry));
             }
-            Gauge.builder("penstock.queue.oldest.ready.age", () -> value(queue, "oldest_ready_seconds")).baseUnit("seconds").description("The age of the oldest ready job; 0 without one.")
-                .tag("queue", queue).register(registry);
-            Gauge.builder("penstock.queue.dead.letters", () -> value(queue, "dead")).description("Dead letters that are kept.").tag("queue", queue).register(registry);
+            gauges.add(Gauge.builder("penstock.queue.oldest.ready.age", () -> value(queue, "oldest_ready_seconds")).baseUnit("seconds").description("The age of the oldest ready job; 0 without one.")
+                .tag("queue", queue).register(registry));
+            gauges.add(Gauge.builder("penstock.queue.dead.letters", () -> value(queue, "dead")).description("Dead letters that are kept.").tag("queue", queue).register(registry));
         }
     }
 

@@ -11,7 +11,7 @@ interface WorkerObserver {
     /** Sees the jobs of one worker. Its kinds are those that have a handler, or none if one handler takes all. */
     Of of(String queue, Set<String> kinds);
 
-    /** The queues of this application, once they are known. */
+    /** The queues of this application, once they are known, and none once it stops. */
     void queues(List<String> queues);
 
     interface Of {

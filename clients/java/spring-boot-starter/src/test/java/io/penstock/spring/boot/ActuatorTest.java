@@ -19,6 +19,7 @@ import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse.BodyHandlers;
 import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
@@ -28,6 +29,7 @@ import org.springframework.boot.SpringBootConfiguration;
 import org.springframework.boot.WebApplicationType;
 import org.springframework.boot.autoconfigure.EnableAutoConfiguration;
 import org.springframework.context.ConfigurableApplicationContext;
+import org.springframework.context.SmartLifecycle;
 import org.springframework.context.annotation.Bean;
 import org.springframework.jdbc.datasource.DriverManagerDataSource;
 
@@ -64,6 +66,35 @@ class ActuatorTest {
     private static String get(ConfigurableApplicationContext application, String path) throws Exception {
         URI uri = URI.create("http://127.0.0.1:" + application.getEnvironment().getProperty("local.server.port") + path);
         return HttpClient.newHttpClient().send(HttpRequest.newBuilder(uri).build(), BodyHandlers.ofString()).body();
+    }
+
+    @Test
+    void theWebServerStopsBeforeTheWorkersDrain() throws Exception {
+        try (Database database = new Database()) {
+            var stopped = new ArrayList<String>();
+            try (var application = database.application(Map.of("penstock.migrate", true, "server.port", 0), Application.class).web(WebApplicationType.SERVLET).run()) {
+                for (var bean : application.getBeansOfType(SmartLifecycle.class).entrySet()) {
+                    if (bean.getKey().startsWith("webServer") || bean.getKey().equals("penstockWorkers")) {
+                        stopped.add(bean.getKey() + " " + bean.getValue().getPhase());
+                    }
+                }
+            }
+            stopped.sort(Comparator.comparing(bean -> -Integer.parseInt(bean.substring(bean.indexOf(' ') + 1))));
+            assertEquals(List.of("webServerGracefulShutdown", "webServerStartStop", "penstockWorkers"), stopped.stream().map(bean -> bean.substring(0, bean.indexOf(' '))).toList());
+        }
+    }
+
+    /** As Spring Boot 4's tests do with a context that they keep. */
+    @Test
+    void anApplicationThatStopsAndStartsHasItsGaugesOnce() throws Exception {
+        try (Database database = new Database(); var application = database.application(Map.of("penstock.migrate", true), Application.class).run()) {
+            MeterRegistry registry = application.getBean(MeterRegistry.class);
+            int gauges = registry.find("penstock.queue.jobs").gauges().size();
+            application.stop();
+            assertEquals(0, registry.find("penstock.queue.jobs").gauges().size(), "while it is stopped");
+            application.start();
+            assertEquals(gauges, registry.find("penstock.queue.jobs").gauges().size());
+        }
     }
 
     @Test

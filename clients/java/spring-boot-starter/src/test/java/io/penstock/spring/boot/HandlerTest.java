@@ -37,6 +37,10 @@ class HandlerTest {
     private static final LinkedBlockingQueue<String> DONE = new LinkedBlockingQueue<>();
     private static Database database;
 
+    record Part(int n) {}
+
+    record Rest(int seconds) {}
+
     record Welcome(String name, int visits) {}
 
     static class Handlers {
@@ -81,6 +85,11 @@ class HandlerTest {
         Outcome many(Job job, List<Welcome> welcomes) {
             DONE.add(job.kind() + welcomes.get(0).visits());
             return Outcome.done();
+        }
+
+        @PenstockHandler(queue = "jobs", kind = "part")
+        void part(Part part) {
+            DONE.add(part.toString());
         }
 
         @PenstockHandler(queue = "jobs")
@@ -168,6 +177,29 @@ class HandlerTest {
             });
             assertEquals(List.of(), database.jdbc.queryForList("select id from audit where id = 4", Integer.class));
             assertTrue(assertThrows(IllegalStateException.class, () -> handlers.of("others")).getMessage().contains("handlers of: [jobs]"));
+        }
+    }
+
+    /** A kind with the payload of another would run with values that are not there. */
+    @Test
+    void aPayloadThatDoesNotFitIsADeadLetter() {
+        for (boolean strict : new boolean[] {true, false}) {
+            Map<String, Object> properties = strict ? Map.of("jobs", "jobs", "penstock.work.enabled", false)
+                : Map.of("jobs", "jobs", "penstock.work.enabled", false, "penstock.work.strict-payloads", false);
+            try (ConfigurableApplicationContext application = database.application(properties, Application.class, Handlers.class).run()) {
+                Penstock penstock = application.getBean(Penstock.class);
+                PenstockJson json = application.getBean(PenstockJson.class);
+                PenstockHandlers handlers = application.getBean(PenstockHandlers.class);
+                new TransactionTemplate(application.getBean(PlatformTransactionManager.class)).executeWithoutResult(test -> {
+                    test.setRollbackOnly();
+                    for (NewJob job : strict ? List.of(json.job(new Rest(3)), NewJob.of("{}"), NewJob.of("{\"n\":1,\"seconds\":3}")) : List.of(NewJob.of("{\"n\":1,\"seconds\":3}"))) {
+                        penstock.enqueue("jobs", job.kind("part"));
+                        String ended = Testing.runOne(penstock, "jobs", handlers.of("jobs")).outcome().toString();
+                        assertTrue(strict ? ended.startsWith("dead letter: reading the payload: ") && ended.contains("Part") : ended.equals("done"), ended);
+                        assertEquals(strict ? null : "Part[n=1]", DONE.poll());
+                    }
+                });
+            }
         }
     }
 

@@ -11,6 +11,7 @@ final class Lines extends AppenderBase<ILoggingEvent> implements AutoCloseable {
     private static final Logger LOGGER = (Logger) LoggerFactory.getLogger("io.penstock");
 
     final LinkedBlockingQueue<String> lines = new LinkedBlockingQueue<>();
+    final LinkedBlockingQueue<String> levels = new LinkedBlockingQueue<>();
 
     /** Once Boot has set the logging up, at each start. */
     void attach() {
@@ -21,6 +22,7 @@ final class Lines extends AppenderBase<ILoggingEvent> implements AutoCloseable {
     @Override
     protected void append(ILoggingEvent line) {
         lines.add(line.getFormattedMessage());
+        levels.add(line.getLevel() + " " + line.getFormattedMessage());
     }
 
     void await(String part) throws InterruptedException {

@@ -43,6 +43,10 @@ class MigrationTest {
         }
     }
 
+    private static final Map<String, Object> SETTINGS = Map.of("penstock.queue-settings.handled.max-attempts", 5, "penstock.queue-settings.handled.max-running", 8,
+        "penstock.queue-settings.handled.rate", 600, "penstock.queue-settings.handled.per", "1m", "penstock.queue-settings.handled.dedup-window", "2h",
+        "penstock.queue-settings.handled.keep-done", "1d", "penstock.queue-settings.elsewhere.ordering", "lifo");
+
     @Test
     void theStartMakesTheSchemaAndWhatIsMissingInIt() throws Exception {
         try (Database database = new Database(); Lines lines = new Lines()) {
@@ -51,6 +55,7 @@ class MigrationTest {
             properties.putAll(Map.of("penstock.migrate", true, "penstock.outboxes", "orders,returns", "penstock.inboxes", "billing", "penstock.queues", "elsewhere,nights",
                 "penstock.fail-fast", true, "spring.flyway.enabled", "true", "penstock.groups.handled.[*].max-running", 2, "penstock.groups.handled.shop-17.rate", 60,
                 "penstock.groups.handled.shop-17.per", "1m"));
+            properties.putAll(SETTINGS);
             for (int start = 0; start < 2; start++) { // the second has nothing to do
                 try (var application = database.application(properties, Application.class).initializers(context -> lines.attach()).run()) {
                     Penstock penstock = Penstock.on(database.source);
@@ -69,6 +74,10 @@ class MigrationTest {
                         .map(p -> List.of(p.groupKey(), "" + p.maxRunning(), "" + p.rate(), "" + p.per())).toList().toString());
                 }
             }
+            assertEquals("5 8 600 00:01:00 02:00:00 24:00:00", database.jdbc.queryForObject(
+                "select concat_ws(' ', max_attempts, max_running, rate, per, dedup_window, keep_done) from penstock._queue where name = 'handled'", String.class));
+            assertEquals(List.of("elsewhere"), database.jdbc.queryForList("select name from penstock._queue where lifo", String.class));
+            assertEquals(2, lines.count("penstock.groups.handled limits groups, and the worker of queue handled takes only jobs without a group: penstock.work.queues.handled.all-groups=true"));
             for (String made : new String[] {"outbox returns", "inbox billing", "queue elsewhere", "queue handled"}) {
                 assertEquals(1, lines.count("penstock.migrate is true: " + made + " is new"), made);
             }
@@ -107,6 +116,10 @@ class MigrationTest {
             properties.put("penstock.schedules.nightly.queue", "handled");
             properties.put("penstock.schedules.nightly.cron", "0 25 * * *");
             refused(database, properties, "penstock.schedules.nightly: ERROR: ");
+            refused(database, Map.of("penstock.migrate", true, "penstock.queue-settings.handeld.max-attempts", 2), "penstock.queue-settings.handeld names the queue \"handeld\"");
+            refused(database, Map.of("penstock.migrate", true, "penstock.queue-settings.handled.max-attempts", 0), "penstock.queue-settings.handled: ERROR: max_attempts is 0, expected at least 1");
+            refused(database, Map.of("penstock.migrate", true, "penstock.work.concurrency", 0), "penstock.work.concurrency is 0, expected 1 to ");
+            refused(database, Map.of("penstock.migrate", true, "penstock.work.queues.handled.drain-timeout", "-1s"), "penstock.work.queues.handled.drain-timeout is ");
             refused(database, Map.of("penstock.migrate", true, "penstock.groups.handeld.eu.max-running", 2), "penstock.groups.handeld names the queue \"handeld\"");
             assertEquals(List.of("handled", "worked"), database.jdbc.queryForList("select name from penstock._queue order by name", String.class));
         }

@@ -7,9 +7,14 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.penstock.NewJob;
 import io.penstock.Penstock;
 import io.penstock.PenstockException;
+import java.sql.Connection;
+import java.sql.SQLException;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
+import javax.sql.DataSource;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.springframework.boot.SpringBootConfiguration;
@@ -21,6 +26,8 @@ import org.springframework.boot.autoconfigure.orm.jpa.HibernateJpaAutoConfigurat
 import org.springframework.context.ApplicationContextException;
 import org.springframework.context.ConfigurableApplicationContext;
 import org.springframework.context.annotation.Bean;
+import org.springframework.core.env.Environment;
+import org.springframework.jdbc.datasource.DriverManagerDataSource;
 
 /** An application that starts before its database is there. */
 @Timeout(value = 3, unit = TimeUnit.MINUTES) // ends what has failed
@@ -41,6 +48,23 @@ class OutageTest {
         }
     }
 
+    private static AtomicBoolean away;
+
+    static class Away {
+        @Bean
+        DataSource dataSource(Environment of) {
+            return new DriverManagerDataSource(of.getRequiredProperty("spring.datasource.url"), of.getRequiredProperty("spring.datasource.username"), of.getProperty("spring.datasource.password")) {
+                @Override
+                public Connection getConnection() throws SQLException {
+                    if (away.get()) {
+                        throw new SQLException("the server does not answer", "08001");
+                    }
+                    return super.getConnection();
+                }
+            };
+        }
+    }
+
     private static ConfigurableApplicationContext run(Database database, boolean failFast) {
         return database.application(Map.of("spring.datasource.hikari.connection-timeout", "250", "penstock.fail-fast", failFast), Application.class).run();
     }
@@ -52,6 +76,21 @@ class OutageTest {
     private static void until(ConfigurableApplicationContext application, Status status) throws InterruptedException {
         while (!health(application).equals(status)) {
             Thread.sleep(20);
+        }
+    }
+
+    /** The database comes back without help. A schema that is missing does not. */
+    @Test
+    void onlyWhatTimeDoesNotCureIsAnError() throws Exception {
+        try (Database database = new Database(); Lines lines = new Lines()) {
+            away = new AtomicBoolean(true);
+            try (ConfigurableApplicationContext application = database.application(Map.of(), Application.class, Away.class).initializers(context -> lines.attach()).run()) {
+                lines.await("has ended, and is started again");
+                away.set(false);
+                lines.await("or penstock.migrate=true");
+            }
+            List<String> levels = lines.levels.stream().filter(line -> line.contains("is started again")).map(line -> line.substring(0, 5)).distinct().toList();
+            assertEquals(List.of("WARN ", "ERROR"), levels);
         }
     }
 
