@@ -55,6 +55,23 @@ func TestMigrationFromCelery(t *testing.T) {
 	g.want("0 1", "select ready || ' ' || delayed from penstock.queue_status('emails')")
 }
 
+// The guide for JobRunr moves the jobs of one request that wait, in one statement that may run twice. Two of them are due tomorrow,
+// and one of these has failed twice.
+func TestMigrationFromJobRunr(t *testing.T) {
+	t.Parallel()
+	g := newGuide(t, "jobrunr", "testdata/migrate/jobrunr.sql")
+	g.follow("Steps")
+	g.follow("Steps", "with moved as")
+	g.want("4 5 6", "select string_agg(jobasjson::jsonb #>> '{jobDetails,jobParameters,0,object,n}', ' ' order by jobasjson::jsonb #>> '{jobDetails,jobParameters,0,object,n}') from jobrunr_jobs")
+	g.want("2 2 0", "select ready || ' ' || delayed || ' ' || dead from penstock.queue_status('emails')")
+	g.want("1 11, 2 11 24, 3 9 24, ann", `select string_agg(concat_ws(' ', coalesce(job ->> 'n', job ->> 'to'), attempts, hours), ', ' order by job)
+		from (select convert_from(payload, 'UTF8')::jsonb, headers ->> 'penstock-max-attempts', null from penstock.emails where headers ->> 'penstock-kind' = 'send-email'
+		       union all select convert_from(payload, 'UTF8')::jsonb, headers ->> 'penstock-max-attempts', round(extract(epoch from due - now()) / 3600)::text
+		                   from penstock._scheduled where headers ->> 'penstock-kind' = 'send-email') as j(job, attempts, hours)`)
+	g.follow("Go back")
+	g.want("0 2", "select ready || ' ' || delayed from penstock.queue_status('emails')")
+}
+
 // The guide for BullMQ has a program, which clients/typescript/test/bullmq/test.sh runs. It leaves this job.
 func TestMigrationFromBullMQ(t *testing.T) {
 	t.Parallel()

@@ -76,6 +76,7 @@ var runs = map[string]struct {
 	"docs/migrate/debezium.md sql":         {3, "cmd/penstock/systemtest TestMigrationFromDebezium"},
 	"docs/migrate/debezium.md yaml":        {1, "cmd/penstock/systemtest TestMigrationFromDebezium"},
 	"docs/migrate/graphile-worker.md sql":  {7, "cmd/penstock/systemtest TestMigrationOfJobs"},
+	"docs/migrate/jobrunr.md sql":          {7, "cmd/penstock/systemtest TestMigrationFromJobRunr"},
 	"docs/migrate/outbox.md sh":            {2, "cmd/penstock/systemtest TestMigrationOfAnOutbox"},
 	"docs/migrate/outbox.md sql":           {3, "cmd/penstock/systemtest TestMigrationOfAnOutbox"},
 	"docs/migrate/pg-boss.md sql":          {7, "cmd/penstock/systemtest TestMigrationOfJobs"},
