@@ -57,6 +57,8 @@ type OutboxStatus struct {
 	Bytes int64 `json:"bytes"`
 	// Published counts messages since the outbox was created, including those that were rolled back. 0 if the store does not know.
 	Published int64 `json:"published,omitempty"`
+	// UnreadAge is the age of the oldest message of an outbox that has no subscription, because no relay has ever run for it. 0 without such a message.
+	UnreadAge time.Duration `json:"unread_age_ns,omitempty"`
 	// Segments of the ring; empty if the store has no ring.
 	Segments      []SegmentStatus      `json:"segments,omitempty"`
 	Retention     Retention            `json:"retention,omitzero"`

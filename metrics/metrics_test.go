@@ -101,6 +101,9 @@ func TestRelay(t *testing.T) {
 	for i := range messages {
 		must(t, store.Publish(t.Context(), "orders", penstock.Message{Key: fmt.Sprint("k", i), Topic: "t", Payload: []byte("p")}))
 	}
+	if age := figure(ask(t, metrics.New(metrics.Options{Store: store}).Handler()), `penstock_outbox_unread_age_seconds{outbox="orders"}`); age <= 0 {
+		t.Errorf("the messages of an outbox without a subscription are %v s old", age)
+	}
 	endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/k3") {
 			w.WriteHeader(http.StatusInternalServerError)
@@ -142,7 +145,7 @@ func TestRelay(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	wants(t, families, map[string]float64{"penstock_database_up": 1, `penstock_outbox_segments{outbox="orders"}`: 0})
+	wants(t, families, map[string]float64{"penstock_database_up": 1, `penstock_outbox_segments{outbox="orders"}`: 0, `penstock_outbox_unread_age_seconds{outbox="orders"}`: 0})
 	for _, name := range []string{"parks", "gives-up"} {
 		wants(t, families, map[string]float64{
 			of("subscription_backlog_messages", name): 0, of("subscription_oldest_unsettled_age_seconds", name): 0, of("subscription_lease_held", name): 1,

@@ -90,6 +90,7 @@ var (
 	ofOutbox = []value[admin.OutboxStatus]{
 		gaugeOf(desc("outbox_bytes", "Size of the outbox on disk, with indexes.", "outbox"), func(o *admin.OutboxStatus) float64 { return float64(o.Bytes) }),
 		gaugeOf(desc("outbox_segments", "Segments of the outbox's ring; 0 where there is none.", "outbox"), func(o *admin.OutboxStatus) float64 { return float64(len(o.Segments)) }),
+		gaugeOf(desc("outbox_unread_age_seconds", "The age of the oldest message of an outbox that has no subscription, because no relay has ever run for it; 0 without one.", "outbox"), func(o *admin.OutboxStatus) float64 { return o.UnreadAge.Seconds() }),
 	}
 	segmentBytes = desc("segment_bytes", "Size on disk of a segment of an outbox, queue or inbox, with indexes.", "of", "name", "slot")
 

@@ -162,6 +162,23 @@ func TestDoctorFindsNothingWhereAllIsWell(t *testing.T) {
 func TestDoctorFindsWhatWaits(t *testing.T) {
 	t.Parallel()
 	eachPatient(t, func(t *testing.T, p *patient) {
+		t.Run("an outbox that no relay ever ran for", func(t *testing.T) {
+			p := &patient{&desk{t: t, store: p.store, open: p.open}, p.url}
+			p.outbox("forgotten")
+			p.healthy(doctor.CheckSubscription)
+			if err := p.store.Publish(t.Context(), "forgotten", numbered(1)...); err != nil {
+				t.Fatal(err)
+			}
+			f := p.finds(doctor.CheckSubscription, doctor.Warning, "forgotten", "no relay has ever run for it, and its messages wait, the oldest for ")
+			start, drop, _ := strings.Cut(f.Next, ", or ")
+			contains(t, start, ": penstock relay ", " --outbox forgotten --sink URL")
+			contains(t, unwrapped(p.must("status", "forgotten")), "forgotten: no relay has ever run for it, and its messages wait: penstock relay ", " --outbox forgotten --sink URL")
+			file := yaml(t, fmt.Sprintf("database_url: %q\nsubscriptions: [{name: billing, outbox: forgotten, sink: {discard: {}}}]\n", p.url))
+			f = p.finds(doctor.CheckSubscription, doctor.Warning, "forgotten/billing", "no relay has ever run it, and messages wait, the oldest for ", "--config", file)
+			same(t, "next", f.Next, "start its relay: penstock relay --config "+file)
+			p.pasted(drop, "--yes")
+			p.healthy(doctor.CheckSubscription)
+		})
 		t.Run("a subscription that nobody relays", func(t *testing.T) {
 			p := &patient{&desk{t: t, store: p.store, open: p.open}, p.url}
 			p.outbox("left")

@@ -245,7 +245,7 @@ func (s *Outboxes) status(ctx context.Context, most int, name string) (admin.Out
 		}
 		args["waiting"], args["waiting_since"] = waiting, since
 	}
-	return st, s.on.Run(ctx, new(Batch).Rows(func(scan Scan) error {
+	err = s.on.Run(ctx, new(Batch).Rows(func(scan Scan) error {
 		var (
 			sub                         admin.SubscriptionStatus
 			leased                      bool
@@ -275,4 +275,15 @@ func (s *Outboxes) status(ctx context.Context, most int, name string) (admin.Out
 		st.Subscriptions = append(st.Subscriptions, sub)
 		return err
 	}, "status", args))
+	if err != nil || len(st.Subscriptions) > 0 || box.Adopted != nil {
+		return st, err
+	}
+	var (
+		first *time.Time
+		now   time.Time
+	)
+	if err = s.on.Run(ctx, new(Batch).Row(new(bool), "unread", args, &first, &now)); first != nil {
+		st.UnreadAge = max(now.Sub(*first), 1)
+	}
+	return st, err
 }

@@ -78,9 +78,24 @@ outboxes:
 			}
 			status.Subscriptions = append(status.Subscriptions, one)
 		}
+		if len(status.Subscriptions) == 0 {
+			switch status.UnreadAge, err = s.unreadAge(ctx, status.Outbox); {
+			case sqlState(err) == "42P01":
+				continue // dropped meanwhile
+			case err != nil:
+				return nil, s.explain(err)
+			}
+		}
 		there = append(there, status)
 	}
 	return there, nil
+}
+
+// unreadAge is the age of the first message of an outbox; 0 without one.
+func (s *Store) unreadAge(ctx context.Context, outbox string) (time.Duration, error) {
+	var age float64
+	err := s.pool.QueryRow(ctx, "select coalesce((select extract(epoch from clock_timestamp() - created_at) from "+s.table(outbox)+" order by seq limit 1), 0)::float8").Scan(&age)
+	return time.Duration(age * float64(time.Second)), err
 }
 
 // subscription is a row of _subscription.

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock/penstock/internal/test/suite"
 )
 
-var statusCases = named("Status", statusOrderedByName, statusNumbers, statusLease, statusSink, statusUpTo)
+var statusCases = named("Status", statusOrderedByName, statusUnread, statusNumbers, statusLease, statusSink, statusUpTo)
 
 func (e *env) status() []admin.OutboxStatus {
 	return suite.Get(e.Store.Status(e.ctx)).Must(e, "Status")
@@ -46,6 +46,18 @@ func statusOrderedByName(e *env) {
 	}
 	if !slices.IsSorted(names) || len(names) != 5 { // by bytes, not by some locale
 		e.Errorf("Status shows %q, want five in order", names)
+	}
+}
+
+func statusUnread(e *env) {
+	if age := e.outboxStatus(outbox).UnreadAge; age != 0 {
+		e.Errorf("an empty outbox has a message that is %s old", age)
+	}
+	e.publish(messages("a", 2)...)
+	e.Eventually("messages without a subscription grow older", func() bool { return e.outboxStatus(outbox).UnreadAge > 0 })
+	e.read()
+	if age := e.outboxStatus(outbox).UnreadAge; age != 0 {
+		e.Errorf("with a subscription the outbox itself has a message that is %s old", age)
 	}
 }
 

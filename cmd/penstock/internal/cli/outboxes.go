@@ -61,6 +61,11 @@ func StatusUpTo(ctx context.Context, store StatusReader, most int) ([]admin.Outb
 	return store.Status(ctx)
 }
 
+// RelayCommand runs the first relay of an outbox.
+func RelayCommand(outbox string) string {
+	return "penstock relay --outbox " + shell.Word(outbox) + " --sink URL"
+}
+
 // PluralOf is Plural of such a figure.
 func PluralOf(n int64, name string, atLeast []string, what string) string {
 	return strings.Replace(terminal.Plural(n, what), terminal.Count(n), terminal.CountOf(n, name, atLeast), 1)

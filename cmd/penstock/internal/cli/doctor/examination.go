@@ -245,6 +245,10 @@ func (e *examination) missing(now *look) {
 		case find(o.Subscriptions, func(b *admin.SubscriptionStatus) bool { return b.Subscription == s.Name }) == nil:
 			f.Severity, f.Found, f.Next = doctor.Warning, "no relay has ever run it", e.startRelay()
 			f.Why = "a subscription begins when its relay first runs"
+			if o.UnreadAge > 0 {
+				f.Found += ", and messages wait" + oldest(o.UnreadAge)
+				e.found = slices.DeleteFunc(e.found, func(of doctor.Finding) bool { return of.Check == doctor.CheckSubscription && of.About == o.Outbox })
+			}
 		default:
 			continue
 		}

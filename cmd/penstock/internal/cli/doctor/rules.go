@@ -97,6 +97,14 @@ func (r *rules) inOrder(check, text string) {
 }
 
 func (r *rules) outbox(o *admin.OutboxStatus) {
+	if o.UnreadAge > 0 {
+		r.add(doctor.Finding{Check: doctor.CheckSubscription, Severity: doctor.Warning, About: o.Outbox,
+			Found: "no relay has ever run for it, and its messages wait" + oldest(o.UnreadAge),
+			Why:   "a subscription begins when its relay first runs",
+			Next: startRelay + ": " + cli.RelayCommand(o.Outbox) +
+				", or drop the outbox as the owner of the tables if it is not needed: penstock outbox drop " + shell.Word(o.Outbox),
+			Measured: []doctor.Figure{{Name: "oldest", Value: o.UnreadAge.Seconds(), Unit: "s"}}})
+	}
 	was := find(r.before.outboxes, func(b *admin.OutboxStatus) bool { return b.Outbox == o.Outbox })
 	for i := range o.Subscriptions {
 		s := &o.Subscriptions[i]

@@ -60,6 +60,7 @@ type subscription struct {
 	of, name string
 	status   *admin.SubscriptionStatus
 	unknown  string
+	unread   time.Duration // the age of the oldest message, without a subscription
 }
 
 func (w *Writer) outboxes(outboxes []admin.OutboxStatus) {
@@ -73,7 +74,10 @@ func (w *Writer) outboxes(outboxes []admin.OutboxStatus) {
 	for i := range outboxes {
 		o.Row(outboxes[i].Outbox, terminal.Size(outboxes[i].Bytes), segments(outboxes[i].Segments), keeps(outboxes[i].Retention))
 		if len(outboxes[i].Subscriptions) == 0 {
-			subscriptions = append(subscriptions, subscription{of: outboxes[i].Outbox, name: "(none)"})
+			subscriptions = append(subscriptions, subscription{of: outboxes[i].Outbox, name: "(none)", unread: outboxes[i].UnreadAge})
+			if outboxes[i].UnreadAge > 0 {
+				notes = append(notes, shell.Visible(outboxes[i].Outbox)+": no relay has ever run for it, and its messages wait: "+cli.RelayCommand(outboxes[i].Outbox))
+			}
 		}
 		for j := range outboxes[i].Subscriptions {
 			sub := &outboxes[i].Subscriptions[j]
@@ -128,6 +132,8 @@ func (w *Writer) subscriptions(of string, all []subscription) {
 			cells := map[string]string{of: s.of, "SUBSCRIPTION": s.name}
 			if s.status != nil {
 				subscriptionCells(cells, s.status, w.now)
+			} else if s.unread > 0 {
+				cells["OLDEST"] = cli.Age(s.unread)
 			}
 			row := make([]string, len(columns))
 			for i, c := range columns {
