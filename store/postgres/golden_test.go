@@ -38,7 +38,7 @@ var goldenParts = []struct{ name, says, relations, functions, queue, like string
 // goldenOrder is the order of functions. Those of one queue have the order of a job's life. All others have that of the files of
 // schema/functions, which follow a message's life, a job's, and an inbox's.
 var goldenOrder = struct{ own, files []string }{
-	strings.Fields("enqueue enqueue_many barrier flags dequeue scan take skip_map claim draw claim_scan take_keyed candidates busy put_off pull ack extend report release fail ready maintain pause cancel retry_dead discard_dead count count_groups done_jobs"),
+	strings.Fields("enqueue enqueue_many barrier flags dequeue scan take skip_map claim draw claim_scan take_keyed candidates busy put_off pull ack extend report release fail ready maintain pause cancel retry_dead discard_dead count count_groups done_jobs find"),
 	strings.Fields(`publish outbox manage_outboxes reclaim cursor parked adopt
 		create_queue queue_by_name enqueue jobs queue take lease settle_leases keys maintenance schedules queue_ring barriers publish_after pairs dumps history samples queue_groups operate_jobs manage_queues views
 		inbox inbox_ids inbox_order inbox_maintenance operate_inboxes manage_inboxes define_inboxes

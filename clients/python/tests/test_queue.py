@@ -59,6 +59,25 @@ def test_dead_letters(db: psycopg.Connection, queue: str) -> None:
     assert len(q.dead_jobs()) == 1
 
 
+def test_find_job(db: psycopg.Connection, queue: str) -> None:
+    q = penstock.Queue(db, queue)
+    made = penstock.enqueue(db, queue, "secret", kind="export", key="k")
+    ready = q.find_job(made.id)
+    assert ready is not None and (ready.id, ready.state, ready.kind, ready.key, ready.group_key, ready.attempt) == (made.id, "ready", "export", "k", "", 0)
+    assert (ready.claimed_at, ready.until, ready.ended_at, ready.worker, ready.error, ready.report) == (None,) * 6
+    lease = db.execute("select lease from penstock.claim(%s, worker => 'w')", [queue]).fetchall()[0][0]
+    db.execute("""select penstock.report(%s, %s, '{"rows": 7}')""", [queue, lease])
+    running = q.find_job(made.id)
+    assert running is not None and (running.state, running.attempt, running.worker, running.report) == ("running", 1, "w", {"rows": 7})
+    assert running.claimed_at is not None and running.until is not None and running.created_at <= running.claimed_at < running.until
+    db.execute("select penstock.dead_letter(%s, %s, 'no more')", [queue, lease])
+    dead = q.find_job(made.id)
+    assert dead is not None and (dead.state, dead.error, dead.report) == ("dead", "no more", {"rows": 7})
+    assert dead.ended_at is not None and dead.ended_at >= dead.created_at
+    assert q.discard_dead_jobs([made.id]) == 1
+    assert q.find_job(made.id) is None
+
+
 def test_cancel_and_pause(url: str, db: psycopg.Connection, queue: str) -> None:
     q = penstock.Queue(db, queue)
     one, two, three = (j.id for j in penstock.enqueue_many(db, queue, [penstock.NewJob(str(n)) for n in (1, 2, 3)]))
@@ -170,6 +189,8 @@ def test_with_asyncio(url: str, db: psycopg.Connection, queue: str) -> None:
             db.execute("select penstock.dead_letter(%s, lease, 'no') from penstock.claim(%s)", [queue, queue])
             [dead] = await q.dead_jobs()
             assert dead.error == "no"
+            found = await q.find_job(dead.id)
+            assert found is not None and found.state == "dead"
             assert await q.retry_dead_jobs([dead.id]) == 1
             assert await q.discard_dead_jobs([dead.id]) == 0
             await q.set_group("a", rate=60, per=timedelta(minutes=1))

@@ -198,6 +198,31 @@ export interface DeadJob {
   readonly failures: readonly Failure[]
 }
 
+/** FoundJob is where a job is. */
+export interface FoundJob {
+  readonly id: bigint
+  /** waiting: for barriers, or for a job of its key that failed. */
+  readonly state: 'ready' | 'delayed' | 'waiting' | 'running' | 'dead' | 'done'
+  readonly kind: string
+  readonly key: string
+  readonly groupKey: string
+  readonly priority: number
+  /** How many have begun. */
+  readonly attempt: number
+  readonly createdAt: Date
+  /** When the last attempt began, of a running or done job. */
+  readonly claimedAt?: Date
+  /** When a delayed job is due, or the lease of a running one ends. */
+  readonly until?: Date
+  /** When it was done, or died. */
+  readonly endedAt?: Date
+  readonly worker: string
+  /** Of the last failed attempt. */
+  readonly error: string
+  /** The handler's last report. */
+  readonly report?: unknown
+}
+
 /** GroupLimits limit the jobs of a group. What is left out limits nothing. */
 export interface GroupLimits {
   /** How many jobs of the group run at a time, in all processes together. */
@@ -412,6 +437,20 @@ export class Queue {
         createdAt: new Date(Number(created)), diedAt: new Date(Number(died)), headers, payload: Buffer.from(payload!, 'hex'), error: error!, failures: parsed<Failure[]>(failures, []),
       }
     })
+  }
+
+  /**
+   * Returns where a job is, and its report. undefined: it has ended and is not kept, or there was none. It is for one job that a person looks at: it
+   * reads all leases of the queue. grant_enqueuer, grant_worker and grant_operator allow it.
+   */
+  async findJob(id: bigint): Promise<FoundJob | undefined> {
+    const rows = await this.#rows(`id::text, state, kind, key, group_key, priority::text, attempt::text, ${ms('created_at')} as created, ${ms('claimed_at')} as claimed, ${ms('until')} as until,
+      ${ms('ended_at')} as ended, worker, error, report::text from penstock.find_job($1::text, $2::text::bigint)`, String(id))
+    const at = (text: string | null) => text === null ? undefined : new Date(Number(text))
+    return rows.map(([id, state, kind, key, groupKey, priority, attempt, created, claimed, until, ended, worker, error, report]) => ({
+      id: BigInt(id!), state: state as FoundJob['state'], kind: kind!, key: key ?? '', groupKey: groupKey!, priority: Number(priority), attempt: Number(attempt), createdAt: new Date(Number(created)),
+      claimedAt: at(claimed!), until: at(until!), endedAt: at(ended!), worker: worker ?? '', error: error ?? '', report: parsed<unknown>(report, undefined),
+    }))[0]
   }
 
   /** Puts dead letters back at the end of the queue, with one more attempt at least. Returns how many there were. */

@@ -42,6 +42,24 @@ test('dead letters are listed, retried and discarded', async () => {
   expect(await status(name)).toMatchObject({ ready: 1, dead: 1 })
 })
 
+test('a job is found where it is', async () => {
+  const name = await newQueue()
+  const queue = penstock.queue(pool, name)
+  const { id } = await penstock.enqueue(pool, name, { payload: 'secret', kind: 'export', key: 'k' })
+  expect(await queue.findJob(id)).toMatchObject({ id, state: 'ready', kind: 'export', key: 'k', groupKey: '', attempt: 0, claimedAt: undefined, until: undefined, endedAt: undefined, worker: '', error: '', report: undefined })
+  const [job] = (await queue.claim({ worker: 'w' })).jobs
+  await queue.report(job!.lease, { rows: 7 })
+  const running = await queue.findJob(id)
+  expect(running).toMatchObject({ state: 'running', attempt: 1, worker: 'w', report: { rows: 7 } })
+  expect(running!.until!.getTime()).toBeGreaterThan(running!.claimedAt!.getTime())
+  await queue.deadLetter(job!.lease, 'no more')
+  const dead = await queue.findJob(id)
+  expect(dead).toMatchObject({ state: 'dead', error: 'no more', report: { rows: 7 } })
+  expect(dead!.endedAt!.getTime()).toBeGreaterThanOrEqual(dead!.createdAt.getTime())
+  expect(await queue.discardDeadJobs([id])).toBe(1)
+  expect(await queue.findJob(id)).toBeUndefined()
+})
+
 test('jobs are cancelled, and the queue is paused', async () => {
   const name = await newQueue()
   const queue = penstock.queue(pool, name)

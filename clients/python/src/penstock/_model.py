@@ -150,6 +150,28 @@ class DeadJob:
 
 
 @dataclass(frozen=True)
+class FoundJob:
+    """Where a job is. `state` is ready, delayed, waiting (for barriers, or for a job of its key that failed), running, dead or done. `attempt` is how many
+    have begun, and `claimed_at` when the last one did. `until` is when a delayed job is due, or when the lease of a running one ends. `ended_at` is when it
+    was done, or died. `error` is that of the last failed attempt, and `report` the handler's last report."""
+
+    id: int
+    state: str
+    kind: str
+    key: str | None
+    group_key: str
+    priority: int
+    attempt: int
+    created_at: datetime
+    claimed_at: datetime | None
+    until: datetime | None
+    ended_at: datetime | None
+    worker: str | None
+    error: str | None
+    report: Any
+
+
+@dataclass(frozen=True)
 class GroupPolicy:
     """The policy of a group, or of "*", and how long the group is held. What is None limits nothing. `tokens` is how many jobs may start now, if it has a
     rate."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from ._model import DeadJob, Encoder, Enqueued, Error, GroupPolicy, NewJob, Payload, Schedule
+from ._model import DeadJob, Encoder, Enqueued, Error, FoundJob, GroupPolicy, NewJob, Payload, Schedule
 from ._seam import Transaction, dialect, run
 from ._sql import Postgres
 
@@ -64,6 +64,11 @@ class Queue:
     def dead_jobs(self, most: int = 100, after: int = 0) -> list[DeadJob]:
         """Dead letters by id: up to `most`, behind the id of one."""
         return run(self.tx, self._sql.dead_jobs(self.name, most, after))
+
+    def find_job(self, id: int) -> FoundJob | None:
+        """Where a job is, and its report. None: it has ended and is not kept, or there was none. It is for one job that a person looks at: it reads all
+        leases of the queue. `grant_enqueuer`, `grant_worker` and `grant_operator` allow it."""
+        return run(self.tx, self._sql.find_job(self.name, id))
 
     def retry_dead_jobs(self, ids: Sequence[int]) -> int:
         """Puts dead letters back at the end of the queue, with one more attempt at least. Returns how many there were."""

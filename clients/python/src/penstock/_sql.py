@@ -22,6 +22,7 @@ from ._model import (
     Encoder,
     Enqueued,
     FieldError,
+    FoundJob,
     GroupPolicy,
     Job,
     Message,
@@ -255,6 +256,19 @@ class Postgres:
             times = at_epoch(r[5]), at_epoch(r[6])
             found.append(DeadJob(r[0], headers.get(HEADER_KIND, ""), r[1], r[2], r[3], r[4], *times, headers, bytes(r[8]), r[9], json.loads(r[10])))
         return found
+
+    def find_job(self, queue: str, id: int) -> Op[FoundJob | None]:
+        times = ", ".join(f"cast(extract(epoch from {at}) * 1000000 as bigint)" for at in ("created_at", "claimed_at", "until", "ended_at"))
+        rows = yield (
+            f"select id, state, kind, key, group_key, priority, attempt, worker, error, cast(report as text), {times}"
+            f" from {self.schema}.find_job(cast($1 as text), cast($2 as bigint))",
+            [queue, id],
+        )
+        for r in rows:
+            claimed, until, ended = (None if at is None else at_epoch(at) for at in r[11:14])
+            report = None if r[9] is None else json.loads(r[9])
+            return FoundJob(r[0], r[1], r[2], r[3], r[4], r[5], r[6], at_epoch(r[10]), claimed, until, ended, r[7], r[8], report)
+        return None
 
     def on_queue(self, function: str, queue: str) -> Op[None]:
         yield f"select {self.schema}.{function}(cast($1 as text))", [queue]

@@ -14,7 +14,7 @@ from ._buffer import Gathered
 from ._connect import Database, autocommit_async, close_async, connect_async, cut, transaction_async
 from ._desk import CALL_TIMEOUT, IDLE, MAINTAIN_EVERY, REACH, SETTLED, Desk, Options, Outage, Task, growing, log, monotonic, permanent, unbegun, within
 from ._kinds import by_kind
-from ._model import MEMBER_STEPS, Aborted, DeadJob, Encoder, Enqueued, Error, GroupPolicy, Job, Message, NewJob, Outcome, Payload, Schedule
+from ._model import MEMBER_STEPS, Aborted, DeadJob, Encoder, Enqueued, Error, FoundJob, GroupPolicy, Job, Message, NewJob, Outcome, Payload, Schedule
 from ._seam import Transaction, away, execute_async, run_async, told
 from ._signals import stopped_by_signals
 from ._sql import Op, Postgres
@@ -195,6 +195,9 @@ class Queue:
 
     async def dead_jobs(self, most: int = 100, after: int = 0) -> list[DeadJob]:
         return await run_async(self.tx, self._sql.dead_jobs(self.name, most, after))
+
+    async def find_job(self, id: int) -> FoundJob | None:
+        return await run_async(self.tx, self._sql.find_job(self.name, id))
 
     async def retry_dead_jobs(self, ids: Sequence[int]) -> int:
         return await run_async(self.tx, self._sql.on_jobs("retry_dead_jobs", self.name, ids))

@@ -76,4 +76,8 @@ $fn$;
 create or replace function {done_jobs}(most int, before text, ids bigint[]) returns jsonb
 language sql volatile security definer set search_path = pg_catalog, pg_temp as $fn$ select {schema}._done_jobs({id}, most, before, ids) $fn$;
 
+-- {find} returns where a job is, see _find_job.
+create or replace function {find}(id bigint) returns jsonb
+language sql volatile security definer set search_path = pg_catalog, pg_temp as $fn$ select {schema}._find_job({id}, id) $fn$;
+
 $$;

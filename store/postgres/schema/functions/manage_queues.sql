@@ -102,27 +102,27 @@ begin
         grant usage on sequence %3$s to %1$I;
         grant select on sequence %4$s, %5$s to %1$I$ddl$,
         role, _q(q.name), _q(format('_%s.seq', q.name)), _q(format('_%s.ring', q.name)), _q(format('_%s.flags', q.name)));
-    perform _grant_own(q.name, '{enqueue,enqueue_many,barrier,flags}', role);
+    perform _grant_own(q.name, '{enqueue,enqueue_many,barrier,flags,find}', role);
 end $$;
 
-comment on function grant_enqueuer is 'Lets a role write jobs to one queue and do nothing else, by enqueue or by a plain INSERT of the columns that belong to it.';
+comment on function grant_enqueuer is 'Lets a role write jobs to one queue, by enqueue or by a plain INSERT of the columns that belong to it, and look up by find_job where they are. It can do nothing else.';
 
 create or replace function grant_worker(queue text, role name) returns void
 language plpgsql set search_path from current as $$ declare q _queue := _queue_named(queue);
 begin
     execute format('grant select on sequence %2$s to %1$I; grant execute on function %3$s() to %1$I',
                    role, _q(format('_%s.maintained', q.name)), _q('dequeue_' || q.name));
-    perform _grant_own(q.name, '{take,claim,ack,ready,extend,report,release,fail,maintain,hold_group}', role);
+    perform _grant_own(q.name, '{take,claim,ack,ready,extend,report,release,fail,maintain,hold_group,find}', role);
 end $$;
 
-comment on function grant_worker is 'Lets a role run the jobs of one queue, and do its maintenance. It can hold groups. It can neither enqueue nor read jobs that it has not claimed.';
+comment on function grant_worker is 'Lets a role run the jobs of one queue, and do its maintenance. It can hold groups. It can neither enqueue nor read the payloads of jobs that it has not claimed.';
 
 create or replace function grant_operator(queue text, role name) returns void
 language plpgsql set search_path from current as $$ declare q _queue := _queue_named(queue);
 begin
     execute format('grant select on table _migration, _queue, _dead_job, _sample to %1$I; grant select on sequence %2$s to %1$I',
                    role, _q(format('_%s.ring', q.name)));
-    perform _grant_own(q.name, '{pause,set_group,hold_group,group_limits,cancel,retry_dead,discard_dead,count,count_groups,done_jobs}', role);
+    perform _grant_own(q.name, '{pause,set_group,hold_group,group_limits,cancel,retry_dead,discard_dead,count,count_groups,done_jobs,find}', role);
 end $$;
 
 comment on function grant_operator is 'Lets a role look after one queue. It sees the queue''s status and its dead letters with their payloads; it can pause and resume the queue, cancel jobs, retry and discard dead letters. It can set policies of groups, and hold groups. It can neither enqueue nor run jobs, nor change settings of the queue. It sees the names and settings of other queues.';

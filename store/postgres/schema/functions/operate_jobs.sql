@@ -108,6 +108,49 @@ begin
     return keys;
 end $$;
 
+-- _find_job returns where a job is, without its payload: null if it has ended and is not kept. One statement looks at each place, so that a
+-- job that moves is seen. The ring has no index of ids. So a job that was not tried yet is looked up in each group and priority;
+-- with more than 1,000 of these pairs the queue is read. So are the queue's leases. Of done jobs it looks at the latest 2,000 pages.
+create or replace function _find_job(queue int, id bigint) returns jsonb
+language plpgsql volatile set search_path from current
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan
+as $$ declare
+    ring       constant text := (select q.name from _queue q where q.id = queue);
+    priorities constant smallint[] := (_queue_flags(ring)).priorities;
+    group_keys constant text[] := _groups_in(_q(ring)::regclass, queue, 1000);
+    few        constant boolean := cardinality(group_keys) * cardinality(priorities) <= 1000;
+    found      jsonb;
+    done       jsonb;
+begin
+    execute format($sql$
+        select jsonb_build_object('id', $2, 'state', j.state, 'kind', coalesce(j.headers ->> 'penstock-kind', ''), 'key', j.key, 'group_key', j.group_key, 'priority', j.priority,
+                                  'attempt', greatest(j.attempt, 0), 'created_at', j.created_at, 'claimed_at', j.claimed_at, 'until', j.until, 'ended_at', j.ended_at, 'worker', j.worker,
+                                  'error', j.failures -> -1 ->> 'error', 'report', coalesce(j.report, (j.headers ->> 'penstock-report')::jsonb))
+          from (select 'ready' as state, t.key, t.group_key, t.priority, t.attempt, t.created_at, t.headers, t.failures, null as worker, null::timestamptz as claimed_at,
+                       null::timestamptz as until, null::timestamptz as ended_at, null::jsonb as report
+                  from %2$s %1$s t where %3$s t.seq = $2 and t.id is null
+                union all
+                select 'ready', t.key, t.group_key, t.priority, t.attempt, t.created_at, t.headers, t.failures, null, null, null, null, null from %1$s t where t.id = $2
+                union all
+                select case when not isfinite(s.due) then 'waiting' when s.due > clock_timestamp() then 'delayed' else 'ready' end, s.key, s.group_key, s.priority, s.attempt, s.created_at, s.headers, s.failures,
+                       null, null, case when isfinite(s.due) and s.due > clock_timestamp() then s.due end, null, null
+                  from _scheduled s where s.queue = $1 and s.id = $2
+                union all
+                select 'running', l.key, l.group_key, l.priority, coalesce(l.attempt, j.attempt), coalesce(l.created_at, j.created_at), coalesce(l.headers, j.headers), coalesce(l.failures, j.failures),
+                       l.worker, l.claimed_at, l.lease_until, null, l.report
+                  from _lease l left join lateral unnest(l.jobs) j on get_bit(l.done, (j.lease >> 1 & 255)::int) = 0 where l.queue = $1 and (l.id = $2 or j.id = $2)
+                union all
+                select 'dead', d.key, d.group_key, d.priority, d.attempt, d.created_at, d.headers, d.failures, null, null, null, d.died_at, null
+                  from _dead_job d where d.queue = $1 and d.id = $2) j$sql$,
+        _q(ring), case when few then 'unnest($3) g(group_key) cross join unnest($4) p(priority) cross join' end, case when few then 't.group_key = g.group_key and t.priority = p.priority and' end)
+       into found using queue, id, group_keys, priorities;
+    if found is null then
+        done := _done_jobs(queue, 1, null, array[id]) #> '{jobs,0}';
+        found := done - '{failures,finished_at,position,page,line,place}'::text[] || jsonb_build_object('state', 'done', 'ended_at', done -> 'finished_at', 'error', done -> 'failures' -> -1 ->> 'error');
+    end if;
+    return found;
+end $$;
+
 -- _groups_in lists the groups that may have jobs in a segment, up to most. If a group has a skip map, it does not
 -- look at its jobs, because the first ones may be dead. Between such groups it goes from one to the next in the
 -- index.

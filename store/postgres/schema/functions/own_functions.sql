@@ -4,7 +4,7 @@
 -- that a role may be granted. Every other function exists once and takes a queue (docs/decisions/0011).
 create or replace function _generated() returns text[]
 language sql immutable set search_path from current as $$
-    select '{skip_map,busy,ready,take,take_keyed,candidates,pull,put_off,scan,enqueue,enqueue_many,barrier,flags,claim,draw,claim_scan,ack,extend,report,release,fail,maintain,pause,set_group,hold_group,group_limits,cancel,retry_dead,discard_dead,count,count_groups,done_jobs}'::text[]
+    select '{skip_map,busy,ready,take,take_keyed,candidates,pull,put_off,scan,enqueue,enqueue_many,barrier,flags,claim,draw,claim_scan,ack,extend,report,release,fail,maintain,pause,set_group,hold_group,group_limits,cancel,retry_dead,discard_dead,count,count_groups,done_jobs,find}'::text[]
 $$;
 
 -- _define makes a queue's functions, or makes them anew.
@@ -25,7 +25,7 @@ create or replace function _close(functions oid[]) returns void
 language plpgsql set search_path from current as $$ declare
     everybodys constant text[] := '{
         dequeue, deduplicated, barrier, seal, publish_after, enqueue, enqueue_bytes, enqueue_many, enqueue_many_bytes, claim, ack_claim, ack, ack_many, extend, extend_many, release, release_many, retry, dead_letter, cancel, maintain_queue,
-        pause_queue, resume_queue, dead_jobs, retry_dead_jobs, discard_dead_jobs, queue_status, queue_groups, ready_groups, set_group, hold_group, group_policies, report, done_jobs,
+        pause_queue, resume_queue, dead_jobs, retry_dead_jobs, discard_dead_jobs, queue_status, queue_groups, ready_groups, set_group, hold_group, group_policies, report, done_jobs, find_job,
         check_client, inbox, inbox_many, inbox_in_order, inbox_in_order_bytes, inbox_due, inbox_held, inbox_gaps, inbox_release, inbox_discard, maintain_inbox, _check_functions}';
     change text;
 begin

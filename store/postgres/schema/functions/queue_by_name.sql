@@ -307,6 +307,17 @@ $fn$;
 
 comment on function done_jobs is 'Lists kept jobs that are done, the latest first: up to most, behind the position of one.';
 
+create or replace function find_job(queue text, id bigint)
+returns table (id bigint, state text, kind text, key text, group_key text, priority smallint, attempt int, created_at timestamptz, claimed_at timestamptz, until timestamptz, ended_at timestamptz, worker text, error text, report jsonb)
+language sql volatile as $fn$
+    select j.*
+      from pg_catalog.jsonb_to_record({schema}._call(queue, 'find($1[1]::bigint)', array[id::pg_catalog.text])::pg_catalog.jsonb)
+        as j(id bigint, state text, kind text, key text, group_key text, priority smallint, attempt int, created_at timestamptz, claimed_at timestamptz, until timestamptz, ended_at timestamptz, worker text, error text, report jsonb)
+     where j.state is not null
+$fn$;
+
+comment on function find_job is 'Returns where a job is: ready, delayed, waiting, running, dead or done. No row: it has ended and is not kept, or there was none. until is when a delayed job is due, or the lease of a running one ends. error is that of the last failed attempt, and report the handler''s last one.';
+
 create or replace function maintain_queue(name text) returns void
 language sql volatile as $fn$ select {schema}._call(name, 'maintain()') $fn$;
 

@@ -1331,6 +1331,14 @@ CREATE OR REPLACE FUNCTION penstock."_emails.done_jobs"(most integer, before tex
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$ select penstock._done_jobs(1, most, before, ids) $function$;
 
+-- find returns where a job is, see _find_job.
+CREATE OR REPLACE FUNCTION penstock."_emails.find"(id bigint)
+ RETURNS jsonb
+ LANGUAGE sql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$ select penstock._find_job(1, id) $function$;
+
 -- set_group replaces the policy of a group, see _set_group.
 CREATE OR REPLACE FUNCTION penstock."_emails.set_group"(group_key text, max_running integer, rate integer, per interval, burst integer, weight integer)
  RETURNS void

@@ -59,6 +59,7 @@ grant usage on sequence penstock."_emails.seq" to role;
 grant execute on function penstock."_emails.barrier"(bigint,bigint) to role;
 grant execute on function penstock."_emails.enqueue"(bytea,text,text,integer,timestamp with time zone,text,jsonb) to role;
 grant execute on function penstock."_emails.enqueue_many"(bytea[],text[],text[],integer[],timestamp with time zone[],text[],jsonb[]) to role;
+grant execute on function penstock."_emails.find"(bigint) to role;
 grant execute on function penstock."_emails.flags"(bigint) to role;
 
 -- grant_worker('emails', role)
@@ -68,6 +69,7 @@ grant execute on function penstock."_emails.ack"(bigint[]) to role;
 grant execute on function penstock."_emails.claim"(integer,interval,text,text,bigint[]) to role;
 grant execute on function penstock."_emails.extend"(bigint[],interval) to role;
 grant execute on function penstock."_emails.fail"(bigint,interval,text,boolean) to role;
+grant execute on function penstock."_emails.find"(bigint) to role;
 grant execute on function penstock."_emails.hold_group"(text,interval,text) to role;
 grant execute on function penstock."_emails.maintain"() to role;
 grant execute on function penstock."_emails.ready"(text[],text,integer,boolean) to role;
@@ -88,6 +90,7 @@ grant execute on function penstock."_emails.count"(integer) to role;
 grant execute on function penstock."_emails.count_groups"(text,integer) to role;
 grant execute on function penstock."_emails.discard_dead"(bigint[]) to role;
 grant execute on function penstock."_emails.done_jobs"(integer,text,bigint[]) to role;
+grant execute on function penstock."_emails.find"(bigint) to role;
 grant execute on function penstock."_emails.group_limits"(text[],text,integer) to role;
 grant execute on function penstock."_emails.hold_group"(text,interval,text) to role;
 grant execute on function penstock."_emails.pause"(boolean) to role;

@@ -988,6 +988,7 @@ RETURN pg_advisory_xact_lock(1885695585, (of_subscription)::integer);
 -- function hold_group(queue text, group_key text, hold_for interval, reason text): schema/functions/queue_by_name.sql, everybody may execute it
 -- function group_policies(queue text, after text, most integer): schema/functions/queue_by_name.sql, everybody may execute it
 -- function done_jobs(queue text, most integer, before text): schema/functions/queue_by_name.sql, everybody may execute it
+-- function find_job(queue text, id bigint): schema/functions/queue_by_name.sql, everybody may execute it
 -- function maintain_queue(name text): schema/functions/queue_by_name.sql, everybody may execute it
 -- function _place(queue integer, seq regclass, payloads bytea[], keys text[], group_keys text[], priorities integer[], not_befores timestamp with time zone[], dedup_keys text[], headers jsonb[], OUT ids bigint[], OUT known boolean[], OUT at timestamp with time zone): schema/functions/enqueue.sql
 -- function _first_of(queue integer, key text): schema/functions/enqueue.sql
@@ -1202,6 +1203,7 @@ RETURN CASE WHEN ((report ->> name) ~ '^\d{1,15}$'::text) THEN ((report ->> name
 -- function _retry_dead_jobs(queue integer, ids bigint[]): schema/functions/operate_jobs.sql
 -- function _cancel(queue integer, ids bigint[]): schema/functions/operate_jobs.sql
 -- function _cancel_in(queue integer, segment regclass, ids bigint[]): schema/functions/operate_jobs.sql
+-- function _find_job(queue integer, id bigint): schema/functions/operate_jobs.sql
 -- function _groups_in(segment regclass, queue integer, most integer): schema/functions/operate_jobs.sql
 -- function _count_jobs(queue integer, OUT ready bigint, OUT running bigint, OUT delayed bigint, OUT waiting bigint, OUT dead bigint, OUT oldest bigint): schema/functions/operate_jobs.sql
 -- function _count(queue integer, most integer): schema/functions/operate_jobs.sql

@@ -9,6 +9,7 @@ import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 
 /** The statements of workers, for your own loops and for transactions that end jobs, and of those who look after a queue: its schedules, dead letters and groups. */
 public final class Queue {
@@ -203,6 +204,18 @@ public final class Queue {
                 return new DeadJob((Long) r[0], headers.getOrDefault(Penstock.HEADER_KIND, ""), (String) r[1], (String) r[2], ((Number) r[3]).intValue(), ((Number) r[4]).intValue(),
                     Job.time(r[5]), Job.time(r[6]), headers, (byte[]) r[8], (String) r[9], DeadJob.failures(r[10]));
             }).toList();
+    }
+
+    /**
+     * Where a job is, and its report. Empty: it has ended and is not kept, or there was none. It is for one job that a person looks at: it reads all
+     * leases of the queue. grant_enqueuer, grant_worker and grant_operator allow it.
+     */
+    public Optional<FoundJob> findJob(long id) {
+        String at = "cast(extract(epoch from %s) * 1000000 as bigint)";
+        return call("select id, state, kind, key, group_key, priority, attempt, " + at.formatted("created_at") + ", " + at.formatted("claimed_at") + ", " + at.formatted("until") + ", "
+            + at.formatted("ended_at") + ", worker, error, cast(report as text)", "find_job", "bigint", id).stream().findFirst().map(r -> new FoundJob((Long) r[0], (String) r[1], (String) r[2],
+                (String) r[3], (String) r[4], ((Number) r[5]).intValue(), ((Number) r[6]).intValue(), Job.time(r[7]), r[8] == null ? null : Job.time(r[8]), r[9] == null ? null : Job.time(r[9]),
+                r[10] == null ? null : Job.time(r[10]), (String) r[11], (String) r[12], (String) r[13]));
     }
 
     /** Puts dead letters back at the end of the queue, with one more attempt at least. Returns how many there were. */

@@ -84,6 +84,24 @@ class OperateTest {
     }
 
     @Test
+    void aJobIsFoundWhereItIs() throws Exception {
+        long id = penstock.enqueue("jobs", NewJob.of("secret").kind("export").key("k")).id();
+        FoundJob ready = queue.findJob(id).orElseThrow();
+        assertEquals(new FoundJob(id, "ready", "export", "k", "", 0, 0, ready.createdAt(), null, null, null, null, null, null), ready);
+        Job job = queue.claim(1, Duration.ofMinutes(1), "", "w", null).jobs().get(0);
+        queue.report(job.lease(), "{\"rows\": 7}");
+        FoundJob running = queue.findJob(id).orElseThrow();
+        assertEquals(List.of("running", 1, "w", "{\"rows\": 7}"), List.of(running.state(), running.attempt(), running.worker(), running.report()));
+        assertTrue(running.claimedAt().isBefore(running.until()));
+        queue.deadLetter(job.lease(), "no more");
+        FoundJob dead = queue.findJob(id).orElseThrow();
+        assertEquals(List.of("dead", "no more"), List.of(dead.state(), dead.error()));
+        assertFalse(dead.endedAt().isBefore(dead.createdAt()));
+        assertEquals(1, queue.discardDeadJobs(List.of(id)));
+        assertTrue(queue.findJob(id).isEmpty());
+    }
+
+    @Test
     void jobsAreCancelledAndTheQueueIsPaused() throws Exception {
         List<Long> ids = penstock.enqueueMany("jobs", List.of(NewJob.of("1"), NewJob.of("2"), NewJob.of("3"))).stream().map(Enqueued::id).toList();
         queue.pause();
