@@ -489,8 +489,11 @@ def test_a_role_sees_what_it_may(conn: psycopg.Connection, dead: list[int], proj
     url = urlsplit(project)
     env = os.environ | {"DJANGO_TEST_URL": urlunsplit(url._replace(netloc=f"{role}:o@{url.hostname}:{url.port}"))}
 
+    def run(*args: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, *args], check=False, env=env, capture_output=True, text=True)
+
     def status(*args: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, "-m", "django", "penstock_status", *args], check=False, env=env, capture_output=True, text=True)
+        return run("-m", "django", "penstock_status", *args)
 
     conn.execute(f"create role {role} login password 'o'; grant usage on schema penstock to {role}".encode())
     try:
@@ -503,5 +506,8 @@ def test_a_role_sees_what_it_may(conn: psycopg.Connection, dead: list[int], proj
             some.stdout
         )
         assert [q["queue"] for q in json.loads(status("--json").stdout)["queues"]] == ["emails"]
+        pages = "import django; django.setup(); from penstock.django.operate import boxes, schedules; print(boxes()); schedules()"
+        last = run("-c", pages)
+        assert last.stdout == "[('emails', '', 3)]\n" and "schedules need the role that owns the schema" in last.stderr, last
     finally:
         conn.execute(f"drop owned by {role}; drop role {role}".encode())

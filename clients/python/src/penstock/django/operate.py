@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from django.db import ProgrammingError, connections, transaction
 
 from .._model import HEADER_KIND, Error, NotFoundError, SchemaError
-from .._seam import sqlstate
+from .._seam import OF_SCHEDULES, sqlstate
 from .._sql import quoted
 from . import setting
 
@@ -89,7 +89,9 @@ def named_rights() -> Iterator[None]:
     except ProgrammingError as e:
         if sqlstate(e) != FORBIDDEN:
             raise
-        raise Error(str(e).partition("\n")[0], sqlstate=FORBIDDEN, hint=f"the role that owns the schema can run: {SEES}") from e
+        first = str(e).partition("\n")[0]
+        hint = OF_SCHEDULES if "schedule" in first else f"the role that owns the schema can run: {SEES}"
+        raise Error(first, sqlstate=FORBIDDEN, hint=hint) from e
 
 
 def readable(read: Callable[[], T]) -> T | None:
@@ -381,7 +383,10 @@ class Dead:
 
 
 def boxes() -> list[tuple[str, str, int]]:
-    """Queue or outbox, subscription, dead letters: all of them, counted up to MOST."""
-    found = [(name, "", Dead(name).count()) for (name,) in rows('select name from {schema}._queue order by name collate "C"')]
-    subscriptions = rows('select outbox, name from {schema}._subscription order by outbox collate "C", name collate "C"')
-    return found + [(outbox, name, Dead(outbox, name).count()) for outbox, name in subscriptions]
+    """Queue or outbox, subscription, dead letters: all that this role may read, counted up to MOST. Raises Error if it may read none."""
+    queues = readable(lambda: rows(f'select q.name from {{schema}}._queue q where {MINE} order by q.name collate "C"'))
+    subscriptions = readable(lambda: rows('select outbox, name from {schema}._subscription order by outbox collate "C", name collate "C"'))
+    if queues is None and subscriptions is None:
+        rows("select from {schema}._queue")
+    found = [(name, "", Dead(name).count()) for (name,) in queues or ()]
+    return found + [(outbox, name, Dead(outbox, name).count()) for outbox, name in subscriptions or ()]
