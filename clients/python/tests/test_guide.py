@@ -1,4 +1,4 @@
-"""docs/guides/django.md, followed from an empty folder: every command and every file, in their order."""
+"""docs/guides/django.md, followed from an empty folder: every command and every file, in their order. Then mypy checks them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,16 @@ import psycopg
 from .conftest import PENSTOCK, ROOT
 
 WAITS = {"penstock_work": "mail to ann", "relay": '"order.placed"'}  # the output after which these commands wait
+
+CHECKED = """
+[mypy]
+strict = True
+exclude = ^\\.venv/|^manage\\.py$|^orders/migrations/
+plugins = mypy_django_plugin.main
+
+[mypy.plugins.django-stubs]
+django_settings_module = "shop.settings"
+"""
 
 
 def test_guide(server: str, tmp_path: Path) -> None:
@@ -65,6 +75,16 @@ def test_guide(server: str, tmp_path: Path) -> None:
                 assert not waits or waits in printed, printed
                 assert "manage.py check" not in code or "no issues" in printed, printed  # it imports urls.py
                 assert "manage.py test" not in code or "Ran 5 tests" in printed, printed
+        for block in re.findall(r"```text\n(# .*?)```", text, re.DOTALL):
+            for path, code in re.findall(r"^# (?:at the end of )?(\S+\.py)\n(.*?)(?=^# \S.*\.py\n|\Z)", block, re.DOTALL | re.MULTILINE):
+                with (folder / path).open("a") as file:
+                    file.write(code)
+        (folder / "mypy.ini").write_text(CHECKED)
+        settings = folder / "shop/settings.py"
+        settings.write_text(settings.read_text().replace("ALLOWED_HOSTS = []", "ALLOWED_HOSTS: list[str] = []"))  # Django's own line
+        for args in (["pip", "install", "--quiet", "mypy", "django-stubs", "django-tasks"], ["mypy", "."]):
+            ended = subprocess.run([folder / ".venv/bin/python", "-m", *args], check=False, cwd=folder, env=env, capture_output=True, text=True)
+            assert ended.returncode == 0, ended.stdout + ended.stderr
     finally:
         with psycopg.connect(server, autocommit=True) as conn:
             conn.execute(f'drop database if exists "{name}" with (force)')
