@@ -253,7 +253,34 @@ func TestAWorkerThatGetsNothing(t *testing.T) { synctest.Test(t, aWorkerThatGets
 func aWorkerThatGetsNothing(t *testing.T) {
 	f := firstIn(t, shown{queues: []admin.QueueStatus{{Queue: "emails", Ready: 1, OldestAge: time.Hour}},
 		alive: []admin.Worker{{Queue: "emails", Name: "w1", AliveUntil: time.Now().Add(time.Hour)}}}, doctor.CheckQueue)
-	if f.Severity != doctor.Critical || f.Found != "worker w1 runs but gets none of its jobs: 1 job is ready, the oldest for 1h0m0s" || !strings.Contains(f.Next, "vacuum-horizon") {
+	if f.Severity != doctor.Critical || f.Found != "worker w1 runs but gets none of its jobs: 1 job is ready, the oldest for 1h0m0s" || f.Why != "" || f.Next != "read the worker's log" {
 		t.Errorf("%+v", f)
+	}
+}
+
+// A worker whose heartbeat is late is not said to run, and no transaction is blamed.
+func TestAWorkerThatIsStopped(t *testing.T) {
+	synctest.Test(t, aWorkerThatIsStopped)
+	contains(t, unwrapped(statusOf(t, lastHeard(50*time.Second))), "worker w1 has sent no heartbeat for 5", "s, and 1 job is ready; its process is stopped or hangs: penstock queue workers emails")
+}
+
+// lastHeard is a queue with a job, and a worker whose last heartbeat is that old.
+func lastHeard(silent time.Duration) shown {
+	return shown{queues: []admin.QueueStatus{{Queue: "emails", Ready: 1, OldestAge: time.Hour}},
+		alive: []admin.Worker{{Queue: "emails", Name: "w1", SeenAt: time.Now().Add(-silent), AliveUntil: time.Now().Add(90*time.Second - silent)}}}
+}
+
+func aWorkerThatIsStopped(t *testing.T) {
+	for _, c := range []struct {
+		silent time.Duration
+		want   string
+	}{
+		{30 * time.Second, "worker w1 runs but gets none of its jobs: 1 job is ready, the oldest for 1h0m0s"},
+		{50 * time.Second, "worker w1 has sent no heartbeat for 51s, and 1 job is ready, the oldest for 1h0m0s"},
+	} {
+		f := firstIn(t, lastHeard(c.silent), doctor.CheckQueue)
+		if f.Severity != doctor.Critical || f.Found != c.want || strings.Contains(f.Why+f.Next, "transaction") {
+			t.Errorf("%+v", f)
+		}
 	}
 }

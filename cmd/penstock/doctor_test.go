@@ -325,7 +325,23 @@ func TestDoctorFindsWhatWaits(t *testing.T) {
 					if err := beats.Heartbeat(t.Context(), admin.Worker{Name: "w3", Groups: []string{""}}); err != nil {
 						t.Fatal(err)
 					}
-					p.finds(doctor.CheckQueue, doctor.Critical, "tenants", "worker w3 runs but gets none of its jobs: 1 job is ready")
+					f := p.finds(doctor.CheckQueue, doctor.Critical, "tenants", "worker w3 runs but gets none of its jobs: 1 job is ready")
+					if strings.Contains(f.Found+f.Why+f.Next, "transaction") {
+						t.Errorf("a transaction is blamed that does not exist: %+v", f)
+					}
+					open, err := pgx.Connect(t.Context(), strings.TrimPrefix(p.url, "portable+"))
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer func() { _ = open.Close(context.Background()) }()
+					if _, err := open.Exec(t.Context(), "begin isolation level repeatable read; select 1"); err != nil {
+						t.Fatal(err)
+					}
+					f = p.finds(doctor.CheckQueue, doctor.Critical, "tenants", fmt.Sprintf("; session %d of ", open.PgConn().PID()))
+					contains(t, f.Why+f.Next, "that transaction may hold them", fmt.Sprintf("select pg_terminate_backend(%d)", open.PgConn().PID()))
+					if _, err := open.Exec(t.Context(), "rollback"); err != nil {
+						t.Fatal(err)
+					}
 				}
 				p.must("queue", "drop", "tenants", "--yes")
 			}

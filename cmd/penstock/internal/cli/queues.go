@@ -162,8 +162,9 @@ type Standing struct {
 	Waits, Release string
 	// Of completes "no worker seems to …", and Command takes such jobs.
 	Of, Command string
-	// Worker lives and serves them. It is empty if there is none.
+	// Worker lives and serves them, the one that was heard last. It is empty if there is none. SeenAt is its last heartbeat.
 	Worker string
+	SeenAt time.Time
 	// Ready and Oldest leave out the groups that may start no job.
 	Ready  int64
 	Oldest time.Duration
@@ -212,11 +213,20 @@ func Stand(q *admin.QueueStatus, age time.Duration, alive []admin.Worker) Standi
 	}
 	for _, w := range alive {
 		if w.Queue == q.Queue && (len(w.Groups) == 0 || len(names) == 0 || slices.ContainsFunc(w.Groups, func(g string) bool { return slices.Contains(names, g) })) {
-			s.Worker = cmp.Or(shell.Visible(w.Name), "without a name")
-			break
+			if s.Worker == "" || w.SeenAt.After(s.SeenAt) {
+				s.Worker, s.SeenAt = cmp.Or(shell.Visible(w.Name), "without a name"), w.SeenAt
+			}
 		}
 	}
 	return s
+}
+
+// Silent is for how long the worker has sent no heartbeat, at a time of the database; 0 while the next one is not late.
+func (s *Standing) Silent(at time.Time) time.Duration {
+	if silent := at.Sub(s.SeenAt); !s.SeenAt.IsZero() && silent > driver.HeartbeatEvery*3/2 {
+		return silent
+	}
+	return 0
 }
 
 // waitText explains why no ready job of a group may start, whatever workers there are. It is empty if one may.

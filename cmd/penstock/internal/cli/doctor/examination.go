@@ -101,6 +101,9 @@ func (e *examination) database(ctx context.Context) error {
 		return err
 	}
 	e.add(compare(before, now, seen.Free, e.o)...)
+	if err := e.holdingJobs(ctx); err != nil {
+		return err
+	}
 	e.parkedKeys(ctx, &now)
 	e.missing(&now)
 	e.unnamed(&now)
@@ -324,17 +327,52 @@ func (e *examination) unchosen(ctx context.Context) {
 	}
 }
 
+// holdingJobs names the transactions that may hold the jobs of a worker that lives and gets none.
+func (e *examination) holdingJobs(ctx context.Context) error {
+	is := func(f *doctor.Finding) bool {
+		return f.Check == doctor.CheckQueue && strings.Contains(f.Found, getsNone)
+	}
+	if find(e.found, is) == nil {
+		return nil
+	}
+	holders, _, err := e.holders(ctx, min(young, e.o.Old))
+	if err != nil {
+		return err
+	}
+	holders = slices.DeleteFunc(holders, func(f check.Finding) bool { return f.Code != check.CodeOldSnapshot && f.Code != check.CodePrepared })
+	if len(holders) == 0 {
+		return nil
+	}
+	of := &examination{}
+	of.fromCheck(doctor.CheckHorizon, "", holders, nil)
+	for i := range e.found {
+		if f := &e.found[i]; is(f) {
+			f.Found, f.Why = f.Found+"; "+of.found[0].Found, "that transaction may hold them"
+			f.Next = "end it if it should not be open: " + of.found[0].Next
+		}
+	}
+	return nil
+}
+
+// holders are the transactions, slots and standbys that hold back vacuum; none where there is no PostgreSQL.
+func (e *examination) holders(ctx context.Context, old time.Duration) (findings []check.Finding, unseen []check.Unseen, err error) {
+	if url, _, err := e.app.Database(); err != nil || drivers.NotPostgres(url) != "" {
+		return nil, nil, err
+	}
+	conn, err := adopt.Connect(ctx, e.app)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	return check.Holders(ctx, conn, check.Options{OldSnapshot: old})
+}
+
 // horizon reports the holders of vacuum's horizon.
 func (e *examination) horizon(ctx context.Context) error {
 	if url, _, err := e.app.Database(); err != nil || drivers.NotPostgres(url) != "" {
 		return err
 	}
-	conn, err := adopt.Connect(ctx, e.app)
-	if err != nil {
-		return err
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	findings, unseen, err := check.Holders(ctx, conn, check.Options{OldSnapshot: e.o.Old})
+	findings, unseen, err := e.holders(ctx, e.o.Old)
 	if err != nil {
 		return err
 	}

@@ -220,9 +220,14 @@ func (r *rules) queue(q *admin.QueueStatus) {
 		case s.Ready == 0: // and what waits is young
 			break
 		case s.Worker != "":
-			f.Found = "worker " + s.Worker + " runs but gets none of its jobs: " + ready
-			f.Why = "an open transaction may hold them"
-			f.Next = "end that transaction: see vacuum-horizon, or docs/internals/background.md#long-transactions-and-dumps; or read the worker's log"
+			if silent := s.Silent(r.now.at); silent > 0 {
+				f.Found = "worker " + s.Worker + " has sent no heartbeat for " + cli.Age(silent) + ", and " + ready
+				f.Why = "its process is stopped or hangs, or it does not reach the database"
+				f.Next = "read its log, and restart its process; to see the workers: penstock queue workers " + argument
+				break
+			}
+			f.Found = "worker " + s.Worker + getsNone + ready
+			f.Next = "read the worker's log"
 		case s.Of == cli.AnyJobs && r.taken(q):
 			if s.Oldest >= r.o.Old {
 				f.Severity, f.Found, f.Next = doctor.Warning, "jobs are taken, as by dequeue or by short jobs, but "+ready, seeRates
@@ -251,6 +256,9 @@ func (r *rules) queue(q *admin.QueueStatus) {
 		r.growth(q.Queue, q.Ready-was.Ready, q.Ready, q.OldestAge, q.Bytes-was.Bytes, next)
 	}
 }
+
+// getsNone follows the name of a worker that lives.
+const getsNone = " runs but gets none of its jobs: "
 
 // was is a queue at the first look.
 func (r *rules) was(q *admin.QueueStatus) *admin.QueueStatus {

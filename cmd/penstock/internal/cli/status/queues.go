@@ -211,6 +211,8 @@ func (w *Writer) queueNotes(q *admin.QueueStatus) (notes []string) {
 			note("%s: %s", s.Waits, s.Release)
 		case s.Ready == 0: // and what waits is young
 			break
+		case s.Silent(w.now) > 0:
+			note("worker %s has sent no heartbeat for %s, and %s; its process is stopped or hangs: penstock queue workers %s", s.Worker, cli.Age(s.Silent(w.now)), ready, shell.Word(q.Queue))
 		case s.Worker != "":
 			note("worker %s runs but gets none of its jobs, and %s; an open transaction may hold them: penstock doctor", s.Worker, ready)
 		default:
