@@ -194,6 +194,10 @@ func twoSecondsAreNotEnough(t *testing.T) {
 	if !strings.Contains(parked.Next, "--give-up SEQ") {
 		t.Errorf("what to do about a message that the sink never takes is not said: %s", parked.Next)
 	}
+	held := compared(doctor.CheckParked, admin.SubscriptionStatus{ParkedKeys: 2, HeldKeys: 2, Parked: 3}, 0, short)
+	if strings.Contains(held.Why, "refuses") || held.Next != "retry or discard the dead letter of each (dead retry, dead discard): penstock dead list orders --subscription billing, or see which keys: penstock parked orders --subscription billing" {
+		t.Errorf("of keys on hold is said: %+v", held)
+	}
 }
 
 // Jobs that stand at the limit of their queue may take long.
@@ -243,6 +247,9 @@ func jobsThatAreDequeued(t *testing.T) {
 		f := firstIn(t, shown{queues: queues, reading: func() { queues[0].Ready -= c.taken; queues[0].OldestAge += c.grows }}, doctor.CheckQueue)
 		if f.Found != c.want {
 			t.Errorf("%+v: %+v", c, f)
+		}
+		if strings.HasPrefix(c.want, "jobs are taken") && f.Next != "see its workers, and how many jobs each has ended: penstock queue workers emails" {
+			t.Errorf("%+v", f)
 		}
 	}
 }

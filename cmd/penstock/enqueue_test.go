@@ -60,6 +60,10 @@ func TestEnqueueOne(t *testing.T) {
 		}
 		same(t, "delayed", fmt.Sprint(d.queue("mails").Delayed), "2")
 
+		d.must("outbox", "create", "shipped")
+		d.cli("enqueue", "shipped", "x").wants2(t, terminal.ExitFailure, `queue "shipped": no such queue: shipped is an outbox: penstock publish `, " shipped --topic TOPIC --payload TEXT")
+		d.cli("publish", "mails", "--topic", "t", "--payload", "x").wants2(t, terminal.ExitFailure, `outbox "mails": no such outbox: mails is a queue: penstock enqueue `, " mails PAYLOAD")
+		d.run(false, `{"topic":"t"}`+"\n", "publish", "mails").wants(t, terminal.ExitFailure, "mails is a queue: penstock enqueue ")
 		d.cli("enqueue", "nothing", "x").wants(t, terminal.ExitFailure, `queue "nothing": no such queue: penstock queue list`)
 		d.cli("enqueue", "mails", "x", "--key", "a\x00").wants(t, terminal.ExitUsage, "key has a NUL at byte 1")
 		d.cli("enqueue", "mails", "x", "--priority", "16").wants(t, terminal.ExitUsage, "priority is 16")

@@ -148,7 +148,7 @@ func TestParked(t *testing.T) {
 		give := []string{"parked", "orders", "--subscription", "billing", "--give-up"}
 		d.cli(append(give, "9999")...).wants2(t, terminal.ExitFailure, "message 9999 of orders/billing is not the first of a parked key that waits", "penstock parked orders lists those")
 		d.cli(append(give, fmt.Sprint(keys[1].FirstSeq))...).wants(t, terminal.ExitFailure, "is not the first of a parked key that waits") // held
-		d.cli("parked", "orders", "--give-up", "1").wants(t, terminal.ExitUsage, "--give-up needs --subscription")
+		d.cli("parked", "orders", "--give-up", "1").wants(t, terminal.ExitUsage, "--give-up needs --subscription\n")
 		d.cli(append(give, "1", "--retry")...).wants(t, terminal.ExitUsage, "goes without --retry")
 		d.cli("parked", "orders", "--reason", "r").wants(t, terminal.ExitUsage, "--reason is given without --give-up")
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,6 +60,26 @@ func StatusUpTo(ctx context.Context, store StatusReader, most int) ([]admin.Outb
 		return counter.StatusUpTo(ctx, most)
 	}
 	return store.Status(ctx)
+}
+
+// MixedUp adds a hint to the error for an outbox or a queue that is not there, if the name is that of a queue or an outbox.
+func MixedUp(ctx context.Context, store any, err error, name string) error {
+	of, hint := "outboxes", "%[1]s is an outbox: penstock publish %[1]s --topic TOPIC --payload TEXT"
+	if errors.Is(err, penstock.ErrNoOutbox) {
+		of, hint = "queues", "%[1]s is a queue: penstock enqueue %[1]s PAYLOAD"
+	} else if !errors.Is(err, penstock.ErrNoQueue) {
+		return err
+	}
+	names, ok := store.(interface {
+		Names(ctx context.Context, of string) ([]string, error)
+	})
+	if !ok {
+		return err
+	}
+	if all, failed := names.Names(ctx, of); failed != nil || !slices.Contains(all, name) { // the error is enough
+		return err
+	}
+	return penstock.WithHint(err, hint, shell.Word(name))
 }
 
 // RelayCommand runs the first relay of an outbox.

@@ -153,6 +153,7 @@ func (e *examination) plans(ctx context.Context, now *look) {
 // look reads the status. If asked to, it reports the parts that the role may not see.
 func (e *examination) look(ctx context.Context, ahead time.Duration, tell bool) (l look, err error) {
 	l.at = time.Now().Add(ahead)
+	_, l.beats = e.store.(driver.WorkerStore)
 	unseen := func(what string, err error) error {
 		if !pgerror.IsForbidden(err) {
 			return err

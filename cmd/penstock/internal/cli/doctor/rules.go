@@ -23,6 +23,7 @@ type look struct {
 	running  []doctor.Running
 	refused  bool // the role may not see the leases of jobs, nor failures in the maintenance of queues
 	alive    []admin.Worker
+	beats    bool // the database keeps the workers
 }
 
 const (
@@ -114,7 +115,7 @@ func (r *rules) outbox(o *admin.OutboxStatus) {
 		}
 		r.subscription(o.Outbox, shell.Word(o.Outbox)+" --subscription "+shell.Word(s.Subscription), s, before)
 		if before != nil {
-			r.growth(o.Outbox+"/"+s.Subscription, s.Backlog-before.Backlog, s.Backlog, s.OldestAge, o.Bytes-was.Bytes, seeRates)
+			r.growth(o.Outbox+"/"+s.Subscription, s.Backlog-before.Backlog, s.Backlog, s.OldestAge, o.Bytes-was.Bytes, "see its relay and its rate: penstock status "+shell.Word(o.Outbox)+" --watch")
 		}
 	}
 }
@@ -159,13 +160,19 @@ func (r *rules) subscription(of, argument string, s, before *admin.SubscriptionS
 		if s.HeldKeys > 0 {
 			parked += ", " + terminal.CountOf(s.HeldKeys, "held_keys", s.AtLeast) + " of them on hold because of a dead letter"
 		}
-		next := "see which keys, and why"
-		if strings.Contains(argument, " --subscription ") { // not of an adopted table
+		next, why := "see which keys, and why", "the sink refuses the first message of each, and later messages of the key wait; other keys continue"
+		if s.HeldKeys >= s.ParkedKeys {
+			why = "later messages of a key wait until someone decides about its dead letter; other keys continue"
+			next = "retry or discard the dead letter of each (dead retry, dead discard): penstock dead list " + argument + ", or see which keys"
+		} else if s.HeldKeys > 0 {
+			next = "retry or discard the dead letters of those on hold (dead retry, dead discard): penstock dead list " + argument + ", or see which keys"
+		}
+		if s.HeldKeys < s.ParkedKeys && strings.Contains(argument, " --subscription ") { // not of an adopted table
 			next += ", and with --give-up SEQ make a message that the sink will never take a dead letter"
 		}
 		r.add(doctor.Finding{Check: doctor.CheckParked, Severity: doctor.Warning, About: f.About,
 			Found: parked,
-			Why:   "the sink refuses the first message of each, and later messages of the key wait; other keys continue",
+			Why:   why,
 			Next:  next + ": penstock parked " + argument,
 			Measured: []doctor.Figure{{Name: "keys", Value: float64(s.ParkedKeys)}, {Name: "messages", Value: float64(s.Parked)},
 				{Name: "held", Value: float64(s.HeldKeys)}}})
@@ -230,7 +237,7 @@ func (r *rules) queue(q *admin.QueueStatus) {
 			f.Next = "read the worker's log"
 		case s.Of == cli.AnyJobs && r.taken(q):
 			if s.Oldest >= r.o.Old {
-				f.Severity, f.Found, f.Next = doctor.Warning, "jobs are taken, as by dequeue or by short jobs, but "+ready, seeRates
+				f.Severity, f.Found, f.Next = doctor.Warning, "jobs are taken, as by dequeue or by short jobs, but "+ready, r.seeWorkers(argument)
 			}
 		default:
 			f.Found, f.Next = "no worker seems to "+s.Of+": "+ready+", and none runs", cli.StartWorkers+s.Command
@@ -249,7 +256,7 @@ func (r *rules) queue(q *admin.QueueStatus) {
 	}
 	r.dead(q.Queue, q.DeadLetters, q.AtLeast, argument)
 	if was := r.was(q); was != nil {
-		next := seeRates
+		next := r.seeWorkers(argument)
 		if q.WaitsFor() == "limit" {
 			next = fmt.Sprintf("%d of %d jobs run, which is the limit; to raise it: penstock queue set %s --max-running N", q.Running, *q.MaxRunning, argument)
 		}
@@ -271,7 +278,13 @@ func (r *rules) taken(q *admin.QueueStatus) bool {
 	return was != nil && was.Ready > 0 && (q.Ready < was.Ready || q.OldestAge < was.OldestAge+r.over/2)
 }
 
-const seeRates = "see the relays and workers, and their rates: penstock status --watch"
+// seeWorkers shows the workers of a queue; where the database does not keep them, only its figures.
+func (r *rules) seeWorkers(queue string) string {
+	if !r.now.beats {
+		return "see whether it grows on: penstock status " + queue + " --watch"
+	}
+	return "see its workers, and how many jobs each has ended: penstock queue workers " + queue
+}
 
 // growth estimates the time until trouble at present rates.
 func (r *rules) growth(about string, grown, waits int64, oldest time.Duration, bytes int64, next string) {

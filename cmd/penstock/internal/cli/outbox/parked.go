@@ -46,7 +46,8 @@ func ParkedCommand(a *cli.App) *cobra.Command {
 				cli.Refuse(cmd.Flags().Changed("subscription") && subscription == "", "--subscription is empty: name one, or leave it out"),
 				cli.Refuse(slices.Contains(keys, ""), "--key is empty: give it a text, or leave it out"),
 				cli.Refuse(len(keys) > 0 && !retry, "--key is given without --retry: it says which keys are tried now"),
-				cli.Refuse(gives && (subscription == "" || retry), "--give-up needs --subscription, and goes without --retry"),
+				cli.Refuse(gives && subscription == "", "--give-up needs --subscription"),
+				cli.Refuse(gives && retry, "--give-up goes without --retry"),
 				cli.Refuse(reason != "" && !gives, "--reason is given without --give-up: it says why a message is given up"),
 			); err != nil {
 				return err

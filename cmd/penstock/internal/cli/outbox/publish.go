@@ -71,6 +71,9 @@ func PublishCommand(a *cli.App) *cobra.Command {
 		} else {
 			done, err = publishLines(ctx, a, to, args[0], &f)
 		}
+		if err != nil {
+			err = cli.MixedUp(ctx, store, err, args[0])
+		}
 		return errors.Join(publishSummary(a, args[0], done, time.Since(start), &f, err), err)
 	})
 	flags := cmd.Flags()

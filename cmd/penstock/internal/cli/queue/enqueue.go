@@ -76,9 +76,9 @@ func EnqueueCommand(a *cli.App) *cobra.Command {
 		}, func(ctx context.Context, store driver.Database, args []string) error {
 			if len(one) > 0 {
 				made, err := store.DriverQueue(args[0]).Enqueue(ctx, one...)
-				return tellEnqueued(a, args[0], made, err)
+				return cli.MixedUp(ctx, store, tellEnqueued(a, args[0], made, err), args[0])
 			}
-			return enqueueLines(ctx, a, store, args[0], &f)
+			return cli.MixedUp(ctx, store, enqueueLines(ctx, a, store, args[0], &f), args[0])
 		}))
 	f.add(cmd.Flags())
 	return a.WithJSON(cmd, "the ids of each transaction, and which are of duplicates, as one JSON line")
