@@ -14,7 +14,7 @@ import java.util.function.IntFunction;
 /** Limits of a handler: attempts, time, and the pause between attempts. */
 final class Limits {
     private static final ScheduledExecutorService TIMER = timer();
-    private static final Duration GRACE = Duration.ofSeconds(1); // for a handler that is interrupted to end
+    private static final long GRACE = 1; // second, for a handler that is interrupted to end
 
     private Limits() {}
 
@@ -62,7 +62,6 @@ final class Limits {
         }
         Clock clock = new Clock(Thread.currentThread(), timeout);
         ScheduledFuture<?> alarm = TIMER.schedule(() -> clock.rings(job), Worker.nanos(timeout), TimeUnit.NANOSECONDS);
-        ScheduledFuture<?> late = TIMER.schedule(() -> clock.isIgnored(job), Worker.nanos(timeout.plus(GRACE)), TimeUnit.NANOSECONDS);
         long start = System.nanoTime();
         try {
             Outcome outcome = handler.handle(job);
@@ -72,7 +71,6 @@ final class Limits {
             throw overtime(job, e);
         } finally {
             alarm.cancel(false);
-            late.cancel(false);
             clock.stops(job);
         }
     }
@@ -107,12 +105,13 @@ final class Limits {
                 rang = true;
                 job.rang = this;
                 thread.interrupt();
+                TIMER.schedule(() -> isIgnored(job), GRACE, TimeUnit.SECONDS);
             }
         }
 
         /** The handler goes on: nothing else can end its thread. */
-        synchronized void isIgnored(Job job) {
-            if (!stopped && rang) {
+        private synchronized void isIgnored(Job job) {
+            if (!stopped) {
                 Worker.LOG.log(Level.WARNING, "{0} of queue {1} runs longer than its timeout of {2}: its handler ignores the interrupt", job, job.queue, Values.shown(timeout));
             }
         }
