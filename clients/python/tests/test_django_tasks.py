@@ -108,6 +108,27 @@ def test_attempts_and_errors(tasks: Any) -> None:
     assert receivers
 
 
+def test_the_last_attempt_is_an_end_however_it_fails(tasks: Any) -> None:
+    from django.db import connection
+
+    finished = sys.modules["penstock.django.tasks"].signals.task_finished
+    seen = list[str]()
+
+    def receiver(task_result: Any, **_: Any) -> None:
+        seen.append(task_result.status)
+        raise ZeroDivisionError("a receiver's fault is not the task's")
+
+    finished.connect(receiver)
+    try:
+        retried = tasks.retries.enqueue()  # the queue allows two attempts
+        penstock.enqueue(connection, "kept", '{"args": [], "kwargs": {"fails": 9}}', kind="tests.django_app.tasks.context", max_attempts=1)
+        assert tasks.add.enqueue(1).id and len(testing.run_all(connection, "kept")) == 4
+    finally:
+        finished.disconnect(receiver)
+    retried.refresh()
+    assert sorted(seen) == ["FAILED", "FAILED", "SUCCESSFUL"] and retried.status == "FAILED"
+
+
 def test_fields_of_a_job(tasks: Any) -> None:
     from django.db import connection
 

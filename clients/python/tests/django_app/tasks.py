@@ -40,6 +40,11 @@ def snooze() -> penstock.Snooze:
 
 
 @task(queue_name="kept")
+def retries() -> None:
+    raise penstock.Retry(0)
+
+
+@task(queue_name="kept")
 def odd() -> object:
     return object()
 

@@ -9,6 +9,7 @@ import inspect
 import json
 import math
 import re
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -24,7 +25,7 @@ from django.utils.module_loading import import_string
 from .. import _api
 from .._app import Backoff, failed, fitting, running
 from .._desk import Done, Outage, in_time, log, reason_of, unbegun
-from .._model import HEADER_KIND, MEMBER_STEPS, DeadLetter, FieldError, Job, Outcome, kind_text
+from .._model import HEADER_KIND, MEMBER_STEPS, DeadLetter, FieldError, Job, Outcome, Retry, kind_text
 from .._sql import quoted
 from .._worker import Handler
 from . import setting
@@ -255,12 +256,15 @@ class Handlers(Mapping[str, Handler]):
 
     def __init__(self, queue: str, worker: str, otherwise: Handler | Mapping[str, Handler] | None):
         self.queue, self.worker, self.otherwise = queue, worker, otherwise
-        self.outage, self.read = Outage(queue), (0, False)
+        self.outage, self.lock, self.read = Outage(queue), threading.Lock(), (0, False)
 
     def limits(self) -> tuple[int, bool]:
         """How many attempts the queue allows, and whether it keeps what is done."""
-        if self.read[0]:
-            return self.read
+        with self.lock:
+            self.read = self.read if self.read[0] else self._limits()
+        return self.read
+
+    def _limits(self) -> tuple[int, bool]:
         given, table = setting("QUEUES").get(self.queue, {}), f"{quoted(setting('SCHEMA'))}._queue"
         row: Any = given.get("max_attempts", MAX_ATTEMPTS), given.get("keep_done") is not None
         with connections[setting("DATABASE")].cursor() as cursor:
@@ -268,8 +272,7 @@ class Handlers(Mapping[str, Handler]):
             if cursor.fetchone()[0]:  # otherwise the role may only work, and the settings tell what migrate has made of them
                 cursor.execute(f"select max_attempts, keep_done is not null from {table} where name = %s", [self.queue])
                 row = cursor.fetchone() or row
-        self.read = int(row[0]), bool(row[1])
-        return self.read
+        return int(row[0]), bool(row[1])
 
     def __getitem__(self, kind: str) -> Handler:
         if isinstance(self.otherwise, Mapping) and kind in self.otherwise:
@@ -324,7 +327,9 @@ class Handlers(Mapping[str, Handler]):
 
     def ended(self, task: Any, job: Job, e: BaseException, result: Any) -> NoReturn:
         how = failed(e, job, getattr(task, "max_attempts", None), getattr(task, "backoff", None))
-        if isinstance(how or e, DeadLetter) or (job.attempt >= self.limits()[0] and not isinstance(e, Outcome)):
+        given = job.headers.get("penstock-max-attempts", "")
+        most = int(given) if re.fullmatch("[1-9][0-9]{0,8}", given) else self.limits()[0]
+        if isinstance(how or e, DeadLetter) or (job.attempt >= most and (isinstance(e, Retry) or not isinstance(e, Outcome))):
             change(result, status=Status.FAILED, finished_at=timezone.now(), errors=[*result.errors, error_of(reason_of(in_time(job, e)))])
             signals.task_finished.send_robust(type(task.get_backend()), task_result=result)
         if how is None:
