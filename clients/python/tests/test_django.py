@@ -419,6 +419,7 @@ def test_sqlite_names_what_to_do(project: str) -> None:
     from django.core.management.base import CommandError
     from django.test import override_settings
 
+    from penstock.django import enqueue
     from penstock.django.checks import check_settings
 
     with override_settings(PENSTOCK={"DATABASE": "other", "QUEUES": {"emails": {}}}):
@@ -426,6 +427,9 @@ def test_sqlite_names_what_to_do(project: str) -> None:
         assert warning.id == "penstock.W001" and "penstock migrate --database-url sqlite:" in str(warning.hint)
         with pytest.raises(CommandError, match="run: penstock migrate --database-url"):
             manage("penstock_migrate")
+        with pytest.raises(penstock.NotFoundError, match="each with --database-url sqlite:FILE") as e:
+            enqueue("emails", "x", require_atomic=False)
+        assert "manage.py" not in str(e.value)
 
 
 def test_nothing_leaks_between_tests(project: str, conn: psycopg.Connection) -> None:

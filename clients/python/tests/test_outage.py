@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 import penstock
+from penstock._seam import away
 
 from .conftest import until
 from .running import Run, Running
@@ -108,3 +109,23 @@ def test_a_right_that_is_missing_names_the_grant(url: str, db: psycopg.Connectio
         assert e.value.sqlstate == "42501" and isinstance(e.value.__cause__, psycopg.errors.InsufficientPrivilege)
     finally:
         db.execute("drop owned by nothing; drop role nothing")
+
+
+@pytest.mark.parametrize(
+    ("text", "is_away"),
+    [
+        (
+            'connection to server at "127.0.0.1", port 5432 failed: Connection refused\n\tIs the server running on that host and accepting TCP/IP connections?',
+            True,
+        ),
+        ('connection to server at "127.0.0.1", port 5432 failed: FATAL:  the database system is starting up', True),
+        ("connection timeout expired", True),
+        ('connection to server at "127.0.0.1", port 5432 failed: FATAL:  password authentication failed for user "ann"', False),
+        ('server at "::1" failed: Connection refused\nserver at "127.0.0.1" failed: FATAL:  password authentication failed for user "ann"', False),
+        ('connection to server at "127.0.0.1", port 5432 failed: fe_sendauth: no password supplied', False),
+        ('connection to server at "127.0.0.1", port 5432 failed: FATAL:  database "missing" does not exist', False),
+    ],
+)
+def test_which_refusals_a_worker_outlasts(text: str, is_away: bool) -> None:
+    """psycopg has no code of what libpq says of a connection."""
+    assert away(psycopg.OperationalError(text)) is is_away

@@ -243,7 +243,9 @@ def known(e: BaseException) -> BaseException:
         step = hint(e)  # the server knows which of them is missing, but not after an INSERT
         if not step:
             step = "create it with: penstock queue create NAME, penstock outbox create NAME or penstock inbox create CONSUMER; penstock migrate comes first"
-        if of_django and state is not None:  # a file of SQLite is the program's
+        if state is None:  # a file of SQLite, which is the program's under Django too
+            step += ", each with --database-url sqlite:FILE"
+        elif of_django:
             step += "; in Django name it in settings.PENSTOCK, and run: manage.py penstock_migrate"
         ours = NotFoundError(first, sqlstate=state, hint=step)
     elif state == "42501":

@@ -335,7 +335,9 @@ class SQLite:
         rows = yield "select max(version_id) from penstock_schema where is_applied", []
         version = int(rows[0][0])
         if version < SQLITE_VERSION:
-            raise SchemaError(f"the file's tables are version {version}, this client needs {SQLITE_VERSION}", hint="run: penstock migrate")
+            raise SchemaError(
+                f"the file's tables are version {version}, this client needs {SQLITE_VERSION}", hint="run: penstock migrate --database-url sqlite:FILE"
+            )
         return version
 
     def publish(self, outbox: str, messages: Iterable[Message]) -> Op[None]:
@@ -397,7 +399,11 @@ class SQLite:
             [consumer],
         )
         if not box:
-            raise NotFoundError(f"there is no inbox of {consumer!r}", sqlstate="42P01", hint=f"create it with: penstock inbox create {shlex.quote(consumer)}")
+            raise NotFoundError(
+                f"there is no inbox of {consumer!r}",
+                sqlstate="42P01",
+                hint=f"create it with: penstock inbox create {shlex.quote(consumer)} --database-url sqlite:FILE",
+            )
         inbox, keep, now = box[0]
         yield (
             "delete from penstock_received where inbox_id = $1 and id in (select r.id from penstock_received r where r.inbox_id = $2 and r.at < $3"
