@@ -6,12 +6,13 @@
 --
 -- The transaction that wrote a row is younger than its snapshot. Where it is not, a dump was restored that comes from a copy of this
 -- cluster, which has the same identifier and was ahead in transactions. The row's xids mean nothing here, and its system is another.
+-- Of xmin the server keeps 32 bits: the youngest transaction that has them is taken, which never is an older one.
 create or replace function _head(subscription bigint) returns setof _cursor
 language sql volatile set search_path from current as $$
     select c.subscription, epoch, n, at, lease_until, since, low, upto_low, pos, settled,
-           case when ((c.xmin::text::bigint - pg_snapshot_xmax(coalesce(upto, done))::text::bigint) & 4294967295) < 2147483648 then system else ~system end,
-           slot, holder, done, upto, timeline, ahead from _cursor c where c.subscription = _head.subscription
-     order by epoch desc, n desc limit 1 $$;
+           case when youngest - (youngest - c.xmin::text::bigint & 4294967295) < pg_snapshot_xmax(coalesce(upto, done))::text::bigint then ~system else system end,
+           slot, holder, done, upto, timeline, ahead from _cursor c, (select pg_snapshot_xmax(pg_current_snapshot())::text::bigint + 1073741824) y(youngest)
+     where c.subscription = _head.subscription order by epoch desc, n desc limit 1 $$;
 
 -- _write_cursor appends to the cursor log, which moves the cursor and extends the lease, and returns the new n. It
 -- returns null and writes nothing without the subscription or with another head: another holder has the lease, or a write that a
