@@ -364,6 +364,21 @@ func TestDoctorFindsWhatWaits(t *testing.T) {
 				}
 			}
 			fail("welcome", "welcome")
+			p.must("queue", "create", "keyed")
+			for range 3 {
+				p.must("enqueue", "keyed", "{}", "--key", "acme")
+			}
+			first := p.claim("keyed", "")[0]
+			if dead, err := p.queues().DriverQueue("keyed").Retry(t.Context(), first.Lease, time.Hour, "no"); dead || err != nil {
+				t.Fatal(dead, err)
+			}
+			if jobs := p.claim("keyed", ""); len(jobs) > 0 { // which sets the others aside
+				t.Fatal(jobs)
+			}
+			blocks := p.finds(doctor.CheckFailing, doctor.Warning, "keyed", fmt.Sprintf(`next attempt; 2 jobs wait behind job %d, because of its key "acme"; the last error, of attempt 1: no`, first.ID))
+			contains(t, blocks.Next, fmt.Sprintf("penstock job cancel keyed %d", first.ID))
+			contains(t, unwrapped(p.must("status", "keyed")), fmt.Sprintf(`2 jobs wait behind job %d, because of its key "acme"`, first.ID))
+			p.must("queue", "drop", "keyed", "--yes")
 			const wait = ` have failed and wait for their next attempt; the last error, of attempt 1: no SMTP server answers`
 			f := p.finds(doctor.CheckFailing, doctor.Warning, "failing", `2 jobs of kind "welcome"`+wait)
 			if strings.Contains(f.Found, "Traceback") {

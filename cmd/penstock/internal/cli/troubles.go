@@ -46,6 +46,7 @@ func failing(ctx context.Context, store driver.QueueStore, q *admin.QueueStatus,
 	var last penstock.Failure
 	kinds := map[string]bool{}
 	of := ""
+	var keyed []*penstock.Message // the first of each key
 	for i := range page.Jobs {
 		failures := page.Jobs[i].Where[0].Failures
 		if len(failures) == 0 {
@@ -54,6 +55,9 @@ func failing(ctx context.Context, store driver.QueueStore, q *admin.QueueStatus,
 		jobs++
 		of = page.Jobs[i].Message.Headers[penstock.HeaderKind]
 		kinds[of] = true
+		if m := &page.Jobs[i].Message; m.Key != "" && len(keyed) < keysLookedUp && !slices.ContainsFunc(keyed, func(k *penstock.Message) bool { return k.Key == m.Key }) {
+			keyed = append(keyed, m)
+		}
 		if f := failures[len(failures)-1]; !f.At.Before(last.At) {
 			last = f
 		}
@@ -73,11 +77,48 @@ func failing(ctx context.Context, store driver.QueueStore, q *admin.QueueStatus,
 	} else {
 		text += " have failed and wait for their next attempt"
 	}
+	next := "repair the handler: they are tried again. To see them: penstock job list " + shell.Word(q.Queue) + " --state delayed"
+	id, behind, err := blocked(ctx, store, q, keyed)
+	if err != nil {
+		return none, err
+	}
+	if behind != "" {
+		text += "; " + behind
+		next += fmt.Sprintf(". To run the jobs behind it without that one, which then counts as done: penstock job cancel %s %d", shell.Word(q.Queue), id)
+	}
 	reason, _, _ := strings.Cut(last.Err, "\n")
 	return doctor.Finding{Check: doctor.CheckFailing, Found: fmt.Sprintf("%s; the last error, of attempt %d: %s", text, last.Attempt, reason),
 		Measured: []doctor.Figure{{Name: "jobs", Value: float64(jobs)}},
 		Why:      "after its last attempt each becomes a dead letter",
-		Next:     "repair the handler: they are tried again. To see them: penstock job list " + shell.Word(q.Queue) + " --state delayed"}, nil
+		Next:     next}, nil
+}
+
+const (
+	keysLookedUp = 10   // of failed jobs
+	behindKey    = 1000 // jobs are counted up to this
+)
+
+// blocked says of the failed job behind whose key most others wait how many do, and its id. It is empty if none waits.
+func blocked(ctx context.Context, store driver.QueueStore, q *admin.QueueStatus, failed []*penstock.Message) (id int64, text string, err error) {
+	if q.Waiting == 0 {
+		return 0, "", nil
+	}
+	most := 0
+	for _, m := range failed {
+		page, err := store.ListJobs(ctx, admin.JobQuery{Queue: q.Queue, State: "waiting", Key: m.Key, Limit: behindKey})
+		if err != nil {
+			return 0, "", err
+		}
+		if n := len(page.Jobs); n > most {
+			most, id = n, m.Seq
+			waiting := terminal.PluralVerb(int64(n), "job", "waits", "wait")
+			if page.Next != "" {
+				waiting = "at least " + waiting
+			}
+			text = fmt.Sprintf("%s behind job %d, because of its key %s", waiting, id, strconv.Quote(m.Key))
+		}
+	}
+	return id, text, nil
 }
 
 // unhandled counts delayed jobs of kinds for which no living worker of the queue has a handler: each of them reports the kind.
