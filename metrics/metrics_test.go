@@ -304,6 +304,12 @@ func (d *database) QueueGroups(ctx context.Context, queue, after string, most in
 	return []admin.GroupStatus{{Group: d.group, Limits: &admin.GroupLimits{MaxRunning: 1, Rate: penstock.Rate{Jobs: 1, Per: time.Second}}}}, nil
 }
 
+// Schedules has one that is overdue for a minute, one that is paused, and one to come.
+func (d *database) Schedules(_ context.Context, queue string) ([]penstock.Schedule, error) {
+	now := time.Now()
+	return []penstock.Schedule{{Queue: queue, Next: now.Add(time.Hour)}, {Queue: queue, Next: now.Add(-time.Minute)}, {Queue: queue, Next: now.Add(-time.Hour), Paused: true}}, d.refused
+}
+
 func (d *database) UnreadQueues(ctx context.Context) ([]string, error) { return d.unread, d.refused }
 
 func (d *database) Inboxes(ctx context.Context) ([]admin.InboxStatus, error) {
@@ -347,7 +353,7 @@ func TestConventions(t *testing.T) {
 			}
 		}
 		wants(t, families, map[string]float64{`penstock_vacuum_pin_age_seconds{kind="session"}`: 3600, `penstock_vacuum_pin_transactions{kind="session"}`: 7, `penstock_transaction_retries_total{reason="deadlock"}`: 3,
-			`penstock_segment_bytes{name="orders",of="outbox",slot="1"}`: 16384, `penstock_inbox_overdue_seconds{consumer="shipping"}`: 61})
+			`penstock_segment_bytes{name="orders",of="outbox",slot="1"}`: 16384, `penstock_inbox_overdue_seconds{consumer="shipping"}`: 61, `penstock_queue_schedule_overdue_seconds{queue="mails"}`: 61})
 		for _, f := range families {
 			if f.GetType() == dto.MetricType_HISTOGRAM && strings.HasPrefix(f.GetName(), "penstock_") && len(f.Metric[0].Histogram.Bucket) < 10 {
 				t.Errorf("%s has no classic buckets", f.GetName())

@@ -32,6 +32,10 @@ type (
 		QueueStatus(ctx context.Context, names ...string) ([]admin.QueueStatus, error)
 		QueueGroups(ctx context.Context, queue, after string, most int) ([]admin.GroupStatus, error)
 	}
+	// scheduler is a store whose queues have schedules.
+	scheduler interface {
+		Schedules(ctx context.Context, queue string) ([]penstock.Schedule, error)
+	}
 	inboxReader interface {
 		Inboxes(ctx context.Context) ([]admin.InboxStatus, error)
 	}
@@ -121,6 +125,8 @@ var (
 		gaugeOf(desc("queue_troubles", "Reasons why the queue's space is not given back; penstock status shows them.", "queue"), func(q *admin.QueueStatus) float64 { return float64(len(q.Trouble)) }),
 	}
 
+	queueOverdue = desc("queue_schedule_overdue_seconds", "For how long the next time of a schedule has passed without a worker that enqueues its job, of the one that is longest overdue. 0 if none is, paused ones aside.", "queue")
+
 	groupJobs = desc("queue_group_jobs", "The same of a group; ready and waiting jobs may be counted up to a thousand.", "queue", "group", "state")
 	ofGroup   = []value[admin.GroupStatus]{
 		gaugeOf(desc("queue_group_oldest_ready_age_seconds", "The age of the group's oldest ready job; 0 without one.", "queue", "group"), func(g *admin.GroupStatus) float64 { return g.OldestAge.Seconds() }),
@@ -156,6 +162,7 @@ type reading struct {
 	outboxes []admin.OutboxStatus // with adopted tables, which have no size
 	tables   int                  // how many of outboxes are adopted tables
 	queues   []admin.QueueStatus
+	next     map[string]time.Time // of the schedules of a queue that are not paused, the earliest; zero without one
 	inboxes  []admin.InboxStatus
 	pins     []admin.VacuumPin
 	stalled  []Problem
@@ -213,7 +220,7 @@ func (m *Metrics) read(ctx context.Context, r *reading) error {
 		})
 	}
 	if store, ok := m.o.Store.(queueReader); ok {
-		begin("queues", func() (err error) { r.queues, err = m.readQueues(ctx, store); return err })
+		begin("queues", func() (err error) { r.queues, err = m.readQueues(ctx, store, r); return err })
 	}
 	var unread []string
 	if store, ok := m.o.Store.(unreadQueues); ok && m.o.Queue == "" {
@@ -259,7 +266,7 @@ func (m *Metrics) readTables(ctx context.Context, r *reading) error {
 	return nil
 }
 
-func (m *Metrics) readQueues(ctx context.Context, store queueReader) (queues []admin.QueueStatus, err error) {
+func (m *Metrics) readQueues(ctx context.Context, store queueReader, r *reading) (queues []admin.QueueStatus, err error) {
 	var only []string
 	if m.o.Queue != "" {
 		only = []string{m.o.Queue}
@@ -277,7 +284,33 @@ func (m *Metrics) readQueues(ctx context.Context, store queueReader) (queues []a
 		}
 		queues = append(queues, q)
 	}
-	return queues, nil
+	return queues, m.readSchedules(ctx, queues, r)
+}
+
+// readSchedules reads when the next job of a schedule of each queue is due. A role that may not read them has none.
+func (m *Metrics) readSchedules(ctx context.Context, queues []admin.QueueStatus, r *reading) error {
+	store, ok := m.o.Store.(scheduler)
+	if !ok {
+		return nil
+	}
+	r.next = map[string]time.Time{}
+	for i := range queues {
+		all, err := store.Schedules(ctx, queues[i].Queue)
+		switch {
+		case pgerror.IsForbidden(err), errors.Is(err, penstock.ErrNoQueue): // dropped meanwhile
+			continue
+		case err != nil:
+			return err
+		}
+		var next time.Time
+		for _, s := range all {
+			if !s.Paused && (next.IsZero() || s.Next.Before(next)) {
+				next = s.Next
+			}
+		}
+		r.next[queues[i].Queue] = next
+	}
+	return nil
 }
 
 // collect sends the figures that were read. If the read failed, it sends only the figures about the read
@@ -306,6 +339,9 @@ func (r *reading) collect(to chan<- prometheus.Metric, groups int) {
 	}
 	for i := range r.queues {
 		sendQueue(to, &r.queues[i], groups)
+		if next, read := r.next[r.queues[i].Queue]; read {
+			to <- constant(queueOverdue, prometheus.GaugeValue, since(next, r.at), r.queues[i].Queue)
+		}
 	}
 	for i := range r.inboxes {
 		b := &r.inboxes[i]

@@ -422,6 +422,11 @@ func TestDoctorFindsWhatWaits(t *testing.T) {
 			}
 			p.healthy(doctor.CheckSchedules)
 			p.must("schedule", "pause", "reports", "monthly")
+			if !slices.ContainsFunc(p.examined(), func(f doctor.Finding) bool {
+				return f.Check == doctor.CheckSchedules && f.Severity == doctor.OK && f.About == "reports" && f.Found == "paused: monthly"
+			}) {
+				t.Error("a paused schedule is not named")
+			}
 			p.overdue("nightly", time.Hour)
 			f := p.finds(doctor.CheckSchedules, doctor.Warning, "reports", "schedule nightly of reports is overdue since ")
 			contains(t, f.Found, " UTC: no worker of the queue seems to run")

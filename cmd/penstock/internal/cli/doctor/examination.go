@@ -504,8 +504,27 @@ func (e *examination) jobs(ctx context.Context, now *look) error {
 			return err
 		}
 		e.add(found...)
+		e.paused(ctx, now.queues[i].Queue)
 	}
 	return nil
+}
+
+// paused names the schedules of a queue that someone has paused. They are as intended.
+func (e *examination) paused(ctx context.Context, queue string) {
+	all, err := e.store.Schedules(ctx, queue)
+	if err != nil {
+		return // dropped meanwhile, or the role may not
+	}
+	var names []string
+	for _, s := range all {
+		if s.Paused {
+			names = append(names, s.Name)
+		}
+	}
+	if len(names) > 0 {
+		e.add(doctor.Finding{Check: doctor.CheckSchedules, Severity: doctor.OK, About: queue, Found: "paused: " + strings.Join(names, ", "),
+			Measured: []doctor.Figure{{Name: "paused", Value: float64(len(names))}}})
+	}
 }
 
 // kinds names those that no worker has taken, among the dead letters of queues.
