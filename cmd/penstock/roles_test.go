@@ -197,7 +197,7 @@ func TestPrivilegesAreEnough(t *testing.T) {
 	d := urlDesk(t, database)
 	d.outbox("orders", numbered(1)...)
 	d.relay("orders", "billing", deliver)
-	for _, verb := range []string{"queue create mails", "enqueue mails {}", "inbox create billing"} {
+	for _, verb := range []string{"queue create mails", "enqueue mails {}", "enqueue mails {} --delay 1h", "inbox create billing"} {
 		d.must(strings.Fields(verb)...)
 	}
 	other := postgrestest.On(t, database)
@@ -242,12 +242,14 @@ func TestPrivilegesAreEnough(t *testing.T) {
 				t.Fatal(err)
 			}
 			var lacks, says strings.Builder
+			var about []string
 			for _, f := range report.Findings {
 				switch {
 				case f.Check == doctor.CheckNotLookedAt && f.Severity != doctor.Unknown:
 					t.Errorf("not looked at, and %s: %+v", f.Severity, f)
 				case f.Check == doctor.CheckNotLookedAt:
 					fmt.Fprintln(&lacks, f.Next)
+					about = append(about, f.About)
 					if strings.Contains(f.Next, " grant ") && f.Why != doctor.NotItsWork {
 						t.Errorf("doctor advises a right that the role does not need for its work, without a word about that: %+v", f)
 					}
@@ -259,6 +261,9 @@ func TestPrivilegesAreEnough(t *testing.T) {
 			}
 			for _, next := range c.lacks {
 				contains(t, lacks.String(), strings.ReplaceAll(next, "to ROLE", `to "`+role+`"`))
+			}
+			if operates := strings.HasPrefix(c.grant, "queue grant mails ROLE --operate"); slices.Contains(about, "jobs that fail") != operates {
+				t.Errorf("jobs that fail: not looked at are %q", about)
 			}
 			contains(t, says.String(), c.says...)
 			store, err := postgres.Open(t.Context(), u.String(), postgres.Options{})

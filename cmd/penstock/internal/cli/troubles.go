@@ -21,19 +21,28 @@ import (
 )
 
 // Troubles finds jobs of a queue that fail and are tried again, kinds that no worker takes, schedules that no worker fires and barriers that no program
-// seals. The last two are so for at least that long at a time of the database. There are none where the store has no such things, and where the role may not read them.
-func Troubles(ctx context.Context, store driver.QueueStore, q *admin.QueueStatus, age time.Duration, at time.Time) (all []doctor.Finding, err error) {
-	for _, find := range []func(context.Context, driver.QueueStore, *admin.QueueStatus, time.Duration, time.Time) (doctor.Finding, error){failing, unhandled, overdue, unsealed} {
-		f, err := find(ctx, store, q, age, at)
-		if err != nil && !errors.Is(err, penstock.ErrNoQueue) && !pgerror.IsForbidden(err) { // dropped meanwhile
-			return nil, err
+// seals. The last two are so for at least that long at a time of the database. There are none where the store has no such things. refused has the parts that the role may not read, with the error of each.
+func Troubles(ctx context.Context, store driver.QueueStore, q *admin.QueueStatus, age time.Duration, at time.Time) (all []doctor.Finding, refused map[string]error, err error) {
+	refused = map[string]error{}
+	for _, look := range []struct {
+		what string
+		find func(context.Context, driver.QueueStore, *admin.QueueStatus, time.Duration, time.Time) (doctor.Finding, error)
+	}{
+		{"jobs that fail", failing}, {"kinds without a worker", unhandled}, {"schedules", overdue}, {"barriers that are not sealed", unsealed},
+	} {
+		f, err := look.find(ctx, store, q, age, at)
+		switch {
+		case pgerror.IsForbidden(err):
+			refused[look.what] = err
+		case err != nil && !errors.Is(err, penstock.ErrNoQueue): // dropped meanwhile
+			return nil, nil, err
 		}
 		if f.Found != "" {
 			f.Severity, f.About = doctor.Warning, q.Queue
 			all = append(all, f)
 		}
 	}
-	return all, nil
+	return all, refused, nil
 }
 
 // failing counts those of the next hundred delayed jobs that have failed, and has the last error.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -498,10 +499,17 @@ func (e *examination) adoptedStatus(ctx context.Context, of *adopt.Subscription,
 
 // jobs reports jobs that fail and are tried again, kinds without a worker, schedules that no worker fires, and barriers that no program seals.
 func (e *examination) jobs(ctx context.Context, now *look) error {
+	told := map[string]bool{}
 	for i := range now.queues {
-		found, err := cli.Troubles(ctx, e.store, &now.queues[i], e.o.Old, now.at)
+		found, refused, err := cli.Troubles(ctx, e.store, &now.queues[i], e.o.Old, now.at)
 		if err != nil {
 			return err
+		}
+		for _, what := range slices.Sorted(maps.Keys(refused)) {
+			if !told[what] {
+				e.notSeen(what, refused[what])
+			}
+			told[what] = true
 		}
 		e.add(found...)
 		e.paused(ctx, now.queues[i].Queue)

@@ -160,7 +160,7 @@ func readLeft(ctx context.Context, store driver.QueueStore, queues []admin.Queue
 	for _, q := range with {
 		l.queues[q.Queue] = q
 		running = running || q.Running > 0
-		troubles, err := cli.Troubles(ctx, store, &q, starved, time.Now())
+		troubles, _, err := cli.Troubles(ctx, store, &q, starved, time.Now())
 		if err != nil {
 			return l, fmt.Errorf("reading delayed jobs, schedules and barriers of queues: %w", err)
 		}
