@@ -522,7 +522,7 @@ func TestDoctorFindsAWorkerThatHangs(t *testing.T) {
 			}, work.Options{Concurrency: 1, Worker: "w1", Lease: time.Minute, DrainTimeout: time.Millisecond})
 		}()
 		f := p.finds(doctor.CheckWorkers, doctor.Critical, "mails", "no job has begun or ended: job 1 (attempt 1")
-		contains(t, f.Found+f.Next, "held by w1", "1 job is ready", "end the process of w1, by a second signal, as the first one waits for the job: the job runs again, and may hang the next worker too. So limit its time, as --timeout of penstock work and the timeout of a job do. To give the job up, which then counts as done: penstock job cancel mails 1")
+		contains(t, f.Found+f.Next, "held by w1", "1 job is ready", "end the process of w1, by a second signal, as the first one waits for the job: the job runs again, and may hang the next worker too. So limit its time, by the worker's --timeout or the job's own timeout. To give the job up, which then counts as done: penstock job cancel mails 1")
 		stop()
 		<-ended
 		p.must("job", "cancel", "mails", "1", "2")

@@ -336,7 +336,7 @@ func (r *rules) workers(q *admin.QueueStatus) {
 		f.Measured = []doctor.Figure{{Name: "jobs", Value: float64(len(jobs))}, {Name: "job", Value: float64(jobs[0].ID)}, {Name: "enqueued", Value: jobs[0].Age.Seconds(), Unit: "s"}, {Name: "held", Value: jobs[0].Held.Seconds(), Unit: "s"}}
 		if f.Next == "" {
 			f.Next = fmt.Sprintf("if it hangs, end the process of %s, by a second signal, as the first one waits for the job: the job runs again, and may hang the next worker too."+
-				" So limit its time, as --timeout of penstock work and the timeout of a job do. To give the job up, which then counts as done: penstock job cancel %s %d",
+				" So limit its time, by the worker's --timeout or the job's own timeout. To give the job up, which then counts as done: penstock job cancel %s %d",
 				cmp.Or(jobs[0].Worker, "the worker"), shell.Word(q.Queue), jobs[0].ID)
 		}
 		r.add(f)
