@@ -120,7 +120,8 @@ def problems_of_database(alias: str) -> Iterator[Error | Warning]:
         url = shlex.quote(f"sqlite:{name}")
         yield Warning(
             f"{given}: there Django can publish and enqueue, but migrate makes nothing of Penstock's, and manage.py runs no worker",
-            hint=f"{hint}; or run: penstock migrate --database-url {url}, penstock queue create NAME --database-url {url}. Its jobs are run by the program, or by workers in Go",
+            hint=f"{hint}; or run: penstock migrate --database-url {url}, penstock queue create NAME --database-url {url}."
+            " Its jobs are run by the program, or by workers in Go",
             id="penstock.W001",
         )  # fmt: skip
     elif vendor != "postgresql":
