@@ -1,7 +1,7 @@
 // Helpers for the tests of programs that use Penstock.
 import { executor, type Queryable } from './database.js'
 import { Queue, isOutcome, type Job } from './job.js'
-import { interval, quoted } from './values.js'
+import { headerKind, interval, quoted } from './values.js'
 import { Strangers, handlerOf, run, type End, type Handler, type Handlers } from './work.js'
 
 /** Published is a message as it is in the outbox. */
@@ -23,6 +23,39 @@ export async function requirePublished(tx: Queryable, outbox: string, want: { to
     from ${quoted(schema)}.${quoted(outbox)} where topic = coalesce($1::text, topic) and ($2::text is null or key = $2::text) order by xid, seq`, [want.topic ?? null, want.key ?? null])
   if (!rows.length) throw new Error(`nothing was published to ${outbox} with ${JSON.stringify(want)}`)
   return rows.map(([id, key, topic, headers, payload]) => ({ id: id!, key: key!, topic: topic!, headers: JSON.parse(headers ?? '{}') as Record<string, string>, payload: Buffer.from(payload!, 'hex') }))
+}
+
+/** EnqueuedJob is a job that waits in a queue, or is delayed. */
+export interface EnqueuedJob {
+  id: bigint
+  kind: string
+  key: string | null
+  groupKey: string
+  priority: number
+  /** Of a delayed job. */
+  notBefore?: Date
+  headers: Record<string, string>
+  payload: Buffer
+}
+
+/**
+ * Fails unless the queue has a waiting or delayed job with the given kind and key; those that are undefined match any. Returns the matching jobs, the
+ * latest first. Claimed jobs are left out. With a transaction that has not ended, it also sees jobs that the transaction has enqueued.
+ * The role must be able to read the queue, as its owner can.
+ */
+export async function requireEnqueued(tx: Queryable, queue: string, want: { kind?: string, key?: string } = {}, schema = 'penstock'): Promise<EnqueuedJob[]> {
+  const columns = "key, group_key, priority::text, headers::text, encode(payload, 'hex') as payload"
+  const rows = await executor(tx)(`select id::text, due, key, group_key, priority, headers, payload from (
+      select coalesce(id, seq) as id, null as due, ${columns} from ${quoted(schema)}.${quoted(queue)}
+      union all select id, (extract(epoch from case when isfinite(due) then due end) * 1000)::text, ${columns} from ${quoted(schema)}._scheduled
+      where queue = (select id from ${quoted(schema)}._queue where name = $1::text)) j order by j.id desc limit 1000`, [queue])
+  const all = rows.map(([id, due, key, groupKey, priority, json, payload]) => {
+    const { [headerKind]: kind = '', ...headers } = JSON.parse(json ?? '{}') as Record<string, string>
+    return { id: BigInt(id!), kind, key: key!, groupKey: groupKey!, priority: Number(priority), notBefore: due === null ? undefined : new Date(Number(due)), headers, payload: Buffer.from(payload!, 'hex') }
+  })
+  const found = all.filter(job => (want.kind === undefined || job.kind === want.kind) && (want.key === undefined || job.key === want.key))
+  if (!found.length) throw new Error(`nothing was enqueued in ${queue} with ${JSON.stringify(want)}; there is ${JSON.stringify(all.slice(0, 10).map(({ kind, key }) => ({ kind, key })))}`)
+  return found
 }
 
 /** Met are those that the tests of this process have met. A job's time passes by advance, from its first meeting. */
@@ -52,12 +85,22 @@ function metIn(schema: string, queue: string): Met {
  * that is not an outcome is recorded and then thrown, so a failed expectation in the handler fails the test. All calls are like one worker:
  * a job whose kind has no handler is released, and becomes a dead letter once advance has let an hour pass.
  * Jobs without a group come first, and then one of a group. groupKey chooses one group, or with '' the jobs without. kind chooses the next job of a kind:
- * those before it stay, behind the others of the queue.
+ * those before it stay, behind the others of the queue. Barriers open before, as at a commit.
  */
-export async function runOne(db: Queryable, name: string, handlers: Handlers,
-  { schema = 'penstock', groupKey, kind }: { schema?: string, groupKey?: string, kind?: string } = {}): Promise<{ job: Job, end: End } | undefined> {
+export async function runOne(db: Queryable, name: string, handlers: Handlers, options: Choice = {}): Promise<{ job: Job, end: End } | undefined> {
+  const ran = await next(db, name, handlers, options)
+  if (ran?.thrown) throw ran.thrown.err
+  return ran && { job: ran.job, end: ran.end }
+}
+
+interface Choice { schema?: string, groupKey?: string, kind?: string }
+
+interface Ran { job: Job, end: End, thrown?: { err: unknown }, unhandled: boolean }
+
+async function next(db: Queryable, name: string, handlers: Handlers, { schema = 'penstock', groupKey, kind }: Choice): Promise<Ran | undefined> {
   const queue = new Queue(db, name, schema)
   const find = handlerOf(name, handlers)
+  for (const when of ['immediate', 'deferred']) await executor(db)(`set constraints ${quoted(schema)}.turn ${when}`, []) // else barriers open at the commit
   const claim = async (groupKey: string) => {
     const { jobs } = await queue.claim({ groupKey, worker: 'test', n: kind === undefined ? 1 : 10_000 })
     const chosen = kind === undefined ? jobs[0] : jobs.find(job => job.kind === kind)
@@ -82,8 +125,10 @@ export async function runOne(db: Queryable, name: string, handlers: Handlers,
       throw err
     }
   }
+  let unhandled = false
   await run(queue, kind => {
     const handler = find(kind)
+    unhandled = !handler
     return handler && catching(handler)
   }, {
     concurrency: 1, batch: 1, signal: stop.signal, logger: { warn() {} },
@@ -92,8 +137,41 @@ export async function runOne(db: Queryable, name: string, handlers: Handlers,
       stop.abort()
     },
   }, metIn(schema, name))
-  if (thrown) throw thrown.err
-  return ended
+  return ended && { ...(ended as { job: Job, end: End }), thrown, unhandled }
+}
+
+const mostAttempts = 1000
+
+/**
+ * Runs the queue's jobs, of every group, until each is done or a dead letter, and returns the attempts. Time passes at once: for retries, snoozes and
+ * delayed jobs. An error that a handler throws fails an attempt, and is not thrown again. It fails after a thousand attempts, for example if a
+ * handler snoozes for ever, and at once at a job whose kind has no handler. Give it a transaction, or a queue that nothing else uses. The role must own the schema.
+ */
+export async function runAll(db: Queryable, name: string, handlers: Handlers, { schema = 'penstock' }: { schema?: string } = {}): Promise<{ job: Job, end: End }[]> {
+  const all: { job: Job, end: End }[] = []
+  for (;;) {
+    const ran = await next(db, name, handlers, { schema })
+    if (ran) {
+      all.push({ job: ran.job, end: ran.end })
+      if (ran.unhandled) throw new Error(`no handler for kind '${ran.job.kind}' in ${name}`)
+      if (all.length > mostAttempts) throw new Error(`after ${mostAttempts} attempts ${name} still has jobs to run; the last was job ${ran.job.id}, ${ran.end}`)
+      continue
+    }
+    const [[ms]] = await executor(db)(`select ceil(extract(epoch from min(due) - clock_timestamp()) * 1000)::text from ${quoted(schema)}._scheduled
+      where queue = (select id from ${quoted(schema)}._queue where name = $1::text) and isfinite(due)`, [name]) as [[string | null]]
+    if (ms === null) return all
+    await advance(db, name, Math.max(Number(ms), 0) + 1, schema)
+  }
+}
+
+/** Removes a queue's jobs in every state, its dead letters and its memory of dedup keys. The role must own the schema. */
+export async function clear(db: Queryable, name: string, schema = 'penstock'): Promise<void> {
+  const s = quoted(schema)
+  const ids = await executor(db)(`with q as (select id from ${s}._queue where name = $1::text) select coalesce(id, seq)::text from ${s}.${quoted(name)}
+    union all select t.id::text from ${s}._scheduled t join q on q.id = t.queue union all select t.id::text from ${s}._lease t join q on q.id = t.queue where t.id is not null
+    union all select j.id::text from ${s}._lease t join q on q.id = t.queue cross join lateral unnest(t.jobs) j`, [name])
+  await new Queue(db, name, schema).cancel(ids.map(([id]) => BigInt(id!)))
+  for (const table of ['_dead_job', '_dedup']) await executor(db)(`delete from ${s}.${table} where queue = (select id from ${s}._queue where name = $1::text)`, [name])
 }
 
 /**

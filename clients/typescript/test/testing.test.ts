@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { deadLetter, limited, report, retry, step, type Limits } from '../src/index.js'
-import { advance, requirePublished, runOne } from '../src/testing.js'
+import { advance, clear, requireEnqueued, requirePublished, runAll, runOne } from '../src/testing.js'
 import { newOutbox, newQueue, penstock, pool, status } from './database.js'
 
 test('requirePublished sees what a transaction has published', async () => {
@@ -111,4 +111,49 @@ test('calls of runOne are one worker: a job without a handler dies as there', as
     expect(await runOne(pool, queue, { known: () => {} }), `after ${minutes} more minutes`).toMatchObject({ end })
   }
   expect(await status(queue)).toMatchObject({ dead: 1 })
+})
+
+test('barriers open in a transaction that does not commit, and runAll runs all to their end', async () => {
+  const queue = await newQueue()
+  const client = await pool.connect()
+  try {
+    await client.query('begin')
+    const barrier = await penstock.barrier(client, queue)
+    for (const part of ['a', 'b']) await penstock.enqueue(client, queue, { payload: part, kind: 'part', groupKey: part, holds: barrier })
+    await penstock.enqueue(client, queue, { payload: 'all', kind: 'total', waitsFor: [barrier] })
+    await penstock.seal(client, queue, barrier)
+    await penstock.enqueue(client, queue, { payload: 'later', kind: 'part', notBefore: new Date(Date.now() + 3_600_000) })
+    let fails = 2
+    const seen: string[] = []
+    const ran = await runAll(client, queue, {
+      part: job => { if (job.text() === 'a' && fails-- > 0) throw new Error('not yet') },
+      total: job => { seen.push(job.text()) },
+    })
+    expect(ran.map(({ job, end }) => `${job.text()} ${end}`).sort()).toEqual(['a done', 'a failed', 'a failed', 'all done', 'b done', 'later done'])
+    expect(seen).toEqual(['all'])
+    expect(await runAll(client, queue, () => {})).toEqual([])
+    await penstock.enqueue(client, queue, { payload: '', kind: 'other' })
+    await expect(runAll(client, queue, { part: () => {} })).rejects.toThrow("no handler for kind 'other'")
+  } finally {
+    await client.query('rollback')
+    client.release()
+  }
+})
+
+test('requireEnqueued finds what waits and what is delayed, and clear removes all', async () => {
+  const queue = await newQueue()
+  const notBefore = new Date(Date.now() + 3_600_000)
+  const { id } = await penstock.enqueue(pool, queue, { payload: { to: 'ann' }, kind: 'welcome', key: 'ann', priority: 2, headers: { h: 'x' } })
+  await penstock.enqueue(pool, queue, { payload: '', kind: 'later', notBefore, dedupKey: 'once' })
+  expect(await requireEnqueued(pool, queue, { kind: 'welcome', key: 'ann' })).toEqual([
+    { id, kind: 'welcome', key: 'ann', groupKey: '', priority: 2, notBefore: undefined, headers: { h: 'x' }, payload: Buffer.from('{"to":"ann"}') }])
+  expect((await requireEnqueued(pool, queue, { kind: 'later' }))[0]!.notBefore!.getTime()).toBe(notBefore.getTime())
+  expect(await requireEnqueued(pool, queue)).toHaveLength(2)
+  await expect(requireEnqueued(pool, queue, { kind: 'welcome', key: 'bob' })).rejects.toThrow('there is [{"kind":"later","key":null},{"kind":"welcome","key":"ann"}]')
+  expect(await runOne(pool, queue, () => deadLetter('no'))).toMatchObject({ end: 'dead' })
+  await penstock.enqueue(pool, queue, { payload: '' })
+  await penstock.queue(pool, queue).claim({})
+  await clear(pool, queue)
+  expect(await status(queue)).toMatchObject({ ready: 0, running: 0, delayed: 0, dead: 0 })
+  expect(await penstock.enqueue(pool, queue, { payload: '', dedupKey: 'once' })).toMatchObject({ deduplicated: false })
 })
