@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"sync/atomic"
 
 	"time"
 
@@ -83,7 +84,7 @@ func Forwarding(src driver.Source, queue string) forward.Subscription {
 
 // Prepared opens a file with connections that parse each statement once.
 func Prepared(path string) *sql.DB {
-	db := sql.OpenDB(connector{path, dsn(path, "rw", nil)})
+	db := sql.OpenDB(connector{path, dsn(path, "rw", nil), new(atomic.Int64)})
 	db.SetMaxOpenConns(1)
 	return db
 }

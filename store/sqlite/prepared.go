@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"sync/atomic"
 	"time"
 
 	sqlite "modernc.org/sqlite"
@@ -15,7 +16,10 @@ import (
 const mostPrepared = 256
 
 // connector opens connections that parse each statement once. The driver parses anew for each call, which takes as long as most statements run.
-type connector struct{ path, dsn string }
+type connector struct {
+	path, dsn string
+	replaced  *atomic.Int64 // when a connection last found that the file is another one, in nanoseconds
+}
 
 // Connect implements driver.Connector.
 func (c connector) Connect(context.Context) (driver.Conn, error) {
@@ -24,7 +28,7 @@ func (c connector) Connect(context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &preparedConn{conn.(driverConn), map[string]driver.Stmt{}, c.path, file, time.Now()}, nil
+	return &preparedConn{conn.(driverConn), map[string]driver.Stmt{}, c, file, time.Now()}, nil
 }
 
 // Driver implements driver.Connector.
@@ -45,7 +49,7 @@ type preparedConn struct {
 	driverConn
 	prepared map[string]driver.Stmt
 
-	path   string
+	of     connector
 	file   fs.FileInfo // as it was opened
 	looked time.Time
 }
@@ -54,12 +58,13 @@ type preparedConn struct {
 const lookEvery = 100 * time.Millisecond
 
 // ResetSession implements driver.SessionResetter. A connection to a file that was replaced or deleted is not used again. It would read and
-// write a file that has no name any more, without an error.
+// write a file that has no name any more, without an error. Once one connection has found that, each other one looks too.
 func (c *preparedConn) ResetSession(ctx context.Context) error {
-	if now := time.Now(); c.file != nil && now.Sub(c.looked) > lookEvery {
+	if now := time.Now(); c.file != nil && (now.Sub(c.looked) > lookEvery || c.looked.UnixNano() <= c.of.replaced.Load()) {
 		c.looked = now
-		is, err := os.Stat(c.path)
+		is, err := os.Stat(c.of.path)
 		if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(is, c.file) {
+			c.of.replaced.Store(now.UnixNano())
 			return driver.ErrBadConn
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	_ "modernc.org/sqlite" // see docs/decisions/0002-sqlite-driver.md
@@ -43,6 +44,8 @@ type Store struct {
 	log     *slog.Logger
 	writer  *sql.DB // one connection
 	readers *sql.DB // query_only
+
+	replaced atomic.Int64 // see connector
 
 	guard schema.Guard
 
@@ -132,7 +135,7 @@ func dsn(file, mode string, pragmas []string) string {
 }
 
 func (s *Store) open(pragmas []string) *sql.DB {
-	return sql.OpenDB(connector{s.path, dsn(s.path, "rw", pragmas)})
+	return sql.OpenDB(connector{s.path, dsn(s.path, "rw", pragmas), &s.replaced})
 }
 
 const driverName = "sqlite"
