@@ -331,10 +331,13 @@ def test_work(project: str, conn: psycopg.Connection, atomic: bool) -> None:
     options: list[Any] = ["--atomic", "--handler", "tests.django_app.jobs.book"] if atomic else []
     args = [sys.executable, "-m", "django", "penstock_work", "emails", "--concurrency", "2", *options]
     with subprocess.Popen(args, stdout=subprocess.PIPE, text=True) as worker:
-        assert worker.stdout
-        assert sorted(worker.stdout.readline().strip() for _ in texts) == texts
-        worker.send_signal(signal.SIGTERM)
-        assert worker.wait(60) == 0
+        try:
+            assert worker.stdout
+            assert sorted(worker.stdout.readline().strip() for _ in texts) == texts
+            worker.send_signal(signal.SIGTERM)
+            assert worker.wait(60) == 0
+        finally:
+            worker.kill()  # else a test that failed would wait for it
     found = sorted(row[0] for row in rows(conn, "select payload from penstock.orders"))  # type: ignore[type-var]
     assert found == ([b"booked a 2", b"booked b 2"] if atomic else [b"sent a", b"sent dead"])
     assert rows(conn, "select ready, running, delayed, dead from penstock.queue_status('emails')") == [(0, 0, 0, 0 if atomic else 1)]

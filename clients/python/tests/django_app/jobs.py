@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 import threading
 from typing import Any
 
@@ -7,9 +8,15 @@ import penstock
 from penstock.django import publish
 
 
+def line(text: str) -> None:
+    """Handlers run side by side: print would write the text and its end one by one."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
 def send(job: penstock.Job) -> None:
     publish("orders", f"sent {job.text}", require_atomic=False)
-    print(job.text, flush=True)
+    line(job.text)
     if job.text == "dead":
         raise penstock.DeadLetter("no such user")
 
@@ -18,11 +25,11 @@ def book(job: penstock.Job) -> None:
     publish("orders", f"booked {job.text} {job.attempt}")
     if job.attempt == 1:
         raise penstock.Retry(0)
-    print(job.text, flush=True)
+    line(job.text)
 
 
 def hang(job: penstock.Job) -> None:
-    print("begun", flush=True)
+    line("begun")
     threading.Event().wait()
 
 
