@@ -167,6 +167,7 @@ class Worker {
   pace = 0 // how long a handler takes, about; 0 is not known
   settles = false // handlers end their jobs in their own transactions
   full = false // a limit of running jobs left hardly room at the last claim
+  readonly holds = new Set<string>() // groups that handlers have held since the last claim began
   readonly strange = new Set<string>() // kinds without a handler that the log and heartbeats name
   readonly begun = new Date()
   readonly ends = new Map<End, number>() // how many attempts ended so
@@ -238,6 +239,7 @@ class Worker {
         shares = await timely(this.turns.next(this.queue, n, this.full && !this.settles), callTimeout)
         if (backoff.failures === 0 && this.carries(pause > 0)) acks = this.takeAcks()
         until = now() + this.o.lease
+        this.holds.clear()
         // Jobs that may share a lease are acked faster together, but acks of them in several transactions wait for each other.
         const carried = acks.length || !this.settles ? acks.map(leaseOf) : undefined
         if (!shares.size && acks.length) shares = new Map([[this.turns.last, n]]) // its jobs may wait for the end of those that are acked
@@ -256,14 +258,15 @@ class Worker {
       }
       backoff.worked()
       this.start()
-      const strange: Task[] = []
+      const strange: Task[] = [], back: Task[] = []
       for (const job of jobs) {
         const handler = this.handler(job.kind)
         const task: Task = { job, handler, until, abort: new AbortController(), begun: !handler, ended: false, left: false, lost: false, end: 'done', done: 0, took: 0 }
         this.held.set(job.lease, task)
-        ;(handler ? this.queued : strange).push(task)
+        ;(this.holds.has(job.groupKey) ? back : handler ? this.queued : strange).push(task)
       }
       this.begin()
+      if (back.length) this.runs(this.release(back))
       if (strange.length) this.runs(this.pass(strange))
       if (jobs.length) this.claimedAt = new Date()
       const more = this.turns.took(jobs.length, shares)
@@ -409,6 +412,7 @@ class Worker {
       if (holds) {
         await this.queue.holdGroup(task.job.groupKey, after!, reasonOf(reason))
         this.warn(task, `its group ${JSON.stringify(task.job.groupKey)} is held for ${after} ms${reason && `: ${reason}`}`)
+        this.holds.add(task.job.groupKey)
         const ahead = this.queued.filter(({ job }) => job.groupKey === task.job.groupKey)
         this.queued = this.queued.filter(other => !ahead.includes(other))
         this.runs(this.release(ahead))
