@@ -31,6 +31,9 @@ export function lineOf(err: unknown): string {
   return `${message} (${state})${hint ? `: ${hint}` : ''}`
 }
 
+const grants = 'the role that owns the schema can run: penstock queue grant QUEUE ROLE --enqueue --work, penstock outbox grant OUTBOX ROLE --publish or penstock inbox grant CONSUMER ROLE --consume'
+const schedulesNeed = 'schedules need the role that owns the schema; it can run: penstock schedule set QUEUE NAME --cron TEXT'
+
 /** explained adds what to do to an error about something that is missing. */
 export async function explained<T>(call: Promise<T>): Promise<T> {
   try {
@@ -42,6 +45,8 @@ export async function explained<T>(call: Promise<T>): Promise<T> {
         throw new VersionError([message, hint].filter(Boolean).join(': '), { cause: err })
       case '3F000': case '42883':
         throw new VersionError(`the database has no Penstock schema of version ${schemaVersion} or later: run penstock migrate`, { cause: err })
+      case '42501':
+        throw Object.assign(new Error(`${message} (${message.includes('schedule') ? schedulesNeed : grants})`, { cause: err }), { code: '42501' })
       case '42704':
         throw new NotFoundError([message, hint].filter(Boolean).join(': '), { cause: err })
       case '42P01': case 'XX000':

@@ -186,3 +186,28 @@ test('a handler with limits fails for good after its attempts, and after its tim
   expect(await status(queue)).toMatchObject({ dead: 4 })
   for (const limits of [{ maxAttempts: 0 }, { timeout: 0 }, { timeout: 2 ** 31 }]) expect(() => limited(() => {}, limits)).toThrow(/expected 1/)
 })
+
+test('a missing right names the grant', async () => {
+  const name = await newQueue()
+  const role = `r_${name.replace(/\W/g, '_')}`
+  await pool.query(`create role ${role}`)
+  const client = await pool.connect()
+  try {
+    for (const [call, says] of [
+      [() => penstock.enqueue(client, name, { payload: '' }), 'penstock queue grant QUEUE ROLE --enqueue'],
+      [() => penstock.queue(client, name).claim(), '--work'],
+      [() => penstock.queue(client, name).schedules(), 'penstock schedule set QUEUE NAME'],
+    ] as const) {
+      await client.query('begin')
+      await client.query(`grant usage on schema penstock to ${role}`)
+      await client.query(`set local role ${role}`)
+      const err = await call().catch(err => err as Error & { code?: string })
+      expect(err).toBeInstanceOf(Error)
+      expect([(err as Error).message, (err as { code?: string }).code]).toEqual([expect.stringContaining(says), '42501'])
+      await client.query('rollback')
+    }
+  } finally {
+    client.release()
+    await pool.query(`drop role ${role}`)
+  }
+})
