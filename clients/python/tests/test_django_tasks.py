@@ -208,8 +208,9 @@ def test_outcomes_and_payloads(tasks: Any) -> None:
 
     tasks.snooze.enqueue()
     assert ran("kept").outcome == "snooze"
-    tasks.odd.enqueue()
+    odd = tasks.odd.enqueue()
     assert "Unsupported type" in str(ran("kept").how)
+    assert penstock.Queue(connection, "kept").cancel([int(odd.id.rpartition(":")[2])]) == 1  # its second attempt would come among the others
     for payload in ("{", "{}", '{"args": 1, "kwargs": {}}'):
         penstock.enqueue(connection, "kept", payload, kind="tests.django_app.tasks.add")
         told = ran("kept")
