@@ -1,8 +1,12 @@
--- Ends jobs with their leases: one statement, so that it is one flush on YugabyteDB. The leases come first: another call that ends one waits, and finds
--- none. Each finds its job by the whole key.
-with l as (
-  delete from {schema}.leases where queue_id - {queue} = 0 and {lease in leases}
-  returning lease, group_key, priority, ts, seq
+-- Ends jobs with their leases: one statement, so that it is one flush on YugabyteDB. The leases are locked first: another call that ends one waits,
+-- and finds none. Each finds its job by the whole key. The leases are deleted last: a claim that has locked a job which it saw without a lease
+-- would wait for the end of a lease that is being deleted, and this statement for the job.
+with l as materialized (
+  select lease, group_key, priority, ts, seq
+    from {schema}.leases
+   where queue_id - {queue} = 0 and {lease in leases}
+   order by lease
+     for update
 ), tried as (
   delete from {schema}.tries a
    using l
@@ -14,4 +18,5 @@ with l as (
    where t.group_key = any (array[l.group_key]) and t.priority = l.priority and t.ts = l.ts and t.seq = l.seq
   returning t.seq
 )
-select lease from l
+delete from {schema}.leases where queue_id - {queue} = 0 and {lease in leases} and (select count(*) from gone) >= 0
+returning lease
