@@ -1,6 +1,6 @@
 -- Ends jobs with their leases: one statement, so that it is one flush on YugabyteDB. The leases are locked first: another call that ends one waits,
--- and finds none. Each finds its job by the whole key. The leases are deleted last: a claim that has locked a job which it saw without a lease
--- would wait for the end of a lease that is being deleted, and this statement for the job.
+-- and finds none. Each finds its job by the whole key. The leases are deleted last. A claim may have locked a job that it saw without a lease:
+-- it would wait for the deletion of that lease, and this statement for the job.
 with l as materialized (
   select lease, group_key, priority, ts, seq
     from {schema}.leases
