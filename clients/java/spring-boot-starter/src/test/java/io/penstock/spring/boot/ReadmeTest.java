@@ -208,7 +208,7 @@ class ReadmeTest {
     void testsOfYours() throws Exception {
         var code = around(5, "Tests", "Connection connection, DataSource dataSource, Handler handler",
             "static void placeOrder(Connection connection) {\nPenstock.on(connection).publish(\"orders\", Message.of(\"1\").key(\"ann\").topic(\"order.placed\"));\n"
-                + "Penstock.on(connection).enqueue(\"emails\", NewJob.of(\"of the test\"));\n}");
+                + "Penstock.on(connection).enqueue(\"emails\", NewJob.of(\"of the test\").kind(\"welcome\").key(\"ann\"));\n}");
         int before = jobs();
         int[] handled = {0};
         Handler handler = job -> {
