@@ -1,3 +1,2 @@
--- The time of the oldest message of an outbox that has no subscription.
-select min(t.ts), utc_timestamp(6)
-  from {table} t
+-- The time of the first message of an outbox that has no subscription.
+select (select t.ts from {table} t order by t.seq limit 1), utc_timestamp(6)
