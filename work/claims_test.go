@@ -295,3 +295,55 @@ func TestWorkKeepsALimitFull(t *testing.T) {
 		})
 	}
 }
+
+// holding is a queue whose claims find their jobs at once and answer late. It has one group, which a handler may hold.
+type holding struct {
+	releasing
+	held *time.Time
+}
+
+func (q holding) HoldGroup(_ context.Context, _ string, d time.Duration, _ string) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	*q.held = time.Now().Add(d)
+	return nil
+}
+
+func (q holding) Claim(ctx context.Context, c driver.Claim) ([]penstock.Job, error) {
+	q.mu.Lock()
+	held := time.Now().Before(*q.held)
+	q.mu.Unlock()
+	if held {
+		return nil, nil
+	}
+	jobs, err := q.releasing.Claim(ctx, c)
+	time.Sleep(10 * time.Millisecond)
+	return jobs, err
+}
+
+// A claim that has begun when a handler holds its group brings jobs of the group. They are given back.
+func TestClaimsUnderWayDuringAHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := holding{releasing{newFakeQueue(200)}, new(time.Time)}
+		late, begun := 0, 0
+		seen, stop := begin(t, q, func(context.Context, penstock.Job) error {
+			time.Sleep(time.Millisecond)
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			if time.Now().Before(*q.held) {
+				late++
+			}
+			if begun++; begun == 55 { // half of the jobs claimed ahead have begun, so a claim is under way
+				return work.HoldGroup(time.Minute, "429")
+			}
+			return nil
+		}, work.Options{Concurrency: 1})
+		time.Sleep(30 * time.Second)
+		if late > 0 || seen.count(work.Released) < 10 || seen.count(work.Snoozed) != 1 {
+			t.Errorf("%d jobs began while their group was held, %d were given back, %d held it; want 0, at least 10, 1", late, seen.count(work.Released), seen.count(work.Snoozed))
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -35,24 +35,25 @@ type worker struct {
 	done     chan struct{}  // wakes the acking: jobs are done
 
 	mu       sync.Mutex
-	held     []*task         // in no order: each knows its place
-	queued   []*task         // claimed, not begun
-	acks     []*task         // done, not written, the oldest first
-	writing  int             // acks that a running call has taken
-	asked    int             // jobs that running claims may bring
-	noClaims bool            // the last claim failed
-	settles  bool            // a handler has ended its job itself
-	claimed  time.Time       // when a claim last brought jobs
-	backlog  bool            // the last claim brought all that it asked for
-	full     bool            // a limit of running jobs left hardly room at the last claim
-	over     bool            // a job has ended since that claim began, and nothing was queued
-	helping  int             // goroutines that claim in addition to the loop
-	busy     int             // slots in use
-	resting  int             // slots whose goroutine waits to be used again
-	pace     time.Duration   // how long a handler takes, about; 0 is not known
-	stopping bool            // no handler begins any more
-	strange  map[string]bool // kinds without a handler that the log and heartbeats name
-	failed   error           // an error that another attempt cannot cure
+	held     []*task              // in no order: each knows its place
+	queued   []*task              // claimed, not begun
+	acks     []*task              // done, not written, the oldest first
+	writing  int                  // acks that a running call has taken
+	asked    int                  // jobs that running claims may bring
+	noClaims bool                 // the last claim failed
+	settles  bool                 // a handler has ended its job itself
+	claimed  time.Time            // when a claim last brought jobs
+	backlog  bool                 // the last claim brought all that it asked for
+	full     bool                 // a limit of running jobs left hardly room at the last claim
+	over     bool                 // a job has ended since that claim began, and nothing was queued
+	helping  int                  // goroutines that claim in addition to the loop
+	busy     int                  // slots in use
+	resting  int                  // slots whose goroutine waits to be used again
+	pace     time.Duration        // how long a handler takes, about; 0 is not known
+	stopping bool                 // no handler begins any more
+	holds    map[string]time.Time // when handlers last held groups of their jobs
+	strange  map[string]bool      // kinds without a handler that the log and heartbeats name
+	failed   error                // an error that another attempt cannot cure
 	outage   outage
 	stop     context.CancelCauseFunc
 }
@@ -93,7 +94,7 @@ func (w *worker) forget(t *task) {
 func newWorker(q Queue, h Handler, o Options) *worker {
 	several, _ := q.(driver.GroupClaimer)
 	return &worker{
-		Options: o, q: q, several: several, started: time.Now(), handle: wrap(h, o.Middleware), strange: map[string]bool{}, log: o.Logger, turns: newTurns(q, &o),
+		Options: o, q: q, several: several, started: time.Now(), handle: wrap(h, o.Middleware), holds: map[string]time.Time{}, strange: map[string]bool{}, log: o.Logger, turns: newTurns(q, &o),
 		freed: make(chan struct{}, 1), opened: make(chan struct{}, o.Concurrency), closed: make(chan struct{}), done: make(chan struct{}, 1),
 	}
 }
@@ -234,7 +235,7 @@ func (w *worker) claimLoop(ctx, handling, writing context.Context) {
 		retry, none = growing{}, len(jobs) == 0
 		if !none {
 			last = time.Now()
-			w.enqueue(handling, writing, jobs, until)
+			w.enqueue(handling, writing, jobs, start, until)
 		}
 		w.answered(n, len(jobs), nil)
 		if len(jobs) == n && w.turns.finder == nil {
@@ -298,7 +299,7 @@ func (w *worker) help(ctx, calls, handling, writing context.Context) {
 			cancel()
 			jobs, until := w.stillLeased(calls, jobs, start)
 			if len(jobs) > 0 {
-				w.enqueue(handling, writing, jobs, until)
+				w.enqueue(handling, writing, jobs, start, until)
 			}
 			w.answered(n, len(jobs), err)
 			if err != nil {

@@ -2,28 +2,38 @@ package work
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/penstock/penstock"
 )
 
-// enqueue queues claimed jobs and starts as many as there are slots for.
-func (w *worker) enqueue(handling, writing context.Context, jobs []penstock.Job, until time.Time) {
+// enqueue queues the jobs of a claim that began at start, and starts as many as there are slots for. Jobs whose group a handler has held since then are
+// given back.
+func (w *worker) enqueue(handling, writing context.Context, jobs []penstock.Job, start, until time.Time) {
 	w.Observer.Claimed(len(jobs))
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	over := time.Now().Add(w.Lease)
 	tasks := make([]task, len(jobs)) // one allocation: jobs point to their payloads, tasks to jobs
+	var held []*task
 	for i := range tasks {
 		t := &tasks[i]
 		t.job, t.until, t.over = &jobs[i], until, over
 		t.ctx.parent, t.ctx.queue, t.ctx.job = handling, w.q, &jobs[i]
+		if at, ok := w.holds[t.job.Group]; ok && at.After(start) {
+			held = append(held, t)
+			continue
+		}
 		w.hold(t)
 		w.queued = append(w.queued, t)
 	}
 	for i := 0; i < len(jobs) && w.busy < w.Concurrency; i++ {
 		w.openSlot(handling, writing)
+	}
+	if held != nil {
+		w.slots.Go(func() { w.release(writing, held) })
 	}
 }
 
@@ -112,10 +122,12 @@ func (w *worker) take() *task {
 	return t
 }
 
-// dropGroup removes the jobs of a group that have not begun, and returns them.
+// dropGroup removes the jobs of a group that a handler has held and that have not begun, and returns them. A claim under way may bring others.
 func (w *worker) dropGroup(group string) (dropped []*task) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	maps.DeleteFunc(w.holds, func(_ string, at time.Time) bool { return time.Since(at) > callTimeout+w.Lease })
+	w.holds[group] = time.Now()
 	w.queued = slices.DeleteFunc(slices.Clone(w.queued), func(t *task) bool {
 		if t.job.Group != group {
 			return false
