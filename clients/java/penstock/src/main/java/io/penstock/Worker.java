@@ -28,6 +28,7 @@ public final class Worker implements AutoCloseable {
     private static final long MS = Desk.MS;
     private static final long MAINTAIN_EVERY = 500 * MS;
     private static final long HEARTBEAT_EVERY = 30_000 * MS;
+    private static final String REACHING = "cannot reach the database";
     private static final String WRITING = "cannot claim or end jobs";
     private static final String EXTENDING = "cannot extend leases";
     private static final String MAINTAINING = "cannot do the maintenance";
@@ -78,7 +79,7 @@ public final class Worker implements AutoCloseable {
         return this;
     }
 
-    /** Throws what run would throw before its first claim: the database cannot be reached, its schema does not fit, or the queue does not exist. */
+    /** Tries once what run begins with. Throws if the database cannot be reached, its schema does not fit, or the queue does not exist. */
     public void check() {
         Line line = new Line(penstock, dataSource, queue);
         try {
@@ -133,7 +134,10 @@ public final class Worker implements AutoCloseable {
         }
     }
 
-    /** Runs until stop, and returns once everything is drained. Throws an error that another attempt cannot cure. */
+    /**
+     * Runs until stop, and returns once everything is drained. It waits for a database that cannot be reached. Throws an error that another attempt
+     * cannot cure.
+     */
     public void run() {
         if (!begun.compareAndSet(false, true)) {
             throw new IllegalStateException("a worker runs once");
@@ -149,7 +153,9 @@ public final class Worker implements AutoCloseable {
 
     private void runOnce() {
         Line line = new Line(penstock, dataSource, queue);
-        check(line); // and an unreachable database is reported at once
+        if (!reach(line)) {
+            return;
+        }
         working = true;
         LOG.log(Level.INFO, "a worker of queue {0} has started: {1}, concurrency {2}", queue, o.worker, o.concurrency);
         threads = handlerThreads();
@@ -185,6 +191,23 @@ public final class Worker implements AutoCloseable {
             throw new PenstockException("how " + left + " jobs ended could not be written within " + Values.shown(o.drainTimeout) + "; they run again when their leases end", null);
         }
         LOG.log(Level.INFO, "the worker of queue {0} has stopped; interrupted jobs: {1}", queue, interrupted);
+    }
+
+    /** Tries until the database answers. False: it is stopped before. */
+    private boolean reach(Line line) {
+        for (int failed = 0; halt.getCount() > 0; failed++) {
+            try {
+                check(line);
+                outage.worked(REACHING);
+                return true;
+            } catch (RuntimeException e) {
+                if (!Outage.away(e)) {
+                    throw e;
+                }
+                backOff(failed, Long.MAX_VALUE, REACHING, e, " (start the database, or correct its address)", halt);
+            }
+        }
+        return false;
     }
 
     private List<Task> unbegun() {
@@ -488,9 +511,13 @@ public final class Worker implements AutoCloseable {
      * together.
      */
     private void backOff(int failures, long most, String what, RuntimeException e, CountDownLatch until) {
+        backOff(failures, most, what, e, "", until);
+    }
+
+    private void backOff(int failures, long most, String what, RuntimeException e, String step, CountDownLatch until) {
         long full = Math.min(Math.min((50 * MS) << Math.min(failures, 7), 5_000 * MS), most);
         long pause = ThreadLocalRandom.current().nextLong(full / 2, full + 1);
-        outage.failed(what, e);
+        outage.failed(what, e, step);
         awaitUninterrupted(until, pause);
     }
 

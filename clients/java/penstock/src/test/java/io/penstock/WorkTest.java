@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.penstock.WorkOptions.End;
@@ -482,6 +483,61 @@ class WorkTest {
             }
             assertTrue(lines.isEmpty());
         }
+    }
+
+    private DataSource refusing(java.util.function.Supplier<SQLException> why) {
+        return wrapped(DataSource.class, database.dataSource, method -> {
+            SQLException e = why.get();
+            if (e != null) {
+                throw e;
+            }
+        }, same -> same);
+    }
+
+    @Test
+    void aWorkerThatStartsWhileTheDatabaseIsDownTriesUntilItCan() throws Exception {
+        var away = new AtomicBoolean(true);
+        var refused = new AtomicInteger();
+        DataSource down = refusing(() -> away.get() && refused.incrementAndGet() > 0 ? new SQLException("connection refused", "08001") : null);
+        var lines = new LinkedBlockingQueue<String>();
+        enqueue("a");
+        try (var log = new Log(r -> lines.add(r.getLevel() + " " + new java.util.logging.SimpleFormatter().formatMessage(r)));
+             Worker worker = Penstock.on(down).worker("jobs", job -> null, options).start()) {
+            assertEquals("WARNING the worker of queue jobs cannot reach the database, and tries until it can: connection refused (08001) (start the database, or correct its address)", lines.take());
+            while (refused.get() < 4) {
+                Thread.sleep(5);
+            }
+            assertFalse(worker.isWorking());
+            assertEquals("08001", ((PenstockException) worker.trouble()).sqlState());
+            assertEquals("08001", assertThrows(PenstockException.class, worker::check).sqlState());
+            away.set(false);
+            assertTrue(lines.take().startsWith("INFO the worker of queue jobs goes on, "));
+            assertTrue(lines.take().contains("has started"));
+            assertEquals(Map.of("a", End.DONE), ended(1));
+            assertTrue(worker.isWorking());
+            assertNull(worker.trouble());
+        }
+    }
+
+    @Test
+    void aWorkerThatWaitsForItsDatabaseStops() throws Exception {
+        var worker = Penstock.on(refusing(() -> new SQLException("Connection is not available, request timed out", new SQLException("starting up", "57P03")))).worker("jobs", job -> null, options).start();
+        while (worker.trouble() == null) {
+            Thread.sleep(5);
+        }
+        worker.close();
+        assertFalse(worker.isWorking());
+    }
+
+    /** Only time cures an outage. Another attempt with a wrong password, or one that a pool has tried with, fails as well. */
+    @Test
+    void whatTimeDoesNotCureEndsAWorkerAtOnce() {
+        var wrong = new SQLException("password authentication failed", "28P01");
+        for (SQLException why : List.of(wrong, new java.sql.SQLTransientConnectionException("Connection is not available, request timed out", "28P01", wrong),
+            new SQLException("the server asks for a password", "08004"), new SQLException("no such database", "3D000"))) {
+            assertSame(why, assertThrows(PenstockException.class, () -> Penstock.on(refusing(() -> why)).worker("jobs", job -> null, options).run()).getCause());
+        }
+        assertThrows(NotFoundException.class, () -> penstock.worker("nowhere", job -> null, options).run());
     }
 
     @Test

@@ -7,8 +7,6 @@ import io.penstock.Penstock;
 import io.penstock.SchemaException;
 import io.penstock.WorkOptions;
 import io.penstock.Worker;
-import java.sql.SQLException;
-import java.sql.SQLTransientConnectionException;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
@@ -25,8 +23,8 @@ import org.springframework.transaction.TransactionStatus;
 import org.springframework.transaction.support.DefaultTransactionDefinition;
 
 /**
- * Starts the workers with the application, and drains them before the beans that they use are destroyed. A worker that ends earlier
- * is started again, with growing pauses. It ends early if the database cannot be reached, is not migrated or lacks the queue. Its thread keeps an
+ * Starts the workers with the application, and drains them before the beans that they use are destroyed. A worker waits for a database that cannot be
+ * reached. One that ends early, as where the database is not migrated or lacks the queue, is started again, with growing pauses. Its thread keeps an
  * application without a web server alive.
  */
 class PenstockWorkers implements SmartLifecycle {
@@ -199,12 +197,7 @@ class PenstockWorkers implements SmartLifecycle {
                         LOG.warn("the worker of queue " + of.queue() + " has stopped: " + e.getMessage());
                         return;
                     }
-                    String line = "the worker of queue " + of.queue() + " has ended, and is started again in " + pause + " s: " + e.getMessage() + next(e);
-                    if (away(e)) {
-                        LOG.warn(line);
-                    } else {
-                        LOG.error(line);
-                    }
+                    LOG.error("the worker of queue " + of.queue() + " has ended, and is started again in " + pause + " s: " + e.getMessage() + next(e));
                     ended(current, e);
                 }
                 try {
@@ -228,7 +221,7 @@ class PenstockWorkers implements SmartLifecycle {
         }
 
         synchronized void late() {
-            if (!worker.isWorking() && ended == null) {
+            if (!worker.isWorking() && worker.trouble() == null && ended == null) {
                 ended = new IllegalStateException("has not begun after " + pool.timeout().plusSeconds(1).toSeconds() + " s: it waits for a connection, or for an answer of the database");
                 LOG.warn("the worker of queue " + of.queue() + " " + ended.getMessage());
             }
@@ -239,7 +232,8 @@ class PenstockWorkers implements SmartLifecycle {
         }
 
         synchronized RuntimeException trouble() {
-            return worker.isWorking() ? worker.trouble() : ended;
+            RuntimeException trouble = worker.trouble();
+            return trouble != null || worker.isWorking() ? trouble : ended;
         }
 
         synchronized void stop() {
@@ -303,16 +297,6 @@ class PenstockWorkers implements SmartLifecycle {
                 rollBack(status);
             }
         };
-    }
-
-    /** Whether the database cannot be reached, does not accept connections, or has none left. Only time cures that. */
-    private static boolean away(Throwable e) {
-        for (Throwable cause = e; cause != null; cause = cause.getCause()) {
-            if (cause instanceof SQLTransientConnectionException || cause instanceof SQLException sql && String.valueOf(sql.getSQLState()).matches("08.*|57P.*|53300")) {
-                return true;
-            }
-        }
-        return false;
     }
 
     /** Rolls back what has not been committed. An error does not change how the job ended: without a commit the server rolls back. */

@@ -79,17 +79,18 @@ class OutageTest {
         }
     }
 
-    /** The database comes back without help. A schema that is missing does not. */
+    /** The database comes back without help, and the worker waits for it. A schema that is missing does not. */
     @Test
     void onlyWhatTimeDoesNotCureIsAnError() throws Exception {
         try (Database database = new Database(); Lines lines = new Lines()) {
             away = new AtomicBoolean(true);
             try (ConfigurableApplicationContext application = database.application(Map.of(), Application.class, Away.class).initializers(context -> lines.attach()).run()) {
-                lines.await("has ended, and is started again");
+                lines.await("cannot reach the database, and tries until it can: the server does not answer (08001)");
+                until(application, Status.DOWN);
                 away.set(false);
                 lines.await("or penstock.migrate=true");
             }
-            List<String> levels = lines.levels.stream().filter(line -> line.contains("is started again")).map(line -> line.substring(0, 5)).distinct().toList();
+            List<String> levels = lines.levels.stream().filter(line -> line.contains("cannot reach") || line.contains("is started again")).map(line -> line.substring(0, 5)).distinct().toList();
             assertEquals(List.of("WARN ", "ERROR"), levels);
         }
     }
