@@ -6,6 +6,14 @@ export const clientVersion = '0.1.0'
 /** The version of the schema that this client was written for. An older one lacks functions that it calls. */
 export const schemaVersion = 300
 
+/** FieldError is input that the database could not store. Nothing was sent, and the transaction can continue. */
+export class FieldError extends Error {
+  override name = 'FieldError'
+  constructor(readonly field: string, problem: string) {
+    super(`${field} ${problem}`)
+  }
+}
+
 /** VersionError: the database is not migrated, or this client does not support its version. */
 export class VersionError extends Error {
   override name = 'VersionError'

@@ -1,8 +1,9 @@
 // A job, how a handler may end it, and the statements that a worker sends.
 import { executor, type Execute, type Queryable, type Value } from './database.js'
-import { explained } from './errors.js'
+import { FieldError, explained } from './errors.js'
+import { checked, typed } from './options.js'
 import { Enqueued } from './statements.js'
-import { array, headerKind, headerReport, interval, jobRow, memberSteps, quoted, textOf, FieldError, type NewJob } from './values.js'
+import { array, headerKind, headerReport, interval, jobRow, memberSteps, quoted, textOf, type NewJob } from './values.js'
 
 /** Shares says how many jobs a claim asks for of each group. */
 export type Shares = ReadonlyMap<string, number>
@@ -129,8 +130,8 @@ export class Outcome extends Error {
 /** The package may be loaded twice, as an ES module and as CommonJS. @internal */
 export const isOutcome = (v: unknown): v is Outcome => v instanceof Error && v.name === 'Outcome'
 
-const pause = (ms: number | undefined) => {
-  if (ms !== undefined && !(typeof ms === 'number' && ms >= 0)) throw new FieldError('after', `is ${ms}, expected milliseconds`)
+const pause = (ms: number | undefined, field = 'after') => {
+  if (ms !== undefined && !(typeof ms === 'number' && ms >= 0)) throw new FieldError(field, `is ${ms}, expected milliseconds`)
   return ms
 }
 
@@ -284,20 +285,22 @@ export class Queue {
   }
 
   async #held(text: string, leases: readonly bigint[], ...values: Value[]): Promise<bigint[]> {
-    return leases.length ? (await this.#rows(`l::text from penstock.${text} l`, array(leases), ...values)).map(([lease]) => BigInt(lease!)) : []
+    return typed('leases', leases, 'array').length ? (await this.#rows(`l::text from penstock.${text} l`, array(leases), ...values)).map(([lease]) => BigInt(lease!)) : []
   }
 
   /**
    * Claims jobs, and ends those of acks in the same call. Pass [] as acks if all jobs will end many at a time.
    */
-  claim({ n = 1, lease = 30_000, groupKey = '', worker = '', acks }: { n?: number, lease?: number, groupKey?: string, worker?: string, acks?: readonly bigint[] } = {}): Promise<Claimed> {
+  async claim(options: { n?: number, lease?: number, groupKey?: string, worker?: string, acks?: readonly bigint[] } = {}): Promise<Claimed> {
+    const { n = 1, lease = 30_000, groupKey = '', worker = '', acks } = checked('claim', options)
     const values = [String(n), interval(lease), groupKey, worker]
     const call = acks ? 'ack_claim($1::text, $6::text::bigint[]' : 'claim($1::text'
     return this.#claimed(`penstock.${call}, $2::text::int, $3::text::interval, $4::text, $5::text)`, ...values, ...acks ? [array(acks)] : [])
   }
 
   /** Claims a number of jobs of each of these groups, and ends those of acks, with one call. */
-  claimGroups(shares: Shares, { lease = 30_000, worker = '', acks = [] }: { lease?: number, worker?: string, acks?: readonly bigint[] } = {}): Promise<Claimed> {
+  async claimGroups(shares: Shares, options: { lease?: number, worker?: string, acks?: readonly bigint[] } = {}): Promise<Claimed> {
+    const { lease = 30_000, worker = '', acks = [] } = checked('claimGroups', options)
     const groups = array([...shares.keys()]), ns = array([...shares.values()].map(String)) // the claims of those behind the first see the acked jobs gone
     return this.#claimed(`unnest($2::text::int[], $3::text::text[]) with ordinality g(n, in_group, i) cross join lateral penstock.ack_claim($1::text,
       case when g.i = 1 then $4::text::bigint[] else '{}' end, g.n, $5::text::interval, g.in_group, $6::text)`, ns, groups, array(acks), interval(lease), worker)
@@ -372,8 +375,9 @@ export class Queue {
    * 'TZ=Europe/Berlin 30 4 * * *'. With skipOverlap it enqueues no job while its last one has not ended. A paused schedule stays paused.
    * As all calls about schedules, it needs the role that owns the schema.
    */
-  async schedule(name: string, cron: string, job: Omit<NewJob, 'notBefore' | 'delay'>, { skipOverlap = false }: { skipOverlap?: boolean } = {}): Promise<Date> {
-    const [payload, key, groupKey, priority, , dedupKey, headers] = jobRow({ ...job, notBefore: null, delay: null })
+  async schedule(name: string, cron: string, job: Omit<NewJob, 'notBefore' | 'delay'>, options: { skipOverlap?: boolean } = {}): Promise<Date> {
+    const { skipOverlap = false } = checked('schedule', options)
+    const [payload, key, groupKey, priority, , dedupKey, headers] = jobRow(checked('scheduled', job))
     const rows = await this.#rows(`${ms('s')} as next from penstock.schedule_bytes($1::text, $2::text, $3::text, $4::text::bytea, key => $5::text, group_key => $6::text,
       priority => $7::text::int, headers => $8::text::jsonb, dedup_key => $9::text, skip_overlap => $10::text::boolean) s`,
     name, cron, payload!, key!, groupKey!, priority!, headers!, dedupKey!, String(skipOverlap))
@@ -413,7 +417,7 @@ export class Queue {
 
   /** Cancels jobs, in any state, and returns how many there were. A running one loses its lease. It needs grant_operator, as pause and resume do. */
   async cancel(ids: readonly bigint[]): Promise<number> {
-    return Number((await this.#rows('penstock.cancel($1::text, $2::text::bigint[])::text', array(ids)))[0]![0])
+    return Number((await this.#rows('penstock.cancel($1::text, $2::text::bigint[])::text', idsOf(ids)))[0]![0])
   }
 
   /** Pauses the queue: no job starts until resume, and those that run continue. */
@@ -427,7 +431,8 @@ export class Queue {
   }
 
   /** Lists dead letters by id: up to most, behind the id of one. */
-  async deadJobs({ most = 100, after = 0n }: { most?: number, after?: bigint } = {}): Promise<DeadJob[]> {
+  async deadJobs(options: { most?: number, after?: bigint } = {}): Promise<DeadJob[]> {
+    const { most = 100, after = 0n } = checked('deadJobs', options)
     const rows = await this.#rows(`id::text, key, group_key, priority::text, attempt::text, ${ms('created_at')} as created, ${ms('died_at')} as died, headers::text,
       encode(payload, 'hex') as payload, error, failures::text from penstock.dead_jobs($1::text, $2::text::int, $3::text::bigint)`, String(most), String(after))
     return rows.map(([id, key, groupKey, priority, attempt, created, died, json, payload, error, failures]) => {
@@ -455,19 +460,20 @@ export class Queue {
 
   /** Puts dead letters back at the end of the queue, with one more attempt at least. Returns how many there were. */
   async retryDeadJobs(ids: readonly bigint[]): Promise<number> {
-    return Number((await this.#rows('penstock.retry_dead_jobs($1::text, $2::text::bigint[])::text', array(ids)))[0]![0])
+    return Number((await this.#rows('penstock.retry_dead_jobs($1::text, $2::text::bigint[])::text', idsOf(ids)))[0]![0])
   }
 
   /** Removes dead letters permanently. Returns how many there were. */
   async discardDeadJobs(ids: readonly bigint[]): Promise<number> {
-    return Number((await this.#rows('penstock.discard_dead_jobs($1::text, $2::text::bigint[])::text', array(ids)))[0]![0])
+    return Number((await this.#rows('penstock.discard_dead_jobs($1::text, $2::text::bigint[])::text', idsOf(ids)))[0]![0])
   }
 
   /**
    * Replaces the policy of a group, or with '*' that of each group without one. A policy without limits is deleted.
    * It needs grant_operator, as groupPolicies does.
    */
-  async setGroup(groupKey: string, { maxRunning, rate, per, burst, weight }: GroupLimits = {}): Promise<void> {
+  async setGroup(groupKey: string, limits: GroupLimits = {}): Promise<void> {
+    const { maxRunning, rate, per, burst, weight } = checked('group', limits)
     textOf('groupKey', groupKey, 256)
     for (const [field, value] of Object.entries({ maxRunning, rate, burst, weight })) {
       if (value !== undefined && !(Number.isInteger(value) && value >= 1 && value < 2 ** 31)) throw new FieldError(field, `is ${value}, expected 1 or more`)
@@ -483,12 +489,13 @@ export class Queue {
    */
   async holdGroup(groupKey: string, ms: number, reason = ''): Promise<void> {
     textOf('groupKey', groupKey, 256)
-    pause(ms)
+    pause(ms, 'ms')
     await this.#rows('penstock.hold_group($1::text, $2::text, $3::text::interval, $4::text)::text', groupKey, interval(ms), textOf('reason', reason, maxReason) || null)
   }
 
   /** Lists the groups that have a policy or are held, by name: up to most, behind the name of one. */
-  async groupPolicies({ most = 1000, after = '' }: { most?: number, after?: string } = {}): Promise<GroupPolicy[]> {
+  async groupPolicies(options: { most?: number, after?: string } = {}): Promise<GroupPolicy[]> {
+    const { most = 1000, after = '' } = checked('groupPolicies', options)
     const rows = await this.#rows(`group_key, max_running::text, rate::text, ${ms('per')} as per, burst::text, weight::text, tokens::text, ${ms('held_until')} as until, reason
       from penstock.group_policies($1::text, $2::text, $3::text::int)`, after, String(most))
     return rows.map(([groupKey, maxRunning, rate, per, burst, weight, tokens, until, reason]) => ({
@@ -502,6 +509,8 @@ export class Queue {
     await this.#rows('penstock.maintain_queue($1::text)::text')
   }
 }
+
+const idsOf = (ids: readonly bigint[]) => array(typed('ids', ids, 'ids'))
 
 const maxReason = 1024
 

@@ -1,6 +1,8 @@
 // Limits of a handler: attempts, time, and the pause between attempts.
+import { FieldError } from './errors.js'
 import { Outcome, StoppingError, isOutcome, retry, type Job } from './job.js'
-import { FieldError, headerTimeout } from './values.js'
+import { checked, typed } from './options.js'
+import { headerTimeout } from './values.js'
 import { outcomeOf, within, type Verdict } from './work.js'
 
 /** Limits of a handler, or of a task. */
@@ -15,7 +17,8 @@ export interface Limits {
 
 /** limited is a handler with limits, to be used like that handler: of work, workTx or a task. */
 export function limited<A extends unknown[]>(handler: (...args: [...A, job: Job, signal: AbortSignal]) => Verdict | Promise<Verdict>, limits: Limits) {
-  const { maxAttempts = Infinity, timeout, backoff } = limits
+  typed('handler', handler, 'function')
+  const { maxAttempts = Infinity, timeout, backoff } = checked('limits', limits)
   if (!(maxAttempts >= 1)) throw new FieldError('maxAttempts', `is ${maxAttempts}, expected 1 or more`)
   if (timeout !== undefined && !(timeout >= 1 && timeout <= 2 ** 31 - 1)) throw new FieldError('timeout', `is ${timeout}, expected 1 to ${2 ** 31 - 1} ms`)
   const run = async (...args: [...A, job: Job, signal: AbortSignal]): Promise<Verdict> => {

@@ -2,10 +2,11 @@
 import { ConfigurableModuleBuilder, Logger, Module, type OnApplicationBootstrap, type OnModuleDestroy } from '@nestjs/common'
 import { DiscoveryModule, DiscoveryService, MetadataScanner } from '@nestjs/core'
 import type { Queryable } from './database.js'
+import { FieldError } from './errors.js'
 import type { Job } from './job.js'
+import { checked } from './options.js'
 import { Penstock } from './penstock.js'
 import type { Task } from './task.js'
-import { FieldError } from './values.js'
 import { sleep } from './waits.js'
 import type { Handler, TxHandler, Verdict, WorkOptions } from './work.js'
 
@@ -68,7 +69,8 @@ class Workers implements OnApplicationBootstrap, OnModuleDestroy {
   constructor(readonly options: PenstockModuleOptions, readonly penstock: Penstock, readonly discovery: DiscoveryService, readonly scanner: MetadataScanner) {}
 
   async onApplicationBootstrap() {
-    const { pool, work = true, failFast = false } = this.options
+    const { pool, work = true, failFast = false, workers = {} } = checked('module', this.options)
+    for (const options of Object.values(workers)) checked('worker', options)
     if (!work) return
     const queues = this.#handlers()
     if (failFast) {

@@ -1,9 +1,10 @@
 import { Writer, type WriterOptions } from './writer.js'
 import { begin, connectionsOf, executor, listening, type Queryable, type Tx } from './database.js'
-import { explained, schemaVersion } from './errors.js'
+import { FieldError, explained, schemaVersion } from './errors.js'
 import { Queue, isOutcome, snooze } from './job.js'
+import { checked, typed } from './options.js'
 import { callOf, enqueuedOf, insertInto, type Enqueued } from './statements.js'
-import { arrays, jobArrays, jobRow, messageRow, onDeadOf, quoted, waitsOf, FieldError, type Message, type NewJob } from './values.js'
+import { arrays, jobArrays, jobRow, messageRow, onDeadOf, quoted, waitsOf, type Message, type NewJob } from './values.js'
 import { Backoff, Outage, type Logger } from './waits.js'
 import { handlerOf, run, type Find, type Handler, type Handlers, type TxHandler, type Verdict, type WorkOptions } from './work.js'
 
@@ -16,7 +17,7 @@ export class Penstock {
   readonly #schema: string
 
   constructor(options: { schema?: string } = {}) {
-    this.#name = options.schema ?? 'penstock'
+    this.#name = checked('penstock', options).schema ?? 'penstock'
     this.#schema = quoted(this.#name)
   }
 
@@ -30,7 +31,7 @@ export class Penstock {
 
   /** Publishes messages in the given order, with one statement. */
   async publishMany(tx: Queryable, outbox: string, messages: readonly Message[]): Promise<void> {
-    if (messages.length) await explained(executor(tx)(insertInto(this.#schema, outbox, 1), arrays(all(messages, messageRow))))
+    if (typed('messages', messages, 'array').length) await explained(executor(tx)(insertInto(this.#schema, outbox, 1), arrays(all(messages, messageRow))))
   }
 
   /** Enqueues a job with tx. It can run once tx has committed. */
@@ -40,7 +41,7 @@ export class Penstock {
 
   /** Enqueues jobs with one statement, and returns a result for each, in the given order. */
   async enqueueMany(tx: Queryable, queue: string, jobs: readonly NewJob[]): Promise<Enqueued[]> {
-    if (!jobs.length) return []
+    if (!typed('jobs', jobs, 'array').length) return []
     const columns = jobArrays(all(jobs, jobRow))
     const [row] = await explained(executor(tx)(callOf(this.#schema, 1, columns), [queue, ...columns]))
     return enqueuedOf(row!)
@@ -105,7 +106,7 @@ export class Penstock {
    * attempt would not help, for example because the queue does not exist.
    */
   async work(db: Queryable, queue: string, handlers: Handlers, options: WorkOptions = {}): Promise<void> {
-    await this.#work(db, queue, handlerOf(queue, handlers), options)
+    await this.#work(db, queue, handlerOf(queue, handlers), checked('worker', options))
   }
 
   async #work(db: Queryable, queue: string, handler: Find, options: WorkOptions) {
@@ -125,7 +126,7 @@ export class Penstock {
    */
   async workTx<D extends Queryable>(db: D, queue: string, handlers: Handlers<TxHandler<Tx<D>>>, options: WorkOptions = {}): Promise<void> {
     const find = handlerOf(queue, handlers)
-    const { concurrency = 10, logger = console } = options
+    const { concurrency = 10, logger = console } = checked('worker', options)
     const begins = beginning(queue, logger)
     const most = connectionsOf(db)
     if (most !== undefined && most < concurrency + 2) {

@@ -1,11 +1,13 @@
 // Tasks: kinds of jobs with typed payloads.
 import type { Queryable } from './database.js'
+import { FieldError } from './errors.js'
 import { deadLetter, type Job } from './job.js'
-import { Penstock } from './penstock.js'
 import { limited, type Limits } from './limits.js'
+import { checked } from './options.js'
+import { Penstock } from './penstock.js'
 import type { StandardSchemaV1 } from './standard-schema.js'
 import type { Enqueued } from './statements.js'
-import { FieldError, jsonOf, kindOf, textOf, type NewJob } from './values.js'
+import { jsonOf, kindOf, textOf, type NewJob } from './values.js'
 import type { TaskHandler, TxTaskHandler, Verdict } from './work.js'
 
 /** TaskOptions are what else a job of a task has. */
@@ -40,7 +42,8 @@ export interface Task<In, Out = In> {
  */
 export function defineTask<S extends StandardSchemaV1>(definition: TaskDefinition & { schema: S }): Task<StandardSchemaV1.InferInput<S>, StandardSchemaV1.InferOutput<S>>
 export function defineTask<T>(definition: TaskDefinition & { schema?: StandardSchemaV1<T, T> }): Task<T>
-export function defineTask({ name, queue, schema, penstock = new Penstock(), ...limits }: TaskDefinition & { schema?: StandardSchemaV1 }): Task<unknown> {
+export function defineTask(definition: TaskDefinition & { schema?: StandardSchemaV1 }): Task<unknown> {
+  const { name, queue, schema, penstock = new Penstock(), ...limits } = checked('task', definition)
   if (kindOf(name) === '') throw new FieldError('name', 'is empty: it is the kind of the jobs')
   textOf('queue', queue, 48)
 
@@ -62,7 +65,7 @@ export function defineTask({ name, queue, schema, penstock = new Penstock(), ...
     if (payload === undefined) throw new FieldError('payload', 'has no form in JSON')
     const { wrong } = schema ? await read(payload) : {}
     if (wrong !== undefined) throw new FieldError('payload', `does not fit the schema of task ${name}: ${wrong}`)
-    return { ...options, kind: name, payload }
+    return { ...checked('job', options), kind: name, payload }
   }
   const reading = async (job: Job, handle: (value: unknown) => Verdict | Promise<Verdict>): Promise<Verdict> => {
     const found = await read(job.text())

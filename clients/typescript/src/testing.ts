@@ -1,6 +1,7 @@
 // Helpers for the tests of programs that use Penstock.
 import { executor, type Queryable } from './database.js'
 import { Queue, isOutcome, type Job } from './job.js'
+import { checked } from './options.js'
 import { headerKind, interval, quoted } from './values.js'
 import { Strangers, handlerOf, run, type End, type Handler, type Handlers } from './work.js'
 
@@ -19,6 +20,7 @@ export interface Published {
  * The role must be able to read the outbox, as its owner can.
  */
 export async function requirePublished(tx: Queryable, outbox: string, want: { topic?: string, key?: string } = {}, schema = 'penstock'): Promise<Published[]> {
+  checked('published', want)
   const rows = await executor(tx)(`select id, key, topic, headers::text, encode(payload, 'hex') as payload
     from ${quoted(schema)}.${quoted(outbox)} where topic = coalesce($1::text, topic) and ($2::text is null or key = $2::text) order by xid, seq`, [want.topic ?? null, want.key ?? null])
   if (!rows.length) throw new Error(`nothing was published to ${outbox} with ${JSON.stringify(want)}`)
@@ -44,6 +46,7 @@ export interface EnqueuedJob {
  * The role must be able to read the queue, as its owner can.
  */
 export async function requireEnqueued(tx: Queryable, queue: string, want: { kind?: string, key?: string } = {}, schema = 'penstock'): Promise<EnqueuedJob[]> {
+  checked('enqueued', want)
   const columns = "key, group_key, priority::text, headers::text, encode(payload, 'hex') as payload"
   const rows = await executor(tx)(`select id::text, due, key, group_key, priority, headers, payload from (
       select coalesce(id, seq) as id, null as due, ${columns} from ${quoted(schema)}.${quoted(queue)}
@@ -88,7 +91,7 @@ function metIn(schema: string, queue: string): Met {
  * those before it stay, behind the others of the queue. Barriers open before, as at a commit.
  */
 export async function runOne(db: Queryable, name: string, handlers: Handlers, options: Choice = {}): Promise<{ job: Job, end: End } | undefined> {
-  const ran = await next(db, name, handlers, options)
+  const ran = await next(db, name, handlers, checked('runOne', options))
   if (ran?.thrown) throw ran.thrown.err
   return ran && { job: ran.job, end: ran.end }
 }
@@ -147,7 +150,8 @@ const mostAttempts = 1000
  * delayed jobs. An error that a handler throws fails an attempt, and is not thrown again. It fails after a thousand attempts, for example if a
  * handler snoozes for ever, and at once at a job whose kind has no handler. Give it a transaction, or a queue that nothing else uses. The role must own the schema.
  */
-export async function runAll(db: Queryable, name: string, handlers: Handlers, { schema = 'penstock' }: { schema?: string } = {}): Promise<{ job: Job, end: End }[]> {
+export async function runAll(db: Queryable, name: string, handlers: Handlers, options: { schema?: string } = {}): Promise<{ job: Job, end: End }[]> {
+  const { schema = 'penstock' } = checked('runAll', options)
   const all: { job: Job, end: End }[] = []
   for (;;) {
     const ran = await next(db, name, handlers, { schema })

@@ -1,13 +1,7 @@
 // Messages and jobs, and how they become parameters.
 import type { Value } from './database.js'
-
-/** FieldError is input that the database could not store. Nothing was sent, and the transaction can continue. */
-export class FieldError extends Error {
-  override name = 'FieldError'
-  constructor(readonly field: string, problem: string) {
-    super(`${field} ${problem}`)
-  }
-}
+import { FieldError } from './errors.js'
+import { checked, typed } from './options.js'
 
 /** Payload: text and bytes as they are, anything else as JSON. */
 export type Payload = string | Uint8Array | object | number | boolean | null
@@ -161,7 +155,7 @@ function barriersOf(field: string, barriers: readonly bigint[]): string | null {
 
 /** waitsOf are the barriers that a message waits for, as PostgreSQL reads an array. */
 export function waitsOf(barriers: readonly bigint[]): string {
-  const text = barriersOf('waitsFor', barriers)
+  const text = barriersOf('waitsFor', typed('waitsFor', barriers, 'bigints'))
   if (text === null) throw new FieldError('waitsFor', 'is empty: give the barriers to wait for, or publish the message')
   return `{${text}}`
 }
@@ -205,27 +199,15 @@ function headersWithOptions(j: NewJob): NewJob['headers'] {
 
 /** messageRow is a message as columns: id, key, topic, headers, payload. */
 export function messageRow(m: Message): Value[] {
+  checked('message', m)
   const row = [orNull('id', m.id, 256), orNull('key', m.key, 1024), orNull('topic', m.topic, 1024) ?? '', headersOf(m.headers), hex(bytesOf(m.payload))]
   if (control.test(row[0] ?? '')) throw new FieldError('id', 'has a control character: it travels in protocol headers')
   return row
 }
 
-const jobFields = new Set([...'payload kind key groupKey priority notBefore delay dedupKey headers uniqueKey onConflict debounceMax maxAttempts timeout deadline holds waitsFor onDead'.split(' '),
-  ...'id attempt createdAt report lease leaseUntil'.split(' ')]) // those of a claimed job, which may be enqueued again
-/** What other queues call the fields of a job. */
-const elsewhere: Record<string, string> = { runAt: 'notBefore', startAfter: 'notBefore', attempts: 'maxAttempts', jobId: 'uniqueKey', singletonKey: 'uniqueKey', group: 'groupKey', name: 'kind', data: 'payload' }
-
-/** known fails if an object has a member that is none of its fields. */
-export function known(given: object, fields: { has(field: string): boolean }, of: string, others: Record<string, string> = {}) {
-  for (const field in given) {
-    if (fields.has(field) || (given as Record<string, unknown>)[field] === undefined) continue
-    throw new FieldError(field, `is not ${of}${Object.hasOwn(others, field) ? `; use ${others[field]}` : ''}`)
-  }
-}
-
 /** jobRow is a job as columns: payload, key, group_key, priority, not_before, dedup_key, headers. */
 export function jobRow(j: NewJob): Value[] {
-  known(j, jobFields, 'a field of a job', elsewhere)
+  checked('job', j)
   const priority = j.priority ?? 0
   if (!Number.isInteger(priority) || priority < -16 || priority > 15) throw new FieldError('priority', `is ${priority}, expected -16 (first) to 15 (last)`)
   return [hex(bytesOf(j.payload)), orNull('key', j.key, 1024), orNull('groupKey', j.groupKey, 256) ?? '', String(priority),

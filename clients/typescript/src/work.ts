@@ -2,10 +2,11 @@
 // ended, and gives back what it has not begun when it stops.
 import { hostname } from 'node:os'
 import { sqlState } from './database.js'
-import { clientVersion, isMissing } from './errors.js'
+import { FieldError, clientVersion, isMissing } from './errors.js'
 import { Job, LeaseLostError, Outcome, Queue, StoppingError, isOutcome, reasonOf, type Shares } from './job.js'
+import { typed } from './options.js'
 import { Turns } from './turns.js'
-import { FieldError, headerTimeout, kindOf, known, textOf } from './values.js'
+import { headerTimeout, kindOf, textOf } from './values.js'
 import { Backoff, Notice, Outage, type Logger, sleep, timely } from './waits.js'
 
 /** Verdict is what a handler returns: undefined if the job is done, or 'settled' if it has ended the job itself, with the lease. */
@@ -44,7 +45,7 @@ export function handlerOf<H extends Function>(queue: string, handlers: Handlers<
     all.set(kind, handler)
   }
   for (const some of [handlers].flat() as ((H & OfTask) | ByKind<H>)[]) {
-    if (typeof some !== 'function') Object.entries(some).forEach(([kind, handler]) => add(kind, handler))
+    if (typeof some !== 'function') Object.entries(typed('handlers', some, 'object')).forEach(([kind, handler]) => add(kind, handler))
     else if (some.kind === undefined) throw new FieldError('handlers', "are a list with one that has no kind; { '': handler } takes jobs without one")
     else if (some.queue !== queue) throw new FieldError('handlers', `have one of task ${some.kind}, whose queue is ${some.queue}, in a worker of ${queue}`)
     else add(some.kind, some)
@@ -92,7 +93,6 @@ export interface WorkOptions {
   logger?: Logger
 }
 
-const optionFields = new Set('concurrency batch lease groupKey groups allGroups worker pollMin pollMax ackEvery drainTimeout giveUp signal onEnd logger'.split(' '))
 const callTimeout = 30_000 // ends a call that hangs
 const maintainEvery = 500
 const heartbeatEvery = 30_000
@@ -179,7 +179,6 @@ class Worker {
 
   constructor(readonly queue: Queue, readonly handler: Find, options: WorkOptions, readonly stop: AbortController,
     readonly strangers: Strangers) {
-    known(options, optionFields, 'an option of a worker')
     const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as WorkOptions
     this.o = { concurrency: 10, batch: 100, lease: 30_000, worker: `${hostname()}/${process.pid}`, pollMin: 2, pollMax: 50,
       ackEvery: 20, drainTimeout: 10_000, giveUp: 3_600_000, onEnd: () => {}, logger: console, ...given }

@@ -1,5 +1,6 @@
 import type { Execute, Value } from './database.js'
 import { explained } from './errors.js'
+import { checked } from './options.js'
 import { callOf, enqueuedOf, insertInto, type Enqueued } from './statements.js'
 import { arrays, jobArrays, jobRow, messageRow, type Message, type NewJob } from './values.js'
 
@@ -27,8 +28,8 @@ export class Writer {
   #last: Promise<void> = Promise.resolve()
   readonly #flushAt: number
   /** @internal */
-  constructor(readonly execute: Execute, readonly schema: string, { flushAt = 1000 }: WriterOptions = {}) {
-    this.#flushAt = flushAt
+  constructor(readonly execute: Execute, readonly schema: string, options: WriterOptions = {}) {
+    this.#flushAt = checked('writer', options).flushAt ?? 1000
   }
 
   /** Takes a message, or throws a FieldError. You need not await it: awaiting it waits only while a full writer is written, whose error flush throws too. */

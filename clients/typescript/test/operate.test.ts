@@ -96,7 +96,7 @@ test('policies and holds of groups are set and listed', async () => {
   await expect(queue.setGroup('b', { maxRunning: 0 })).rejects.toMatchObject({ field: 'maxRunning' })
   await expect(queue.setGroup('b', { rate: 1, per: 0 })).rejects.toMatchObject({ field: 'per' })
   await expect(queue.setGroup('b', { rate: 1 })).rejects.toMatchObject({ code: '22023' })
-  await expect(queue.holdGroup('b', -1)).rejects.toMatchObject({ field: 'after' })
+  await expect(queue.holdGroup('b', -1)).rejects.toMatchObject({ field: 'ms' })
   await expect(queue.holdGroup('b', 1, 'x'.repeat(1025))).rejects.toMatchObject({ field: 'reason' })
   await expect(queue.holdGroup('*', 1)).rejects.toMatchObject({ code: '22023' })
   expect(() => holdGroup(-1)).toThrow(/after is -1/)

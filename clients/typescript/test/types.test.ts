@@ -7,7 +7,10 @@ import type { Kysely, Transaction } from 'kysely'
 import type { Client, Pool, PoolClient } from 'pg'
 import type { Sql, TransactionSql, ReservedSql } from 'postgres'
 import { expect, test } from 'vitest'
-import { Penstock, retry, type Enqueued, type Handler, type Job, type Queryable, type Tx } from '../src/index.js'
+import { Penstock, retry, type Enqueued, type GroupLimits, type Handler, type Job, type Limits, type Message, type NewJob, type Queryable, type Queue, type TaskDefinition, type Tx, type WorkOptions, type WriterOptions } from '../src/index.js'
+import type { PenstockModuleOptions } from '../src/nestjs.js'
+import type { table } from '../src/options.js'
+import type { requireEnqueued, requirePublished, runAll, runOne } from '../src/testing.js'
 
 interface Tables { orders: { id: number } }
 
@@ -46,4 +49,28 @@ test('types', () => {
     penstock.queue(pool, 'emails').ack([1]),
   ]
   expect(uses).toBeTypeOf('function')
+})
+
+test('the table of options has those of the types', () => {
+  type Names<C extends keyof typeof table> = keyof (typeof table)[C]['types']
+  type Last<F extends (...args: any[]) => any, N extends number> = keyof NonNullable<Parameters<F>[N]>
+  expectTypeOf<Names<'message'>>().toEqualTypeOf<keyof Message>()
+  expectTypeOf<Names<'job'>>().toEqualTypeOf<keyof NewJob>()
+  expectTypeOf<Names<'worker'>>().toEqualTypeOf<keyof WorkOptions>()
+  expectTypeOf<Names<'penstock'>>().toEqualTypeOf<keyof NonNullable<ConstructorParameters<typeof Penstock>[0]>>()
+  expectTypeOf<Names<'writer'>>().toEqualTypeOf<keyof WriterOptions>()
+  expectTypeOf<Names<'limits'>>().toEqualTypeOf<keyof Limits>()
+  expectTypeOf<Names<'task'>>().toEqualTypeOf<keyof TaskDefinition | 'schema'>()
+  expectTypeOf<Names<'claim'>>().toEqualTypeOf<Last<Queue['claim'], 0>>()
+  expectTypeOf<Names<'claimGroups'>>().toEqualTypeOf<Last<Queue['claimGroups'], 1>>()
+  expectTypeOf<Names<'scheduled'>>().toEqualTypeOf<Last<Queue['schedule'], 2>>()
+  expectTypeOf<Names<'schedule'>>().toEqualTypeOf<Last<Queue['schedule'], 3>>()
+  expectTypeOf<Names<'deadJobs'>>().toEqualTypeOf<Last<Queue['deadJobs'], 0>>()
+  expectTypeOf<Names<'group'>>().toEqualTypeOf<keyof GroupLimits>()
+  expectTypeOf<Names<'groupPolicies'>>().toEqualTypeOf<Last<Queue['groupPolicies'], 0>>()
+  expectTypeOf<Names<'module'>>().toEqualTypeOf<keyof PenstockModuleOptions>()
+  expectTypeOf<Names<'published'>>().toEqualTypeOf<Last<typeof requirePublished, 2>>()
+  expectTypeOf<Names<'enqueued'>>().toEqualTypeOf<Last<typeof requireEnqueued, 2>>()
+  expectTypeOf<Names<'runOne'>>().toEqualTypeOf<Last<typeof runOne, 3>>()
+  expectTypeOf<Names<'runAll'>>().toEqualTypeOf<Last<typeof runAll, 3>>()
 })
