@@ -7,11 +7,13 @@ import (
 	"html/template"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // Life is a message or a job with its history. One that was listed by its state has no payload.
@@ -24,7 +26,11 @@ type Life struct {
 	CreatedAt time.Time `json:"created_at"`
 	Contents
 	Where []admin.Whereabouts `json:"where"`
+	Wait  Wait                `json:"-"` // of a page about a job
 }
+
+// Wait is why a job does not start, in words, and the page that shows more.
+type Wait struct{ Text, Page string }
 
 var findParams = []string{"id", "key", "limit", "group", "state", "after", "kind", "newest", "older_than", "younger_than"}
 
@@ -109,18 +115,27 @@ func (c *Console) lives(found []admin.Found) []Life {
 		for i := range one.Where {
 			one.Where[i].Report = c.shownOf(one.Where[i].Report)
 		}
-		all = append(all, Life{m.Seq, m.ID, m.Key, one.Group, m.Topic, m.CreatedAt, c.contents(m.Headers, m.Payload), one.Where})
+		all = append(all, Life{m.Seq, m.ID, m.Key, one.Group, m.Topic, m.CreatedAt, c.contents(m.Headers, m.Payload), one.Where, Wait{}})
 	}
 	return all
 }
 
 // waitsFor explains why jobs do not start.
 func (c *Console) waitsFor(ctx context.Context, queue string, jobs []Life) error {
-	groups := map[string]string{}
+	type reason struct {
+		word string
+		Wait
+	}
+	page := jobsURL(queue)
+	groups := map[string]reason{}
 	for i := range jobs {
 		switch w := &jobs[i].Where[0]; w.State {
 		case "behind its key":
-			w.WaitsFor = "key"
+			w.WaitsFor, jobs[i].Wait = "key", Wait{"an earlier job of its key", page + "/jobs?" + url.Values{"key": {jobs[i].Key}}.Encode()}
+		case "waiting for barriers":
+			if strings.Contains(w.WaitsFor, " dead") {
+				jobs[i].Wait = Wait{"the dead letters of the queue", page + "/dead"}
+			}
 		case "ready":
 			why, known := groups[jobs[i].Group]
 			if !known {
@@ -129,32 +144,64 @@ func (c *Console) waitsFor(ctx context.Context, queue string, jobs []Life) error
 					return err
 				}
 				if q := slices.IndexFunc(s.Queues, func(q admin.QueueStatus) bool { return q.Queue == queue }); q >= 0 {
-					why = s.Queues[q].WaitsFor()
+					why = reason{s.Queues[q].WaitsFor(), queueWait(&s.Queues[q])}
 				}
-				if why == "" {
+				if why.word == "" {
 					found, err := c.o.Store.QueueGroups(ctx, queue, before(jobs[i].Group), 1)
 					if err != nil {
 						return err
 					}
 					if len(found) > 0 && found[0].Group == jobs[i].Group {
-						why = found[0].WaitsFor()
+						why = reason{found[0].WaitsFor(), groupWait(queue, &found[0])}
 					}
 				}
 				groups[jobs[i].Group] = why
 			}
-			if w.WaitsFor = why; why != "" || jobs[i].Key == "" {
+			if w.WaitsFor, jobs[i].Wait = why.word, why.Wait; why.word != "" || jobs[i].Key == "" {
 				continue
 			}
 			same, err := c.o.Store.(finders).FindJobs(ctx, admin.Find{In: queue, Key: jobs[i].Key, Limit: 25})
 			if err != nil {
 				return err
 			}
-			if slices.ContainsFunc(same, func(f admin.Found) bool { return f.Where[0].State == "running" }) {
-				w.WaitsFor = "key"
+			if r := slices.IndexFunc(same, func(f admin.Found) bool { return f.Where[0].State == "running" }); r >= 0 {
+				id := same[r].Message.Seq
+				w.WaitsFor, jobs[i].Wait = "key", Wait{fmt.Sprintf("job %d of its key, which is running", id), fmt.Sprintf("%s/jobs?id=%d", page, id)}
 			}
 		}
 	}
 	return nil
+}
+
+func queueWait(q *admin.QueueStatus) Wait {
+	page := jobsURL(q.Queue)
+	switch q.WaitsFor() {
+	case "pause":
+		return Wait{"the queue is paused", page}
+	case "limit":
+		return Wait{"the queue is at its limit of " + terminal.Plural(int64(*q.MaxRunning), "running job"), page + "/jobs?state=running"}
+	case "rate":
+		return Wait{fmt.Sprintf("the queue is over its rate of %s in %v", terminal.Count(int64(q.Rate.Jobs)), q.Rate.Per), page}
+	}
+	return Wait{}
+}
+
+func groupWait(queue string, g *admin.GroupStatus) Wait {
+	page, l := jobsURL(queue), g.Limits
+	group := "the group"
+	if g.Group == "" {
+		group = "the group without a name"
+	}
+	first := page + "?" + url.Values{"after": {before(g.Group)}}.Encode() + "#groups"
+	switch g.WaitsFor() {
+	case "hold":
+		return Wait{group + " is " + limits(l)[0], first}
+	case "limit":
+		return Wait{group + " is at its limit of " + terminal.Plural(int64(l.MaxRunning), "running job"), page + "/jobs?" + url.Values{"state": {"running"}, "group": {g.Group}}.Encode()}
+	case "rate":
+		return Wait{fmt.Sprintf("%s is over its rate of %s in %v", group, terminal.Count(int64(l.Rate.Jobs)), l.Rate.Per), first}
+	}
+	return Wait{}
 }
 
 // before is a name behind which a group is the next one.

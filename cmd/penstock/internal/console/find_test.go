@@ -3,6 +3,7 @@ package console_test
 import (
 	"encoding/json"
 	"fmt"
+	"html"
 	"net/url"
 	"strings"
 	"testing"
@@ -24,33 +25,39 @@ func TestJobsSayWhyTheyWait(t *testing.T) {
 	t.Cleanup(func() { s.Close() })
 	ctx, q := t.Context(), s.Queue("mails")
 	must(t, s.CreateQueue(ctx, "mails", penstock.FIFO))
-	groups := []string{"", "\x01", "free", "free2", "held", "full", "fast", "é"}
+	groups := []string{"", "\x01", "free", "free2", "held", "full", "fast", "busy", "é"}
 	ids := map[string]int64{}
 	for _, group := range groups {
 		made, err := q.Enqueue(ctx, penstock.NewJob{Group: group, Key: "k" + group}, penstock.NewJob{Group: group, Key: "k" + group}, penstock.NewJob{Group: group})
 		must(t, err)
 		ids[group] = made[2].ID
 		if group == "free2" {
-			ids["key"] = made[1].ID
+			ids["key"], ids["running"] = made[1].ID, made[0].ID
+		}
+		if group == "busy" {
+			ids["behind"] = made[1].ID
 		}
 	}
 	must(t, s.SetGroup(ctx, "mails", penstock.GroupPolicy{Group: "full", MaxRunning: 1}))
 	must(t, s.SetGroup(ctx, "mails", penstock.GroupPolicy{Group: "fast", Rate: penstock.Rate{Jobs: 1, Per: time.Hour}}))
 	must(t, s.HoldGroup(ctx, "mails", "held", time.Hour, "answered 429"))
-	for _, group := range []string{"free2", "full", "fast"} {
+	for _, group := range []string{"free2", "full", "fast", "busy", "busy"} {
 		jobs, err := q.Claim(ctx, driver.Claim{Group: group, Jobs: 1, Lease: time.Hour, Worker: "w"})
 		must(t, err)
 		if len(jobs) != 1 {
 			t.Fatalf("%d jobs of %q", len(jobs), group)
 		}
 	}
-	check := func(want map[string]string) {
+	check := func(want, links map[string]string) {
 		t.Helper()
 		d := serve(t, s)
 		for name, why := range want {
 			group := name
-			if name == "key" {
+			switch name {
+			case "key":
 				group = "free2"
+			case "behind":
+				group = "busy"
 			}
 			query := "/queues/mails/jobs?" + url.Values{"id": {fmt.Sprint(ids[name])}, "group": {group}}.Encode()
 			code, text := d.ask("r", "GET", "/api/v1"+query, "")
@@ -63,18 +70,38 @@ func TestJobsSayWhyTheyWait(t *testing.T) {
 			if says := strings.Contains(string(page), `Waits for: <span class="waits">`+why+`</span>`); says != (why != "") {
 				t.Errorf("the page of %q, which waits for %q: %s", name, why, page)
 			}
+			link := links[name]
+			if why != "" && link == "" {
+				t.Errorf("%q waits for %q, and no link is expected", name, why)
+			}
+			if !strings.Contains(string(page), link) {
+				t.Errorf("the page of %q lacks %s: %s", name, link, page)
+			}
+			if _, where, _ := strings.Cut(link, `href="`); where != "" {
+				where, _, _ = strings.Cut(where, `"`)
+				if code, _ := d.ask("r", "GET", strings.TrimPrefix(html.UnescapeString(where), "/ops"), ""); code != 200 {
+					t.Errorf("%s leads to %d", link, code)
+				}
+			}
 		}
 	}
-	check(map[string]string{"": "", "\x01": "", "free": "", "free2": "", "é": "", "held": "hold", "full": "limit", "fast": "rate", "key": "key"})
+	check(map[string]string{"": "", "\x01": "", "free": "", "free2": "", "é": "", "held": "hold", "full": "limit", "fast": "rate", "key": "key", "behind": "key"}, map[string]string{
+		"held":   `<a href="/ops/queues/mails?after=hel`,
+		"full":   `<a href="/ops/queues/mails/jobs?group=full&amp;state=running">the group is at its limit of 1 running job</a>.`,
+		"fast":   `<a href="/ops/queues/mails?after=fas`,
+		"key":    fmt.Sprintf(`<a href="/ops/queues/mails/jobs?id=%d">job %[1]d of its key, which is running</a>.`, ids["running"]),
+		"behind": `<a href="/ops/queues/mails/jobs?key=kbusy">an earlier job of its key</a>.`})
 	must(t, s.SetQueue(ctx, "mails", penstock.QueueSettings{MaxRunning: new(3)}))
-	check(map[string]string{"free": "limit", "held": "limit"})
+	check(map[string]string{"free": "limit", "held": "limit"}, map[string]string{
+		"free": `<a href="/ops/queues/mails/jobs?state=running">the queue is at its limit of 3 running jobs</a>.`,
+		"held": `<a href="/ops/queues/mails/jobs?state=running">the queue is at its limit of 3 running jobs</a>.`})
 	must(t, s.SetQueue(ctx, "mails", penstock.QueueSettings{MaxRunning: new(int), Rate: &penstock.Rate{Jobs: 1, Per: time.Hour}}))
 	if _, err := q.Claim(ctx, driver.Claim{Group: "free", Jobs: 1, Lease: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
-	check(map[string]string{"": "rate"})
+	check(map[string]string{"": "rate"}, map[string]string{"": `<a href="/ops/queues/mails">the queue is over its rate of 1 in 1h0m0s</a>.`})
 	must(t, s.SetQueue(ctx, "mails", penstock.QueueSettings{Paused: new(true)}))
-	check(map[string]string{"free2": "pause"})
+	check(map[string]string{"free2": "pause"}, map[string]string{"free2": `<a href="/ops/queues/mails">the queue is paused</a>.`})
 }
 
 // A message is found by its id or key in every state, and so is a job, with its history.
@@ -155,5 +182,35 @@ func TestFind(t *testing.T) {
 		if code, text := d.ask("r", "GET", path, ""); code != 200 || !strings.Contains(string(text), want) {
 			t.Errorf("the page %s is %d without %q: %s", path, code, want, text)
 		}
+	}
+}
+
+// A job that waits for barriers leads to the dead letters that keep one closed.
+func TestAJobBehindABarrierLeadsToItsDeadLetters(t *testing.T) {
+	s, err := postgres.Open(t.Context(), postgrestest.Database(t), postgres.Options{})
+	must(t, err)
+	must(t, s.Migrate(t.Context()))
+	t.Cleanup(func() { s.Close() })
+	ctx, q := t.Context(), s.Queue("mails")
+	must(t, s.CreateQueue(ctx, "mails", penstock.FIFO))
+	b, err := q.Barrier(ctx)
+	must(t, err)
+	made, err := q.Enqueue(ctx, penstock.NewJob{Holds: b}, penstock.NewJob{Holds: b}, penstock.NewJob{WaitsFor: []int64{b}})
+	must(t, err)
+	must(t, q.Seal(ctx, b))
+	const link = `: <a href="/ops/queues/mails/dead">the dead letters of the queue</a>.`
+	page := func() string {
+		_, page := serve(t, s).ask("r", "GET", fmt.Sprintf("/queues/mails/jobs?id=%d", made[2].ID), "") // another console, which has not kept the answer
+		return string(page)
+	}
+	if page := page(); !strings.Contains(page, "2 not ended</span>.") {
+		t.Errorf("before there is one: %s", page)
+	}
+	jobs, err := q.Claim(ctx, driver.Claim{Jobs: 1, Lease: time.Hour})
+	must(t, err)
+	must(t, q.DeadLetter(ctx, jobs[0].Lease, "no such user"))
+	must(t, q.Maintain(ctx))
+	if page := page(); !strings.Contains(page, "1 not ended, 1 dead</span>"+link) {
+		t.Errorf("afterwards: %s", page)
 	}
 }
