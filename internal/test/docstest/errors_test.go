@@ -22,7 +22,8 @@ var (
 	logRow       = regexp.MustCompile("(?m)^\\| (WARN|ERROR) `([^`]+)`")
 )
 
-// The page of errors has each SQLSTATE that a function raises, each exit code, and each error of the root package and the Python client.
+// The page of errors has each SQLSTATE that a function raises, each exit code, and each error of the root package and of the
+// clients for Python and TypeScript. It has no class that the TypeScript client lacks.
 // Each log line on it is one that the program writes at that level.
 func TestErrorPage(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, errorPage))
@@ -100,6 +101,35 @@ func TestErrorPage(t *testing.T) {
 			}
 		}
 	})
+
+	typescript := listed("Errors of the TypeScript client")
+	index, err := os.ReadFile(filepath.Join(root, "clients/typescript/src/index.ts"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	exported := map[string]bool{"TypeError": true} // JavaScript's own
+	everyFile(t, "clients/typescript/src", ".ts", func(path, text string) {
+		for _, m := range regexp.MustCompile(`(?m)^export class (\w+Error) extends \w+`).FindAllStringSubmatch(text, -1) {
+			name := m[1]
+			if strings.HasSuffix(path, "/claim-check.ts") {
+				name = "claimCheck." + name
+			} else if !regexp.MustCompile(`\b` + name + `\b`).Match(index) {
+				continue
+			}
+			exported[name] = true
+			if !typescript[name] {
+				t.Errorf("%s has no %s of %s", errorPage, name, path)
+			}
+		}
+	})
+	if len(exported) < 7 {
+		t.Errorf("only %d errors found in the TypeScript client", len(exported))
+	}
+	for name := range typescript {
+		if strings.HasSuffix(name, "Error") && !strings.Contains(name, " ") && name != "Error" && !exported[name] {
+			t.Errorf("%s has %s, which the TypeScript client does not export", errorPage, name)
+		}
+	}
 
 	levels := map[string]string{} // by what is logged
 	for _, folder := range []string{"relay", "work", "writer", "store", "sink", "cmd", "internal"} {
