@@ -67,6 +67,11 @@ func TestJobList(t *testing.T) {
 			t.Errorf("a report of many lines is shown: %s", out)
 		}
 		contains(t, d.must("job", "list", "mails", "--kind", "digest", "--json"), `{"id":`+ids["runs"]+`,"kind":"digest","key":"ann"`, `"state":"running"`, `"worker":"w1"`)
+		add("second", "--key", "ann")
+		if _, err := d.queues().DriverQueue("mails").Claim(t.Context(), driver.Claim{Jobs: 5, Lease: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		contains(t, d.must("job", "list", "mails", "--state", "waiting"), ids["second"]+"  behind its key ")
 		d.cli("job", "list", "nothing").wants(t, terminal.ExitFailure, `queue "nothing": no such queue`)
 	})
 }

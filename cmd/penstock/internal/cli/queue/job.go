@@ -208,7 +208,7 @@ func (l *jobTable) pages(ctx context.Context, store driver.QueueStore, q admin.J
 				return nil
 			}
 			l.left--
-			l.write(&page.Jobs[i], q.State)
+			l.write(&page.Jobs[i])
 		}
 		if q.After = page.Next; q.After == "" {
 			break
@@ -228,7 +228,7 @@ type listedJob struct {
 	admin.Whereabouts
 }
 
-func (l *jobTable) write(f *admin.Found, state string) {
+func (l *jobTable) write(f *admin.Found) {
 	m, w := &f.Message, f.Where[0]
 	kind, until := m.Headers[penstock.HeaderKind], ""
 	if !w.Until.IsZero() {
@@ -236,7 +236,7 @@ func (l *jobTable) write(f *admin.Found, state string) {
 	}
 	reason, _, _ := strings.Cut(penstock.LastError(w.Failures), "\n")
 	l.Add(listedJob{m.Seq, kind, m.Key, f.Group, f.Priority, m.CreatedAt.UTC(), w},
-		strconv.FormatInt(m.Seq, 10), state, kind, m.Key, f.Group, strconv.Itoa(w.Attempts), cli.Since(m.CreatedAt, l.now), until, w.Worker, reason)
+		strconv.FormatInt(m.Seq, 10), w.State, kind, m.Key, f.Group, strconv.Itoa(w.Attempts), cli.Since(m.CreatedAt, l.now), until, w.Worker, reason)
 }
 
 func workersCommand(a *cli.App) *cobra.Command {
