@@ -12,22 +12,27 @@ import (
 )
 
 // joined has the claims and acks of a process go together. While a round trip of a queue is under way, the calls that come wait. Then they share the
-// next one: one transaction, one commit, and one turn at the queue's row. A call that finds none under way goes at once. Where claims run side by side,
-// a second round trip begins with the calls that have waited long: the database or its disk is far away then. Where they take turns, the next one gathers
-// those that have been answered.
+// next one: one transaction, one commit, and one turn at the queue's row. A call that finds none under way goes at once. The next round trip also gathers the calls
+// that were just answered. Where claims run side by side, a second round trip begins with the calls that have waited long: the database or its disk is far away then.
 type joined struct {
 	mu      sync.Mutex
 	waiting []*call
 	under   int           // round trips that are under way
 	callers int           // how many calls the next round trip gathers
 	all     chan struct{} // is closed when they wait; nil if nothing is gathered
+	alone   int           // how many of the next round trips gather nothing: the last one that did was in vain
 }
 
 const (
-	// long is how long a call waits for the round trip that is under way, before a second one begins.
-	long = 2 * time.Millisecond
+	// long is how long a call waits for the round trip that is under way, before a second one begins. Two that are shorter would carry half of the calls each, and
+	// cost the database nearly twice as much.
+	long = 10 * time.Millisecond
+	// short is a round trip after which none gathers.
+	short = 300 * time.Microsecond
 	// mostGathering bounds what a round trip that took very long costs the next one.
-	mostGathering = 5 * long
+	mostGathering = 10 * time.Millisecond
+	// inVain is for how many round trips none gathers, once none of those that were answered called again at once.
+	inVain = 8
 )
 
 // call is one AckClaim, or an Ack, which claims no jobs.
@@ -74,12 +79,14 @@ func (j *joined) enter(c *call) bool {
 	return false
 }
 
-// gather waits, after a round trip that was long, until those that it has answered call again: an eighth of that time at most. Otherwise these and the calls
+// gather waits until the calls that were answered come again: an eighth of the time of that round trip at most. Otherwise these and the calls
 // that wait already would take turns, and each round trip would carry half of them.
 func (j *joined) gather(answered int, took time.Duration) {
 	j.mu.Lock()
-	j.callers = answered + len(j.waiting)
-	if took < long || j.callers == 1 {
+	before := len(j.waiting)
+	j.callers = answered + before
+	if j.alone > 0 || took < short || j.callers == 1 {
+		j.alone = max(j.alone-1, 0)
 		j.mu.Unlock()
 		return
 	}
@@ -91,6 +98,11 @@ func (j *joined) gather(answered int, took time.Duration) {
 	select {
 	case <-all:
 	case <-enough.C:
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		if len(j.waiting) <= before {
+			j.alone = inVain
+		}
 	}
 }
 
@@ -234,8 +246,8 @@ func (q Queue) makeAll(row *QueueRow, calls []*call) {
 		if left := j.answer(calls, held, claimed, err); len(left) > 0 {
 			q.giveBack(left)
 		}
-		if !row.sideBySide() && !q.on.Looks().Ready { // Ready: the database is in the process
-			j.gather(len(calls), time.Since(began))
+		if took := time.Since(began); (took < long || !row.sideBySide()) && !q.on.Looks().Ready { // Ready: the database is in the process
+			j.gather(len(calls), took)
 		}
 	}
 }

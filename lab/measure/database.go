@@ -39,7 +39,9 @@ func (s Setup) pinned(ctx context.Context, wanted bool) (release func(), err err
 	}
 	begin := []string{"begin isolation level repeatable read read only", "select count(*) from pg_class"}
 	if s.mysql() != nil {
-		begin = []string{"set session transaction isolation level repeatable read", "start transaction with consistent snapshot"}
+		// The store's sessions end a transaction that stands still for ten seconds.
+		begin = []string{"set session autocommit = 1 /*M!100300 , session idle_transaction_timeout = 0 */ /*!80000 , session wait_timeout = 86400 */",
+			"set session transaction isolation level repeatable read", "start transaction with consistent snapshot"}
 	} else if strings.HasPrefix(s.URL, "sqlite:") {
 		return nil, errors.New("--pin needs a server: pass --database-url postgres://…")
 	}
