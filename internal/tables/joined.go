@@ -21,6 +21,9 @@ type joined struct {
 	callers int           // how many calls the next round trip gathers
 	all     chan struct{} // is closed when they wait; nil if nothing is gathered
 	alone   int           // how many of the next round trips gather nothing: the last one that did was in vain
+	far     bool          // the last round trip was long
+	enough  bool          // the last claim found all that it asked for. Else its callers pause, and should not all pause at the same time
+	acking  bool          // the last round trip had no claim, though there were some
 }
 
 const (
@@ -79,13 +82,22 @@ func (j *joined) enter(c *call) bool {
 	return false
 }
 
-// gather waits until the calls that were answered come again: an eighth of the time of that round trip at most. Otherwise these and the calls
+// ended notes the end of a round trip, which asked for some jobs and found some.
+func (j *joined) ended(asked, found int, took time.Duration) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.far = took >= long; asked > 0 {
+		j.enough = found == asked
+	}
+}
+
+// gather waits until the calls that were answered come again: an eighth of the time of that round trip at most, and not where a second one may be under way. Otherwise these and the calls
 // that wait already would take turns, and each round trip would carry half of them.
-func (j *joined) gather(answered int, took time.Duration) {
+func (j *joined) gather(answered int, took time.Duration, sideBySide bool) {
 	j.mu.Lock()
 	before := len(j.waiting)
 	j.callers = answered + before
-	if j.alone > 0 || took < short || j.callers == 1 {
+	if !j.enough || j.alone > 0 || took < short || j.far && sideBySide || j.callers == 1 {
 		j.alone = max(j.alone-1, 0)
 		j.mu.Unlock()
 		return
@@ -130,19 +142,22 @@ func (j *joined) second() (calls []*call) {
 	return calls
 }
 
-// take takes those that wait and may go together, in the order in which they came.
+// take takes those that wait and may go together, in the order in which they came. Of acks and claims it first takes the acks: that costs little, and the next claim is
+// then for all, where otherwise each round trip would claim for half of the workers.
 func (j *joined) take() (calls []*call) {
 	var claims *call
 	jobs, leases := 0, 0
+	isAck := func(c *call) bool { return c.claim.Jobs == 0 }
+	j.acking = j.enough && !j.acking && !j.far && slices.ContainsFunc(j.waiting, isAck) && slices.ContainsFunc(j.waiting, func(c *call) bool { return !isAck(c) })
 	j.waiting = slices.DeleteFunc(j.waiting, func(c *call) bool {
 		if c.gone {
 			return true
 		}
 		fits := jobs+c.claim.Jobs <= mostJoinedJobs && leases+len(c.leases) <= mostJoinedLeases
-		if len(calls) > 0 && !fits || claims != nil && !c.goesWith(claims) {
+		if j.acking && !isAck(c) || len(calls) > 0 && !fits || claims != nil && !c.goesWith(claims) {
 			return false
 		}
-		if c.claim.Jobs > 0 {
+		if !isAck(c) {
 			claims = c
 		}
 		jobs, leases, calls = jobs+c.claim.Jobs, leases+len(c.leases), append(calls, c)
@@ -243,11 +258,12 @@ func (q Queue) makeAll(row *QueueRow, calls []*call) {
 		ctx, cancel := whileAny(calls)
 		held, claimed, err := q.make(ctx, leases, claim)
 		cancel()
+		j.ended(jobs, len(claimed), time.Since(began))
 		if left := j.answer(calls, held, claimed, err); len(left) > 0 {
 			q.giveBack(left)
 		}
-		if took := time.Since(began); (took < long || !row.sideBySide()) && !q.on.Looks().Ready { // Ready: the database is in the process
-			j.gather(len(calls), took)
+		if !q.on.Looks().Ready { // else the database is in the process
+			j.gather(len(calls), time.Since(began), row.sideBySide())
 		}
 	}
 }

@@ -130,11 +130,12 @@ func TestASecondRoundTrip(t *testing.T) {
 	}
 }
 
-// The callers of a round trip that was long share the next one with those that waited meanwhile, once all have called. The machine's speed does not
+// The callers of a round trip share the next one with those that waited meanwhile, once all have called. The machine's speed does not
 // decide that: time stands still here until nothing else can happen.
 func TestCallersComeBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
+		const pause = 100 * time.Microsecond
 		var j joined
 		for range 3 {
 			j.enter(calling(t.Context(), 1, ""))
@@ -144,22 +145,31 @@ func TestCallersComeBack(t *testing.T) {
 		j.enter(calling(t.Context(), 1, ""))
 		for range answered {
 			go func() {
-				time.Sleep(long)
+				time.Sleep(pause)
 				j.enter(calling(t.Context(), 1, ""))
 			}()
 		}
-		j.gather(len(answered), 50*long)
-		if calls := j.next(); len(calls) != 3 || time.Since(began) != long {
-			t.Errorf("%d calls go together after %v, expected 3 after %v", len(calls), time.Since(began), long)
+		j.ended(2, 2, 9*pause)
+		j.gather(len(answered), 9*pause, true)
+		if calls := j.next(); len(calls) != 3 || time.Since(began) != pause {
+			t.Errorf("%d calls go together after %v, expected 3 after %v", len(calls), time.Since(began), pause)
 		}
 		for _, some := range []struct {
 			name         string
 			took, waited time.Duration
+			asked, found int
+			sideBySide   bool
 		}{
-			{"short, so nothing is waited for", long - 1, 0}, {"long", 8 * long, long}, {"very long", time.Hour, mostGathering},
+			{"short, so nothing is waited for", short - 1, 0, 3, 3, true},
+			{"of claims that found too few jobs, so the callers pause", 8 * pause, 0, 3, 2, true},
+			{"of acks, and the claim before found too few", 8 * pause, 0, 0, 0, true},
+			{"of acks, and the claim before found enough", 8 * pause, pause, 1, 1, true},
+			{"after one that was waited for in vain", 8 * pause, 0, 3, 3, true},
+			{"long, so a second one begins", long, 0, 3, 3, true},
 		} {
 			began := time.Now()
-			if j.gather(3, some.took); time.Since(began) != some.waited {
+			j.ended(some.asked, some.found, some.took)
+			if j.gather(3, some.took, some.sideBySide); time.Since(began) != some.waited {
 				t.Errorf("the round trip was %s: the next one begins after %v, expected %v", some.name, time.Since(began), some.waited)
 			}
 			for range 3 { // late: nothing waits for them
@@ -169,16 +179,57 @@ func TestCallersComeBack(t *testing.T) {
 				t.Errorf("%d calls go, expected 3", len(calls))
 			}
 		}
+		for range inVain {
+			j.gather(3, 8*pause, true)
+		}
+		began = time.Now()
+		if j.gather(3, time.Hour, false); time.Since(began) != mostGathering {
+			t.Errorf("where claims take turns the next one begins after %v, expected %v", time.Since(began), mostGathering)
+		}
 		if j.next(); j.under != 0 {
 			t.Errorf("%d round trips are under way, expected none", j.under)
 		}
 		if j.enter(calling(t.Context(), 1, "")); j.under != 1 {
 			t.Error("a call waits though none is under way")
 		}
-		if j.gather(1, time.Hour); time.Since(began) != long+long+mostGathering {
+		j.alone = 0
+		began = time.Now()
+		if j.gather(1, time.Hour, false); time.Since(began) > 0 {
 			t.Error("one caller waits for another, though there is none")
 		}
 	})
+}
+
+// Of acks and claims that wait while there are jobs enough, the acks go first, so that the next claim is for all. Claims wait for one such round trip only, and for
+// none that is long.
+func TestAcksGoFirst(t *testing.T) {
+	t.Parallel()
+	var j joined
+	j.enter(calling(t.Context(), 1, ""))
+	wait := func() (claim, ack *call) {
+		claim, ack = calling(t.Context(), 1, ""), calling(t.Context(), 0, "", 7)
+		j.enter(claim)
+		j.enter(ack)
+		return claim, ack
+	}
+	claim, ack := wait()
+	if calls := j.next(); !slices.Equal(calls, []*call{claim, ack}) {
+		t.Errorf("%d calls go together though there may be no job, expected 2", len(calls))
+	}
+	j.ended(1, 1, time.Millisecond)
+	claim, ack = wait()
+	if calls := j.next(); !slices.Equal(calls, []*call{ack}) {
+		t.Errorf("%d calls go first, expected the ack", len(calls))
+	}
+	later, again := wait()
+	if calls := j.next(); !slices.Equal(calls, []*call{claim, later, again}) {
+		t.Errorf("%d calls go then, expected all 3", len(calls))
+	}
+	j.ended(1, 1, long)
+	claim, ack = wait()
+	if calls := j.next(); !slices.Equal(calls, []*call{claim, ack}) {
+		t.Errorf("%d calls go together though the database is far away, expected 2", len(calls))
+	}
 }
 
 // A lease that two calls end is one call's.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -62,16 +63,13 @@ func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c driver.Clai
 	}
 	*b = append(*b, *first...)
 	var fresh, tried []candidate
-	if err := pageNew(ctx, t, b, row, c, r, &fresh); err != nil {
-		return nil, err
-	}
 	b.Rows(func(scan tables.Scan) error {
 		var n candidate
 		err := scan(&n.Job.Priority, &n.TS, &n.Job.ID, &n.Waits, &n.keyed, &n.attempts)
 		tried = append(tried, n)
 		return err
 	}, "page_tried", row.Args(tables.Args{"group": c.Group, "window": r.Window, "tried": r.Tried}))
-	if err := t.Run(ctx, b); err != nil {
+	if err := s.pageNew(ctx, t, b, row, c, r, &fresh); err != nil {
 		return nil, err
 	}
 	room := r.Jobs
@@ -172,64 +170,134 @@ func ended(r *tables.Round) tables.SQL {
 	return tables.SQL("exists (select 1 from {schema}.leases l force index (leases_second) where l.queue_id = {queue} and " + seconds + " and l.until > {checked} and l.until <= utc_timestamp(6))")
 }
 
-// pageNew asks for the next of the jobs that were never claimed. A LIFO queue reads its index backwards, where RocksDB does not stop at the beginning of a range, but
-// walks on over whatever was deleted before it. So its ranges are first read forwards, in another round trip. That finds those with few jobs. Of the others the
-// last jobs are asked for, however many there are.
-func pageNew(ctx context.Context, t *tx, b *tables.Batch, row *queueRow, c driver.Claim, r *tables.Round, fresh *[]candidate) error {
+// pageNew sends b, and with it asks for the next of the jobs that were never claimed.
+//
+// The engines walk over deleted rows, and stop at the end of a range only at a row that is there. So a claim reads the ranges of each priority that is in use,
+// and otherwise looks whether there is a row of the others, many priorities at a time. A priority of which this process has found one is in use from then on, and is
+// read in another round trip.
+//
+// A LIFO queue reads its index backwards, where RocksDB does not stop at all. So its ranges are first read forwards, in another round trip. That finds those with
+// few jobs. Of the others the last jobs are asked for, however many there are.
+func (s onTables) pageNew(ctx context.Context, t *tx, b *tables.Batch, row *queueRow, c driver.Claim, r *tables.Round, fresh *[]candidate) error {
 	args := row.Args(tables.Args{"group": c.Group, "window": r.Window})
-	ask := func(from, ranges string, seqs []int64) {
+	ask := func(from string, ranges []string, seqs []int64) {
 		b.Rows(func(scan tables.Scan) error {
 			n := candidate{Claimed: tables.Claimed{Fresh: true}}
 			err := scan(&n.Job.Priority, &n.TS, &n.Job.ID, &n.Waits, &n.keyed)
 			*fresh = append(*fresh, n)
 			return err
-		}, "page_new", args.With(tables.Args{"from": tables.SQL(from), "ranges": tables.SQL(ranges), "seqs": seqs}))
+		}, "page_new", args.With(tables.Args{"from": tables.SQL(from), "ranges": tables.SQL(strings.Join(ranges, " or ")), "seqs": seqs}))
 	}
 	const index = "{jobs} t force index (claims)"
-	ranges := make([]string, len(r.Ranges))
-	for i, in := range r.Ranges {
-		place := int(in.Priority)
-		if row.LIFO() {
-			place = -place
+	var few []int64
+	var many []string
+	inUse, asked := uint32(math.MaxUint32), uint32(0) // all, if it knows nothing yet
+	last, known := s.priorities.Load(row.ID)
+	if known {
+		inUse = last.(uint32)
+	}
+	for more := true; more; {
+		ranges := rangesOf(row, r, inUse&^asked)
+		asked = inUse
+		begins := map[int][]int64{}
+		switch {
+		case len(ranges) == 0:
+		case row.LIFO():
+			texts := make([]string, len(ranges))
+			for i, within := range ranges {
+				texts[i] = strings.NewReplacer("{range}", strconv.Itoa(i), "{within}", within).Replace(statements["range_begins"])
+			}
+			b.Rows(func(scan tables.Scan) error {
+				var i int
+				var seq int64
+				err := scan(&i, &seq)
+				begins[i] = append(begins[i], seq)
+				return err
+			}, strings.Join(texts, " union all "), args)
+		default:
+			ask(index, ranges, nil)
 		}
-		ranges[i] = fmt.Sprintf("t.place = %d and t.ts > %s and t.ts <= %s", place, at(in.After), at(in.UpTo))
+		if probes := probes(row, inUse); len(probes) > 0 {
+			b.Rows(func(scan tables.Scan) error {
+				var i, priority int
+				err := scan(&i, &priority)
+				inUse |= bitOf(priority)
+				return err
+			}, strings.Join(probes, " union all "), args)
+		}
+		if err := t.Run(ctx, b); err != nil {
+			return err
+		}
+		*b = tables.Batch{}
+		for i, seqs := range begins {
+			if len(seqs) < r.Window {
+				few = append(few, seqs...)
+			} else {
+				many = append(many, ranges[i])
+			}
+		}
+		more = inUse != asked
 	}
-	if !row.LIFO() {
-		ask(index, strings.Join(ranges, " or "), nil)
-		return nil
+	if len(few) > 0 {
+		ask("{these_seqs} straight_join {jobs} t force index (primary) on t.seq = d.seq", []string{"true"}, few)
 	}
-	begins := make([]string, len(ranges))
-	for i, in := range ranges {
-		begins[i] = strings.NewReplacer("{range}", strconv.Itoa(i), "{within}", in).Replace(statements["range_begins"])
+	if len(many) > 0 {
+		ask(index, many, nil)
 	}
-	found := map[int][]int64{}
-	b.Rows(func(scan tables.Scan) error {
-		var i int
-		var seq int64
-		err := scan(&i, &seq)
-		found[i] = append(found[i], seq)
-		return err
-	}, strings.Join(begins, " union all "), args)
 	if err := t.Run(ctx, b); err != nil {
 		return err
 	}
-	*b = tables.Batch{}
-	var few []int64
-	var many []string
-	for i, seqs := range found {
-		if len(seqs) < r.Window {
-			few = append(few, seqs...)
-		} else {
-			many = append(many, ranges[i])
+	if !known {
+		inUse = 0
+	}
+	for _, n := range *fresh {
+		inUse |= bitOf(int(n.Job.Priority))
+	}
+	s.priorities.Store(row.ID, inUse)
+	return nil
+}
+
+// bitOf is the bit of a priority among those in use.
+func bitOf(priority int) uint32 { return 1 << (priority - penstock.MinPriority) }
+
+// place is the priority, or in LIFO its negative.
+func place(row *queueRow, priority int) int {
+	if row.LIFO() {
+		return -priority
+	}
+	return priority
+}
+
+// rangesOf are the conditions of a round's ranges of some priorities.
+func rangesOf(row *queueRow, r *tables.Round, of uint32) (ranges []string) {
+	for _, in := range r.Ranges {
+		if of&bitOf(int(in.Priority)) != 0 {
+			ranges = append(ranges, fmt.Sprintf("t.place = %d and t.ts > %s and t.ts <= %s", place(row, int(in.Priority)), at(in.After), at(in.UpTo)))
 		}
 	}
-	if len(few) > 0 {
-		ask("{these_seqs} straight_join {jobs} t force index (primary) on t.seq = d.seq", "true", few)
+	return ranges
+}
+
+// probes ask for a row of the priorities that are not in use: of all that are next to each other at once, in the direction in which a row is near. That is away from those
+// in use. Between two of them it is the end where jobs come, and not the one where they go.
+func probes(row *queueRow, inUse uint32) (probes []string) {
+	low := penstock.MinPriority
+	for p := low; p <= penstock.MaxPriority+1; p++ {
+		end := p > penstock.MaxPriority
+		if !end && inUse&bitOf(p) == 0 {
+			continue
+		}
+		if low < p {
+			to := "desc"
+			if row.LIFO() != end {
+				to = "asc"
+			}
+			one, other := place(row, low), place(row, p-1)
+			probes = append(probes, strings.NewReplacer("{probe}", strconv.Itoa(p), "{low}", strconv.Itoa(min(one, other)), "{high}", strconv.Itoa(max(one, other)), "{to}", to).Replace(statements["first_of"]))
+		}
+		low = p + 1
 	}
-	if len(many) > 0 {
-		ask(index, strings.Join(many, " or "), nil)
-	}
-	return nil
+	return probes
 }
 
 // order sorts as the queue does.

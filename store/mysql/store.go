@@ -47,13 +47,14 @@ type Options struct {
 
 // Store is a driver.Store. Safe for concurrent use.
 type Store struct {
-	db       *sql.DB
-	ddl      *sql.DB // for functions that are defined while a transaction has one of db's connections: it never waits for another of these
-	opts     Options
-	guard    schema.Guard
-	retries  retry.Counter
-	attempts tables.Attempts
-	beside   sync.Map // by the id of a queue: whether its claims can run side by side
+	db         *sql.DB
+	ddl        *sql.DB // for functions that are defined while a transaction has one of db's connections: it never waits for another of these
+	opts       Options
+	guard      schema.Guard
+	retries    retry.Counter
+	attempts   tables.Attempts
+	beside     sync.Map // by the id of a queue: whether its claims can run side by side
+	priorities sync.Map // by the id of a queue: those of which this process has found rows, as bits
 	*outboxes
 	*queues
 	*inboxes
