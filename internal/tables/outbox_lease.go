@@ -59,7 +59,7 @@ func (r *Reader) watch(ctx context.Context, db OutboxDB) (err error) {
 		err := scan(&seq, &f.TS, &f.Bucket)
 		r.Passes(seq, f)
 		return err
-	}, "select seq, ts, bucket from {table} where ts > {from}", r.Args(Args{"from": r.Low.UTC()})))
+	}, "select seq, ts, {bucket} from {table} where ts > {from}", r.Args(Args{"from": r.Low.UTC()})))
 }
 
 // attach finds the subscription, whose lease no reader has, or makes it.

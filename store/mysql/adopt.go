@@ -184,7 +184,7 @@ func (s onTables) Cut(c *tables.Column, text string) string {
 
 func (s onTables) AdoptedWords(alone bool) map[string]tables.SQL {
 	words := map[string]tables.SQL{"beyond": "t.ord > {low}", "oldest": "t.written", "parked_since": "e.since", "entry": "e.row_id = t.row_id", "entries": "entries_row", "landed": "t.row_id not in ({rows_in_flight})",
-		"order_t": "t.ord, t.tie", "order_c": "c.ord, c.tie", "order_m": "m.ord, m.tie", "more_t": ", t.ord, t.tie, t.row_id", "more_c": ", c.ts, c.ord, c.tie, c.row_id"}
+		"order_t": "t.ord, t.tie", "order_m": "m.ord, m.tie", "more_t": ", t.ord, t.tie, t.row_id", "bucket": "0"}
 	if !alone {
 		words["entry"] += " and e.ts = t.ts"
 		words["landed"] = "(t.row_id not in ({rows_in_flight}) or t.ts not in ({times}))"

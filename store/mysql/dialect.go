@@ -27,7 +27,7 @@ var everywhere = tables.Args{
 }
 
 // nested are the arguments that have words in braces. The others have names, which may contain braces.
-var nested = map[string]bool{"allowed": true, "beyond": true, "ended": true, "from": true, "landed": true, "of_buckets": true}
+var nested = map[string]bool{"allowed": true, "beyond": true, "ended": true, "from": true, "landed": true}
 
 // rendered is a statement as it is sent: numbers and times stand in it, and a question mark for a text.
 func (s *Store) rendered(statement string, with tables.Args) (text string, args []any) {

@@ -79,7 +79,7 @@ func (r *rocks) store() *mysql.Store {
 const (
 	dequeueSeeks = 20
 	dequeueSteps = 20
-	messageSeeks = 1 // a batch of a hundred seeks in each of 16 buckets, a few times
+	messageSeeks = 1
 	messageSteps = 10
 )
 

@@ -17,7 +17,7 @@ import (
 )
 
 // version of the tables that this program makes. Those of lower ones are of development only.
-const version = 10
+const version = 11
 
 // Migrate implements driver.Store. Every statement commits separately and may run again. So another process can
 // continue where one died.

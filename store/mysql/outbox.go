@@ -39,7 +39,7 @@ func (s onTables) MakeMessages(ctx context.Context, tx tables.Tx, outbox string)
 	if err != nil {
 		return err
 	}
-	text, _ := s.rendered("create_outbox", tables.Args{"table": tables.SQL(tableOf(s.opts.Schema, outbox)), "buckets": s.opts.Buckets, "engine": engine, "unique": unique(tableName("outbox", outbox))})
+	text, _ := s.rendered("create_outbox", tables.Args{"table": tables.SQL(tableOf(s.opts.Schema, outbox)), "engine": engine, "unique": unique(tableName("outbox", outbox))})
 	return s.define(ctx, text)
 }
 
@@ -50,13 +50,13 @@ func (s onTables) DropMessages(ctx context.Context, _ tables.Tx, outbox string) 
 func (s onTables) Words(outbox string) map[string]tables.SQL {
 	table := tables.SQL(tableOf(s.opts.Schema, outbox))
 	words := maps.Clone(messageWords)
-	words["table"], words["by_place"], words["by_id"] = table, table+" t force index (bucket)", table+" t force index (primary)"
+	words["table"], words["by_place"], words["by_id"] = table, table+" t force index (place)", table+" t force index (primary)"
 	return words
 }
 
 // messageWords are how an outbox's messages are read, and the facts about them: by number.
 var messageWords = map[string]tables.SQL{"beyond": "t.ts > {low}", "oldest": "t.ts", "parked_since": "e.ts", "entry": "e.seq = t.seq", "entries": "primary", "landed": "(t.seq not in ({in_flight}) or t.ts not in ({times}))",
-	"order_t": "t.ts, t.seq", "order_c": "c.ts, c.seq", "order_m": "m.ts, m.seq", "more_t": "", "more_c": "",
+	"order_t": "t.ts, t.seq", "order_m": "m.ts, m.seq", "more_t": "", "bucket": "0",
 	"same_p": "t.seq = p.seq", "same_e": "t.seq = e.seq", "same_d": "t.seq = d.seq and t.ts = d.ts",
 }
 
@@ -66,7 +66,8 @@ func (s onTables) MessagesBytes(ctx context.Context, outbox string) (n int64, er
 	return n, s.explain(s.ask(ctx, b))
 }
 
-func (s onTables) NewBuckets() int           { return s.opts.Buckets }
+// NewBuckets implements tables.OutboxDB: readers do not share a subscription.
+func (s onTables) NewBuckets() int           { return 1 }
 func (s onTables) PerSubscription() []string { return []string{"entries", "progress"} }
 
 // Outbox publishes to one outbox. Safe for concurrent use.

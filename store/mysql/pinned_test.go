@@ -1,6 +1,7 @@
 package mysql_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -18,8 +19,8 @@ func (r *rocks) pages() (n float64) {
 	return n
 }
 
-// While a snapshot is open, InnoDB removes no row that is deleted. A job costs the same however many there are. One server alone: its counter is of all that happens in it.
-func TestInnoDBQueuePinned(t *testing.T) {
+// While a snapshot is open, InnoDB removes no row that is deleted. A job and a message cost the same however many there are. One server alone: its counter is of all that happens in it.
+func TestInnoDBPinned(t *testing.T) {
 	t.Parallel()
 	m := testserver.StartMariaDB(t)
 	r := newRocks(t, m)
@@ -74,5 +75,27 @@ func TestInnoDBQueuePinned(t *testing.T) {
 		if last > 1.3*first {
 			t.Errorf("%s: a job takes %.0f pages after %d, and %.0f after %d more", order, first, some, last, many)
 		}
+	}
+	src := reader(t, s, "orders")
+	churn := func(n int) {
+		r.must(s.Publish(t.Context(), "orders", make([]penstock.Message, n)...))
+		for left := n; left > 0; {
+			b := fetch(t, src, 1000)
+			r.must(src.Settle(context.WithoutCancel(t.Context()), b.Number, driver.Settled{Batch: b}))
+			left -= len(b.Messages)
+		}
+	}
+	churnMany := func(n int) {
+		for range n / 1000 {
+			churn(1000)
+		}
+	}
+	churnMany(some)
+	first := each(func() { churn(1) })
+	churnMany(many)
+	last := each(func() { churn(1) })
+	t.Logf("%.0f pages a message after %d, %.0f after %d more", first, some, last, many)
+	if last > 1.3*first {
+		t.Errorf("a message takes %.0f pages after %d, and %.0f after %d more", first, some, last, many)
 	}
 }

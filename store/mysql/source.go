@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
+
 	"strings"
 	"time"
 
@@ -130,16 +130,12 @@ func (s *source) ReadPage(ctx context.Context, p *tables.Page) error {
 // askLog asks for new messages.
 func (s *source) askLog(b *tables.Batch, p *tables.Page, inFlight map[int64]tables.Flight) *tables.Look {
 	look := s.Look(p, s.Box.Buckets, s.store.opts.Sweep)
-	seqs, times, buckets := make([][]int64, s.Box.Buckets), make([]string, s.Box.Buckets), make([]string, s.Box.Buckets)
+	var seqs []int64
+	var times []time.Time
 	for seq, f := range inFlight {
-		seqs[f.Bucket] = append(seqs[f.Bucket], seq)
-		times[f.Bucket] += at(f.TS) + ","
+		seqs, times = append(seqs, seq), append(times, f.TS)
 	}
-	one := strings.ReplaceAll(statements["fetch_bucket"], "{landed}", string(s.Box.Words["landed"]))
-	for i := range buckets {
-		buckets[i] = strings.NewReplacer("{bucket}", strconv.Itoa(i), "{in_flight}", list(seqs[i]), "{times}", times[i]+at(time.Time{})).Replace(one)
-	}
-	args := s.Args(tables.Args{"of_buckets": tables.SQL(strings.Join(buckets, " union all ")), "low": s.Box.After(look.From), "per": look.Per, "most": p.Most(), "bytes": p.Limit.Bytes})
+	args := s.Args(tables.Args{"in_flight": seqs, "times": times, "low": s.Box.After(look.From), "most": look.Per, "bytes": p.Limit.Bytes})
 	if s.Box.Adopted != nil {
 		args["rows_in_flight"] = append(s.RowsInFlight(), "") // no row has that
 	}

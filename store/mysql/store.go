@@ -32,8 +32,6 @@ type Options struct {
 	Schema string
 	// Engine of new tables, for example InnoDB or RocksDB. Default: the server's default.
 	Engine string
-	// Buckets of a new outbox, 1 to 1000. Messages of one key are in one bucket. Default 16.
-	Buckets int
 	// Margin is how long a transaction that publishes may stay open, with the skew of clocks. Messages of a
 	// longer one are found by a sweep: late, and perhaps after later messages of their keys. Default 10 s.
 	Margin time.Duration
@@ -93,7 +91,6 @@ func uncommented(name string) string {
 // call returns an error, and later calls work once it is up.
 func Open(url string, opts Options) (*Store, error) {
 	opts.Schema = cmp.Or(opts.Schema, DefaultSchema)
-	opts.Buckets = cmp.Or(opts.Buckets, 16)
 	opts.Margin = cmp.Or(opts.Margin, 10*time.Second)
 	opts.Sweep = cmp.Or(opts.Sweep, 15*time.Second)
 	opts.LookAgain = cmp.Or(opts.LookAgain, 2500*time.Millisecond)

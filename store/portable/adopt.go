@@ -121,7 +121,7 @@ func (s onTables) Cut(c *tables.Column, text string) string {
 func (s onTables) AdoptedWords(alone bool) map[string]tables.SQL {
 	words := map[string]tables.SQL{"beyond": "t.ord > {low}", "oldest": "t.written", "parked_since": "e.since", "entry": "e.row_id = t.row_id and e.row_id <> ''",
 		"landed": "t.row_id <> all ({in_flight}::text[])",
-		"more_t": ", t.ord, t.tie, t.row_id", "more_c": ", c.ord, c.tie, c.row_id", "more_p": ", p.ord, p.tie", "more_row": "",
+		"more_t": ", t.ord, t.tie, t.row_id", "more_c": ", c.ord, c.tie, c.row_id", "more_p": ", p.ord, p.tie", "more_row": "", "bucket": "bucket",
 		"rows": "unnest({times}::timestamptz[], {seqs}::bigint[], {row_ids}::text[]) d(ts, seq, row_id)",
 	}
 	if !alone {

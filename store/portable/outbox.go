@@ -37,7 +37,7 @@ func (s onTables) Words(outbox string) map[string]tables.SQL {
 // messageWords are how an outbox's messages are read, and the facts about them: by number and time.
 var messageWords = map[string]tables.SQL{
 	"beyond": "t.ts > {low}", "entry": "e.seq = t.seq", "landed": "(t.seq <> all ({in_flight}::bigint[]) or t.ts <> all ({times}::timestamptz[]))",
-	"order_t": "t.ts, t.seq", "order_c": "c.ts, c.seq", "order_p": "p.ts, p.seq", "order_m": "m.ts, m.seq", "more_t": "", "more_c": "", "more_p": "", "more_row": "",
+	"order_t": "t.ts, t.seq", "order_c": "c.ts, c.seq", "order_p": "p.ts, p.seq", "order_m": "m.ts, m.seq", "more_t": "", "more_c": "", "more_p": "", "more_row": "", "bucket": "bucket",
 	"same_p": "t.bucket = any (array[p.bucket]) and t.ts = p.ts and t.seq = p.seq", "same_e": "t.bucket = any (array[e.bucket]) and t.ts = e.ts and t.seq = e.seq", "same_d": "t.bucket = any (array[d.bucket]) and t.ts = d.ts and t.seq = d.seq",
 	"rows": "unnest({buckets}::smallint[], {times}::timestamptz[], {seqs}::bigint[]) d(bucket, ts, seq)", "oldest": "t.ts", "parked_since": "e.ts",
 }

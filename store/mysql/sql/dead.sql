@@ -1,4 +1,4 @@
-select t.bucket, t.ts, e.seq, coalesce(t.id, ''), e.`key`, t.topic, t.headers, t.payload, e.attempts, e.since, e.failures, e.died_at, e.hold is not null
+select 0, t.ts, e.seq, coalesce(t.id, ''), e.`key`, t.topic, t.headers, t.payload, e.attempts, e.since, e.failures, e.died_at, e.hold is not null
   from {schema}.entries e
   join {table} t on {same_e}
  where e.subscription_id = {sub} and e.state = 2

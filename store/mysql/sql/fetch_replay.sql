@@ -1,4 +1,4 @@
-select t.bucket, t.ts, t.seq, coalesce(t.id, ''), coalesce(t.`key`, ''), t.topic, t.headers, t.payload,
+select 0, t.ts, t.seq, coalesce(t.id, ''), coalesce(t.`key`, ''), t.topic, t.headers, t.payload,
        exists (select 1 from {schema}.entries w force index (entries_parked_key) where w.subscription_id = {sub} and w.parked_key = t.`key`)
        or exists (select 1 from {schema}.entries w force index (entries_hold) where w.subscription_id = {sub} and w.hold = t.`key`)
   from (select e.seq
