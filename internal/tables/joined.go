@@ -91,13 +91,12 @@ func (j *joined) ended(asked, found int, took time.Duration) {
 	}
 }
 
-// gather waits until the calls that were answered come again: an eighth of the time of that round trip at most, and not where a second one may be under way. Otherwise these and the calls
-// that wait already would take turns, and each round trip would carry half of them.
-func (j *joined) gather(answered int, took time.Duration, sideBySide bool) {
+// gather waits until the calls that were answered come again: an eighth of the time of that round trip at most, and not where a second one may be under way.
+// Otherwise these and the calls that wait already would take turns, and each round trip would carry half of them.
+func (j *joined) gather(took time.Duration, sideBySide bool) {
 	j.mu.Lock()
-	before := len(j.waiting)
-	j.callers = answered + before
-	if !j.enough || j.alone > 0 || took < short || j.far && sideBySide || j.callers == 1 {
+	came := len(j.waiting)
+	if !j.enough || j.alone > 0 || took < short || j.far && sideBySide || j.callers <= max(came, 1) {
 		j.alone = max(j.alone-1, 0)
 		j.mu.Unlock()
 		return
@@ -112,7 +111,7 @@ func (j *joined) gather(answered int, took time.Duration, sideBySide bool) {
 	case <-enough.C:
 		j.mu.Lock()
 		defer j.mu.Unlock()
-		if len(j.waiting) <= before {
+		if len(j.waiting) == came {
 			j.alone = inVain
 		}
 	}
@@ -192,7 +191,10 @@ func (j *joined) answer(calls []*call, held []int64, jobs []penstock.Job, err er
 	}
 	found := len(jobs)
 	var again []*call
-	defer func() { j.waiting = append(again, j.waiting...) }()
+	defer func() {
+		j.callers = len(calls) + len(j.waiting)
+		j.waiting = append(again, j.waiting...)
+	}()
 	for _, c := range calls {
 		if c.gone {
 			continue
@@ -263,7 +265,7 @@ func (q Queue) makeAll(row *QueueRow, calls []*call) {
 			q.giveBack(left)
 		}
 		if !q.on.Looks().Ready { // else the database is in the process
-			j.gather(len(calls), time.Since(began), row.sideBySide())
+			j.gather(time.Since(began), row.sideBySide())
 		}
 	}
 }

@@ -150,7 +150,8 @@ func TestCallersComeBack(t *testing.T) {
 			}()
 		}
 		j.ended(2, 2, 9*pause)
-		j.gather(len(answered), 9*pause, true)
+		j.callers = 3
+		j.gather(9*pause, true)
 		if calls := j.next(); len(calls) != 3 || time.Since(began) != pause {
 			t.Errorf("%d calls go together after %v, expected 3 after %v", len(calls), time.Since(began), pause)
 		}
@@ -169,7 +170,8 @@ func TestCallersComeBack(t *testing.T) {
 		} {
 			began := time.Now()
 			j.ended(some.asked, some.found, some.took)
-			if j.gather(3, some.took, some.sideBySide); time.Since(began) != some.waited {
+			j.callers = 3
+			if j.gather(some.took, some.sideBySide); time.Since(began) != some.waited {
 				t.Errorf("the round trip was %s: the next one begins after %v, expected %v", some.name, time.Since(began), some.waited)
 			}
 			for range 3 { // late: nothing waits for them
@@ -180,10 +182,10 @@ func TestCallersComeBack(t *testing.T) {
 			}
 		}
 		for range inVain {
-			j.gather(3, 8*pause, true)
+			j.gather(8*pause, true)
 		}
 		began = time.Now()
-		if j.gather(3, time.Hour, false); time.Since(began) != mostGathering {
+		if j.gather(time.Hour, false); time.Since(began) != mostGathering {
 			t.Errorf("where claims take turns the next one begins after %v, expected %v", time.Since(began), mostGathering)
 		}
 		if j.next(); j.under != 0 {
@@ -192,9 +194,9 @@ func TestCallersComeBack(t *testing.T) {
 		if j.enter(calling(t.Context(), 1, "")); j.under != 1 {
 			t.Error("a call waits though none is under way")
 		}
-		j.alone = 0
+		j.alone, j.callers = 0, 1
 		began = time.Now()
-		if j.gather(1, time.Hour, false); time.Since(began) > 0 {
+		if j.gather(time.Hour, false); time.Since(began) > 0 {
 			t.Error("one caller waits for another, though there is none")
 		}
 	})
