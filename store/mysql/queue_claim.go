@@ -63,13 +63,7 @@ func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c driver.Clai
 	}
 	*b = append(*b, *first...)
 	var fresh, tried []candidate
-	b.Rows(func(scan tables.Scan) error {
-		var n candidate
-		err := scan(&n.Job.Priority, &n.TS, &n.Job.ID, &n.Waits, &n.keyed, &n.attempts)
-		tried = append(tried, n)
-		return err
-	}, "page_tried", row.Args(tables.Args{"group": c.Group, "window": r.Window, "tried": r.Tried}))
-	if err := s.pageNew(ctx, t, b, row, c, r, &fresh); err != nil {
+	if err := s.page(ctx, t, b, row, c, r, &fresh, &tried); err != nil {
 		return nil, err
 	}
 	room := r.Jobs
@@ -170,7 +164,7 @@ func ended(r *tables.Round) tables.SQL {
 	return tables.SQL("exists (select 1 from {schema}.leases l force index (leases_second) where l.queue_id = {queue} and " + seconds + " and l.until > {checked} and l.until <= utc_timestamp(6))")
 }
 
-// pageNew sends b, and with it asks for the next of the jobs that were never claimed.
+// page sends b, and with it asks for the next of the jobs that were never claimed, and of those that must be tried again.
 //
 // The engines walk over deleted rows, and stop at the end of a range only at a row that is there. So a claim reads the ranges of each priority that is in use,
 // and otherwise looks whether there is a row of the others, many priorities at a time. A priority of which this process has found one is in use from then on, and is
@@ -178,8 +172,8 @@ func ended(r *tables.Round) tables.SQL {
 //
 // A LIFO queue reads its index backwards, where RocksDB does not stop at all. So its ranges are first read forwards, in another round trip. That finds those with
 // few jobs. Of the others the last jobs are asked for, however many there are.
-func (s onTables) pageNew(ctx context.Context, t *tx, b *tables.Batch, row *queueRow, c driver.Claim, r *tables.Round, fresh *[]candidate) error {
-	args := row.Args(tables.Args{"group": c.Group, "window": r.Window})
+func (s onTables) page(ctx context.Context, t *tx, b *tables.Batch, row *queueRow, c driver.Claim, r *tables.Round, fresh, tried *[]candidate) error {
+	args := row.Args(tables.Args{"group": c.Group, "window": r.Window, "tried": r.Tried})
 	ask := func(from string, ranges []string, seqs []int64) {
 		b.Rows(func(scan tables.Scan) error {
 			n := candidate{Claimed: tables.Claimed{Fresh: true}}
@@ -191,6 +185,7 @@ func (s onTables) pageNew(ctx context.Context, t *tx, b *tables.Batch, row *queu
 	const index = "{jobs} t force index (claims)"
 	var few []int64
 	var many []string
+	due := false
 	inUse, asked := uint32(math.MaxUint32), uint32(0) // all, if it knows nothing yet
 	last, known := s.priorities.Load(row.ID)
 	if known {
@@ -217,12 +212,19 @@ func (s onTables) pageNew(ctx context.Context, t *tx, b *tables.Batch, row *queu
 		default:
 			ask(index, ranges, nil)
 		}
-		if probes := probes(row, inUse); len(probes) > 0 {
+		probes := probes(row, inUse)
+		if !due {
+			probes = append(probes, statements["first_due"])
+		}
+		if len(probes) > 0 {
 			b.Rows(func(scan tables.Scan) error {
 				var i, priority int
-				err := scan(&i, &priority)
+				if err := scan(&i, &priority); i < 0 || err != nil {
+					due = true
+					return err
+				}
 				inUse |= bitOf(priority)
-				return err
+				return nil
 			}, strings.Join(probes, " union all "), args)
 		}
 		if err := t.Run(ctx, b); err != nil {
@@ -243,6 +245,14 @@ func (s onTables) pageNew(ctx context.Context, t *tx, b *tables.Batch, row *queu
 	}
 	if len(many) > 0 {
 		ask(index, many, nil)
+	}
+	if due {
+		b.Rows(func(scan tables.Scan) error {
+			var n candidate
+			err := scan(&n.Job.Priority, &n.TS, &n.Job.ID, &n.Waits, &n.keyed, &n.attempts)
+			*tried = append(*tried, n)
+			return err
+		}, "page_tried", args)
 	}
 	if err := t.Run(ctx, b); err != nil {
 		return err
