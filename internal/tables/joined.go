@@ -20,7 +20,7 @@ type joined struct {
 	under   int           // round trips that are under way
 	callers int           // how many calls the next round trip gathers
 	all     chan struct{} // is closed when they wait; nil if nothing is gathered
-	alone   int           // how many of the next round trips gather nothing: the last one that did was in vain
+	alone   int           // how many of the next round trips gather nothing, because none came to the last one that did
 	far     bool          // the last round trip was long
 	enough  bool          // the last claim found all that it asked for. Else its callers pause, and should not all pause at the same time
 	acking  bool          // the last round trip had no claim, though there were some
@@ -91,8 +91,8 @@ func (j *joined) ended(asked, found int, took time.Duration) {
 	}
 }
 
-// gather waits until the calls that were answered come again: an eighth of the time of that round trip at most, and not where a second one may be under way.
-// Otherwise these and the calls that wait already would take turns, and each round trip would carry half of them.
+// gather waits until the calls that were answered come again, for an eighth of the time of that round trip at most. It does not where a second one may be under way.
+// Without it these and the calls that wait already would take turns, and each round trip would carry half of them.
 func (j *joined) gather(took time.Duration, sideBySide bool) {
 	j.mu.Lock()
 	came := len(j.waiting)
@@ -141,8 +141,8 @@ func (j *joined) second() (calls []*call) {
 	return calls
 }
 
-// take takes those that wait and may go together, in the order in which they came. Of acks and claims it first takes the acks: that costs little, and the next claim is
-// then for all, where otherwise each round trip would claim for half of the workers.
+// take takes those that wait and may go together, in the order in which they came. Of acks and claims it first takes the acks. That costs little, and the next claim is
+// then for all workers. Otherwise each round trip would claim for half of them.
 func (j *joined) take() (calls []*call) {
 	var claims *call
 	jobs, leases := 0, 0

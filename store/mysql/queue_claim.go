@@ -288,8 +288,8 @@ func rangesOf(row *queueRow, r *tables.Round, of uint32) (ranges []string) {
 	return ranges
 }
 
-// probes ask for a row of the priorities that are not in use: of all that are next to each other at once, in the direction in which a row is near. That is away from those
-// in use. Between two of them it is the end where jobs come, and not the one where they go.
+// probes ask for a row of the priorities that are not in use, one for all that are next to each other. They read in the direction in which a row is near. That is away
+// from those in use. Between two of them it is the end where jobs come, and not the one where they go.
 func probes(row *queueRow, inUse uint32) (probes []string) {
 	low := penstock.MinPriority
 	for p := low; p <= penstock.MaxPriority+1; p++ {
