@@ -30,6 +30,8 @@ const (
 	// long is how long a call waits for the round trip that is under way, before a second one begins. Two that are shorter would carry half of the calls each, and
 	// cost the database nearly twice as much.
 	long = 10 * time.Millisecond
+	// sooner is how long it waits where the last round trip was long.
+	sooner = 2 * time.Millisecond
 	// short is a round trip after which none gathers.
 	short = 300 * time.Microsecond
 	// mostGathering bounds what a round trip that took very long costs the next one.
@@ -126,6 +128,16 @@ func (j *joined) next() []*call {
 		j.under--
 	}
 	return calls
+}
+
+// patience is how long a call waits before a second round trip begins.
+func (j *joined) patience() time.Duration {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.far {
+		return sooner
+	}
+	return long
 }
 
 // second takes the calls for a second round trip, if it may begin.
@@ -230,7 +242,7 @@ func (q Queue) join(c *call) ([]int64, []penstock.Job, error) {
 	line := &row.calls
 	if !line.enter(c) {
 		if row.sideBySide() {
-			defer time.AfterFunc(long, func() { q.makeAll(row, line.second()) }).Stop()
+			defer time.AfterFunc(line.patience(), func() { q.makeAll(row, line.second()) }).Stop()
 		}
 		line.await(c)
 		return c.held, c.jobs, c.err

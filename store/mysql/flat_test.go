@@ -73,11 +73,12 @@ func (r *rocks) store() *mysql.Store {
 	return s
 }
 
-// The most that a call may cost, however many rows were deleted: see DESIGN.md. A claim seeks its queue, leases, the first job of the priorities in use, and a row
-// of the others. Each row is stepped over a few times: it is read,
+// The most that a call may cost, however many rows were deleted: see DESIGN.md. A claim seeks a row of each priority,
+// and as many rows again (its queue, leases, positions, the job itself). Each row is stepped over a few times: it is read,
 // found deleted once, and counted among the leases that a second leaves.
 const (
-	dequeueSeeks = 20
+	priorities   = penstock.MaxPriority - penstock.MinPriority + 1
+	dequeueSeeks = 2 * priorities
 	dequeueSteps = 20
 	messageSeeks = 1
 	messageSteps = 10

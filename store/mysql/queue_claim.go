@@ -167,8 +167,7 @@ func ended(r *tables.Round) tables.SQL {
 // page sends b, and with it asks for the next of the jobs that were never claimed, and of those that must be tried again.
 //
 // The engines walk over deleted rows, and stop at the end of a range only at a row that is there. So a claim reads the ranges of each priority that is in use,
-// and otherwise looks whether there is a row of the others, many priorities at a time. A priority of which this process has found one is in use from then on, and is
-// read in another round trip.
+// and otherwise looks whether there is a row of any other. A priority of which this process has found one is in use from then on, and is read in another round trip.
 //
 // A LIFO queue reads its index backwards, where RocksDB does not stop at all. So its ranges are first read forwards, in another round trip. That finds those with
 // few jobs. Of the others the last jobs are asked for, however many there are.
@@ -212,20 +211,23 @@ func (s onTables) page(ctx context.Context, t *tx, b *tables.Batch, row *queueRo
 		default:
 			ask(index, ranges, nil)
 		}
-		probes := probes(row, inUse)
+		var probes []string
 		if !due {
 			probes = append(probes, statements["first_due"])
 		}
+		places := unused(row, inUse)
+		if len(places) > 0 {
+			probes = append(probes, statements["first_of"])
+		}
 		if len(probes) > 0 {
 			b.Rows(func(scan tables.Scan) error {
-				var i, priority int
-				if err := scan(&i, &priority); i < 0 || err != nil {
-					due = true
-					return err
+				var priority int
+				err := scan(&priority)
+				if due = due || priority > penstock.MaxPriority; priority <= penstock.MaxPriority {
+					inUse |= bitOf(priority)
 				}
-				inUse |= bitOf(priority)
-				return nil
-			}, strings.Join(probes, " union all "), args)
+				return err
+			}, strings.Join(probes, " union all "), args.With(tables.Args{"places": places}))
 		}
 		if err := t.Run(ctx, b); err != nil {
 			return err
@@ -288,26 +290,14 @@ func rangesOf(row *queueRow, r *tables.Round, of uint32) (ranges []string) {
 	return ranges
 }
 
-// probes ask for a row of the priorities that are not in use, one for all that are next to each other. They read in the direction in which a row is near. That is away
-// from those in use. Between two of them it is the end where jobs come, and not the one where they go.
-func probes(row *queueRow, inUse uint32) (probes []string) {
-	low := penstock.MinPriority
-	for p := low; p <= penstock.MaxPriority+1; p++ {
-		end := p > penstock.MaxPriority
-		if !end && inUse&bitOf(p) == 0 {
-			continue
+// unused are the places of the priorities that are not in use.
+func unused(row *queueRow, inUse uint32) (places []int64) {
+	for p := penstock.MinPriority; p <= penstock.MaxPriority; p++ {
+		if inUse&bitOf(p) == 0 {
+			places = append(places, int64(place(row, p)))
 		}
-		if low < p {
-			to := "desc"
-			if row.LIFO() != end {
-				to = "asc"
-			}
-			one, other := place(row, low), place(row, p-1)
-			probes = append(probes, strings.NewReplacer("{probe}", strconv.Itoa(p), "{low}", strconv.Itoa(min(one, other)), "{high}", strconv.Itoa(max(one, other)), "{to}", to).Replace(statements["first_of"]))
-		}
-		low = p + 1
 	}
-	return probes
+	return places
 }
 
 // order sorts as the queue does.
