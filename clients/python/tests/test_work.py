@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -169,7 +170,7 @@ def test_leases_are_extended(start: Run, release: threading.Event, db: psycopg.C
     until(lambda: running.words(made.id) == ["done"])
 
 
-def test_a_lost_lease_aborts(start: Run, db: psycopg.Connection, queue: str) -> None:
+def test_a_lost_lease_aborts(start: Run, db: psycopg.Connection, queue: str, caplog: pytest.LogCaptureFixture) -> None:
     causes: list[str | None] = []
     begun = threading.Event()
 
@@ -187,6 +188,37 @@ def test_a_lost_lease_aborts(start: Run, db: psycopg.Connection, queue: str) -> 
     db.execute("select penstock.cancel(%s, %s)", [queue, [made.id]])
     until(lambda: causes == ["lease_lost"])
     until(lambda: running.words(made.id) == ["lost"])
+    assert [r.getMessage() for r in caplog.records if "job " in r.getMessage()] == [f"job {made.id} of queue {queue} was removed while it ran, as cancel does"]
+
+
+def test_a_cancelled_job_whose_handler_returns_is_logged(start: Run, db: psycopg.Connection, queue: str, caplog: pytest.LogCaptureFixture) -> None:
+    def handler(job: penstock.Job) -> None:
+        db.execute("select penstock.cancel(%s, %s)", [queue, [job.id]])
+        until(lambda: job.aborted is not None)
+
+    made = penstock.enqueue(db, queue, "x")
+    running = start(queue, handler, lease=0.9)
+    until(lambda: running.words(made.id) == ["lost"])
+    assert [r.getMessage() for r in caplog.records if "job " in r.getMessage()] == [f"job {made.id} of queue {queue} was removed while it ran, as cancel does"]
+
+
+@pytest.mark.parametrize("start", ["threads"], indirect=True)  # asyncio cancels a coroutine
+def test_a_handler_that_ignores_its_timeout_is_logged(start: Run, db: psycopg.Connection, queue: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing can end a thread, and what its handler returns counts."""
+
+    def lines() -> list[str]:
+        return [r.getMessage() for r in caplog.records if "timeout" in r.getMessage()]
+
+    made = penstock.enqueue(db, queue, "x", timeout=timedelta(milliseconds=50))
+
+    def handler(_: penstock.Job) -> None:
+        until(lambda: len(lines()) == 1)
+
+    running = start(queue, handler)
+    until(lambda: running.words(made.id) == ["done"])
+    assert lines()[0] == f"job {made.id} of queue {queue} runs longer than its timeout of 0.05 s: its handler ignores it"
+    said = rf"job {made.id} of queue {queue} ran longer than its timeout of 0.05 s: its handler ended after 1\.\d+ s, and its outcome counts"
+    assert re.fullmatch(said, lines()[1])
 
 
 RESCUE = """

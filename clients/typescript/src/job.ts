@@ -149,7 +149,7 @@ export const deadLetter = (reason: string) => new Outcome('deadLetter', undefine
 /** cancelled says that the job is no longer needed: it ends as if it were done. */
 export const cancelled = (reason = '') => new Outcome('cancelled', undefined, reason)
 
-/** LeaseLostError is why a handler was aborted: the job may be running elsewhere. */
+/** LeaseLostError is why a handler was aborted: the job was cancelled, or may be running elsewhere. */
 export class LeaseLostError extends Error {
   override name = 'LeaseLostError'
 }

@@ -32,7 +32,7 @@ export function limited<A extends unknown[]>(handler: (...args: [...A, job: Job,
       return Object.assign(retry(typeof backoff === 'function' ? backoff(job.attempt) : backoff, how.reason), kept)
     }
     try {
-      const returned = await within(signal, headerTimeout in job.headers ? undefined : timeout, signal => handler(...[...args.slice(0, -1), signal] as [...A, Job, AbortSignal]))
+      const returned = await within(job, signal, headerTimeout in job.headers ? undefined : timeout, signal => handler(...[...args.slice(0, -1), signal] as [...A, Job, AbortSignal]))
       return isOutcome(returned) ? changed(returned) ?? returned : returned
     } catch (err) {
       const how = outcomeOf(err)

@@ -14,7 +14,7 @@ export type Verdict = void | undefined | Outcome | 'settled'
 
 /**
  * Handler does one job. It may also throw an Outcome. After any other error the job is tried again after the queue's
- * backoff, until its attempts are used up. signal aborts with a LeaseLostError when the job may be running elsewhere, with
+ * backoff, until its attempts are used up. signal aborts with a LeaseLostError when the job was cancelled or may be running elsewhere, with
  * a StoppingError when the worker stops and drainTimeout is over, and with a TimeoutError after the timeout of the job.
  */
 export type Handler = (job: Job, signal: AbortSignal) => Verdict | Promise<Verdict>
@@ -99,6 +99,8 @@ const heartbeatEvery = 30_000
 const maxUnhandled = 10 // kinds without a handler that heartbeats name
 const strangeAfter = 10_000 // a job that has no handler here comes back for another worker
 const maxMet = 10_000 // bounds the memory of a worker that meets many such jobs; others are not given up meanwhile
+const removed = 'it was removed while it ran, as cancel does'
+const ignoredAfter = 1000 // a handler that goes on for so long after its timeout ignores it
 const carryAt = 32 // how many ended jobs make it worthwhile for a claim to carry them
 
 /** Task is one claimed job, held until its end is written down. */
@@ -111,6 +113,7 @@ interface Task {
   ended: boolean // the handler has returned
   left: boolean // the worker has stopped, and does not wait for the handler any more
   lost: boolean
+  gone: boolean // it was lost before its time: the job was removed
   end: 'done' | 'cancelled' // once it is to be acked
   done: number // since when
   took: number
@@ -260,7 +263,7 @@ class Worker {
       const strange: Task[] = [], back: Task[] = []
       for (const job of jobs) {
         const handler = this.handler(job.kind)
-        const task: Task = { job, handler, until, abort: new AbortController(), begun: !handler, ended: false, left: false, lost: false, end: 'done', done: 0, took: 0 }
+        const task: Task = { job, handler, until, abort: new AbortController(), begun: !handler, ended: false, left: false, lost: false, gone: false, end: 'done', done: 0, took: 0 }
         this.held.set(job.lease, task)
         ;(this.holds.has(job.groupKey) ? back : handler ? this.queued : strange).push(task)
       }
@@ -349,7 +352,8 @@ class Worker {
     const start = now()
     let verdict: 'settled' | Outcome | undefined
     try {
-      const returned = await within(task.abort.signal, Number(task.job.headers[headerTimeout] ?? 0) * 1000 || undefined, signal => handler(task.job, signal))
+      warnings.set(task.job, what => this.warn(task, what))
+      const returned = await within(task.job, task.abort.signal, Number(task.job.headers[headerTimeout] ?? 0) * 1000 || undefined, signal => handler(task.job, signal))
       verdict = returned === 'settled' || isOutcome(returned) ? returned : undefined
     } catch (err) {
       verdict = outcomeOf(err)
@@ -369,7 +373,7 @@ class Worker {
       return this.acking.notify()
     }
     if (task.lost) {
-      this.warn(task, 'the lease was lost while it ran; it may run elsewhere')
+      this.warn(task, task.gone ? removed : 'the lease was lost while it ran; it may run elsewhere')
       return this.finish(task, 'lost')
     }
     await this.fail(task, verdict)
@@ -476,7 +480,7 @@ class Worker {
     for (const task of tasks) {
       if (held.has(task.job.lease)) this.finish(task, task.end)
       else {
-        this.warn(task, 'it is done, but its lease was gone; unless an earlier call wrote that, it runs again')
+        this.warn(task, task.gone ? removed : 'it is done, but its lease was gone; unless an earlier call wrote that, it runs again')
         this.finish(task, 'lost')
       }
     }
@@ -535,7 +539,8 @@ class Worker {
       if (task.ended || !this.held.has(lease) || (kept ? kept.has(lease) : now() < task.until)) continue
       if (task.begun) {
         task.lost = true
-        task.abort.abort(new LeaseLostError('the lease of this job is lost'))
+        task.gone = kept !== undefined && now() < task.until
+        task.abort.abort(new LeaseLostError(task.gone ? 'the job was removed, as cancel does' : 'the lease of this job is lost'))
       } else {
         this.queued.splice(this.queued.indexOf(task), 1)
         this.finish(task, 'lost')
@@ -607,15 +612,32 @@ class Worker {
   }
 }
 
-/** within runs a handler whose signal aborts after some milliseconds. If the handler then throws, it has failed for that reason. */
-export async function within<T>(signal: AbortSignal, ms: number | undefined, handler: (signal: AbortSignal) => T | Promise<T>): Promise<T> {
+const warnings = new WeakMap<Job, (what: string) => void>() // the log of the worker that runs a job
+
+/**
+ * within runs a handler of a job whose signal aborts after some milliseconds. If the handler then throws, it has failed for that reason. If it goes on,
+ * or ends in another way, the log says so: nothing can stop it.
+ */
+export async function within<T>(job: Job, signal: AbortSignal, ms: number | undefined, handler: (signal: AbortSignal) => T | Promise<T>): Promise<T> {
   if (ms === undefined || ms >= 2 ** 31) return handler(signal) // a timer counts no further
   const over = new AbortController()
-  const timer = setTimeout(() => over.abort(Object.assign(new Error(`the job ran longer than its timeout of ${ms} ms`), { name: 'TimeoutError' })), ms)
+  const start = now()
+  const warn = (what: string) => warnings.get(job)?.(what)
+  const returns = () => {
+    if ((over.signal.aborted || now() - start > ms) && !signal.aborted) warn(`ran longer than its timeout of ${ms} ms: its handler ended after ${Math.round(now() - start)} ms, and its outcome counts`)
+  }
+  let timer = setTimeout(() => {
+    over.abort(Object.assign(new Error(`the job ran longer than its timeout of ${ms} ms`), { name: 'TimeoutError' }))
+    timer = setTimeout(() => warn(`runs longer than its timeout of ${ms} ms: its handler ignores the signal`), ignoredAfter)
+  }, ms)
   try {
-    return await handler(AbortSignal.any([signal, over.signal]))
+    const returned = await handler(AbortSignal.any([signal, over.signal]))
+    returns()
+    return returned
   } catch (err) {
-    throw over.signal.aborted && !signal.aborted && !isOutcome(err) ? over.signal.reason : err
+    if (!isOutcome(err)) throw over.signal.aborted && !signal.aborted ? over.signal.reason : err
+    returns()
+    throw err
   } finally {
     clearTimeout(timer)
   }

@@ -20,6 +20,12 @@ function started(queue: string, handler: Handler, options: WorkOptions = {}, db:
   return { ends, endsOf: () => ends.map(([, end]) => end).sort(), worker, stop: () => (stop.abort(), worker) }
 }
 
+/** logging is a logger that keeps its warnings. */
+function logging() {
+  const lines: string[] = []
+  return { lines, logger: { warn: (line: string) => void lines.push(line), info() {} } }
+}
+
 test('jobs are done, once each, and the acks ride along', async () => {
   const queue = await newQueue()
   await penstock.enqueueMany(pool, queue, Array.from({ length: 1000 }, (_, n) => ({ payload: { n } })))
@@ -169,18 +175,42 @@ test('leases are extended while the handler runs', async () => {
 
 test('a handler whose lease is lost is aborted', async () => {
   const queue = await newQueue()
-  const { id } = await penstock.enqueue(pool, queue, { payload: '' })
-  let why: unknown
-  const w = started(queue, async (_, signal) => {
-    await sql('select penstock.cancel($1, $2)', queue, [String(id)])
+  const made = await penstock.enqueueMany(pool, queue, ['throws', 'returns'].map(payload => ({ payload })))
+  const why: unknown[] = []
+  const { lines, logger } = logging()
+  const w = started(queue, async (job, signal) => {
+    await sql('select penstock.cancel($1, $2)', queue, [String(job.id)])
     await new Promise(resolve => signal.addEventListener('abort', resolve))
-    why = signal.reason
+    why.push(signal.reason)
+    if (job.text() === 'throws') signal.throwIfAborted()
+  }, { lease: 900, logger })
+  await until('both end', () => w.ends.length === 2)
+  await w.stop()
+  expect(why).toEqual([expect.any(LeaseLostError), expect.any(LeaseLostError)])
+  expect(why.map(String)).toEqual(Array(2).fill('LeaseLostError: the job was removed, as cancel does'))
+  expect(w.endsOf()).toEqual(['lost', 'lost'])
+  expect(lines.sort()).toEqual(made.map(({ id }) => `penstock: queue ${queue}, job ${id}, attempt 1: it was removed while it ran, as cancel does`).sort())
+})
+
+test('a lease that runs out while the database is away may be of a job that runs elsewhere', async () => {
+  const queue = await newQueue()
+  await penstock.enqueue(pool, queue, { payload: '' })
+  const { lines, logger } = logging()
+  let away = false
+  const db = { penstock: async (text: string, values: readonly unknown[]) => {
+    if (away && text.includes('extend_many')) throw new Error('away')
+    return (await pool.query({ text, values: values as unknown[], rowMode: 'array' })).rows
+  } }
+  const w = started(queue, async (_, signal) => {
+    away = true
+    await new Promise(resolve => signal.addEventListener('abort', resolve))
+    away = false
     signal.throwIfAborted()
-  }, { lease: 600 })
+  }, { lease: 600, logger }, db)
   await until('it ends', () => w.ends.length === 1)
   await w.stop()
-  expect(why).toBeInstanceOf(LeaseLostError)
   expect(w.endsOf()).toEqual(['lost'])
+  expect(lines.filter(line => line.includes('job '))).toEqual([expect.stringContaining('the lease was lost while it ran; it may run elsewhere')])
 })
 
 test('of a handler that holds up the event loop beyond its lease another process does the job, and its own end is refused', async () => {
@@ -458,6 +488,31 @@ test('after the timeout of a job its signal aborts, and what the handler throws 
   await w.stop()
   expect(w.endsOf()).toEqual(['dead', 'done'])
   expect((await penstock.queue(pool, queue).deadJobs()).map(({ error }) => error)).toEqual([expect.stringContaining('the job ran longer than its timeout of 50 ms')])
+})
+
+test.each(['its own', 'of its handler'])('a handler that ignores the timeout of a job, %s, is logged, and its outcome counts', async whose => {
+  const queue = await newQueue()
+  const own = whose === 'its own'
+  const { id } = await penstock.enqueue(pool, queue, { payload: '', ...own && { timeout: 50 } })
+  const { lines, logger } = logging()
+  const handler: Handler = () => until('it is logged', () => lines.length === 1)
+  const w = started(queue, own ? handler : limited(handler, { timeout: 50 }), { logger })
+  await until('it ends', () => w.ends.length === 1)
+  await w.stop()
+  expect(w.endsOf()).toEqual(['done'])
+  const job = `penstock: queue ${queue}, job ${id}, attempt 1: `
+  expect(lines).toEqual([`${job}runs longer than its timeout of 50 ms: its handler ignores the signal`,
+    expect.stringMatching(`^${job}ran longer than its timeout of 50 ms: its handler ended after 1\\d\\d\\d ms, and its outcome counts$`)])
+})
+
+test('a handler that ends at the signal of its timeout by an error has failed, and no other line says so', async () => {
+  const queue = await newQueue()
+  await penstock.enqueue(pool, queue, { payload: '', timeout: 50 })
+  const { lines, logger } = logging()
+  const w = started(queue, (_, signal) => new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason))), { logger })
+  await until('it ends', () => w.ends.length === 1)
+  await w.stop()
+  expect(lines).toEqual([expect.stringContaining('failed: TimeoutError: the job ran longer than its timeout of 50 ms')])
 })
 
 test('a held group leaves the jobs of other groups that were claimed ahead', async () => {

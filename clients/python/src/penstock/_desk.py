@@ -31,6 +31,9 @@ MAINTAIN_EVERY = 0.5
 HEARTBEAT_EVERY = 30.0
 MAX_UNHANDLED = 10
 """Kinds without a handler that heartbeats name. The worker remembers ten times as many."""
+IGNORED_AFTER = 1.0
+"""Seconds after its timeout at which a handler that goes on ignores it."""
+REMOVED = "%s was removed while it ran, as cancel does"
 POLL_MIN, POLL_MAX = 0.002, 0.05
 MAX_CLAIM = 10_000
 
@@ -89,11 +92,12 @@ class Options:
 class Task:
     """A claimed job, from its claim until its end is written."""
 
-    __slots__ = ("ascii", "begun", "done", "ended", "job", "left", "lost", "outcome", "result", "took", "until")
+    __slots__ = ("ascii", "begun", "done", "ended", "gone", "job", "left", "lost", "outcome", "result", "took", "until")
 
     def __init__(self, job: Job, until: float):
         self.job, self.until = job, until
         self.begun = self.ended = self.lost = self.left = False
+        self.gone = False  # it was lost before its time: the job was removed
         self.ascii = False  # the database has refused characters of the reason
         self.took, self.done = 0.0, 0.0
         self.outcome = "done"
@@ -284,6 +288,8 @@ class Desk:
         held = set(leases)
         self.writing -= len(tasks)
         for t in tasks:
+            if t.gone:
+                log.warning(REMOVED, self.named(t.job))
             self.finish(t, t.outcome if t.job.lease in held else "lost")
 
     def claimed(self, jobs: list[Job], shares: dict[str, int], until: float, now: float) -> None:
@@ -316,6 +322,13 @@ class Desk:
         """The handler has returned `how`, or raised it."""
         if task.left:
             return
+        if task.job.aborted == "timeout" and task.job._limit is not None and (how is None or how is SETTLED or isinstance(how, (Done, Cancelled))):
+            log.warning(
+                "%s ran longer than its timeout of %g s: its handler ended after %.3g s, and its outcome counts",
+                self.named(task.job),
+                task.job._limit.total_seconds(),
+                took,
+            )
         how = in_time(task.job, how)
         self.busy -= 1
         task.ended, task.took, task.done = True, took, now
@@ -331,7 +344,7 @@ class Desk:
             task.result = how.result if isinstance(how, Done) else None
             self.acks.append(task)
         elif task.lost:
-            log.warning("the lease of %s was lost while it ran; it may run elsewhere", self.named(task.job))
+            log.warning(REMOVED if task.gone else "the lease of %s was lost while it ran; it may run elsewhere", self.named(task.job))
             self.finish(task, "lost")
         else:
             if isinstance(how, Snooze) and how.passed and len(self.unhandled) < 10 * MAX_UNHANDLED:
@@ -397,7 +410,7 @@ class Desk:
 
     def named(self, job: Job) -> str:
         """A job for the log."""
-        return f"job {job.id}{job.kind and f', kind {job.kind},'} of queue {self.queue}"
+        return named(job, self.queue)
 
     def finish(self, task: Task, word: str) -> None:
         self.held.pop(task.job.lease, None)
@@ -421,7 +434,10 @@ class Desk:
         for lease in kept:
             if lease in self.held:
                 self.held[lease].until = until
-        return self._lose([self.held[lease] for lease in asked if lease not in kept and lease in self.held])
+        lost = self._lose([self.held[lease] for lease in asked if lease not in kept and lease in self.held])
+        for t in lost:
+            t.gone = monotonic() < t.until
+        return lost
 
     def expired(self, now: float) -> list[Task]:
         """Returns the tasks whose leases have expired without an answer of the database."""
@@ -552,11 +568,35 @@ def unbegun(outage: Outage, e: Exception) -> Outcome:
 
 
 def within(job: Job, timeout: timedelta | None, later: Callable[..., Callable[[], object]]) -> Callable[[], object]:
-    """Aborts a handler after that time, with `later(seconds, function, argument)`. Returns what stops the clock."""
+    """Aborts a handler after that time, with `later(seconds, function, argument)`. Returns what stops the clock. The log names a handler that ignores it:
+    nothing can stop a thread."""
     if timeout is None:
         return lambda: None
+    seconds, ended, queue = timeout.total_seconds(), False, job._home[1] if job._home else ""
     job._limit = timeout
-    return later(timeout.total_seconds(), job.abort, "timeout")
+
+    def rings(why: str) -> None:
+        job.abort(why)
+        if not ended:
+            stops.append(later(IGNORED_AFTER, ignored, why))
+
+    def ignored(_why: str) -> None:
+        if not ended:
+            log.warning("%s runs longer than its timeout of %g s: its handler ignores it", named(job, queue), seconds)
+
+    def stop() -> None:
+        nonlocal ended
+        ended = True
+        for one in stops:
+            one()
+
+    stops = [later(seconds, rings, "timeout")]
+    return stop
+
+
+def named(job: Job, queue: str) -> str:
+    """A job for the log."""
+    return f"job {job.id}{job.kind and f', kind {job.kind},'} of queue {queue}"
 
 
 def in_thread(seconds: float, fn: Callable[[str], object], why: str) -> Callable[[], object]:
