@@ -9,7 +9,7 @@ const examples = all.filter(code => !nestjs.includes(code))
 const imports = examples.flatMap(code => code.match(/^import .*$/gm) ?? []).map(line => line.replace("'@penstock/client/testing'", "'../src/testing.js'").replace("'@penstock/client'", "'../src/index.js'"))
 if (examples.length < 4 || nestjs.length !== 1) throw new Error('the README has lost its examples')
 console.log(process.argv[2] === 'nestjs' ? nestjs[0] : `import type { Pool, PoolClient } from 'pg'
-import { deadLetter, snooze, type Handler, type Message, type NewJob, type Penstock } from '../src/index.js'
+import { deadLetter, snooze, type Message, type NewJob, type Penstock } from '../src/index.js'
 ${imports.join('\n')}
 declare const penstock: Penstock, pool: Pool, tx: PoolClient, messages: Message[], jobs: NewJob[], messageId: string, busy: boolean, valid: boolean, handler: Handler, other: Handler
 declare const headers: Record<string, string>, body: Uint8Array

@@ -108,7 +108,7 @@ var runs = map[string]struct {
 	"docs/guides/nextjs.md sh":             {3, "clients/typescript/test/nextjs/test.sh"},
 	"docs/guides/nextjs.md ts":             {6, "clients/typescript/test/nextjs/test.sh"},
 	"clients/typescript/README.md sh":      {1, "clients/typescript/test/package/test.sh"},
-	"clients/typescript/README.md ts":      {9, "clients/typescript/test.sh readme.generated.ts; test/nestjs/test.sh runs the module"},
+	"clients/typescript/README.md ts":      {11, "clients/typescript/test.sh readme.generated.ts; test/nestjs/test.sh runs the module, and metrics.test.ts those of metrics"},
 	"docs/guides/spring-boot.md sh":        {6, "clients/java/guide/test.sh"},
 	"docs/guides/spring-boot.md xml":       {2, "clients/java/guide/test.sh"},
 	"docs/guides/spring-boot.md sql":       {1, "clients/java/guide/test.sh"},
