@@ -159,11 +159,9 @@ func (j *joined) take() (calls []*call) {
 	var claims *call
 	jobs, leases := 0, 0
 	isAck := func(c *call) bool { return c.claim.Jobs == 0 }
+	j.waiting = slices.DeleteFunc(j.waiting, func(c *call) bool { return c.gone }) // before: claims that let only such acks pass would wait for ever
 	j.acking = j.enough && !j.acking && !j.far && slices.ContainsFunc(j.waiting, isAck) && slices.ContainsFunc(j.waiting, func(c *call) bool { return !isAck(c) })
 	j.waiting = slices.DeleteFunc(j.waiting, func(c *call) bool {
-		if c.gone {
-			return true
-		}
 		fits := jobs+c.claim.Jobs <= mostJoinedJobs && leases+len(c.leases) <= mostJoinedLeases
 		if j.acking && !isAck(c) || len(calls) > 0 && !fits || claims != nil && !c.goesWith(claims) {
 			return false

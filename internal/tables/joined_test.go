@@ -234,6 +234,23 @@ func TestAcksGoFirst(t *testing.T) {
 	}
 }
 
+// An ack whose caller has gone does not go first: it goes nowhere, and a claim that let it pass would wait for ever.
+func TestAnAckThatIsGoneDoesNotGoFirst(t *testing.T) {
+	t.Parallel()
+	var j joined
+	j.enter(calling(t.Context(), 1, ""))
+	j.ended(1, 1, time.Millisecond)
+	leaves, leave := context.WithCancel(t.Context())
+	claim, ack := calling(t.Context(), 1, ""), calling(leaves, 0, "", 7)
+	j.enter(claim)
+	j.enter(ack)
+	leave()
+	j.await(ack)
+	if calls := j.next(); !slices.Equal(calls, []*call{claim}) {
+		t.Errorf("%d calls go, expected the claim", len(calls))
+	}
+}
+
 // A lease that two calls end is one call's.
 func TestALeaseIsHeldOnce(t *testing.T) {
 	t.Parallel()
