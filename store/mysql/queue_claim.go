@@ -63,7 +63,7 @@ func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c driver.Clai
 	}
 	*b = append(*b, *first...)
 	var fresh, tried []candidate
-	if err := s.page(ctx, t, b, row, c, r, &fresh, &tried); err != nil {
+	if err := s.page(ctx, t, b, row, c, r, skips, &fresh, &tried); err != nil {
 		return nil, err
 	}
 	room := r.Jobs
@@ -171,7 +171,7 @@ func ended(r *tables.Round) tables.SQL {
 //
 // A LIFO queue reads its index backwards, where RocksDB does not stop at all. So its ranges are first read forwards, in another round trip. That finds those with
 // few jobs. Of the others the last jobs are asked for, however many there are.
-func (s onTables) page(ctx context.Context, t *tx, b *tables.Batch, row *queueRow, c driver.Claim, r *tables.Round, fresh, tried *[]candidate) error {
+func (s onTables) page(ctx context.Context, t *tx, b *tables.Batch, row *queueRow, c driver.Claim, r *tables.Round, innodb bool, fresh, tried *[]candidate) error {
 	args := row.Args(tables.Args{"group": c.Group, "window": r.Window, "tried": r.Tried})
 	ask := func(from string, ranges []string, seqs []int64) {
 		b.Rows(func(scan tables.Scan) error {
@@ -215,9 +215,12 @@ func (s onTables) page(ctx context.Context, t *tx, b *tables.Batch, row *queueRo
 		if !due {
 			probes = append(probes, statements["first_due"])
 		}
-		places := unused(row, inUse)
-		if len(places) > 0 {
+		places, within := unused(row, inUse), rangesOf(row, r, ^inUse)
+		switch {
+		case innodb && len(places) > 0:
 			probes = append(probes, statements["first_of"])
+		case !innodb && len(within) > 0:
+			probes = append(probes, statements["first_within"])
 		}
 		if len(probes) > 0 {
 			b.Rows(func(scan tables.Scan) error {
@@ -227,7 +230,7 @@ func (s onTables) page(ctx context.Context, t *tx, b *tables.Batch, row *queueRo
 					inUse |= bitOf(priority)
 				}
 				return err
-			}, strings.Join(probes, " union all "), args.With(tables.Args{"places": places}))
+			}, strings.Join(probes, " union all "), args.With(tables.Args{"places": places, "within": tables.SQL(strings.Join(within, " or "))}))
 		}
 		if err := t.Run(ctx, b); err != nil {
 			return err
