@@ -223,7 +223,7 @@ func (j *joined) answer(calls []*call, held []int64, jobs []penstock.Job, err er
 			again = append(again, c)
 			continue
 		}
-		if c.err = err; c.more { // its leases have ended
+		if c.err = err; c.more && len(c.held) > 0 { // they have ended
 			c.err = nil
 		}
 		close(c.done)

@@ -103,6 +103,26 @@ func TestCallsWithoutAJobAskAgain(t *testing.T) {
 	}
 }
 
+// A claim that goes once more and fails has not found that there is no job. One whose leases have ended says so all the same.
+func TestAClaimThatFailsOnceMore(t *testing.T) {
+	t.Parallel()
+	var j joined
+	j.enter(calling(t.Context(), 1, ""))
+	first, acks, claims := calling(t.Context(), 1, ""), calling(t.Context(), 1, "", 7), calling(t.Context(), 1, "")
+	for _, c := range []*call{first, acks, claims} {
+		j.enter(c)
+	}
+	j.answer(j.next(), []int64{7}, claimed(1), nil)
+	failed := errors.New("the second round trip failed")
+	j.answer(j.next(), nil, nil, failed)
+	if j.await(acks); acks.err != nil || !slices.Equal(acks.held, []int64{7}) {
+		t.Errorf("a call whose leases have ended gave %d, %v", acks.held, acks.err)
+	}
+	if j.await(claims); claims.err != failed {
+		t.Errorf("a claim that failed gave %d, %v", idsOf(claims.jobs), claims.err)
+	}
+}
+
 // Calls that have waited long share a second round trip, and there is no third one.
 func TestASecondRoundTrip(t *testing.T) {
 	t.Parallel()
