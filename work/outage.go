@@ -6,22 +6,31 @@ import (
 	"time"
 )
 
-// outage tracks failing calls of the database. It logs one line when the first fails, and one when all work
-// again.
+// outage tracks failing calls of the database. It logs a line when the first fails, and one when all work again. In between it logs an error that differs from
+// the last one, for example that a password is wrong after a server was stopped: one line in logAgain at most.
 type outage struct {
-	some  atomic.Bool
-	mu    sync.Mutex
-	calls map[string]bool // calls that fail
-	since time.Time
+	some   atomic.Bool
+	mu     sync.Mutex
+	calls  map[string]bool // calls that fail
+	since  time.Time
+	logged time.Time
+	err    string // that was logged last
 }
+
+// logAgain bounds how often an outage is logged, because errors may alternate.
+const logAgain = 10 * time.Second
 
 // fails notes that a call failed.
 func (w *worker) fails(call string, err error, more ...any) {
 	o := &w.outage
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.calls) == 0 {
-		o.calls, o.since = map[string]bool{}, time.Now()
+	begins, now := len(o.calls) == 0, time.Now()
+	if begins {
+		o.calls, o.since = map[string]bool{}, now
+	}
+	if text := err.Error(); begins || text != o.err && now.Sub(o.logged) >= logAgain {
+		o.logged, o.err = now, text
 		w.log.Warn("cannot "+call+"; trying until it works", append(more, "err", err)...)
 	}
 	o.calls[call] = true

@@ -86,3 +86,32 @@ func TestWorkLogsAnOutageOnce(t *testing.T) {
 		}
 	})
 }
+
+// The log also has the later cause of an outage: a server that was stopped has another password now.
+func TestWorkLogsTheNextErrorOfAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newFakeQueue(0)
+		var said linesOf
+		_, stop := begin(t, q, nothing, work.Options{Logger: slog.New(slog.NewTextHandler(&said, nil))})
+		time.Sleep(time.Second)
+		for _, err := range []error{errors.New("terminated"), errors.New("wrong password"), nil} {
+			q.mu.Lock()
+			for _, call := range []string{"claim", "maintain"} {
+				delete(q.fails, call)
+				if err != nil {
+					q.fails[call] = err
+				}
+			}
+			q.mu.Unlock()
+			time.Sleep(time.Minute)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		for _, text := range []string{"err=terminated", `err="wrong password"`, "the database answers again"} {
+			if n := strings.Count(said.all.String(), text); n != 1 {
+				t.Errorf("the log has %q %d times, want once: %s", text, n, said.all.String())
+			}
+		}
+	})
+}

@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 import penstock
+from penstock._desk import Outage
 from penstock._seam import away
 
 from .conftest import until
@@ -129,3 +130,17 @@ def test_a_right_that_is_missing_names_the_grant(url: str, db: psycopg.Connectio
 def test_which_refusals_a_worker_outlasts(text: str, is_away: bool) -> None:
     """psycopg has no code of what libpq says of a connection."""
     assert away(psycopg.OperationalError(text)) is is_away
+
+
+def test_an_error_that_differs_is_logged_too(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    now = 100.0
+    monkeypatch.setattr("penstock._desk.monotonic", lambda: now)
+    outage = Outage("emails")
+    for at, error in ((100.0, "terminated"), (101.0, "wrong password"), (111.0, "wrong password"), (130.0, "wrong password"), (139.0, "too many connections")):
+        now = at
+        outage.fails("claim jobs", ConnectionError(error))
+    outage.works("claim jobs")
+    lines = [record.getMessage().rpartition(": ")[2] for record in caplog.records]
+    assert len(lines) == 4
+    for place, text in enumerate(("terminated", "wrong password", "too many connections", "39.0 s later")):
+        assert text in lines[place]

@@ -9,16 +9,24 @@ export interface Logger {
   debug?(message: string): void
 }
 
-/** Outage tracks failing calls of the database: one line when the first fails, one when all work again. */
+/**
+ * Outage tracks failing calls of the database: one line when the first fails, one when all work again. In between an error that differs from the last one is
+ * logged, one line in ten seconds at most: a server that was stopped may have another password now.
+ */
 export class Outage {
   #calls = new Set<Backoff>() // that fail
   #since = 0
+  #logged = 0
+  #error = ''
   constructor(readonly queue: string, readonly logger: Logger) {}
 
   fails(call: Backoff, what: string, err: unknown) {
-    if (!this.#calls.size) {
-      this.#since = performance.now()
-      this.logger.warn(`penstock: queue ${this.queue}: ${what}; trying until it works: ${lineOf(err)}`)
+    const now = performance.now(), begins = !this.#calls.size, error = lineOf(err)
+    if (begins) this.#since = now
+    if (begins || error !== this.#error && now - this.#logged >= 10_000) {
+      this.#logged = now
+      this.#error = error
+      this.logger.warn(`penstock: queue ${this.queue}: ${what}; trying until it works: ${error}`)
     }
     this.#calls.add(call)
   }

@@ -2,10 +2,11 @@
 import { EventEmitter } from 'node:events'
 import pg from 'pg'
 import { drizzle } from 'drizzle-orm/node-postgres'
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { listening } from '../src/database.js'
 import { type End, type Queryable, type WorkOptions } from '../src/index.js'
 import { advance } from '../src/testing.js'
+import { Backoff, Outage } from '../src/waits.js'
 import { newQueue, penstock, pool, sql, status, until, url } from './database.js'
 
 const quiet = { warn() {} }
@@ -149,4 +150,22 @@ test.each([
   await worker
   expect(ends).toEqual([payload === 'error' ? 'failed' : 'done'])
   expect(lines).toEqual(expected)
+})
+
+test('the log has an error of an outage that differs from the last one, too', () => {
+  const lines: string[] = []
+  const now = vi.spyOn(performance, 'now')
+  try {
+    const outage = new Outage('emails', { warn: line => { lines.push(line) } })
+    const call = new Backoff(outage)
+    for (const [at, error] of [[0, 'terminated'], [1000, 'wrong password'], [11_000, 'wrong password'], [30_000, 'wrong password'], [39_000, 'too many connections']] as const) {
+      now.mockReturnValue(at)
+      call.failed('cannot claim jobs', new Error(error))
+    }
+    call.worked()
+  } finally {
+    now.mockRestore()
+  }
+  expect(lines.map(line => line.replace(/.*: /, ''))).toEqual([expect.stringContaining('terminated'), expect.stringContaining('wrong password'),
+    expect.stringContaining('too many connections'), 'the database answers again, 39.0 s later'])
 })

@@ -535,17 +535,22 @@ class Turns:
 
 
 class Outage:
-    """Tracks failing calls of the database: one log line when the first fails, one when all work again."""
+    """Tracks failing calls of the database: one log line when the first fails, one when all work again. In between an error that differs from the last
+    one is logged, one line in ten seconds at most: a server that was stopped may have another password now."""
 
     def __init__(self, queue: str):
         self.queue, self.calls, self.since, self.lock = queue, set[str](), 0.0, threading.Lock()
+        self.logged, self.error = 0.0, ""
 
     def fails(self, call: str, e: BaseException) -> None:
         with self.lock:
+            now, error = monotonic(), " ".join(told(e).split())
             if not self.calls:
-                self.since = monotonic()
+                self.since = now
+            if not self.calls or error != self.error and now - self.logged >= 10:
+                self.logged, self.error = now, error
                 step = " (start the database, or correct its address)" if call == REACH else ""
-                log.warning("the worker of queue %s cannot %s, and tries until it can: %s%s", self.queue, call, " ".join(told(e).split()), step)
+                log.warning("the worker of queue %s cannot %s, and tries until it can: %s%s", self.queue, call, error, step)
             self.calls.add(call)
 
     def works(self, call: str) -> None:

@@ -9,7 +9,10 @@ import java.util.Set;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.regex.Pattern;
 
-/** Tracks failing calls of the database: one line when the first fails, one when all work again. */
+/**
+ * Tracks failing calls of the database: one line when the first fails, one when all work again. In between an error that differs from the last one is
+ * logged, one line in ten seconds at most: a server that was stopped may have another password now.
+ */
 final class Outage {
     static final String BEGINNING = "cannot begin the transactions of jobs";
     private static final Pattern AWAY = Pattern.compile("08(?!004).*|53300|57P0[1-3]"); // 08004: the driver does not get in, as without a password
@@ -17,6 +20,8 @@ final class Outage {
     private final String queue;
     private final Set<String> failing = new HashSet<>();
     private long since;
+    private long logged;
+    private String line = "";
     private volatile RuntimeException trouble;
 
     Outage(String queue) {
@@ -31,9 +36,16 @@ final class Outage {
     /** Notes that a call failed. The log's line ends with the step that helps, if there is one. */
     synchronized void failed(String what, RuntimeException e, String step) {
         trouble = e;
-        if (failing.isEmpty()) {
-            since = System.nanoTime();
-            Worker.LOG.log(Level.WARNING, "the worker of queue {0} {1}, and tries until it can: {2}{3}", queue, what, lineOf(e), step);
+        long now = System.nanoTime();
+        boolean begins = failing.isEmpty();
+        if (begins) {
+            since = now;
+        }
+        String error = lineOf(e);
+        if (begins || !error.equals(line) && now - logged >= 10_000_000_000L) {
+            logged = now;
+            line = error;
+            Worker.LOG.log(Level.WARNING, "the worker of queue {0} {1}, and tries until it can: {2}{3}", queue, what, error, step);
         }
         failing.add(what);
     }
