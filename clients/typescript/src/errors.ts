@@ -39,8 +39,23 @@ export function lineOf(err: unknown): string {
   return `${message} (${state})${hint ? `: ${hint}` : ''}`
 }
 
-const grants = 'the role that owns the schema can run: penstock queue grant QUEUE ROLE --enqueue --work, penstock outbox grant OUTBOX ROLE --publish or penstock inbox grant CONSUMER ROLE --consume'
+// Who calls the functions and reads the sequences of a queue or an inbox, as the schema's grant_enqueuer, grant_worker and grant_consumer say. Operators call the others.
+const produces = ['enqueue', 'enqueue_many', 'barrier', 'flags', 'find', 'seq', 'ring']
+const works = ['take', 'claim', 'ack', 'ready', 'extend', 'report', 'release', 'fail', 'maintain', 'hold_group', 'maintained']
+const consumes = ['first', 'first_of', 'in_order', 'due', 'maintain']
+
 const schedulesNeed = 'schedules need the role that owns the schema; it can run: penstock schedule set QUEUE NAME --cron TEXT'
+
+/** grantOf says which right is missing, by what the database refuses in its message, such as the function _emails.claim of the queue emails. */
+function grantOf(message: string): string {
+  const [, dequeued, of = dequeued, own = 'take'] = /(?:^|[\s"'«„“])(?:dequeue_(.+?)|_(.+)\.(\w+))\W*$/m.exec(message) ?? []
+  let grant = 'queue grant QUEUE ROLE with --enqueue, --work or --operate, penstock outbox grant OUTBOX ROLE --publish or penstock inbox grant CONSUMER ROLE --consume'
+  if (of?.startsWith('_inbox.')) grant = `inbox grant CONSUMER ROLE --${consumes.includes(own) ? 'consume' : 'operate'}`
+  else if (of) grant = `queue grant ${/^[\w.:-]+$/.test(of) ? of : `'${of.replaceAll("'", "'\\''")}'`} ROLE --${produces.includes(own) ? 'enqueue' : works.includes(own) ? 'work' : 'operate'}`
+  else if (message.includes('schedule')) return schedulesNeed
+  else if (/\b_(queue|dead_job|sample)\b/.test(message)) grant = 'queue grant QUEUE ROLE --operate'
+  return `the role that owns the schema can run: penstock ${grant}`
+}
 
 /** explained adds what to do to an error about something that is missing. */
 export async function explained<T>(call: Promise<T>): Promise<T> {
@@ -54,7 +69,7 @@ export async function explained<T>(call: Promise<T>): Promise<T> {
       case '3F000': case '42883':
         throw new VersionError(`the database has no Penstock schema of version ${schemaVersion} or later: run penstock migrate`, { cause: err })
       case '42501':
-        throw Object.assign(new Error(`${message} (${message.includes('schedule') ? schedulesNeed : grants})`, { cause: err }), { code: '42501' })
+        throw Object.assign(new Error(`${message} (${hint ?? grantOf(message)})`, { cause: err }), { code: '42501' })
       case '42704':
         throw new NotFoundError([message, hint].filter(Boolean).join(': '), { cause: err })
       case '42P01': case 'XX000':

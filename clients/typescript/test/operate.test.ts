@@ -193,10 +193,18 @@ test('a missing right names the grant', async () => {
   await pool.query(`create role ${role}`)
   const client = await pool.connect()
   try {
+    const queue = penstock.queue(client, name)
     for (const [call, says] of [
-      [() => penstock.enqueue(client, name, { payload: '' }), 'penstock queue grant QUEUE ROLE --enqueue'],
-      [() => penstock.queue(client, name).claim(), '--work'],
-      [() => penstock.queue(client, name).schedules(), 'penstock schedule set QUEUE NAME'],
+      [() => penstock.enqueue(client, name, { payload: '' }), ` ${name} ROLE --enqueue)`],
+      [() => queue.findJob(1n), ` ${name} ROLE --enqueue)`],
+      [() => queue.claim(), ` ${name} ROLE --work)`],
+      [() => queue.holdGroup('g', 1), ` ${name} ROLE --work)`],
+      [() => queue.maintain(), ` ${name} ROLE --work)`],
+      [() => queue.cancel([1n]), ` ${name} ROLE --operate)`],
+      [() => queue.setGroup('g'), ` ${name} ROLE --operate)`],
+      [() => queue.deadJobs(), ` ROLE --operate)`],
+      [() => queue.discardDeadJobs([1n]), ` ${name} ROLE --operate)`],
+      [() => queue.schedules(), 'penstock schedule set QUEUE NAME'],
     ] as const) {
       await client.query('begin')
       await client.query(`grant usage on schema penstock to ${role}`)
