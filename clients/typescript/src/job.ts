@@ -8,8 +8,24 @@ import { array, headerKind, headerReport, interval, jobRow, memberSteps, quoted,
 /** Shares says how many jobs a claim asks for of each group. */
 export type Shares = ReadonlyMap<string, number>
 
+/** Carrier is a job or a dead letter, which has the payload of one. */
+class Carrier {
+  /** @internal */
+  constructor(readonly payload: Buffer) {}
+
+  /** The payload as text. */
+  text(): string {
+    return this.payload.toString()
+  }
+
+  /** The payload parsed as JSON. T is not checked. */
+  json<T = unknown>(): T {
+    return JSON.parse(this.text()) as T
+  }
+}
+
 /** Job is a claimed job. The worker has it until its lease ends. */
-export class Job {
+export class Job extends Carrier {
   /** Stays with the job through all its attempts. */
   readonly id: bigint
   /** Says which handler takes it, '' if it has none. */
@@ -21,7 +37,6 @@ export class Job {
   readonly attempt: number
   readonly createdAt: Date
   readonly headers: Readonly<Record<string, string>>
-  readonly payload: Buffer
   /** What the last attempt that reported has reported; undefined if none has. The results of steps are in its member penstock-steps. */
   readonly report: unknown
   /** The token of this claim, 0 of a job that was dequeued. */
@@ -31,6 +46,7 @@ export class Job {
   /** @internal */
   constructor(row: readonly Value[], queue?: Queue) {
     const [id, key, groupKey, priority, attempt, createdAt, headers, payload, lease, leaseUntil] = row
+    super(Buffer.from(payload!, 'hex'))
     this.id = BigInt(id!)
     this.key = key ?? ''
     this.groupKey = groupKey ?? ''
@@ -46,24 +62,13 @@ export class Job {
       this.report = JSON.parse(report!)
     }
     if (queue) queues.set(this, queue)
-    this.payload = Buffer.from(payload!, 'hex')
     this.lease = BigInt(lease ?? 0)
     this.leaseUntil = new Date(Number(leaseUntil ?? 0))
-  }
-
-  /** The payload as text. */
-  text(): string {
-    return this.payload.toString()
   }
 
   /** The job as a value for JSON: id and lease as text, and the payload. */
   toJSON() {
     return { ...this, id: String(this.id), lease: String(this.lease), payload: this.text() }
-  }
-
-  /** The payload parsed as JSON. T is not checked. */
-  json<T = unknown>(): T {
-    return JSON.parse(this.text()) as T
   }
 }
 
@@ -182,7 +187,7 @@ export interface Schedule {
 export interface Failure { readonly attempt: number, readonly at: string, readonly error: string }
 
 /** DeadJob is a dead letter of a queue. */
-export interface DeadJob {
+export interface DeadJob extends Carrier {
   readonly id: bigint
   readonly kind: string
   readonly key: string
@@ -192,7 +197,6 @@ export interface DeadJob {
   readonly createdAt: Date
   readonly diedAt: Date
   readonly headers: Readonly<Record<string, string>>
-  readonly payload: Buffer
   /** Of the last attempt. */
   readonly error: string
   /** The last ten. */
@@ -437,10 +441,10 @@ export class Queue {
       encode(payload, 'hex') as payload, error, failures::text from penstock.dead_jobs($1::text, $2::text::int, $3::text::bigint)`, String(most), String(after))
     return rows.map(([id, key, groupKey, priority, attempt, created, died, json, payload, error, failures]) => {
       const headers = parsed<Record<string, string>>(json, {})
-      return {
+      return Object.assign(new Carrier(Buffer.from(payload!, 'hex')), {
         id: BigInt(id!), kind: headers[headerKind] ?? '', key: key ?? '', groupKey: groupKey!, priority: Number(priority), attempt: Number(attempt),
-        createdAt: new Date(Number(created)), diedAt: new Date(Number(died)), headers, payload: Buffer.from(payload!, 'hex'), error: error!, failures: parsed<Failure[]>(failures, []),
-      }
+        createdAt: new Date(Number(created)), diedAt: new Date(Number(died)), headers, error: error!, failures: parsed<Failure[]>(failures, []),
+      })
     })
   }
 

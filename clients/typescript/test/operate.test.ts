@@ -33,6 +33,7 @@ test('dead letters are listed, retried and discarded', async () => {
   const first = await queue.deadJobs({ most: 2 })
   expect(first.map(d => [d.payload.toString(), d.kind, d.headers['n'], d.attempt, d.error, d.failures.length])).toEqual([
     ['job 1', 'welcome', '1', 1, 'no job 1', 1], ['job 2', 'welcome', '2', 1, 'no job 2', 1]])
+  expect(first[0]!.text()).toBe('job 1')
   expect(first[0]!.failures[0]).toMatchObject({ attempt: 1, error: 'no job 1' })
   expect(first[0]!.diedAt.getTime()).toBeGreaterThanOrEqual(first[0]!.createdAt.getTime())
   const rest = await queue.deadJobs({ after: first[1]!.id })
