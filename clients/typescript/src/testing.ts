@@ -90,17 +90,23 @@ function metIn(schema: string, queue: string): Met {
  * Jobs without a group come first, and then one of a group. groupKey chooses one group, or with '' the jobs without. kind chooses the next job of a kind:
  * those before it stay, behind the others of the queue. Barriers open before, as at a commit.
  */
-export async function runOne(db: Queryable, name: string, handlers: Handlers, options: Choice = {}): Promise<{ job: Job, end: End } | undefined> {
-  const ran = await next(db, name, handlers, checked('runOne', options))
-  if (ran?.thrown) throw ran.thrown.err
-  return ran && { job: ran.job, end: ran.end }
+export async function runOne(db: Queryable, name: string, handlers: Handlers, options: Choice = {}): Promise<Ran | undefined> {
+  const { thrown, ran } = await next(db, name, handlers, checked('runOne', options)) ?? {}
+  if (thrown) throw thrown.err
+  return ran
+}
+
+/** Ran is an attempt that has ended. */
+export interface Ran {
+  job: Job
+  end: End
+  /** Why it failed or gave the job up: the outcome of the handler, or what it has thrown. */
+  error?: unknown
 }
 
 interface Choice { schema?: string, groupKey?: string, kind?: string }
 
-interface Ran { job: Job, end: End, thrown?: { err: unknown }, unhandled: boolean }
-
-async function next(db: Queryable, name: string, handlers: Handlers, { schema = 'penstock', groupKey, kind }: Choice): Promise<Ran | undefined> {
+async function next(db: Queryable, name: string, handlers: Handlers, { schema = 'penstock', groupKey, kind }: Choice): Promise<{ ran: Ran, thrown?: { err: unknown }, unhandled: boolean } | undefined> {
   const queue = new Queue(db, name, schema)
   const find = handlerOf(name, handlers)
   for (const when of ['immediate', 'deferred']) await executor(db)(`set constraints ${quoted(schema)}.turn ${when}`, []) // else barriers open at the commit
@@ -118,13 +124,17 @@ async function next(db: Queryable, name: string, handlers: Handlers, { schema = 
   queue.claim = async ({ acks = [] } = {}) => ({ jobs: jobs.splice(0), acked: await queue.ack(acks), full: false })
   queue.heartbeat = async () => {}
   const stop = new AbortController()
-  let ended: { job: Job, end: End } | undefined
+  let ended: Ran | undefined
   let thrown: { err: unknown } | undefined
+  let error: unknown
   const catching = (handler: Handler): Handler => async (job, signal) => {
     try {
-      return await handler(job, signal)
+      const returned = await handler(job, signal)
+      error = returned
+      return returned
     } catch (err) {
       thrown = isOutcome(err) ? err.thrown : { err }
+      error = thrown ? thrown.err : err
       throw err
     }
   }
@@ -136,11 +146,11 @@ async function next(db: Queryable, name: string, handlers: Handlers, { schema = 
   }, {
     concurrency: 1, batch: 1, signal: stop.signal, logger: { warn() {} },
     onEnd(job, end) {
-      ended = { job, end }
+      ended = { job, end, ...(error !== undefined && (end === 'failed' || end === 'dead') && { error }) }
       stop.abort()
     },
   }, metIn(schema, name))
-  return ended && { ...(ended as { job: Job, end: End }), thrown, unhandled }
+  return ended && { ran: ended, thrown, unhandled }
 }
 
 const mostAttempts = 1000
@@ -150,14 +160,14 @@ const mostAttempts = 1000
  * delayed jobs. An error that a handler throws fails an attempt, and is not thrown again. It fails after a thousand attempts, for example if a
  * handler snoozes for ever, and at once at a job whose kind has no handler. Give it a transaction, or a queue that nothing else uses. The role must own the schema.
  */
-export async function runAll(db: Queryable, name: string, handlers: Handlers, options: { schema?: string } = {}): Promise<{ job: Job, end: End }[]> {
+export async function runAll(db: Queryable, name: string, handlers: Handlers, options: { schema?: string } = {}): Promise<Ran[]> {
   const { schema = 'penstock' } = checked('runAll', options)
-  const all: { job: Job, end: End }[] = []
+  const all: Ran[] = []
   for (;;) {
-    const ran = await next(db, name, handlers, { schema })
+    const { ran, unhandled } = await next(db, name, handlers, { schema }) ?? {}
     if (ran) {
-      all.push({ job: ran.job, end: ran.end })
-      if (ran.unhandled) throw new Error(`no handler for kind '${ran.job.kind}' in ${name}`)
+      all.push(ran)
+      if (unhandled) throw new Error(`no handler for kind '${ran.job.kind}' in ${name}`)
       if (all.length > mostAttempts) throw new Error(`after ${mostAttempts} attempts ${name} still has jobs to run; the last was job ${ran.job.id}, ${ran.end}`)
       continue
     }

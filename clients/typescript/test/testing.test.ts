@@ -130,6 +130,7 @@ test('barriers open in a transaction that does not commit, and runAll runs all t
       total: job => { seen.push(job.text()) },
     })
     expect(ran.map(({ job, end }) => `${job.text()} ${end}`).sort()).toEqual(['a done', 'a failed', 'a failed', 'all done', 'b done', 'later done'])
+    expect(ran.flatMap(({ error }) => error ?? [])).toEqual([new Error('not yet'), new Error('not yet')])
     expect(seen).toEqual(['all'])
     expect(await runAll(client, queue, () => {})).toEqual([])
     await penstock.enqueue(client, queue, { payload: '', kind: 'other' })
