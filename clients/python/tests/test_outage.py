@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,6 +15,7 @@ import pytest
 import penstock
 from penstock._desk import Outage
 from penstock._seam import away
+from penstock.testing import run_one
 
 from .conftest import until
 from .running import Run, Running
@@ -103,11 +104,22 @@ def test_a_worker_without_groups_says_that_jobs_of_groups_wait(
 
 def test_a_right_that_is_missing_names_the_grant(url: str, db: psycopg.Connection, queue: str) -> None:
     db.execute("create role nothing; grant usage on schema penstock to nothing")
+    calls: list[tuple[str, Callable[[psycopg.Connection, penstock.Queue], object]]] = [
+        (f"{queue} ROLE --enqueue", lambda tx, _: penstock.enqueue(tx, queue, "x")),
+        (f"{queue} ROLE --enqueue", lambda _, q: q.find_job(1)),
+        (f"{queue} ROLE --work", lambda tx, _: run_one(tx, queue, lambda _: None)),
+        (f"{queue} ROLE --work", lambda _, q: q.hold_group("g", 1)),
+        (f"{queue} ROLE --operate", lambda _, q: q.cancel([1])),
+        (f"{queue} ROLE --operate", lambda _, q: q.set_group("g", weight=2)),
+        (f"{queue} ROLE --operate", lambda _, q: q.discard_dead_jobs([1])),
+        ("ROLE --operate", lambda _, q: q.dead_jobs()),
+    ]
     try:
-        with psycopg.connect(url) as tx, pytest.raises(penstock.Error, match=r"permission denied.*penstock queue grant QUEUE ROLE --enqueue --work") as e:
-            tx.execute("set local role nothing")
-            penstock.enqueue(tx, queue, "x")
-        assert e.value.sqlstate == "42501" and isinstance(e.value.__cause__, psycopg.errors.InsufficientPrivilege)
+        for grant, call in calls:
+            with psycopg.connect(url) as tx, pytest.raises(penstock.Error, match=rf"permission denied.*penstock queue grant .*{re.escape(grant)}\)") as e:
+                tx.execute("set local role nothing")
+                call(tx, penstock.Queue(tx, queue))
+            assert e.value.sqlstate == "42501" and isinstance(e.value.__cause__, psycopg.errors.InsufficientPrivilege)
     finally:
         db.execute("drop owned by nothing; drop role nothing")
 

@@ -7,6 +7,7 @@ program does not use is not imported.
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -217,11 +218,33 @@ def told(e: BaseException) -> str:
     return f"{first} ({state})" + (f": {step}" if step else "")
 
 
-GRANTS = (
-    "the role that owns the schema can run: penstock queue grant QUEUE ROLE --enqueue --work, penstock outbox grant OUTBOX ROLE --publish or"
-    " penstock inbox grant CONSUMER ROLE --consume"
-)
 OF_SCHEDULES = "schedules need the role that owns the schema; it can run: penstock schedule set QUEUE NAME --cron TEXT"
+
+# Who calls the functions and reads the sequences of a queue or an inbox, as the schema's grant_enqueuer, grant_worker and grant_consumer say.
+# Operators call the others.
+PRODUCES = {"enqueue", "enqueue_many", "barrier", "flags", "find", "seq", "ring"}
+WORKS = {"take", "claim", "ack", "ready", "extend", "report", "release", "fail", "maintain", "hold_group", "maintained"}
+CONSUMES = {"first", "first_of", "in_order", "due", "maintain"}
+
+
+def grant_of(message: str) -> str:
+    """Which right is missing, by what the database refuses in its message, such as the function _emails.claim of the queue emails."""
+    found = re.search(r"""(?:^|[\s"'«„“])(?:dequeue_(.+?)|_(.+)\.(\w+))\W*$""", message, re.ASCII | re.MULTILINE)
+    of, own = (found[1] or found[2], found[3] or "take") if found else ("", "")
+    if of.startswith("_inbox."):
+        grant = f"inbox grant CONSUMER ROLE --{'consume' if own in CONSUMES else 'operate'}"
+    elif of:
+        grant = f"queue grant {shlex.quote(of)} ROLE --{'enqueue' if own in PRODUCES else 'work' if own in WORKS else 'operate'}"
+    elif "schedule" in message:
+        return OF_SCHEDULES
+    elif re.search(r"\b_(queue|dead_job|sample)\b", message):
+        grant = "queue grant QUEUE ROLE --operate"
+    else:
+        grant = (
+            "queue grant QUEUE ROLE with --enqueue, --work or --operate, penstock outbox grant OUTBOX ROLE --publish or"
+            " penstock inbox grant CONSUMER ROLE --consume"
+        )
+    return f"the role that owns the schema can run: penstock {grant}"
 
 
 def known(e: BaseException) -> BaseException:
@@ -249,7 +272,7 @@ def known(e: BaseException) -> BaseException:
             step += "; in Django name it in settings.PENSTOCK, and run: manage.py penstock_migrate"
         ours = NotFoundError(first, sqlstate=state, hint=step)
     elif state == "42501":
-        ours = Error(first, sqlstate=state, hint=OF_SCHEDULES if "schedule" in first else GRANTS)
+        ours = Error(first, sqlstate=state, hint=hint(e) or grant_of(first))
     elif state == "42704":
         ours = NotFoundError(first, sqlstate=state, hint=hint(e))
     if ours is None:

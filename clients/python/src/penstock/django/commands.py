@@ -32,7 +32,7 @@ def told() -> Iterator[None]:
 
 def said(e: BaseException) -> str:
     """An error as a sentence, with the next step."""
-    return str(known(e)).strip()
+    return str(e if isinstance(e, Error) else known(e)).strip()
 
 
 def duration(text: str) -> timedelta:
