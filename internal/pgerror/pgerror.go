@@ -87,6 +87,22 @@ func UnreadQueues(names []string) error {
 	return penstock.WithHint(fmt.Errorf("queue %q%s: this role may not read it", names[0], more), "the owner of the schema can grant it: penstock queue grant %s ROLE --operate", shell.Word(names[0]))
 }
 
+// ofOneLimit is the next step where the limit of one role or database is reached, and not the server's. The state is the same for all; in
+// another language than English the message is not known.
+func ofOneLimit(err error) string {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok || pg.Code != "53300" {
+		return ""
+	}
+	for _, of := range []string{"role", "database"} {
+		if name, is := strings.CutPrefix(pg.Message, "too many connections for "+of+` "`); is {
+			name = strings.ReplaceAll(strings.TrimSuffix(name, `"`), `"`, `""`)
+			return fmt.Sprintf(`close other connections of this %s, or raise its limit: alter %[1]s "%s" connection limit N`, of, name)
+		}
+	}
+	return ""
+}
+
 // Explain adds the next step to an error of the server or the network: the caller's hint for its
 // SQLSTATE, or else the general one. An error that has a hint keeps it, and an unknown error is
 // returned unchanged.
@@ -104,6 +120,9 @@ func Explain(err error, of map[string]string) error {
 	}
 	if state := State(err); state != "" {
 		hint := of[state]
+		if hint == "" {
+			hint = ofOneLimit(err)
+		}
 		if hint == "" {
 			hint = hints[state]
 		}

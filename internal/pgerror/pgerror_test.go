@@ -24,6 +24,8 @@ func TestExplain(t *testing.T) {
 	}{
 		"nothing":           {nil, ""},
 		"everybody's":       {state("53300"), "max_connections"},
+		"of a role":         {&pgconn.PgError{Code: "53300", Message: `too many connections for role "a"b"`}, `this role, or raise its limit: alter role "a""b" connection limit N`},
+		"of a database":     {&pgconn.PgError{Code: "53300", Message: `too many connections for database "shop"`}, `alter database "shop" connection limit N`},
 		"of a pooler":       {state("42P05"), "default_query_exec_mode=exec"},
 		"of two causes":     {state("25006"), "default_transaction_read_only"},
 		"the caller's":      {state("42501"), "grant it"},
