@@ -48,6 +48,39 @@ func TestDoctorFindsWhatIsDoneToPostgres(t *testing.T) {
 		}
 		p.healthy(doctor.CheckHorizon)
 	})
+	t.Run("a session that waits for another", func(t *testing.T) {
+		p, db := on(t)
+		p.must("queue", "create", "mails")
+		const enqueue = "select penstock.enqueue('mails', 'x', unique_key => 'order:7')"
+		db.Exec("begin")
+		db.Exec(enqueue)
+		waits := db.Connect()
+		waited := make(chan error, 1)
+		go func() {
+			_, err := waits.Exec(t.Context(), "begin; "+enqueue)
+			waited <- err
+		}()
+		holder, victim := db.Conn.PgConn().PID(), waits.PgConn().PID()
+		f := p.finds(doctor.CheckHorizon, doctor.Warning, "old-snapshot", fmt.Sprintf("; waiting for a lock of it: session %d", victim))
+		contains(t, f.Found+f.Next, fmt.Sprintf("session %d of", holder), fmt.Sprintf("pg_terminate_backend(%d)", holder))
+		// The victim has no separate finding, also when its transaction is as old.
+		if _, err := db.Connect().Exec(t.Context(), "select pg_sleep(1.2)"); err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range p.examined() {
+			if strings.Contains(f.Found, fmt.Sprintf("session %d of", victim)) || strings.Contains(f.Next, fmt.Sprintf("(%d)", victim)) {
+				t.Errorf("the session that waits is to be ended: %+v", f)
+			}
+		}
+		db.Exec("rollback")
+		if err := <-waited; err != nil {
+			t.Fatal(err)
+		}
+		if _, err := waits.Exec(t.Context(), "rollback"); err != nil {
+			t.Fatal(err)
+		}
+		p.healthy(doctor.CheckHorizon)
+	})
 	t.Run("an advisory lock of ours", func(t *testing.T) {
 		p, db := on(t)
 		waits := db.Connect()

@@ -137,6 +137,7 @@ type session struct {
 	seconds  *float64 // nil without the right to see it
 	ageXacts int64
 	query    *float64 // seconds since its last one began
+	waitsFor []int32  // the sessions that have its lock or are before it in the queue; 0 is a prepared transaction
 }
 
 type prepared struct {

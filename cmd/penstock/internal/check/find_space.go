@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -184,16 +185,38 @@ const heldBack = " While it is open, vacuum removes nothing that it could see, i
 
 // findHolders: transactions, slots and standbys that hold back vacuum.
 func findHolders(f *facts) (found []Finding) {
-	for _, s := range f.sessions {
-		old := s.ageXacts >= f.opts.OldTransactions || s.seconds != nil && *s.seconds >= f.opts.OldSnapshot.Seconds()
-		if !old {
+	reported := map[int32]bool{}
+	waiting := map[int32][]int32{} // the sessions that wait, by the one that they wait for
+	for i := range f.sessions {
+		s := &f.sessions[i]
+		blockers := f.blockers(s)
+		reported[s.pid] = len(blockers) == 0 && f.isOld(s)
+		for _, pid := range blockers {
+			waiting[pid] = append(waiting[pid], s.pid)
+		}
+	}
+	for i := range f.sessions {
+		s := &f.sessions[i]
+		if !f.isOld(s) {
 			continue
+		}
+		blockers := f.blockers(s)
+		if len(blockers) > 0 && !slices.ContainsFunc(blockers, func(pid int32) bool { return !reported[pid] }) {
+			continue // the findings about those that it waits for have it
 		}
 		doing := "is in a transaction"
 		advice := "Find out what it does. A report belongs on a standby; a dump does not, because a standby ends it or it misses rows."
 		if s.state == "idle in transaction" || s.state == "idle in transaction (aborted)" {
 			doing = "is idle in a transaction"
 			advice = "It has begun a transaction and does nothing: idle_in_transaction_session_timeout ends such sessions."
+		}
+		fix := []Statement{endSession(s.pid)}
+		if len(blockers) > 0 {
+			doing, fix = "waits for a lock, in a transaction", nil
+			advice = "It continues once that lock is released."
+			for _, pid := range blockers {
+				fix = append(fix, endSession(pid))
+			}
 		}
 		since := fmt.Sprintf("for %s transactions", number(float64(s.ageXacts)))
 		figures := []Figure{{"transactions begun since", float64(s.ageXacts), ""}}
@@ -204,11 +227,18 @@ func findHolders(f *facts) (found []Finding) {
 		if s.query != nil {
 			figures = append(figures, Figure{"since its last query began", *s.query, Seconds})
 		}
+		title := fmt.Sprintf("session %d of %s %s %s", s.pid, who(s.user, s.app), doing, since)
+		if len(blockers) > 0 {
+			title += ": " + named(blockers) + " has it"
+		}
+		if behind := waiting[s.pid]; len(behind) > 0 {
+			title += fmt.Sprintf("; waiting for a lock of it: %s", named(behind))
+		}
 		found = append(found, Finding{Severity: Warning, Code: CodeOldSnapshot,
-			Title:    fmt.Sprintf("session %d of %s %s %s", s.pid, who(s.user, s.app), doing, since),
+			Title:    title,
 			Detail:   advice + heldBack,
 			Evidence: Evidence{Figures: figures},
-			Fix:      []Statement{{SQL: fmt.Sprintf("select pg_terminate_backend(%d)", s.pid), Risk: "ends that session and rolls back its transaction", By: doctor.MayEndSession}}})
+			Fix:      fix})
 	}
 	for _, p := range f.prepared {
 		if p.ageXacts < f.opts.OldTransactions && p.seconds < f.opts.OldSnapshot.Seconds() {
@@ -222,6 +252,53 @@ func findHolders(f *facts) (found []Finding) {
 				Risk: "its work is lost: first ask the transaction manager for its decision", By: doctor.MayEndPrepared}}})
 	}
 	return append(append(found, f.slotFindings()...), f.standbyFindings()...)
+}
+
+func (f *facts) isOld(s *session) bool {
+	return s.ageXacts >= f.opts.OldTransactions || s.seconds != nil && *s.seconds >= f.opts.OldSnapshot.Seconds()
+}
+
+// blockers are the sessions that a session waits for, directly or behind others, and that wait for none themselves. 0 is a prepared transaction.
+func (f *facts) blockers(s *session) (first []int32) {
+	seen := map[int32]bool{s.pid: true}
+	for open := slices.Clone(s.waitsFor); len(open) > 0; open = open[1:] {
+		pid := open[0]
+		if seen[pid] {
+			continue
+		}
+		seen[pid] = true
+		if i := slices.IndexFunc(f.sessions, func(other session) bool { return other.pid == pid }); i >= 0 && len(f.sessions[i].waitsFor) > 0 {
+			open = append(open, f.sessions[i].waitsFor...)
+		} else {
+			first = append(first, pid)
+		}
+	}
+	return first
+}
+
+// named lists sessions, the first of many.
+func named(pids []int32) string {
+	const most = 5
+	var all []string
+	for _, pid := range pids[:min(most, len(pids))] {
+		if pid == 0 {
+			all = append(all, "a prepared transaction")
+		} else {
+			all = append(all, fmt.Sprintf("session %d", pid))
+		}
+	}
+	if more := len(pids) - len(all); more > 0 {
+		all = append(all, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(all, ", ")
+}
+
+// endSession ends a session, and for 0 shows the prepared transactions.
+func endSession(pid int32) Statement {
+	if pid == 0 {
+		return Statement{SQL: "select gid, owner, prepared from pg_prepared_xacts where database = current_database()", Risk: "one of these has the lock; its transaction manager ends it"}
+	}
+	return Statement{SQL: fmt.Sprintf("select pg_terminate_backend(%d)", pid), Risk: "ends that session and rolls back its transaction", By: doctor.MayEndSession}
 }
 
 // muchWAL is how much an unused slot may retain before it is a warning.

@@ -234,7 +234,7 @@ func shorten(name string, most int) string {
 
 func (l *looker) lookAtSessions(ctx context.Context, f *facts) error {
 	err := list(ctx, l, "other sessions", "sessions", &f.sessions, func(s *session) []any {
-		return []any{&s.pid, &s.user, &s.app, &s.state, &s.seconds, &s.ageXacts, &s.query}
+		return []any{&s.pid, &s.user, &s.app, &s.state, &s.seconds, &s.ageXacts, &s.query, &s.waitsFor}
 	})
 	if slices.ContainsFunc(f.sessions, func(s session) bool { return s.seconds == nil }) {
 		l.unseen = append(l.unseen, Unseen{"since when the sessions of other roles are in a transaction",

@@ -6,7 +6,9 @@ select a.pid,
        coalesce(a.state, ''),
        extract(epoch from clock_timestamp() - a.xact_start)::float8,
        greatest(age(a.backend_xmin), age(a.backend_xid))::bigint,
-       extract(epoch from clock_timestamp() - a.query_start)::float8
+       extract(epoch from clock_timestamp() - a.query_start)::float8,
+       -- The state is null without the right to see it. Looking stops who locks, so only those that may wait are looked at.
+       case when a.wait_event_type = 'Lock' or a.state is null then pg_blocking_pids(a.pid) else '{}' end
   from pg_catalog.pg_stat_activity a
  where a.datname = current_database() and a.pid <> pg_backend_pid() and a.leader_pid is null
    and (a.backend_xmin is not null or a.backend_xid is not null)
