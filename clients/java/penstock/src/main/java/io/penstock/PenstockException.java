@@ -1,6 +1,7 @@
 package io.penstock;
 
 import java.sql.SQLException;
+import java.util.Set;
 import java.util.regex.Pattern;
 
 /** An error of Penstock. It is unchecked, so Spring rolls back. Its cause is the database's error, if there is one. */
@@ -9,6 +10,13 @@ public class PenstockException extends RuntimeException {
 
     private static final Pattern POSITION = Pattern.compile("\\R\\s*Position: \\d+|\\R\\s*Where: (?s:.*)"); // in statements and functions that the user did not write
     private static final Pattern DROPPED = Pattern.compile("could not open relation with OID|cache lookup failed for function"); // while the statement ran
+
+    // Who calls the functions and reads the sequences of a queue or an inbox, as the schema's grant_enqueuer, grant_worker and grant_consumer say. Operators call the others.
+    private static final Set<String> PRODUCES = Set.of("enqueue", "enqueue_many", "barrier", "flags", "find", "seq", "ring");
+    private static final Set<String> WORKS = Set.of("take", "claim", "ack", "ready", "extend", "report", "release", "fail", "maintain", "hold_group", "maintained");
+    private static final Set<String> CONSUMES = Set.of("first", "first_of", "in_order", "due", "maintain");
+    private static final Pattern REFUSED = Pattern.compile("(?m)(?:^|[\\s\"'«„“])(?:dequeue_(.+?)|_(.+)\\.(\\w+))\\W*$");
+    private static final Pattern OF_OPERATORS = Pattern.compile("\\b_(queue|dead_job|sample)\\b");
 
     private final String sqlState;
 
@@ -44,10 +52,26 @@ public class PenstockException extends RuntimeException {
             case "42P01" -> missing(message, sql);
             case "XX000" -> DROPPED.matcher(message).find() ? missing(message, sql) : new PenstockException(message, sql);
             case "42704" -> new NotFoundException(message, sql);
-            case "42501" -> new PenstockException(message + (message.contains("schedule") ? " (schedules need the role that owns the schema; it can run: penstock schedule set QUEUE NAME --cron TEXT)"
-                : " (the role that owns the schema can run: penstock queue grant QUEUE ROLE --enqueue --work, penstock outbox grant OUTBOX ROLE --publish or penstock inbox grant CONSUMER ROLE --consume)"), sql);
+            case "42501" -> new PenstockException(message + (sql.getMessage().contains("\n  Hint: ") ? "" : " (" + grantOf(message) + ")"), sql);
             default -> new PenstockException(message, sql);
         };
+    }
+
+    /** Says which right is missing, by what the database refuses in its message, such as the function _emails.claim of the queue emails. */
+    private static String grantOf(String message) {
+        var refused = REFUSED.matcher(message);
+        String grant = "queue grant QUEUE ROLE with --enqueue, --work or --operate, penstock outbox grant OUTBOX ROLE --publish or penstock inbox grant CONSUMER ROLE --consume";
+        if (refused.find()) {
+            String of = refused.group(1) != null ? refused.group(1) : refused.group(2);
+            String own = refused.group(1) != null ? "take" : refused.group(3);
+            grant = of.startsWith("_inbox.") ? "inbox grant CONSUMER ROLE --" + (CONSUMES.contains(own) ? "consume" : "operate")
+                : "queue grant " + (of.matches("[\\w.:-]+") ? of : "'" + of.replace("'", "'\\''") + "'") + " ROLE --" + (PRODUCES.contains(own) ? "enqueue" : WORKS.contains(own) ? "work" : "operate");
+        } else if (message.contains("schedule")) {
+            return "schedules need the role that owns the schema; it can run: penstock schedule set QUEUE NAME --cron TEXT";
+        } else if (OF_OPERATORS.matcher(message).find()) {
+            grant = "queue grant QUEUE ROLE --operate";
+        }
+        return "the role that owns the schema can run: penstock " + grant;
     }
 
     private static NotFoundException missing(String message, SQLException sql) {

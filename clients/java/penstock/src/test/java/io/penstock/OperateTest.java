@@ -20,6 +20,7 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.function.Executable;
 
 @Timeout(value = 3, unit = TimeUnit.MINUTES) // ends what has failed
 class OperateTest {
@@ -121,8 +122,14 @@ class OperateTest {
             var e = assertThrows(PenstockException.class, () -> few.queue("jobs").schedule("nightly", "@daily", NewJob.of("")));
             assertEquals("42501", e.sqlState());
             assertTrue(e.getMessage().endsWith("permission denied for function schedule_bytes (schedules need the role that owns the schema; it can run: penstock schedule set QUEUE NAME --cron TEXT)"), e.getMessage());
-            e = assertThrows(PenstockException.class, () -> few.enqueue("jobs", NewJob.of("")));
-            assertTrue(e.getMessage().endsWith(" (the role that owns the schema can run: penstock queue grant QUEUE ROLE --enqueue --work, penstock outbox grant OUTBOX ROLE --publish or penstock inbox grant CONSUMER ROLE --consume)"), e.getMessage());
+            var calls = Map.<String, List<Executable>>of(
+                "jobs ROLE --enqueue", List.of(() -> few.enqueue("jobs", NewJob.of("")), () -> few.queue("jobs").findJob(1)),
+                "jobs ROLE --work", List.of(() -> few.queue("jobs").claim(1, Duration.ofMinutes(1), "", "", null), () -> few.queue("jobs").holdGroup("g", Duration.ofSeconds(1), "")),
+                "jobs ROLE --operate", List.of(() -> few.queue("jobs").cancel(List.of(1L)), () -> few.queue("jobs").discardDeadJobs(List.of(1L))));
+            calls.forEach((grant, all) -> all.forEach(call -> {
+                var refused = assertThrows(PenstockException.class, call);
+                assertTrue(refused.getMessage().endsWith(" (the role that owns the schema can run: penstock queue grant " + grant + ")"), refused.getMessage());
+            }));
             Execute.on(connection).execute("reset role");
         }
     }
