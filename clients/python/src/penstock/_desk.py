@@ -547,7 +547,7 @@ class Outage:
             now, error = monotonic(), " ".join(told(e).split())
             if not self.calls:
                 self.since = now
-            if not self.calls or error != self.error and now - self.logged >= 10:
+            if not self.calls or (error != self.error and now - self.logged >= 10):
                 self.logged, self.error = now, error
                 step = " (start the database, or correct its address)" if call == REACH else ""
                 log.warning("the worker of queue %s cannot %s, and tries until it can: %s%s", self.queue, call, error, step)
