@@ -16,7 +16,6 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
 	"github.com/penstock/penstock/driver"
-	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/sink/webhook"
 	"github.com/penstock/penstock/trace"
 	"github.com/penstock/penstock/work"
@@ -74,9 +73,9 @@ const patience = 10 * time.Second
 func (w *worker) Run(ctx context.Context) error {
 	defer w.drain()
 	defer context.AfterFunc(ctx, w.drain)()
-	// A queue that cannot be worked on is reported at the start. A database that is down is waited
+	// A queue that cannot be worked on is reported at the start. A database that is down, slow or full is waited
 	// for.
-	if err := w.queue.Maintain(w.draining); err != nil && w.draining.Err() == nil && !pgerror.IsDown(err) {
+	if err := w.queue.Maintain(w.draining); err != nil && w.draining.Err() == nil && !waitable(err) {
 		return about.Queue(err, "working", w.Queue)
 	}
 	groups := any("all")
