@@ -119,7 +119,7 @@ func TestBenchQueuesMisused(t *testing.T) {
 		"walk":                                   `"walk" is not a verb of bench: did you mean all or park?`,
 		"relay --walk":                           "unknown flag: --walk: see bench relay --help",
 		"relay --profile odd":                    `"odd" is none of auto, postgres and portable`,
-		"queue --profile portable --database-url postgres://127.0.0.1:1/x": "not the portable profile",
+		"steady --profile portable --database-url postgres://127.0.0.1:1/x": "not the portable profile",
 	} {
 		got := benchCLI(t, "", strings.Fields(args)...)
 		if got.code != terminal.ExitUsage || !strings.Contains(got.stderr, want) || got.stdout != "" {

@@ -78,7 +78,7 @@ var experiments = []experiment{
 		ratios: []headline{{"the next event behind many that are gone, of a fresh one's time", "worst_ratio", "cases.0.naive.ratio", ""}},
 	},
 	{
-		name: "queue", short: "Measure how many messages and jobs go in, and jobs out", new: of(measure.DefaultQueue, measure.Queue),
+		name: "queue", short: "Measure how many messages and jobs go in, and jobs out", new: of(measure.DefaultQueue, measure.Queue), portable: true,
 		all: "--batches 1,10,100 --workers 1,10", quick: "--batches 1,100 --workers 10 --jobs 8000 --longest 500ms",
 	},
 	{

@@ -100,7 +100,26 @@ func plainQueue(db Setup, name string) contender {
 // portableQueue is a queue on plain tables: a job is claimed and acked, a round trip each, or acked with the next claim.
 func portableQueue(db Setup, order penstock.QueueOrder, mode string) contender {
 	name, store := db.Name+"_queue", db.plain()
-	q := store.DriverQueue(name).(interface {
+	claim, end := plainClaims(db, mode)
+	return contender{
+		Setup: db, label: "Penstock, on plain tables", sql: db.read("portable", db.words("queue_"+name)), cold: true,
+		create: func(ctx context.Context) error { return store.CreateQueue(ctx, name, order) },
+		drop:   func(ctx context.Context) error { return store.DropQueue(ctx, name) },
+		one: func(s *session) (int64, bool, error) {
+			jobs, err := claim(s, 1)
+			if err != nil || len(jobs) == 0 {
+				return 0, false, err
+			}
+			return jobs[0].ID, true, nil
+		},
+		end: end,
+	}
+}
+
+// plainClaims are calls of a queue on plain tables: claim also acks its jobs, or with ModeCarried those of the last claim, and then end
+// acks the rest.
+func plainClaims(db Setup, mode string) (claim func(*session, int) ([]penstock.Job, error), end func(*session) error) {
+	q := db.plain().DriverQueue(db.Name + "_queue").(interface {
 		driver.Queue
 		driver.AckClaimer
 	})
@@ -112,29 +131,24 @@ func portableQueue(db Setup, order penstock.QueueOrder, mode string) contender {
 	}
 	ack := func(s *session) error {
 		held, err := q.Ack(s.ctx, s.leases...)
-		return ended(held, s.leases, err)
+		err, s.leases = ended(held, s.leases, err), nil
+		return err
 	}
-	c := contender{
-		Setup: db, label: "Penstock, on plain tables", sql: db.read("portable", db.words("queue_"+name)), cold: true,
-		create: func(ctx context.Context) error { return store.CreateQueue(ctx, name, order) },
-		drop:   func(ctx context.Context) error { return store.DropQueue(ctx, name) },
-		one: func(s *session) (int64, bool, error) {
-			held, jobs, err := q.AckClaim(s.ctx, s.leases, driver.Claim{Jobs: 1, Lease: time.Minute})
-			err, s.leases = ended(held, s.leases, err), nil
-			if err != nil || len(jobs) == 0 {
-				return 0, false, err
-			}
-			s.leases = []int64{jobs[0].Lease}
-			if mode != ModeCarried {
-				err, s.leases = ack(s), nil
-			}
-			return jobs[0].ID, true, err
-		},
+	claim = func(s *session, n int) ([]penstock.Job, error) {
+		held, jobs, err := q.AckClaim(s.ctx, s.leases, driver.Claim{Jobs: n, Lease: time.Minute})
+		err, s.leases = ended(held, s.leases, err), nil
+		for _, j := range jobs {
+			s.leases = append(s.leases, j.Lease)
+		}
+		if err == nil && mode != ModeCarried && len(jobs) > 0 {
+			err = ack(s)
+		}
+		return jobs, err
 	}
 	if mode == ModeCarried {
-		c.end = ack
+		return claim, ack
 	}
-	return c
+	return claim, nil
 }
 
 // jobQueue is the published table with the published transaction: four round trips.

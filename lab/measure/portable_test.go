@@ -49,3 +49,22 @@ func TestPortableChurn(t *testing.T) {
 		t.Errorf("got %+v", r)
 	}
 }
+
+// Of the functions that plain tables do not have, nothing is measured.
+func TestPortableQueue(t *testing.T) {
+	t.Parallel()
+	c := QueueConfig{Setup: portableDatabase(t), Ops: QueueOps, Batches: []int{1, 7}, Workers: []int{3}, Jobs: 60, Longest: time.Minute}
+	r, err := Queue(t.Context(), c)
+	if err != nil || len(r.Cells) != 2*2+1 {
+		t.Fatalf("got %+v, %v", r, err)
+	}
+	for _, c := range r.Cells {
+		if c.Penstock <= 0 || c.Baseline <= 0 || c.RatioLeased <= 0 {
+			t.Errorf("got %+v", c)
+		}
+	}
+	c.Ops = []string{OpEnqueue}
+	if _, err := Queue(t.Context(), c); err == nil {
+		t.Error("there are no functions to measure, and no error")
+	}
+}

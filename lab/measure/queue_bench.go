@@ -69,7 +69,11 @@ func (c *QueueConfig) cells() (cells []QueueCell) {
 			cells = append(cells, QueueCell{Op: op, Mode: mode, Batch: batch, Workers: workers})
 		}
 	}
+	onPlainTables := c.plain() != nil
 	for _, op := range c.Ops {
+		if onPlainTables && op != OpClaim && op != OpWork {
+			continue // a function, or the same INSERT
+		}
 		switch op {
 		case OpWork:
 			var o work.Options
@@ -83,7 +87,7 @@ func (c *QueueConfig) cells() (cells []QueueCell) {
 			for _, batch := range c.Batches {
 				for _, workers := range c.Workers {
 					add(op, batch, workers, ModeCall)
-					if batch == 1 {
+					if batch == 1 && !onPlainTables {
 						add(op, batch, workers, ModeTx)
 					}
 					if op == OpClaim {
@@ -104,7 +108,9 @@ func Queue(ctx context.Context, cfg QueueConfig) (result QueueResult, err error)
 		return result, err
 	}
 	defer release()
-	result.Cells = cfg.cells()
+	if result.Cells = cfg.cells(); len(result.Cells) == 0 {
+		return result, fmt.Errorf("on plain tables --ops can be %s and %s", OpClaim, OpWork)
+	}
 	quiet := cfg
 	quiet.Progress = nil // the cell has said it
 	for i := range result.Cells {

@@ -6,6 +6,8 @@ import (
 	"maps"
 
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/penstock/penstock"
 )
 
 // The operation that a cell of the queue benchmark measures.
@@ -43,7 +45,7 @@ type operation struct {
 
 // operations are op on Penstock's queue and its like on the hand-written one; what adds to a table with the same columns.
 func operations(db Setup, op, mode string, batch int) (ours, theirs operation) {
-	plain, penstock := plainQueue(db, "_plain"), ownQueue(db, "_queue", "fifo")
+	plain, own := plainQueue(db, "_plain"), ownQueue(db, "_queue", penstock.FIFO)
 	begins := mode == ModeTx
 	add := func(c contender, statement string) operation {
 		return operation{contender: c, adds: true, begins: begins, prepared: []string{statement}, do: func(s *session, payloads []byte) (int, error) {
@@ -67,24 +69,27 @@ func operations(db Setup, op, mode string, batch int) (ours, theirs operation) {
 		outbox := ownOutbox(db)
 		return add(outbox, "insert"+one), add(tableLike(outbox, "outbox", db.Name+"_outbox"), "insert"+one)
 	case OpInsert, OpEnqueue:
-		return add(penstock, op+one), add(tableLike(penstock, "penstock", db.Name+"_queue"), "insert"+one)
+		return add(own, op+one), add(tableLike(own, "penstock", db.Name+"_queue"), "insert"+one)
 	case OpWork:
-		return operation{contender: penstock}, operation{contender: plain}
+		return operation{contender: penstockQueue(db, penstock.FIFO, mode)}, operation{contender: plain}
 	case OpClaim:
 		theirs := take(plain, "take", many)
+		if db.plain() != nil {
+			return claimOnPlainTables(db, mode, batch), theirs
+		}
 		if mode == ModeCarried {
-			return operation{contender: penstock, prepared: []string{"ack_claim", "ack"}, do: ackAndClaim, end: ackRest}, theirs
+			return operation{contender: own, prepared: []string{"ack_claim", "ack"}, do: ackAndClaim, end: ackRest}, theirs
 		}
 		claim := "claim_many"
 		if batch == 1 {
 			claim = "claim"
 		}
-		return claimAndAck(penstock, claim, begins), theirs
+		return claimAndAck(own, claim, begins), theirs
 	}
 	if batch == 1 {
-		return take(penstock, "dequeue", func([]byte) [][]byte { return nil }), take(plain, "take", many)
+		return take(own, "dequeue", func([]byte) [][]byte { return nil }), take(plain, "take", many)
 	}
-	return take(penstock, "take", many), take(plain, "take", many)
+	return take(own, "take", many), take(plain, "take", many)
 }
 
 // ownOutbox is an outbox of Penstock's.
@@ -116,6 +121,15 @@ func claimAndAck(c contender, claim string, begins bool) operation {
 		}
 		held, err := s.run("ack", bigints(rows))
 		return len(held), err
+	}}
+}
+
+// claimOnPlainTables is OpClaim by the store's calls: there are no functions in the database.
+func claimOnPlainTables(db Setup, mode string, batch int) operation {
+	claim, end := plainClaims(db, mode)
+	return operation{contender: portableQueue(db, penstock.FIFO, mode), end: end, do: func(s *session, _ []byte) (int, error) {
+		jobs, err := claim(s, batch)
+		return len(jobs), err
 	}}
 }
 
@@ -196,6 +210,9 @@ func (o operation) once(s *session, params []byte) (jobs int, err error) {
 
 // warm makes the session's plans with one job, without doing it.
 func (o operation) warm(s *session, payload []byte) error {
+	if o.cold {
+		return nil
+	}
 	one, err := o.params(s, 1, payload)
 	if err != nil {
 		return err
