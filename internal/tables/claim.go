@@ -171,6 +171,7 @@ func (s *Seen) Claim(c driver.Claim, o Options, ask func(r *Round) error, expire
 			continue
 		}
 		if len(jobs) == 0 && !r.Closed && r.left() && others < mostOthers { // other claims were taking them, and may leave some
+			window = 0 // the number of those that it saw decides
 			others++
 			continue
 		}

@@ -21,6 +21,7 @@ type joined struct {
 	callers int           // how many calls the next round trip gathers
 	all     chan struct{} // is closed when they wait; nil if nothing is gathered
 	alone   int           // how many of the next round trips gather nothing, because none came to the last one that did
+	jobs    int           // how many jobs the round trip that began last claims and ends, at most
 	far     bool          // the last round trip was long
 	enough  bool          // the last claim found all that it asked for. Else its callers pause, and should not all pause at the same time
 	acking  bool          // the last round trip had no claim, though there were some
@@ -30,6 +31,8 @@ const (
 	// long is how long a call waits for the round trip that is under way, before a second one begins. Two that are shorter would carry half of the calls each, and
 	// cost the database nearly twice as much.
 	long = 10 * time.Millisecond
+	// longer is how much longer for each job of that round trip. It is long because of them. A second one would find the same jobs, and lose them to it.
+	longer = 100 * time.Microsecond
 	// sooner is how long it waits where the last round trip was long.
 	sooner = 2 * time.Millisecond
 	// short is a round trip after which none gathers.
@@ -72,7 +75,7 @@ func (j *joined) enter(c *call) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.under == 0 {
-		j.under = 1
+		j.under, j.jobs = 1, c.claim.Jobs+len(c.leases)
 		return true
 	}
 	c.done = make(chan struct{})
@@ -88,7 +91,7 @@ func (j *joined) enter(c *call) bool {
 func (j *joined) ended(asked, found int, took time.Duration) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.far = took >= long; asked > 0 {
+	if j.far = took >= long+time.Duration(j.jobs)*longer; asked > 0 {
 		j.enough = found == asked
 	}
 }
@@ -137,7 +140,7 @@ func (j *joined) patience() time.Duration {
 	if j.far {
 		return sooner
 	}
-	return long
+	return long + time.Duration(j.jobs)*longer
 }
 
 // second takes the calls for a second round trip, if it may begin.
@@ -172,6 +175,9 @@ func (j *joined) take() (calls []*call) {
 		jobs, leases, calls = jobs+c.claim.Jobs, leases+len(c.leases), append(calls, c)
 		return true
 	})
+	if len(calls) > 0 {
+		j.jobs = jobs + leases
+	}
 	return calls
 }
 

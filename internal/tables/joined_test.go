@@ -186,7 +186,7 @@ func TestCallersComeBack(t *testing.T) {
 			{"of acks, and the claim before found too few", 8 * pause, 0, 0, 0, true},
 			{"of acks, and the claim before found enough", 8 * pause, pause, 1, 1, true},
 			{"after one that was waited for in vain", 8 * pause, 0, 3, 3, true},
-			{"long, so a second one begins", long, 0, 3, 3, true},
+			{"long, so a second one begins", long + 3*longer, 0, 3, 3, true},
 		} {
 			began := time.Now()
 			j.ended(some.asked, some.found, some.took)
@@ -247,10 +247,34 @@ func TestAcksGoFirst(t *testing.T) {
 	if calls := j.next(); !slices.Equal(calls, []*call{claim, later, again}) {
 		t.Errorf("%d calls go then, expected all 3", len(calls))
 	}
-	j.ended(1, 1, long)
+	j.ended(1, 1, long+time.Duration(j.jobs)*longer)
 	claim, ack = wait()
 	if calls := j.next(); !slices.Equal(calls, []*call{claim, ack}) {
 		t.Errorf("%d calls go together though the database is far away, expected 2", len(calls))
+	}
+}
+
+// A round trip with many jobs takes longer, which does not make the database far away.
+func TestManyJobsTakeLonger(t *testing.T) {
+	t.Parallel()
+	var j joined
+	j.enter(calling(t.Context(), 500, ""))
+	if got := j.patience(); got != long+500*longer {
+		t.Errorf("a call waits %v for 500 jobs", got)
+	}
+	j.enter(calling(t.Context(), 300, "", 7, 8))
+	j.next()
+	j.second() // nothing waits
+	if got := j.patience(); got != long+302*longer {
+		t.Errorf("a call waits %v for 300 jobs and two ends", got)
+	}
+	for _, c := range []struct {
+		took time.Duration
+		far  bool
+	}{{long + 302*longer - 1, false}, {long + 302*longer, true}} {
+		if j.ended(300, 300, c.took); j.far != c.far || c.far && j.patience() != sooner {
+			t.Errorf("it took %v: far %v, and the next call waits %v", c.took, j.far, j.patience())
+		}
 	}
 }
 

@@ -192,7 +192,7 @@ func (s *Seen) Round(c driver.Claim, o Options, window int) *Round {
 		}
 		r.add(i, from, farFuture)
 	}
-	r.Window = min(max(window, c.Jobs+blocked+2*g.contended+1), most)
+	r.Window = min(max(window, c.Jobs+blocked+g.contended+min(g.contended, 32)+1), most)
 	r.Last = r.Window == most
 	if !r.Alone && !r.Turned { // else none is first, and max_running may leave room for fewer
 		r.Spare = min(g.contended, mostSpare)
@@ -225,7 +225,7 @@ func (r *Round) Note(full bool) {
 		g.blocked = 0
 	}
 	waits, fresh, tried, left := 0, 0, 0, false
-	others, contended := 0, g.contended-1
+	others, contended := 0, g.contended-1-g.contended/8
 	end := Range{Priority: penstock.MaxPriority + 1} // the last that was looked at, if there may be more behind it
 	for _, p := range r.Page {
 		switch {
@@ -250,7 +250,7 @@ func (r *Round) Note(full bool) {
 		tried, left = tried+1, left || p.Job.Lease == 0
 	}
 	if len(r.Page) > 0 && !slices.ContainsFunc(r.Page, func(p Claimed) bool { return p.Job.Lease != 0 }) && !r.Page[0].Waits && !r.Closed {
-		contended = min(g.contended+8, others) // all that it could have had, perhaps
+		contended = min(g.contended+max(r.Jobs, 8), others) // all that it could have had, perhaps
 	}
 	g.contended = max(contended, 0)
 	switch {

@@ -193,3 +193,39 @@ func TestJobsThatCommitLate(t *testing.T) {
 		}
 	}
 }
+
+// A claim that finds its jobs locked by another one looks at as many more, and not at all of the queue. When nothing is locked any more, claims soon look at no more
+// than they may take.
+func TestJobsThatOthersAreTaking(t *testing.T) {
+	t.Parallel()
+	const want, first = 100, 300
+	s, now, seq := NewSeen(false), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), int64(0)
+	claim := func(locked int) (jobs, looked, rounds int) {
+		got, err := s.Claim(driver.Claim{Jobs: want}, Options{Margin: time.Second, Sweep: time.Hour, LookAgain: time.Hour}, func(r *Round) error {
+			r.There, r.Now, r.Page = true, now.Add(time.Hour), nil
+			for i := range r.Window {
+				seq++
+				p := Claimed{TS: now.Add(time.Duration(seq) * time.Millisecond), Fresh: true, Job: penstock.Job{ID: seq}}
+				if i >= locked && i < locked+r.Jobs {
+					p.Job.Lease = seq
+				}
+				r.Page = append(r.Page, p)
+			}
+			looked, rounds = looked+r.Window, rounds+1
+			return nil
+		}, func(time.Time) error { return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(got), looked, rounds
+	}
+	if jobs, looked, rounds := claim(first); jobs == 0 || looked > 2*(first+want) || rounds > 1+mostOthers {
+		t.Errorf("%d jobs were found in %d rounds, which looked at %d", jobs, rounds, looked)
+	}
+	for range 60 {
+		claim(0)
+	}
+	if _, looked, _ := claim(0); looked > want+2 {
+		t.Errorf("a claim of %d looks at %d jobs, though nothing has been locked for long", want, looked)
+	}
+}

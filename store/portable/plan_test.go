@@ -31,6 +31,7 @@ type planNode struct {
 	Type    string     `json:"Node Type"`
 	Table   string     `json:"Relation Name"`
 	Index   string     `json:"Index Name"`
+	Cond    string     `json:"Index Cond"`
 	Rows    float64    `json:"Actual Rows"`
 	Loops   float64    `json:"Actual Loops"`
 	Removed float64    `json:"Rows Removed by Filter"`
@@ -177,6 +178,41 @@ func TestPlans(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A claim and an ack take less time than it takes to plan them, so they are planned once for a connection, whatever their values.
+func TestClaimsAreNotPlannedAnew(t *testing.T) {
+	t.Parallel()
+	o := observe(t, portable.Options{})
+	o.must(o.store.CreateQueue(t.Context(), "jobs", penstock.FIFO))
+	jobs := o.store.Queue("jobs")
+	_, err := jobs.Enqueue(t.Context(), make([]penstock.NewJob, 100)...)
+	o.must(err)
+	var plans []plan
+	for range 5 {
+		plans = o.during(func() {
+			claimed, err := jobs.Claim(t.Context(), driver.Claim{Jobs: 10, Lease: time.Hour})
+			o.must(err)
+			for _, job := range claimed {
+				_, err = jobs.Ack(t.Context(), job.Lease)
+				o.must(err)
+			}
+		})
+	}
+	looked := 0
+	for _, p := range plans {
+		p.Plan.walk(func(n planNode) {
+			if !strings.Contains(n.Cond, "lease = ANY") {
+				return
+			}
+			if looked++; !strings.Contains(n.Cond, "$") {
+				t.Errorf("planned for these values: %s: %s", n.Cond, p.Text)
+			}
+		})
+	}
+	if looked < 2 {
+		t.Errorf("%d conditions on leases were found, in %d plans", looked, len(plans))
 	}
 }
 
