@@ -17,6 +17,7 @@ var cockroach = dialect{
 		"key_bucket":   "fnv32(key)",
 		"before":       bytesBefore,
 		"by_index":     "true",
+		"by_plan":      "true",
 		"lock_jobs":    "",
 		"pass_taken":   "",
 		"side_by_side": "false",

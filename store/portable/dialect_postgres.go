@@ -18,9 +18,11 @@ var postgres = dialect{
 		"pass_taken":   "on conflict do nothing",
 		"side_by_side": "true",
 		// For the rest of the transaction, whose costs are guessed from statistics that may be old or missing. A guess of some hundred
-		// thousand has a statement compiled, which takes seconds; one of a few rows has all of a table read and sorted. And a statement that is prepared
-		// is planned once, though the server guesses that arrays have ten values, and would plan anew for those that have one.
-		"by_index": "set_config('jit', 'off', true) || set_config('enable_seqscan', 'off', true) || set_config('enable_bitmapscan', 'off', true) || set_config('enable_mergejoin', 'off', true) || set_config('plan_cache_mode', 'force_generic_plan', true) <> ''",
+		// thousand has a statement compiled, which takes seconds; one of a few rows has all of a table read and sorted.
+		"by_index": "set_config('jit', 'off', true) || set_config('enable_seqscan', 'off', true) || set_config('enable_bitmapscan', 'off', true) || set_config('enable_mergejoin', 'off', true) <> ''",
+		// A claim and an ack, which are prepared, are planned once, though the server guesses that arrays have ten values, and would plan anew for those that have one.
+		// Other statements are planned each time, for their values. Citus has no plan of some that read its shards without them.
+		"by_plan": "set_config('plan_cache_mode', 'force_generic_plan', true) <> ''",
 	},
 	plan: postgresPlan,
 }

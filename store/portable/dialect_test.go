@@ -63,6 +63,9 @@ func TestDistributedStatementsAreOfShards(t *testing.T) {
 		if text := dialects[pg.Citus].statements[name]; !strings.Contains(text, "set_config('citus.enable_deadlock_prevention', 'off', true)") {
 			t.Errorf("the deletes of relays take turns after %s:\n%s", name, text)
 		}
+		if text := dialects[pg.Citus].statements[name]; strings.Contains(text, "plan_cache_mode") {
+			t.Errorf("statements that read shards are planned without their values after %s, which Citus refuses:\n%s", name, text)
+		}
 	}
 }
 

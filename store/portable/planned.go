@@ -9,7 +9,7 @@ import (
 // planned are the statements of a claim and of an ack. To plan them takes most of their time. Their plans do not depend on statistics: a claim uses nothing
 // but indexes, and an ack finds rows by whole keys. So a connection prepares them. Behind a pooler it does not: prepared statements belong to a session,
 // and a pooler gives each transaction another session.
-var planned = map[string]bool{"lock_queue": true, "lock_turn": true, "claim": true, "withdraw": true, "end_jobs": true, "by_index": true}
+var planned = map[string]bool{"lock_queue": true, "lock_turn": true, "claim": true, "withdraw": true, "end_jobs": true, "by_plan": true}
 
 const (
 	// A statement is prepared at its second use on a connection, because a process may make one call and end.
