@@ -385,6 +385,23 @@ func TestStatusIsShared(t *testing.T) {
 	})
 }
 
+// While the database is down every part of its status fails. That blocks neither this read nor later ones.
+func TestStatusOfADatabaseThatIsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := busy()
+		d.err = errors.New("connection refused")
+		d.refused = d.err
+		m := metrics.New(metrics.Options{Store: d})
+		wants(t, ask(t, m.Handler()), map[string]float64{"penstock_database_up": 0})
+		if code, text := ready(m, ""); code != http.StatusServiceUnavailable {
+			t.Errorf("%d %q", code, text)
+		}
+		d.err, d.refused = nil, nil
+		time.Sleep(time.Minute)
+		wants(t, ask(t, m.Handler()), map[string]float64{"penstock_database_up": 1})
+	})
+}
+
 // While the database cannot be read, no figures of it are exported, not even old ones. Figures that the role may not read are left
 // out, and this is reported.
 func TestStatusThatCannotBeRead(t *testing.T) {

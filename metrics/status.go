@@ -205,17 +205,17 @@ func (m *Metrics) status() *reading {
 func (m *Metrics) read(ctx context.Context, r *reading) error {
 	var all sync.WaitGroup
 	var noting sync.Mutex
+	var failed error // the first
 	r.refused = map[string]error{}
-	errs := make(chan error, 4)
 	begin := func(part string, f func() error) {
 		all.Go(func() {
 			err := f()
-			if err != nil && !pgerror.IsForbidden(err) {
-				errs <- err
-				return
-			}
 			noting.Lock()
 			defer noting.Unlock()
+			if err != nil && !pgerror.IsForbidden(err) {
+				failed = cmp.Or(failed, err)
+				return
+			}
 			r.refused[part] = err
 		})
 	}
@@ -240,10 +240,8 @@ func (m *Metrics) read(ctx context.Context, r *reading) error {
 	if err := pgerror.UnreadQueues(unread); err != nil {
 		r.refused["queues"] = cmp.Or(r.refused["queues"], err)
 	}
-	select {
-	case err := <-errs:
-		return err
-	default:
+	if failed != nil {
+		return failed
 	}
 	return m.readTables(ctx, r)
 }
