@@ -63,7 +63,12 @@ func (q Queue) make(ctx context.Context, leases []int64, c driver.Claim) (acked 
 	ends := &acks{leases: leases}
 	if c.Jobs == 0 {
 		err = q.again(ctx, func() error {
-			return ends.note(q.send(ctx, q.name, func(b *Batch, row *QueueRow) { ends.in(b, q, row) }))
+			return ends.note(q.send(ctx, q.name, func(b *Batch, row *QueueRow) {
+				if q.on.Looks().Returns {
+					b.Do("by_plan", nil)
+				}
+				ends.in(b, q, row)
+			}))
 		})
 		return ends.held, nil, err
 	}

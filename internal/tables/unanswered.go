@@ -98,9 +98,6 @@ func (a *acks) in(b *Batch, q Queue, row *QueueRow) {
 // endHeld has the jobs end whose leases are there.
 func (q Queue) endHeld(b *Batch, these Args, held *[]int64) {
 	if q.on.Looks().Returns {
-		if len(*b) == 0 { // no claim has done it
-			b.Do("by_plan", nil)
-		}
 		b.Rows(All(held), "end_jobs", these)
 		return
 	}

@@ -30,7 +30,7 @@ const turns = 64
 func (s onTables) Round(ctx context.Context, row *queueRow, c driver.Claim, r *tables.Round, lost []int64, first *tables.Batch) (numbers []int64, err error) {
 	priorities, after, upto := columns(r.Ranges)
 	r.Page, r.There = nil, false
-	b, lock, turn := &tables.Batch{}, "lock_turn", s.turn()
+	b, lock, turn := new(tables.Batch).Do("by_plan", nil), "lock_turn", s.turn()
 	if r.Turned {
 		turn = turnOf(c.Group)
 	}

@@ -4,5 +4,5 @@ select clock_timestamp(), {checks} and exists (select from {schema}.leases l whe
        q.paused or q.max_running > 0 and q.max_running <= (select count(*) from {schema}.leases l where l.queue_id = q.id and l.until > least({checked}, (select clock_timestamp()))),
        q.max_running > 0 or q.policies > 1 or (select min(t.turn) from {schema}.turns t where t.inbox_id = - q.id and t.turn < 64) is null, q.policies > 0
   from {schema}.queues q
- where q.id = {queue} and {by_index} and {by_plan}
+ where q.id = {queue}
    for update of q

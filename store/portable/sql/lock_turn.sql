@@ -4,5 +4,5 @@ select clock_timestamp(), {checks} and exists (select from {schema}.leases l whe
        q.paused, q.max_running > 0 or q.policies > 1, q.policies > 0
   from {schema}.queues q
   join {schema}.turns t on t.inbox_id = any (array[- q.id]) and t.turn = {turn}
- where q.id = {queue} and {by_index} and {by_plan}
+ where q.id = {queue}
    for update of t
