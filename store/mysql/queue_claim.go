@@ -173,6 +173,10 @@ func ended(r *tables.Round) tables.SQL {
 // few jobs. Of the others the last jobs are asked for, however many there are.
 func (s onTables) page(ctx context.Context, t *tx, b *tables.Batch, row *queueRow, c driver.Claim, r *tables.Round, innodb bool, fresh, tried *[]candidate) error {
 	args := row.Args(tables.Args{"group": c.Group, "window": r.Window, "tried": r.Tried})
+	_, keyed := s.keyed.Load(row.ID)
+	if !keyed { // else jobs may wait for others of their key: to plan that takes a sixth of a claim
+		args["blocked"] = tables.SQL("false")
+	}
 	ask := func(from string, ranges []string, seqs []int64) {
 		b.Rows(func(scan tables.Scan) error {
 			n := candidate{Claimed: tables.Claimed{Fresh: true}}
@@ -261,6 +265,11 @@ func (s onTables) page(ctx context.Context, t *tx, b *tables.Batch, row *queueRo
 	}
 	if err := t.Run(ctx, b); err != nil {
 		return err
+	}
+	if !keyed && slices.ContainsFunc(slices.Concat(*fresh, *tried), func(n candidate) bool { return n.keyed }) {
+		s.keyed.Store(row.ID, true)
+		*b, *fresh, *tried = tables.Batch{}, nil, nil
+		return s.page(ctx, t, b, row, c, r, innodb, fresh, tried)
 	}
 	if !known {
 		inUse = 0

@@ -53,6 +53,7 @@ type Store struct {
 	attempts   tables.Attempts
 	beside     sync.Map // by the id of a queue: whether its claims can run side by side
 	priorities sync.Map // by the id of a queue: those of which this process has found rows, as bits
+	keyed      sync.Map // by the id of a queue, if this process has found jobs with keys
 	*outboxes
 	*queues
 	*inboxes
