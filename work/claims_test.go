@@ -347,3 +347,40 @@ func TestClaimsUnderWayDuringAHold(t *testing.T) {
 		}
 	})
 }
+
+// Jobs that were claimed ahead of handlers that hang are given back, for other workers. The next are claimed when a handler has ended.
+func TestWorkGivesBackWhatHandlersDoNotReach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, goOn := releasing{newFakeQueue(500)}, make(chan struct{})
+		const lease, many = 30 * time.Second, 5
+		begun := 0
+		_, stop := begin(t, q, func(context.Context, penstock.Job) error {
+			q.mu.Lock()
+			begun++
+			hangs := begun > 50
+			q.mu.Unlock()
+			if hangs {
+				<-goOn
+			}
+			return nil
+		}, work.Options{Concurrency: many, Lease: lease})
+		time.Sleep(time.Second)
+		leased := func() int {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			return len(q.leases)
+		}
+		if n := leased(); n <= many {
+			t.Fatalf("%d jobs are leased, for %d handlers: none is claimed ahead", n, many)
+		}
+		time.Sleep(lease)
+		if n := leased(); n != many {
+			t.Errorf("%d jobs are leased after the time of a lease, for %d handlers that hang", n, many)
+		}
+		close(goOn)
+		time.Sleep(time.Minute)
+		if err := stop(); err != nil || len(q.done)+len(q.freed) != 500 || len(q.freed) == 0 {
+			t.Errorf("%d jobs were done, %d were given back, error %v", len(q.done), len(q.freed), err)
+		}
+	})
+}

@@ -28,8 +28,16 @@ func (w *worker) beatLoop(ctx context.Context) {
 }
 
 // beat extends all leases and gives up the jobs whose lease is lost, or, if the database does not
-// answer, must be presumed lost.
+// answer, must be presumed lost. It gives back the jobs that have waited since the last beat.
 func (w *worker) beat(ctx context.Context) error {
+	defer func() {
+		call, cancel := context.WithTimeout(ctx, w.Lease/3)
+		defer cancel()
+		if stuck := w.stuck(); len(stuck) > 0 {
+			w.log.Warn("no handler has begun these jobs for long: they are given back for other workers", "jobs", len(stuck), "handlers", w.Concurrency)
+			w.release(call, stuck)
+		}
+	}()
 	w.mu.Lock()
 	tasks, leases := make([]*task, 0, len(w.held)), make([]int64, 0, len(w.held))
 	for _, t := range w.held {
@@ -49,6 +57,22 @@ func (w *worker) beat(ctx context.Context) error {
 		w.tell(t, Lost, 0)
 	}
 	return err
+}
+
+// stuck takes out the jobs that were queued at the last beat. The handlers hang, and other workers may be free. So none is claimed ahead until one has ended.
+func (w *worker) stuck() (tasks []*task) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.queued = slices.DeleteFunc(w.queued, func(t *task) bool {
+		if t.waited {
+			tasks = append(tasks, t)
+			w.forget(t)
+			w.pace = max(w.pace, w.Lease/3)
+		}
+		t.waited = true
+		return t.ended
+	})
+	return tasks
 }
 
 // stillLeased returns those of the jobs of a claim whose leases last, and until when. Leases of a claim that took longer than one began at its end, or have ended

@@ -60,19 +60,20 @@ type worker struct {
 
 // task is one claimed job.
 type task struct {
-	job   *penstock.Job // among those of its claim; cleared once the task is forgotten
-	place int           // in held
-	until time.Time     // when the lease ends, or earlier: by this machine's clock
-	over  time.Time     // when it has ended for sure: it began before the answer came
-	begun bool
-	ended bool // the handler has returned, or will not be called
-	lost  bool
-	gone  bool // lost before its time: the job was removed
-	took  time.Duration
-	how   End        // once it is acked
-	done  time.Time  // when it was given to the acking
-	tried bool       // a failed call may have written the end
-	ctx   jobContext // the handler's
+	job    *penstock.Job // among those of its claim; cleared once the task is forgotten
+	place  int           // in held
+	until  time.Time     // when the lease ends, or earlier: by this machine's clock
+	over   time.Time     // when it has ended for sure: it began before the answer came
+	begun  bool
+	waited bool // a beat has found it queued
+	ended  bool // the handler has returned, or will not be called
+	lost   bool
+	gone   bool // lost before its time: the job was removed
+	took   time.Duration
+	how    End        // once it is acked
+	done   time.Time  // when it was given to the acking
+	tried  bool       // a failed call may have written the end
+	ctx    jobContext // the handler's
 }
 
 // hold notes a task. The caller holds the lock.
