@@ -170,6 +170,27 @@ def test_leases_are_extended(start: Run, release: threading.Event, db: psycopg.C
     until(lambda: running.words(made.id) == ["done"])
 
 
+def test_jobs_that_handlers_do_not_reach_are_given_back(
+    start: Run, release: threading.Event, db: psycopg.Connection, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Desk, "extend_every", fixed(1.0), raising=False)  # of a lease that does not end during the test
+    penstock.enqueue_many(db, queue, [penstock.NewJob(str(n)) for n in range(300)])
+    begun: list[int] = []
+
+    def handler(job: penstock.Job) -> None:
+        begun.append(job.id)
+        if len(begun) > 50:
+            release.wait()
+
+    running = start(queue, handler, concurrency=4, lease=600)
+    until(lambda: status(db, queue)[1] > 4)  # type: ignore[operator] # some are claimed ahead
+    until(lambda: len(begun) >= 54 and status(db, queue)[1] == 4)
+    release.set()
+    until(lambda: status(db, queue)[:2] == (0, 0))
+    assert sorted({word for word, _ in running.ended}) == ["done", "released"]
+    assert len(set(begun)) == len(begun) == 300
+
+
 def test_a_lost_lease_aborts(start: Run, db: psycopg.Connection, queue: str, caplog: pytest.LogCaptureFixture) -> None:
     causes: list[str | None] = []
     begun = threading.Event()

@@ -92,11 +92,12 @@ class Options:
 class Task:
     """A claimed job, from its claim until its end is written."""
 
-    __slots__ = ("ascii", "begun", "done", "ended", "gone", "job", "left", "lost", "outcome", "result", "took", "until")
+    __slots__ = ("ascii", "begun", "done", "ended", "gone", "job", "left", "lost", "outcome", "result", "took", "until", "waited")
 
     def __init__(self, job: Job, until: float):
         self.job, self.until = job, until
         self.begun = self.ended = self.lost = self.left = False
+        self.waited = False  # it was queued when leases were extended
         self.gone = False  # it was lost before its time: the job was removed
         self.ascii = False  # the database has refused characters of the reason
         self.took, self.done = 0.0, 0.0
@@ -442,6 +443,18 @@ class Desk:
     def expired(self, now: float) -> list[Task]:
         """Returns the tasks whose leases have expired without an answer of the database."""
         return self._lose([t for t in self.held.values() if now >= t.until])
+
+    def stuck(self) -> list[Task]:
+        """Takes out the jobs that were queued when leases were extended last. The handlers hang, and other workers may be free. So none is claimed ahead until
+        one has ended."""
+        tasks = [t for t in self.queued if t.waited]
+        if tasks:
+            log.warning("no handler has begun %d jobs of queue %s for long: they are given back for other workers", len(tasks), self.queue)
+            self.pace = max(self.pace, self.extend_every)
+            self.queued = deque(t for t in self.queued if not t.waited)
+        for t in self.queued:
+            t.waited = True
+        return tasks
 
     def _lose(self, tasks: list[Task]) -> list[Task]:
         aborted = []

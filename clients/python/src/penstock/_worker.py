@@ -247,7 +247,9 @@ class Worker:
             self.desk.outage.works("extend leases")
             wait, failures = self.desk.extend_every, 0
             with self.changes:
+                stuck = self.desk.stuck()
                 self.changes.notify_all()
+            self._give_back(stuck)
             for t in tasks:
                 t.job.abort("lease_lost")
         line.close()

@@ -411,6 +411,7 @@ class Worker:
                 self.desk.outage.works("extend leases")
                 wait, failures = self.desk.extend_every, 0
                 self._abort(tasks, "lease_lost")
+                await self._give_back(self.desk.stuck())
         finally:
             await line.close()
 
