@@ -30,7 +30,7 @@ enter() {
 isolated=()
 
 make_base() {
-	command -v debootstrap >/dev/null || "$root/script/apt-install.sh" debootstrap
+	command -v debootstrap >/dev/null || "$root/script/apt-install.sh" debootstrap >&2 # its words are not the command's
 	local mirror
 	mirror=$("$root/script/debian-mirror.sh")
 	debootstrap --variant=minbase "$release" "$work" "$mirror" >"$log" 2>&1
