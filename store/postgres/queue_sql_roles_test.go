@@ -72,6 +72,11 @@ func TestWorkerCanRunJobsAndNothingElse(t *testing.T) {
 	f.Exec("select penstock.enqueue_many('q', array_fill('x'::text, array[9]), keys => '{a,b,c,d,e,f,g,h,i}')")
 	name, asRole := f.role()
 	f.Exec("select penstock.grant_worker('q', $1)", name)
+	reclaim := "select penstock._reclaim_pair('_lease', 0, 'true')"
+	if f.Number("select current_setting('server_version_num')::int") >= 180000 {
+		// It has nulls for a sequence that the role may not read, with which the function fails in another way. Maintenance as a whole is refused.
+		reclaim = "select penstock._reclaim_pairs()"
+	}
 	f.wantMay(asRole, []string{
 		"select penstock.dequeue('q')",
 		"select penstock.dequeue_q()",
@@ -112,7 +117,7 @@ func TestWorkerCanRunJobsAndNothingElse(t *testing.T) {
 		`select penstock."_secret.take"(1, '')`,
 		`select setval('penstock."_q.maintained"', 1)`,
 		"select penstock._maintain_ring('q')",
-		"select penstock._reclaim_pair('_lease', 0, 'true')",
+		reclaim,
 	})
 	// Another queue's lease is not a lease of this one.
 	f.wantText("{}", "select array(select penstock.ack_many('q', '{1}'))::text")
