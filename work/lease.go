@@ -76,7 +76,7 @@ func (w *worker) stuck() (tasks []*task) {
 }
 
 // stillLeased returns those of the jobs of a claim whose leases last, and until when. Leases of a claim that took longer than one began at its end, or have ended
-// while its answer was on the way. Then the jobs may run elsewhere. So they are extended first. Without an answer all of them begin.
+// while its answer was on the way. Then the jobs may run elsewhere. So they are extended first. Without an answer for as long as a lease, all have ended.
 func (w *worker) stillLeased(ctx context.Context, jobs []penstock.Job, start time.Time) ([]penstock.Job, time.Time) {
 	until := start.Add(w.Lease)
 	if len(jobs) == 0 || time.Now().Before(until) {
@@ -86,14 +86,20 @@ func (w *worker) stillLeased(ctx context.Context, jobs []penstock.Job, start tim
 	for i := range jobs {
 		leases[i] = jobs[i].Lease
 	}
-	start = time.Now()
-	call, cancel := context.WithTimeout(ctx, w.Lease/3)
-	defer cancel()
-	lasting, err := w.q.Extend(call, w.Lease, leases...)
-	if err != nil {
-		return jobs, until
+	var retry growing
+	for over := time.Now().Add(w.Lease); time.Now().Before(over); {
+		start = time.Now()
+		call, cancel := context.WithTimeout(ctx, w.Lease/3)
+		lasting, err := w.q.Extend(call, w.Lease, leases...)
+		cancel()
+		if err == nil {
+			return slices.DeleteFunc(jobs, func(j penstock.Job) bool { return !slices.Contains(lasting, j.Lease) }), start.Add(w.Lease)
+		}
+		if w.permanent(err) || !sleep(ctx, min(retry.next(), w.Lease/10)) { // the worker stops, and gives them back
+			return jobs, until
+		}
 	}
-	return slices.DeleteFunc(jobs, func(j penstock.Job) bool { return !slices.Contains(lasting, j.Lease) }), start.Add(w.Lease)
+	return nil, until
 }
 
 // prolong notes which of the tasks, by their leases, last until the given time, and gives up the

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -86,10 +87,13 @@ func TestWorkAfterSlowClaims(t *testing.T) {
 	})
 }
 
-// farQueue answers claims later than a lease after they were made.
-type farQueue struct{ *fakeQueue }
+// farQueue answers claims later than a lease after they were made, and not the first calls after that.
+type farQueue struct {
+	*fakeQueue
+	unanswered atomic.Int32
+}
 
-func (q farQueue) Claim(ctx context.Context, c driver.Claim) ([]penstock.Job, error) {
+func (q *farQueue) Claim(ctx context.Context, c driver.Claim) ([]penstock.Job, error) {
 	jobs, err := q.fakeQueue.Claim(ctx, c)
 	if len(jobs) > 0 && string(jobs[0].Payload) == "j0" && jobs[0].Attempt == 1 {
 		time.Sleep(2 * c.Lease)
@@ -97,24 +101,35 @@ func (q farQueue) Claim(ctx context.Context, c driver.Claim) ([]penstock.Job, er
 	return jobs, err
 }
 
+func (q *farQueue) Extend(ctx context.Context, lease time.Duration, leases ...int64) ([]int64, error) {
+	if q.unanswered.Add(-1) >= 0 {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return q.fakeQueue.Extend(ctx, lease, leases...)
+}
+
 // A job whose lease has ended while the claim's answer was on the way does not begin: it may run elsewhere.
 func TestWorkAfterLateAnswers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q, late := farQueue{newFakeQueue(3)}, 0
-		_, stop := begin(t, q, func(_ context.Context, job penstock.Job) error {
-			if !time.Now().Before(job.LeaseUntil) {
-				late++
+	for _, unanswered := range []int32{0, 1, 10} {
+		synctest.Test(t, func(t *testing.T) {
+			q, late := &farQueue{fakeQueue: newFakeQueue(3)}, 0
+			q.unanswered.Store(unanswered)
+			_, stop := begin(t, q, func(_ context.Context, job penstock.Job) error {
+				if !time.Now().Before(job.LeaseUntil) {
+					late++
+				}
+				return nil
+			}, work.Options{Lease: 3 * time.Second, Concurrency: 1})
+			time.Sleep(time.Minute)
+			if err := stop(); err != nil {
+				t.Fatal(err)
 			}
-			return nil
-		}, work.Options{Lease: 3 * time.Second, Concurrency: 1})
-		time.Sleep(time.Minute)
-		if err := stop(); err != nil {
-			t.Fatal(err)
-		}
-		if late > 0 || len(q.done) != 3 {
-			t.Errorf("%d jobs began after their leases, %d are done", late, len(q.done))
-		}
-	})
+			if late > 0 || len(q.done) != 3 {
+				t.Errorf("%d calls without an answer: %d jobs began after their leases, %d are done", unanswered, late, len(q.done))
+			}
+		})
+	}
 }
 
 // Jobs begin at once, Concurrency at a time. More are claimed ahead only when handlers are quick.
