@@ -110,6 +110,7 @@ interface Task {
   until: number // when the lease ends, or earlier, by this machine's clock
   abort: AbortController
   begun: boolean
+  waited?: boolean // it was queued when leases were extended
   ended: boolean // the handler has returned
   left: boolean // the worker has stopped, and does not wait for the handler any more
   lost: boolean
@@ -521,6 +522,7 @@ class Worker {
       try {
         this.prolong(tasks, await timely(this.queue.extend(tasks.map(leaseOf), this.o.lease), this.o.lease / 3), until)
         backoff.worked()
+        await this.release(this.stuck())
         await sleep(this.o.lease / 3, this.over.signal)
       } catch (err) {
         this.prolong(tasks, undefined, until)
@@ -528,6 +530,18 @@ class Worker {
         await backoff.wait('cannot extend the leases of jobs', err, this.over.signal, this.o.lease / 10)
       }
     }
+  }
+
+  /** Takes out the jobs that were queued when leases were extended last. The handlers hang, and other workers may be free. So none is claimed ahead until one has ended. */
+  stuck(): Task[] {
+    const stuck = this.queued.filter(task => task.waited)
+    if (stuck.length) {
+      this.o.logger.warn(`penstock: no handler has begun ${stuck.length} jobs of queue ${this.queue.name} for long: they are given back for other workers`)
+      this.pace = Math.max(this.pace, this.o.lease / 3)
+      this.queued = this.queued.filter(task => !task.waited)
+    }
+    for (const task of this.queued) task.waited = true
+    return stuck
   }
 
   /** Notes which leases last until then, and gives up the others. Without an answer, it gives up those that have expired by now. */

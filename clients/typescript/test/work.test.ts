@@ -261,6 +261,24 @@ test('one that stops gives back what has not begun, and waits for what runs', as
   expect((await status(queue))).toEqual({ ready: 38, running: 0, delayed: 0, waiting: 0, dead: 0 })
 })
 
+test('jobs claimed ahead of handlers that hang are given back for other workers', async () => {
+  const queue = await newQueue()
+  await penstock.enqueueMany(pool, queue, Array.from({ length: 60 }, () => ({ payload: '' })))
+  let begun = 0
+  let go: () => void = () => {}
+  const going = new Promise<void>(resolve => { go = resolve })
+  const lines: string[] = []
+  // Quick jobs first, so the worker claims ahead.
+  const w = started(queue, async () => { if (++begun > 10) await going }, { concurrency: 2, batch: 20, lease: 3000, logger: { warn: line => lines.push(line) } })
+  await until('two are held up, and others are claimed', async () => begun === 12 && (await status(queue)).running > 2)
+  await until('those are given back', async () => (await status(queue)).running === 2)
+  expect(lines).toEqual([expect.stringMatching(/no handler has begun \d+ jobs of queue .* for long/)])
+  go()
+  await until('all are done', async () => (await status(queue)).ready + (await status(queue)).running === 0)
+  await w.stop()
+  expect(begun).toBe(60)
+})
+
 test('what goes on for longer than the drain time is aborted and given back, no attempt spent', async () => {
   const queue = await newQueue()
   await penstock.enqueue(pool, queue, { payload: '' })

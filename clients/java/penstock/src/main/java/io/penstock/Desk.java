@@ -33,6 +33,7 @@ final class Desk {
         final Job job;
         long until; // when the lease ends, or earlier, by this machine's clock
         boolean begun;
+        boolean waited; // it was queued when leases were extended
         boolean ended; // the handler has returned
         boolean lost;
         boolean gone; // it was lost before its lease ended: somebody has cancelled the job
@@ -167,7 +168,7 @@ final class Desk {
     }
 
     /** How many jobs to claim now: one for each free handler, and some ahead for the time until the next claim. Under a limit these would take places of others. */
-    private int wanted() {
+    int wanted() {
         if (stopping) {
             return 0;
         }
@@ -358,6 +359,20 @@ final class Desk {
                 lose(t);
             }
         }
+    }
+
+    /**
+     * Takes out the tasks that were queued when leases were extended last. The handlers hang, and other workers may be free. So none is claimed ahead until
+     * one has ended.
+     */
+    List<Task> stuck() {
+        List<Task> stuck = queued.stream().filter(t -> t.waited).toList();
+        if (!stuck.isEmpty()) {
+            pace = Math.max(pace, lease / 3.0);
+            queued.removeAll(stuck);
+        }
+        queued.forEach(t -> t.waited = true);
+        return stuck;
     }
 
     /** Gives up tasks whose leases have expired without an answer of the database. */

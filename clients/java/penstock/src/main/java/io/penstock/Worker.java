@@ -433,13 +433,18 @@ public final class Worker implements AutoCloseable {
             long start = System.nanoTime();
             try {
                 List<Long> leases = line.call(q -> q.extend(Desk.leases(tasks), o.lease));
-                lockedRun(() -> {
+                List<Task> stuck = locked(() -> {
                     desk.extended(tasks, leases, start + lease);
                     changed.signalAll();
+                    return desk.stuck();
                 });
                 failed = 0;
                 outage.worked(EXTENDING);
                 wait = lease / 3;
+                if (!stuck.isEmpty()) {
+                    LOG.log(Level.WARNING, "no handler has begun {0} jobs of queue {1} for long: they are given back for other workers", stuck.size(), queue);
+                    giveBack(stuck);
+                }
             } catch (RuntimeException e) {
                 if (permanent(e)) {
                     break;

@@ -57,4 +57,22 @@ class DeskTest {
         desk.finish(task, WorkOptions.End.RELEASED);
         assertEquals(List.of(WorkOptions.End.RELEASED), ends);
     }
+
+    /** Jobs that were claimed ahead of handlers that hang are given back for other workers, and none is claimed ahead. */
+    @Test
+    void jobsThatHandlersDoNotReachAreGivenBack() {
+        Desk desk = new Desk("jobs", new WorkOptions().concurrency(1));
+        Desk.Task quick = task(desk, 1, "");
+        assertSame(quick, desk.begin());
+        desk.ended(quick, null, System.nanoTime());
+        Desk.Task hangs = task(desk, 2, "");
+        assertSame(hangs, desk.begin());
+        assertTrue(desk.wanted() > 0, "none is claimed ahead");
+        Desk.Task ahead = task(desk, 3, "");
+        assertEquals(List.of(), desk.stuck());
+        Desk.Task later = task(desk, 4, "");
+        assertEquals(List.of(ahead), desk.stuck());
+        assertEquals(List.of(later), desk.stuck());
+        assertEquals(0, desk.wanted());
+    }
 }
