@@ -54,7 +54,7 @@ func TestAdopt(t *testing.T) {
 			},
 			Adoptions: store.Adoptions,
 			Ago: func(d time.Duration) string {
-				return fmt.Sprintf("(clock_timestamp() at time zone 'UTC' - interval '%d microseconds')", d.Microseconds())
+				return fmt.Sprintf("(clock_timestamp() at time zone 'UTC' - %d * interval '1 microsecond')", d.Microseconds())
 			},
 		}
 	})

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock"
@@ -38,6 +40,14 @@ func skipUnlessSimulated(t *testing.T) {
 	skipPooled(t, server, "another proxy is one too many")
 	if e := engine(t, server); e != "PostgreSQL" {
 		t.Skip("the simulator does not go with", e)
+	}
+	conn, err := pgx.Connect(t.Context(), server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	if version := conn.PgConn().ParameterStatus("server_version"); strings.HasPrefix(version, "14.") {
+		t.Skip("the simulator needs PostgreSQL 15 or later, this is", version) // for pg_stat_force_next_flush
 	}
 }
 

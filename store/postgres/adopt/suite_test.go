@@ -48,7 +48,7 @@ func TestSuite(t *testing.T) {
 			},
 			IDsGrow: true,
 			Ago: func(d time.Duration) string {
-				return fmt.Sprintf("(clock_timestamp() at time zone 'UTC' - interval '%d microseconds')", d.Microseconds())
+				return fmt.Sprintf("(clock_timestamp() at time zone 'UTC' - %d * interval '1 microsecond')", d.Microseconds())
 			},
 			// It refuses less, finds what is below the mark at its start, and remembers dead letters whose rows are gone.
 			Differs: []string{"Refuses", "LowWaterMark", "TakenAway"},
