@@ -168,7 +168,7 @@ func TestRelayStartsOnASlowDatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &refusing{Store: sqlitetest.New(t), reasons: []error{
 			&pgconn.PgError{Code: "55P03"}, &pgconn.PgError{Code: "57014"}, &pgconn.PgError{Code: "53100"}, &pgconn.PgError{Code: "40P01"},
-			&mysql.MySQLError{Number: 1205}, fmt.Errorf("subscription: %w", penstock.ErrFenced)}}
+			&mysql.MySQLError{Number: 1205}, fmt.Errorf("shop.db: %w", sqlite.ErrBusy), fmt.Errorf("shop.db: %w", sqlite.ErrFull), fmt.Errorf("subscription: %w", penstock.ErrFenced)}}
 		if err := store.CreateOutbox(t.Context(), "orders"); err != nil {
 			t.Fatal(err)
 		}

@@ -25,6 +25,7 @@ import (
 	"github.com/penstock/penstock/sink/claimcheck"
 	"github.com/penstock/penstock/sink/format"
 	"github.com/penstock/penstock/sink/previous"
+	"github.com/penstock/penstock/store/sqlite"
 	"github.com/penstock/penstock/trace"
 )
 
@@ -245,6 +246,7 @@ func (s *subscription) origin() string {
 func waitable(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
 		penstock.IsUnavailable(err) || pgerror.IsDown(err) ||
+		errors.Is(err, sqlite.ErrBusy) || errors.Is(err, sqlite.ErrFull) ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err) || // the connection broke
 		retry.Of(err) != retry.None || slices.Contains([]string{"53100", "53200", "55P03", "57014"}, pgerror.State(err)) // no disk or memory, a timeout
 }

@@ -43,7 +43,7 @@ func (q *refusingQueue) Maintain(ctx context.Context) error {
 
 // A worker that starts while the database is killed, slow or full waits: it does not end.
 func TestWorkerStartsOnASlowDatabase(t *testing.T) {
-	for _, reason := range []error{io.ErrUnexpectedEOF, &pgconn.PgError{Code: "57P03"}, &pgconn.PgError{Code: "53100"}} {
+	for _, reason := range []error{io.ErrUnexpectedEOF, &pgconn.PgError{Code: "57P03"}, &pgconn.PgError{Code: "53100"}, sqlite.ErrBusy} {
 		synctest.Test(t, func(t *testing.T) {
 			store := &refusingWork{sqlitetest.New(t), []error{reason}}
 			if err := store.CreateQueue(t.Context(), "jobs", penstock.FIFO); err != nil {
