@@ -518,7 +518,7 @@ func barrierLastOfAClaimFirst(e *env) {
 	e.ack(e.want("done")...)
 }
 
-// Many workers end the jobs of some barriers at once: each opens once, and no job that waits runs before.
+// Many workers end the jobs of some barriers at once: each opens once, no job that waits runs before, and each message is published once.
 func barrierAtOnce(e *env) {
 	const barriers, jobs, workers = 4, 60, 6
 	bs := make([]int64, barriers)
@@ -530,8 +530,16 @@ func barrierAtOnce(e *env) {
 		all = append(all, holder(bs[i%barriers], "held"))
 	}
 	e.enqueue(append(all, waiter("all", bs...))...)
+	var read func() ([]penstock.Message, []string)
+	if e.features.WaitingMessages {
+		read = e.reads()
+		e.announce("all", "", bs...)
+	}
 	for _, b := range bs {
 		e.enqueue(waiter("one", b))
+		if read != nil {
+			e.announce("one", "", b)
+		}
 		e.seal(b)
 	}
 	var (
@@ -565,6 +573,10 @@ func barrierAtOnce(e *env) {
 		})
 	}
 	group.Wait()
+	if read != nil {
+		_, published := read()
+		e.sameSet(published, append(slices.Repeat([]string{"one"}, barriers), "all"))
+	}
 	if s := e.status(); ended["held"] != jobs || ended["one"] != barriers || ended["all"] != 1 || s.Waiting != 0 {
 		e.Errorf("ended %v, the status is %+v", ended, s)
 	}

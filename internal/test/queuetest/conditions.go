@@ -15,7 +15,7 @@ var SmallPieces = Cases{"Tx/ManyLateCommits", "Order/FIFO", "Order/LIFO", "Key/M
 
 // Isolated transactions have one snapshot each, or fail because of other transactions: the cases in which others are open
 // at the same time.
-var Isolated = Cases{"Tx/LateCommit", "Tx/LateCommitLIFO", "Tx/ManyLateCommits", "Tx/LateCommitOfAKey", "Tx/OpenWriterDelaysNothing", "Key/OneAtATimeInOrder", "Key/AcrossProcesses", "Lease/LostLeaseSettlesNothing",
+var Isolated = Cases{"Tx/LateCommit", "Tx/LateCommitLIFO", "Tx/ManyLateCommits", "Tx/LateCommitOfAKey", "Tx/OpenWriterDelaysNothing", "Key/OneAtATimeInOrder", "Lease/LostLeaseSettlesNothing",
 	"Dedup/SecondIsTheFirst", "Dedup/Race", "Settings/MaxRunning", "Settings/MaxRunningAtOnce", "Schedule/FiresOnceInAllProcesses", "Queue/FirstMakersRace", "Groups/LateCommit",
 	"Load/ManyWorkers", "Model/RandomWalk"}
 
@@ -27,7 +27,7 @@ var Pooled = Cases{"Claim/EnqueueClaimAck", "Claim/AcrossProcesses", "Tx/LateCom
 var RestlessClock = Cases{"Tx/CommitShows", "Tx/LateCommit", "Tx/ManyLateCommits", "Order", "Key/OneAtATimeInOrder", "Key/OneAtATimeInOrderLIFO", "Key/ManyInTheWay", "Reclaim/KeepsWhatIsLeft"}
 
 // Engine is what another engine of the same database can change: locks, what a snapshot sees, order of keys, and what is freed.
-var Engine = Cases{"Claim/AcrossProcesses", "Tx", "Order/FIFO", "Order/LIFO", "Order/PrioritiesFirst", "Key/OneAtATimeInOrder", "Key/ManyInTheWay", "Key/AcrossProcesses", "Lease/LostLeaseSettlesNothing", "Dedup/SecondIsTheFirst", "Dedup/Race", "Dedup/Rollback",
+var Engine = Cases{"Claim/AcrossProcesses", "Tx", "Order/FIFO", "Order/LIFO", "Order/PrioritiesFirst", "Key/OneAtATimeInOrder", "Key/ManyInTheWay", "Lease/LostLeaseSettlesNothing", "Dedup/SecondIsTheFirst", "Dedup/Race", "Dedup/Rollback",
 	"Content/BytesSurvive", "Content/TextSurvives", "Settings/MaxRunningAtOnce", "Schedule/FiresOnceInAllProcesses", "Queue/FirstMakersRace", "Groups/LateCommit", "Groups/ReadyOnes",
 	"Reclaim/KeepsWhatIsLeft", "Load/ManyWorkers", "Model/RandomWalk"}
 

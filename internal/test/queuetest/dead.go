@@ -84,7 +84,7 @@ func deadJobRetryNow(e *env) {
 // A dead letter that is retried goes to the end, with one attempt to spend.
 func deadJobRetry(e *env) {
 	e.set(penstock.QueueSettings{MaxAttempts: new(2)})
-	ids := e.enqueue(job("a"))
+	ids := e.enqueue(ofKind("k", "a"))
 	e.retry(e.collect("a")[0], 0, "one")
 	if dead, err := e.q.Retry(e.ctx, e.collect("a")[0].Lease, 0, "two"); !dead || err != nil {
 		e.Fatalf("Retry of the last attempt: got %v, %v, want a dead letter", dead, err)
@@ -98,8 +98,8 @@ func deadJobRetry(e *env) {
 			a = j
 		}
 	}
-	if a.ID != ids[0] || a.Attempt != 3 {
-		e.Errorf("the job that was sent back is %+v, want id %d and attempt 3", a, ids[0])
+	if a.ID != ids[0] || a.Attempt != 3 || a.Kind() != "k" {
+		e.Errorf("the job that was sent back is %+v, want id %d, its kind and attempt 3", a, ids[0])
 	}
 	dead, err := e.q.Retry(e.ctx, a.Lease, 0, "three")
 	if err != nil || !dead {
@@ -111,6 +111,7 @@ func deadJobRetry(e *env) {
 		reasons = append(reasons, f.Err)
 	}
 	suite.Equal(e, reasons, []string{"one", "two", "three"}, "failures")
+	suite.Equal(e, d.Job.Kind(), "k", "kind of the dead letter")
 }
 
 func deadJobQuery(e *env) {

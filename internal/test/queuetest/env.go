@@ -206,8 +206,9 @@ func (e *env) discardDead(n int, q admin.DeadJobQuery) {
 }
 
 // expire ends a job's lease, as if its worker had died.
-func (e *env) expire(j penstock.Job) []int64 {
-	return suite.Get(e.q.Extend(e.ctx, time.Millisecond, j.Lease)).Must(e, "Extend")
+func (e *env) expire(j penstock.Job) {
+	held := suite.Get(e.q.Extend(e.ctx, time.Millisecond, j.Lease)).Must(e, "Extend")
+	e.sameLeases("Extend by less than is left", held, []penstock.Job{j})
 }
 
 // readsInLine fails the test if ten times as many jobs read many more than ten times as many entries.

@@ -19,7 +19,7 @@ import (
 
 var groupCases = slices.Concat(
 	named("Groups", groupsReadyOnes, groupsManyReadyOnes, groupsNoneWhilePausedOrFull,
-		groupsNoneWhileALimitThatCameLaterIsReached, groupsCounts, groupsCountsOfKeys, groupsPages, groupsLimits, groupsWorkTakesTurns,
+		groupsCounts, groupsCountsOfKeys, groupsPages, groupsLimits, groupsWorkTakesTurns,
 		groupsWorkServesAll),
 	needing(Features{ConcurrentWriters: true}, named("Groups", groupsLateCommit)),
 	needing(Features{Reads: true}, named("Groups", groupsReadNoDeepOnes)),
@@ -186,24 +186,6 @@ func groupsNoneWhilePausedOrFull(e *env) {
 	e.wantGroups("as many run as may", nil, "", 10)
 	e.ack(running...)
 	e.wantGroups("it has ended", nil, "", 10, "a", "b")
-}
-
-// A limit counts jobs, also those that one claim took before it was set.
-func groupsNoneWhileALimitThatCameLaterIsReached(e *env) {
-	var batch []penstock.NewJob
-	for i := range 13 {
-		batch = append(batch, grouped("a", fmt.Sprint(i)))
-	}
-	e.enqueue(batch...)
-	running := e.ackClaim(nil, driver.Claim{Group: "a", Jobs: 12})
-	suite.MustEqual(e, len(running), 12, "claimed jobs")
-	e.set(penstock.QueueSettings{MaxRunning: new(5)})
-	e.wantGroups("12 run of 5 that may", nil, "", 10)
-	e.ack(running[:7]...)
-	e.wantGroups("5 run of 5 that may", nil, "", 10)
-	e.ack(running[7])
-	e.wantGroups("4 run of 5 that may", nil, "", 10, "a")
-	e.same(e.claimAs(driver.Claim{Group: "a", Jobs: 2}), "12")
 }
 
 // groupStatus reads the groups without their ages, which it checks.

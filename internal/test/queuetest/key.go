@@ -13,8 +13,8 @@ import (
 
 var keyCases = slices.Concat(
 	named("Key", keyOneAtATimeInOrder, keyOthersAreNotHeldUp, keyManyInTheWay,
-		keyManyRetriedInTheWay, keyRetriedJobStaysTheHead, keyExpiredJobStaysTheHead, keyDeadLetterFreesTheKey, keyCancelFreesTheKey,
-		keyEarlierJobComesBack, keyOrderBeforePriority, keyDelayedJobHoldsUpNoOther, keyAcrossProcesses),
+		keyManyRetriedInTheWay, keyRetriedJobStaysTheHead, keyDeadLetterFreesTheKey, keyCancelFreesTheKey,
+		keyEarlierJobComesBack, keyOrderBeforePriority, keyDelayedJobHoldsUpNoOther),
 	[]testCase{
 		{Name: "OneAtATimeInOrderLIFO", Run: keyOneAtATimeInOrder, Other: true},
 		{Name: "ManyInTheWayLIFO", Run: keyManyInTheWay, Other: true},
@@ -115,15 +115,6 @@ func keyRetriedJobStaysTheHead(e *env) {
 	e.ack(e.collect("x1")...)
 }
 
-func keyExpiredJobStaysTheHead(e *env) {
-	e.enqueue(keyed("k", "k0"), keyed("k", "k1"))
-	e.same(e.claimAs(driver.Claim{Jobs: 10, Lease: suite.ShortLease}), "k0")
-	again := e.collect("k0")
-	suite.Equal(e, again[0].Attempt, 2, "attempt after an expired lease")
-	e.ack(again...)
-	e.ack(e.collect("k1")...)
-}
-
 func keyDeadLetterFreesTheKey(e *env) {
 	e.enqueue(keyed("k", "k0"), keyed("k", "k1"), keyed("k", "k2"))
 	e.Must(e.q.DeadLetter(e.ctx, e.want("k0")[0].Lease, "no"), "DeadLetter")
@@ -187,24 +178,4 @@ func keyDelayedJobHoldsUpNoOther(e *env) {
 	e.ack(e.collect("now")...)
 	e.maintain()
 	e.want()
-}
-
-func keyAcrossProcesses(e *env) {
-	others := []driver.Queue{e.q, e.Another(e).DriverQueue(queue), e.Another(e).DriverQueue(queue)}
-	for i := range 30 {
-		suite.Get(others[i%3].Enqueue(e.ctx, keyed(fmt.Sprint("k", i%3), fmt.Sprint(i)))).Must(e, "Enqueue")
-	}
-	log := newRunLog()
-	e.Must(suite.Concurrently(6, func(i int) error {
-		for log.ended.Load() < 30 {
-			if err := e.ctx.Err(); err != nil {
-				return err
-			}
-			if err := log.work(e, others[i%3], 2); err != nil {
-				return err
-			}
-		}
-		return nil
-	}), "working")
-	log.check(e, 30)
 }

@@ -5,11 +5,10 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/internal/test/suite"
 )
 
-var kindCases = named("Kind", kindEveryOptionCarriesIt, kindStays)
+var kindCases = named("Kind", kindEveryOptionCarriesIt)
 
 func ofKind(kind, payload string) penstock.NewJob {
 	return penstock.NewJob{Kind: kind, Payload: []byte(payload)}
@@ -50,16 +49,4 @@ func kindEveryOptionCarriesIt(e *env) {
 	claimed := e.want("h")
 	suite.Equal(e, claimed[0].Headers, map[string]string{"h": "1", penstock.HeaderKind: "h"}, "headers")
 	e.wantKinds(claimed)
-}
-
-// A job keeps its kind when it is tried again, as a dead letter, and behind that.
-func kindStays(e *env) {
-	e.enqueue(ofKind("a", "a1"))
-	e.retry(e.want("a1")[0], 0, "again")
-	e.Must(e.q.DeadLetter(e.ctx, e.collect("a1")[0].Lease, "no good"), "DeadLetter")
-	if dead := e.deadJobs(admin.DeadJobQuery{}); len(dead) != 1 || dead[0].Job.Kind() != "a" {
-		e.Errorf("the dead letters are %+v, want one of the kind a", dead)
-	}
-	e.retryDead(1, admin.DeadJobQuery{})
-	e.wantKinds(e.collect("a1"))
 }

@@ -1,8 +1,8 @@
 package queuetest
 
 import (
-	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,14 +11,13 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/suite"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
 var loadCases = slices.Concat(
-	named("Load", loadManyWorkers, loadWorkersThatDie),
+	named("Load", loadManyWorkers),
 	[]testCase{{Name: "ManyWorkersLIFO", Run: loadManyWorkers, Other: true}},
 )
 
@@ -74,8 +73,8 @@ func (l *runLog) end(j penstock.Job, done bool) {
 	}
 }
 
-// work claims up to n jobs and ends them.
-func (l *runLog) work(e *env, q driver.Queue, n int) error {
+// work claims up to n jobs. It ends most, has some tried again, and dies before the end of some.
+func (l *runLog) work(e *env, q driver.Queue, rnd *rand.Rand, n int) error {
 	jobs, err := q.Claim(e.ctx, driver.Claim{Jobs: n, Lease: suite.LongLease})
 	if err != nil {
 		return err
@@ -84,11 +83,20 @@ func (l *runLog) work(e *env, q driver.Queue, n int) error {
 		l.start(j)
 	}
 	for _, j := range jobs {
-		l.end(j, true)
-		if held, err := q.Ack(e.ctx, j.Lease); err != nil || len(held) != 1 {
-			return fmt.Errorf("ack of job %d: got %d, %w", j.ID, held, err)
+		fate, held := rnd.IntN(8), []int64{j.Lease}
+		l.end(j, fate > 1)
+		switch fate {
+		case 0:
+			held, err = q.Extend(e.ctx, time.Microsecond, j.Lease)
+		case 1:
+			_, err = q.Retry(e.ctx, j.Lease, 0, "again")
+		default:
+			held, err = q.Ack(e.ctx, j.Lease)
+			l.ended.Add(1)
 		}
-		l.ended.Add(1)
+		if err != nil || len(held) != 1 {
+			return fmt.Errorf("the end of job %d: got %d, %w", j.ID, held, err)
+		}
 	}
 	if len(jobs) == 0 {
 		return q.Maintain(e.ctx)
@@ -108,17 +116,17 @@ func (l *runLog) check(e *env, jobs int) {
 	}
 }
 
-// Workers and producers all at once: every job is done once. These are the invariants of the queue in YugabyteDB's Jepsen suite, mutual exclusion and
+// Workers and producers all at once, and some workers die: every job is done once, in the order of its key, and nothing is left. These are the invariants of the queue in YugabyteDB's Jepsen suite, mutual exclusion and
 // completeness.
 func loadManyWorkers(e *env) {
 	const producers, workers = 4, 8
 	each := testseed.Steps(150)
 	qs := []driver.Queue{e.q, e.Another(e).DriverQueue(queue)}
 	log := newRunLog()
+	e.set(penstock.QueueSettings{MaxAttempts: new(1000)})
 	e.Must(suite.Concurrently(producers+workers, func(i int) error {
-		q := qs[i%2]
+		q, rnd := qs[i%2], e.Random(i)
 		if i < producers {
-			rnd := e.Random(i)
 			for n := 0; n < each; {
 				batch := make([]penstock.NewJob, min(1+rnd.IntN(5), each-n))
 				for b := range batch {
@@ -135,7 +143,7 @@ func loadManyWorkers(e *env) {
 			if err := e.ctx.Err(); err != nil {
 				return err
 			}
-			if err := log.work(e, q, 1+i%7); err != nil {
+			if err := log.work(e, q, rnd, 1+i%7); err != nil {
 				return err
 			}
 		}
@@ -154,64 +162,5 @@ func loadManyWorkers(e *env) {
 	log.wrong = wrong
 	log.mu.Unlock()
 	log.check(e, producers*each)
-	e.want()
-}
-
-// Workers forget some of what they claim: it comes back when the lease ends,
-// and everything is done in the end.
-func loadWorkersThatDie(e *env) {
-	n := testseed.Steps(200)
-	for i := range n {
-		e.enqueue(keyed([]string{"", "a", "b"}[i%3], fmt.Sprint(i)))
-	}
-	var mu sync.Mutex
-	done := map[int64]int{}
-	e.Must(suite.Concurrently(6, func(i int) error {
-		rnd := e.Random(i)
-		lease := 20 * time.Millisecond
-		for {
-			mu.Lock()
-			left := n - len(done)
-			mu.Unlock()
-			if left == 0 || e.ctx.Err() != nil {
-				return e.ctx.Err()
-			}
-			jobs, err := e.q.Claim(e.ctx, driver.Claim{Jobs: 1 + rnd.IntN(4), Lease: lease})
-			if err != nil {
-				return err
-			}
-			for _, j := range jobs {
-				switch rnd.IntN(5) {
-				case 0: // dies
-				case 1:
-					if _, err := e.q.Retry(e.ctx, j.Lease, 0, "again"); err != nil && !errors.Is(err, penstock.ErrLeaseLost) {
-						return err
-					}
-				default:
-					held, err := e.q.Ack(e.ctx, j.Lease)
-					if err != nil {
-						return err
-					}
-					if len(held) == 0 {
-						lease += 20 * time.Millisecond // this machine is slow: too short a lease ends nothing
-						continue
-					}
-					mu.Lock()
-					done[j.ID]++
-					mu.Unlock()
-				}
-			}
-			if err := e.q.Maintain(e.ctx); err != nil {
-				return err
-			}
-			dead, err := e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue}) // an unlucky one
-			if err != nil || dead < 0 {
-				return err
-			}
-		}
-	}), "working")
-	for id, times := range done {
-		suite.Equal(e, times, 1, "how often job %d was acked", id)
-	}
-	e.eventually("nothing is left", func() bool { return e.left()+e.status().DeadLetters == 0 })
+	e.wantCounts(counts{})
 }

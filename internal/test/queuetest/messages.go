@@ -1,10 +1,8 @@
 package queuetest
 
 import (
-	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
@@ -13,7 +11,7 @@ import (
 )
 
 var messageCases = needing(Features{WaitingMessages: true}, named("Barrier", barrierMessageOpensOnce, barrierMessageAfterOpen, barrierMessageSeveral,
-	barrierMessageDeadCancels, barrierMessageDeadRuns, barrierMessageCancelled, barrierMessageRefused, barrierMessageOutboxDropped, barrierMessageAtOnce))
+	barrierMessageDeadCancels, barrierMessageDeadRuns, barrierMessageCancelled, barrierMessageRefused, barrierMessageOutboxDropped))
 
 // reads makes the suite's outbox. Its result returns the messages that were published since the last call, with their payloads.
 func (e *env) reads() func() ([]penstock.Message, []string) {
@@ -208,38 +206,4 @@ func barrierMessageOutboxDropped(e *env) {
 	published := e.published()
 	e.retryDead(2, admin.DeadJobQuery{})
 	published("first", "second")
-}
-
-// Workers end the last jobs of some barriers at once: each message is published once.
-func barrierMessageAtOnce(e *env) {
-	read := e.reads()
-	const barriers, workers = 8, 4
-	bs, want := make([]int64, barriers), make([]string, 0, barriers+1)
-	for i := range bs {
-		bs[i] = e.barrier()
-		for range workers {
-			e.enqueue(holder(bs[i], "held"))
-		}
-		want = append(want, fmt.Sprint("of ", i))
-		e.announce(want[i], "", bs[i])
-	}
-	e.announce("all", "", bs...)
-	for _, b := range bs {
-		e.seal(b)
-	}
-	jobs := e.claim(barriers * workers)
-	var group sync.WaitGroup
-	for w := range workers {
-		q := e.Another(e).DriverQueue(queue)
-		group.Go(func() {
-			for i := w; i < len(jobs); i += workers {
-				if _, err := q.Ack(e.ctx, jobs[i].Lease); err != nil {
-					e.Errorf("Ack: %v", err)
-				}
-			}
-		})
-	}
-	group.Wait()
-	_, got := read()
-	e.sameSet(got, append(want, "all"))
 }

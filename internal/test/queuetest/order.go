@@ -11,8 +11,7 @@ import (
 var orderCases = slices.Concat(
 	named("Order", orderFIFO, orderPrioritiesFirst),
 	[]testCase{
-		{Name: "LIFO", Run: lifo, Other: true},
-		{Name: "LIFOWithArrivals", Run: lifoArrivals, Other: true},
+		{Name: "LIFO", Run: lifoArrivals, Other: true},
 		{Name: "PrioritiesFirstLIFO", Run: prioritiesLIFO, Other: true},
 	},
 )
@@ -41,13 +40,6 @@ func orderFIFO(e *env) {
 		e.ack(claimed...)
 	}
 	suite.MustEqual(e, got, want, "claimed")
-}
-
-func lifo(e *env) {
-	e.enqueue(jobs("a", 3)...)
-	e.enqueue(job("b"))
-	e.ack(e.want("b", "a2", "a1", "a0")...)
-	e.want()
 }
 
 // New jobs on top of a backlog go first, and the backlog is still there.

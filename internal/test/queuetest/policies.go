@@ -268,19 +268,26 @@ func policiesExtensionUnderWay(e *env) {
 	}
 }
 
-// Jobs that one claim took before a limit was set count each, also after some of them are done.
+// Jobs that one claim took before a limit was set count each, also after some of them are done. The limit is the queue's, or a group's.
 func policiesLimitCountsJobsClaimedTogether(e *env) {
-	e.fill("a", 40)
-	running := e.ackClaim(nil, driver.Claim{Group: "a", Jobs: 30})
-	suite.MustEqual(e, len(running), 30, "claimed jobs")
-	e.setGroup(penstock.GroupPolicy{Group: "a", MaxRunning: 12})
-	e.ack(running[:18]...)
-	e.same(e.claimOf("a", 5))
-	e.wantGroups("12 run of 12 that may", nil, "", 10)
-	e.ack(running[18:20]...)
-	more := e.ackClaim(running[20:23], driver.Claim{Group: "a", Jobs: 20})
-	more = append(more, e.claimOf("a", 5)...) // what the first call ends makes room for it, or for the second
-	e.same(more, "a30", "a31", "a32", "a33", "a34")
+	ofGroup := func(n int) { e.setGroup(penstock.GroupPolicy{Group: "a", MaxRunning: n}) }
+	for _, limit := range []func(n int){ofGroup, func(n int) { e.set(penstock.QueueSettings{MaxRunning: &n}) }} {
+		e.fill("a", 40)
+		running := e.ackClaim(nil, driver.Claim{Group: "a", Jobs: 30})
+		suite.MustEqual(e, len(running), 30, "claimed jobs")
+		limit(12)
+		e.wantGroups("30 run of 12 that may", nil, "", 10)
+		e.ack(running[:18]...)
+		e.same(e.claimOf("a", 5))
+		e.wantGroups("12 run of 12 that may", nil, "", 10)
+		e.ack(running[18:20]...)
+		e.wantGroups("10 run of 12 that may", nil, "", 10, "a")
+		more := e.ackClaim(running[20:23], driver.Claim{Group: "a", Jobs: 20})
+		more = append(more, e.claimOf("a", 5)...) // what the first call ends makes room for it, or for the second
+		e.same(more, "a30", "a31", "a32", "a33", "a34")
+		limit(0)
+		e.ack(slices.Concat(running[23:], more, e.claimOf("a", 10))...)
+	}
 }
 
 func policiesLimitOfQueueAndGroup(e *env) {
