@@ -14,7 +14,7 @@ import (
 )
 
 var deadLetterCases = named("DeadLetter", deadLetterListed, deadLetterRetryAndDieAgain,
-	deadLetterRetrySurvivesACrash, deadLetterRetryWithoutAReader, deadLetterRetryPassesOverOthers, deadLetterSurviveReclaim, deadLetterDiscard,
+	deadLetterRetrySurvivesACrash, deadLetterRetryWithoutAReader, deadLetterPassOverOthers, deadLetterSurviveReclaim,
 	deadLetterOnTheirWayBack, deadLetterComeBackOutOfOrder, deadLetterPassParkedOnesOfTheirKey, deadLetterHistoryGoesOn)
 
 // deadLetters lists those of r's subscription.
@@ -171,19 +171,23 @@ func deadLetterRetryWithoutAReader(e *env) {
 	e.wantPayloads(deadMessages(e.deadLetters(r)), string(deadLetters[0].Message.Payload), string(deadLetters[2].Message.Payload))
 }
 
-func deadLetterRetryPassesOverOthers(e *env) {
+// A message that was delivered, or sent back before, is neither sent back nor discarded.
+func deadLetterPassOverOthers(e *env) {
 	r := e.read()
-	e.publish(messages("m", 3)...)
+	e.publish(messages("m", 4)...)
 	b := r.fetch(plenty)
-	verdicts := []driver.Verdict{{}, dead("no"), {}}
-	e.Must(r.Settle(e.ctx, driver.Settled{Batch: b, Verdicts: verdicts}), "Settle")
-	died, alive := b.Messages[1], b.Messages[0]
+	r.judge(verdicts{"m0": dead("no"), "m1": dead("no"), "m3": dead("no")}, b)
 	q := query(r.req)
-	q.Seqs = []int64{alive.Seq, died.Seq, 1 << 40, died.Seq}
+	q.Seqs = []int64{b.Messages[2].Seq, b.Messages[0].Seq, 1 << 40, b.Messages[0].Seq}
 	e.retryDead(q, 1)
-	r.settle(r.want(string(died.Payload))...)
+	r.settle(r.want("m0")...)
+	q.Seqs = append(q.Seqs, b.Messages[1].Seq)
+	e.discardDead(q, 1)
+	e.discardDead(q, 0)
 	e.retryDead(q, 0)
+	e.wantPayloads(deadMessages(e.deadLetters(r)), "m3")
 	r.want()
+	r.again().want()
 }
 
 func deadLetterSurviveReclaim(e *env) {
@@ -217,20 +221,6 @@ func deadLetterSurviveReclaim(e *env) {
 	}
 	r = r.again()
 	r.settle(r.want(slices.Collect(maps.Keys(want))...)...)
-	r.again().want()
-}
-
-func deadLetterDiscard(e *env) {
-	r := e.read()
-	e.publish(messages("m", 3)...)
-	b := r.fetch(plenty)
-	r.judge(verdicts{"m0": dead("no"), "m2": dead("no")}, b)
-	q := query(r.req)
-	q.Seqs = []int64{b.Messages[0].Seq, b.Messages[1].Seq, 1 << 40}
-	e.discardDead(q, 1)
-	e.wantPayloads(deadMessages(e.deadLetters(r)), "m2")
-	e.retryDead(q, 0)
-	r.want()
 	r.again().want()
 }
 

@@ -34,7 +34,7 @@
 // # Part of the suite
 //
 // A store that is not finished names the groups of run.go that it has, in
-// Harness.Groups, or runs one case: go test -run TestStore/Lease/RenewExtends.
+// Harness.Groups, or runs one case: go test -run TestStore/Lease/OneHolderAtATime.
 //
 // # Randomness
 //

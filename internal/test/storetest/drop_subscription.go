@@ -13,7 +13,7 @@ import (
 var dropSubscriptionCases = slices.Concat(
 	named("DropSubscription", dropSubscriptionFencesItsReader, dropSubscriptionRemovesEverything,
 		dropSubscriptionEndsAReplay, dropSubscriptionLeavesOthersAlone),
-	needing(Features{Reclaim: true}, named("DropSubscription", dropSubscriptionLetsReclaimGoOn, dropSubscriptionLetsReclaimGoOnPastAReplay)),
+	needing(Features{Reclaim: true}, named("DropSubscription", dropSubscriptionLetsReclaimGoOn)),
 )
 
 func (e *env) dropSubscription(r *reader) {
@@ -55,9 +55,10 @@ func dropSubscriptionFencesItsReader(e *env) {
 
 func dropSubscriptionRemovesEverything(e *env) {
 	r := e.read()
-	e.publish(keyed("k", 0, 5)...)
+	e.publish(append(keyed("k", 0, 5), keyed("h", 0, 2)...)...)
 	b := r.fetch(plenty)
-	r.judge(verdicts{"k0": dead("no"), "k1": dead("no"), "k2": refused(b.Messages[2], soon), "k3": behind, "k4": behind}, b)
+	r.judge(verdicts{"k0": dead("no"), "k1": dead("no"), "k2": refused(b.Messages[2], soon), "k3": behind, "k4": behind, "h0": holding(b.Messages[5]), "h1": behind}, b)
+	e.wantParked(r, 4, 2, 1)
 	q := query(r.req)
 	q.Limit = 1
 	_, err := e.Store.RetryDeadLetters(e.ctx, q)
@@ -72,8 +73,8 @@ func dropSubscriptionRemovesEverything(e *env) {
 	if s := e.subscriptionStatus(r.req); s.DeadLetters != 0 || s.Settled != 0 || s.Backlog != 0 || s.Replaying {
 		e.Errorf("the subscription that was made anew has the status %+v", s)
 	}
-	e.publish(message("k", "new"))
-	e.wantOrder(r.fetch(plenty), driver.InOrder, "new")
+	e.publish(message("k", "new"), message("h", "new, too"))
+	e.wantOrder(r.fetch(plenty), driver.InOrder, "new", "new, too")
 }
 
 // A replay that is under way goes with its subscription: it does not belong to the next one of that
@@ -111,30 +112,28 @@ func dropSubscriptionLeavesOthersAlone(e *env) {
 	b.again().want()
 }
 
+// One subscription had settled nothing, and the other had a replay before it.
 func dropSubscriptionLetsReclaimGoOn(e *env) {
-	slow := e.subscribe(driver.Subscribe{Subscription: "slow"})
-	r := e.read()
-	floor := e.outboxStatus(outbox).Bytes
-	e.settleBulk(r, 0, 4)
-	e.grows(floor)
-	slow.close()
-	e.dropSubscription(slow)
-	e.shrinks(floor)
-	e.publish(message("", "after"))
-	r.want("after")
-}
-
-func dropSubscriptionLetsReclaimGoOnPastAReplay(e *env) {
-	e.retain(admin.Retention{Age: notInThisTest})
-	replaying := e.subscribe(driver.Subscribe{Subscription: "replaying"})
-	r := e.read()
-	floor := e.outboxStatus(outbox).Bytes
-	sent := e.settleBulk(replaying, 0, 4)
-	r.settle(r.drain(driver.Limit{Messages: 10, Bytes: 1 << 20})...)
-	e.replay(replaying, admin.Replay{}, len(sent))
-	e.retain(admin.Retention{})
-	e.dropSubscription(replaying)
-	e.shrinks(floor)
-	e.publish(message("", "after"))
-	r.want("after")
+	for part, replays := range []bool{false, true} {
+		if replays {
+			e.retain(admin.Retention{Age: notInThisTest})
+		}
+		slow := e.subscribe(driver.Subscribe{Subscription: "slow"})
+		r := e.read()
+		floor := e.outboxStatus(outbox).Bytes
+		e.settleBulk(r, part, 4)
+		e.grows(floor)
+		if replays {
+			batches := slow.drain(driver.Limit{Messages: 10, Bytes: 1 << 20})
+			slow.settle(batches...)
+			e.replay(slow, admin.Replay{}, len(flatten(batches)))
+			e.retain(admin.Retention{})
+		}
+		slow.close()
+		e.dropSubscription(slow)
+		e.shrinks(floor)
+		e.publish(message("", "after"))
+		r.settle(r.want("after")...)
+		r.close()
+	}
 }

@@ -10,8 +10,7 @@ import (
 
 var holdCases = slices.Concat(
 	named("Hold", holdKeepsItsKeyWaiting, holdDiscardReleasesAnEmptyKey,
-		holdRetryAndDieAgainKeepsWaiting, holdRetrySurvivesACrash, holdAParkedHead, holdNothingWithoutAKey, holdNothingWhenItIsAlone,
-		holdRemovedWithItsSubscription),
+		holdRetryAndDieAgainKeepsWaiting, holdRetrySurvivesACrash, holdAParkedHead, holdNothingWithoutAKey, holdNothingWhenItIsAlone),
 	[]testCase{
 		{Name: "RetryAndDeliverReleases", Run: func(e *env) { holdRetry(e, nil) }},
 		{Name: "RetryAndParkAgainKeepsWaiting", Run: func(e *env) {
@@ -220,13 +219,4 @@ func holdNothingWhenItIsAlone(e *env) {
 	e.onlyDead(r, false)
 	e.publish(keyed("k", 2, 3)...)
 	e.wantOrder(r.fetch(plenty), driver.InOrder, "k2")
-}
-
-func holdRemovedWithItsSubscription(e *env) {
-	r := e.held()
-	e.Must(e.Store.DropSubscription(e.ctx, outbox, r.req.Subscription), "DropSubscription")
-	r = e.subscribe(driver.Subscribe{Start: driver.FromNow})
-	e.wantParked(r, 0, 0, 0)
-	e.publish(keyed("k", 3, 4)...)
-	e.wantOrder(r.fetch(plenty), driver.InOrder, "k3")
 }

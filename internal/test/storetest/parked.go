@@ -16,7 +16,7 @@ import (
 var parkedCases = slices.Concat(
 	named("Parked", parkedNotBeforeItIsDue, parkedComesBackAsItWas, parkedInFlightLetsFetchesPause,
 		parkedHeadIsRefusedAgain, parkedBehindUntilTheLineIsEmpty, parkedBehindAndNotWanted, parkedHandedOutOnce, parkedFailuresAddUp,
-		parkedWithoutFailuresNoAttempt, parkedWithoutKeyAlone, parkedTwoSubscriptions, parkedDescribedByParkedKeys, parkedRetriedAtOnce, parkedGivenUp),
+		parkedWithoutFailuresNoAttempt, parkedWithoutKeyAlone, parkedDescribedByParkedKeys, parkedRetriedAtOnce, parkedGivenUp),
 	[]testCase{
 		{Name: "OthersFollowTheHead", Run: func(e *env) { othersFollow(e, driver.Verdict{}) }},
 		{Name: "OthersFollowADeadHead", Run: func(e *env) { othersFollow(e, dead("for good")) }},
@@ -295,24 +295,6 @@ func parkedWithoutKeyAlone(e *env) {
 	c.until(3)
 	e.wantPayloads(c.sent, "u1", "new0", "new1")
 	e.wantParked(r, 2, 2, 0)
-}
-
-func parkedTwoSubscriptions(e *env) {
-	a, b := e.subscribe(driver.Subscribe{Subscription: "a"}), e.subscribe(driver.Subscribe{Subscription: "b"})
-	e.publish(keyed("k", 0, 2)...)
-	ba := a.fetch(plenty)
-	a.judge(verdicts{"k0": refused(ba.Messages[0], soon), "k1": behind}, ba)
-	bb := b.fetch(plenty)
-	e.wantOrder(bb, driver.InOrder, "k0", "k1")
-	b.judge(verdicts{"k1": refused(bb.Messages[1], notInThisTest)}, bb)
-	e.wantParked(a, 2, 1, 0)
-	e.wantParked(b, 1, 1, 0)
-	a.settle(a.awaitOnly(driver.InOrder, "k0"))
-	a.settle(a.awaitOnly(driver.InOrder, "k1"))
-	e.publish(message("k", "k2"))
-	e.wantOrder(a.fetch(plenty), driver.InOrder, "k2")
-	e.wantOrder(b.fetch(plenty), driver.BehindParked, "k2")
-	e.wantParked(b, 1, 1, 0)
 }
 
 func parkedDescribedByParkedKeys(e *env) {

@@ -9,38 +9,24 @@ import (
 	"github.com/penstock/penstock/internal/test/suite"
 )
 
-var settleCases = named("Settle", settleOnceForEachSource, settleMixedVerdictsApplyTogether,
-	settleSeveralBatchesInOneCall, settleSettleWhileFetching)
+var settleCases = named("Settle", settleMixedVerdictsApplyTogether, settleSettleWhileFetching)
 
 // two is a limit that makes several batches of a few messages.
 var two = driver.Limit{Messages: 2, Bytes: plenty.Bytes}
 
-func settleOnceForEachSource(e *env) {
-	e.publish(messages("a", 3)...)
-	r := e.read()
-	a := r.want("a0", "a1", "a2")
-	r.want()
-	e.publish(messages("b", 3)...)
-	b := r.want("b0", "b1", "b2")
-	r.settle(a...)
-	r.want()
-	r.settle(b...)
-	r.want()
-}
-
+// Several batches, one of them delivered whole, in one call.
 func settleMixedVerdictsApplyTogether(e *env) {
-	e.publish(messages("m", 5)...)
+	e.publish(messages("m", 6)...)
 	r := e.read()
-	b := r.fetch(plenty)
-	verdicts := make([]driver.Verdict, len(b.Messages))
+	batches := r.drain(two)
+	r.want() // each comes once
 	var died []string
-	for i := range verdicts {
-		if i%2 == 1 {
-			verdicts[i] = dead("refused " + string(b.Messages[i].Payload))
-			died = append(died, string(b.Messages[i].Payload))
-		}
+	one := func(n int) driver.Settled {
+		second := string(batches[n].Messages[1].Payload)
+		died = append(died, second)
+		return driver.Settled{Batch: batches[n], Verdicts: []driver.Verdict{{}, dead("refused " + second)}}
 	}
-	e.Must(r.Settle(e.ctx, driver.Settled{Batch: b, Verdicts: verdicts}), "Settle")
+	e.Must(r.Settle(e.ctx, one(0), driver.Settled{Batch: batches[1]}, one(2)), "Settle")
 	r = r.again()
 	r.want()
 	deadLetters := e.deadLetters(r)
@@ -48,23 +34,9 @@ func settleMixedVerdictsApplyTogether(e *env) {
 	for _, l := range deadLetters {
 		suite.Equal(e, l.Err(), "refused "+string(l.Message.Payload), "error of the dead letter %s", l.Message.Payload)
 	}
-	if s := e.subscriptionStatus(r.req); s.Settled != 5 || s.DeadLetters != 2 || s.Backlog != 0 {
-		e.Errorf("status: settled %d, dead letters %d, backlog %d, want 5, 2, 0", s.Settled, s.DeadLetters, s.Backlog)
+	if s := e.subscriptionStatus(r.req); s.Settled != 6 || s.DeadLetters != 2 || s.Backlog != 0 {
+		e.Errorf("status: settled %d, dead letters %d, backlog %d, want 6, 2, 0", s.Settled, s.DeadLetters, s.Backlog)
 	}
-}
-
-func settleSeveralBatchesInOneCall(e *env) {
-	e.publish(messages("m", 6)...)
-	r := e.read()
-	batches := r.drain(two)
-	one := func(n int, err string) driver.Settled {
-		v := []driver.Verdict{{}, dead(err)}
-		return driver.Settled{Batch: batches[n], Verdicts: v}
-	}
-	e.Must(r.Settle(e.ctx, one(0, "first"), driver.Settled{Batch: batches[1]}, one(2, "third")), "Settle")
-	r = r.again()
-	r.want()
-	e.wantPayloads(deadMessages(e.deadLetters(r)), string(batches[0].Messages[1].Payload), string(batches[2].Messages[1].Payload))
 }
 
 // Settle and Renew run at the same time as Fetch, as in the relay.

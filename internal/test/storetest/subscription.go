@@ -47,22 +47,27 @@ func subscriptionStartIsForNewOnes(e *env) {
 	e.subscribe(driver.Subscribe{Start: driver.FromNow}).want("m0", "m1")
 }
 
+// Two subscriptions have a cursor each, and dead letters, parked messages and their order.
 func subscriptionTwoAreIndependent(e *env) {
-	a := e.subscribe(driver.Subscribe{Subscription: "a"})
-	b := e.subscribe(driver.Subscribe{Subscription: "b"})
-	e.publish(messages("m", 4)...)
-	a.settle(a.want("m0", "m1", "m2", "m3")...)
+	a, b := e.subscribe(driver.Subscribe{Subscription: "a"}), e.subscribe(driver.Subscribe{Subscription: "b"})
+	e.publish(keyed("k", 0, 4)...)
+	a.settle(a.want("k0", "k1", "k2", "k3")...)
 	e.maintain()
 	e.maintain()
-	a.again().want()
+	a = a.again()
+	a.want()
 	batch := b.fetch(plenty)
-	verdicts := make([]driver.Verdict, len(batch.Messages))
-	verdicts[0] = dead("only for b")
-	e.Must(b.Settle(e.ctx, driver.Settled{Batch: batch, Verdicts: verdicts}), "Settle")
+	e.wantOrder(batch, driver.InOrder, "k0", "k1", "k2", "k3")
+	b.judge(verdicts{"k0": dead("only for b"), "k2": refused(batch.Messages[2], notInThisTest), "k3": behind}, batch)
 	e.wantDeadLetters(a, 0)
-	suite.Equal(e, len(e.deadLetters(b)), 1, "dead letters of b")
-	e.wantPayloads(batch.Messages, "m0", "m1", "m2", "m3")
-	b.again().want()
+	e.wantDeadLetters(b, 1)
+	e.wantParked(a, 0, 0, 0)
+	e.wantParked(b, 2, 1, 0)
+	b = b.again()
+	b.want()
+	e.publish(message("k", "k4"))
+	e.wantOrder(a.fetch(plenty), driver.InOrder, "k4")
+	e.wantOrder(b.fetch(plenty), driver.BehindParked, "k4")
 }
 
 func subscriptionOddNames(e *env) {
