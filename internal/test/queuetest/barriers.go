@@ -542,37 +542,17 @@ func barrierAtOnce(e *env) {
 		}
 		e.seal(b)
 	}
-	var (
-		mu    sync.Mutex
-		ended = map[string]int{}
-		group sync.WaitGroup
-	)
-	for range workers {
-		q := e.Another(e).DriverQueue(queue)
-		group.Go(func() {
-			for idle := 0; idle < 20; {
-				claimed, err := q.Claim(e.ctx, driver.Claim{Jobs: 3, Lease: suite.LongLease})
-				if err != nil {
-					e.Errorf("Claim: %v", err)
-					return
-				}
-				idle++
-				for _, j := range claimed {
-					idle = 0
-					mu.Lock()
-					ended[string(j.Payload)]++
-					if string(j.Payload) == "all" && ended["held"] != jobs {
-						e.Errorf("the last job came after %d of %d", ended["held"], jobs)
-					}
-					mu.Unlock()
-					if _, err := q.Ack(e.ctx, j.Lease); err != nil {
-						e.Errorf("Ack: %v", err)
-					}
-				}
-			}
-		})
-	}
-	group.Wait()
+	var mu sync.Mutex
+	ended := map[string]int{}
+	e.Must(e.workers(workers, cancelled(e.ctx), func(_ int, q driver.Queue, j penstock.Job) error {
+		mu.Lock()
+		ended[string(j.Payload)]++
+		if string(j.Payload) == "all" && ended["held"] != jobs {
+			e.Errorf("the last job came after %d of %d", ended["held"], jobs)
+		}
+		mu.Unlock()
+		return suite.Err(q.Ack(e.ctx, j.Lease))
+	})(), "a worker")
 	if read != nil {
 		_, published := read()
 		e.sameSet(published, append(slices.Repeat([]string{"one"}, barriers), "all"))

@@ -1,6 +1,8 @@
 package queuetest
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -104,6 +106,30 @@ func (l *runLog) work(e *env, q driver.Queue, rnd *rand.Rand, n int) error {
 	return nil
 }
 
+// workers of two processes hand each job that they claim to do, which ends it. wait returns when all is produced, and nothing was found for a while.
+func (e *env) workers(n int, produced context.Context, do func(w int, q driver.Queue, j penstock.Job) error) (wait func() error) {
+	qs, done := []driver.Queue{e.q, e.Another(e).DriverQueue(queue)}, make(chan error, 1)
+	go func() {
+		done <- suite.Concurrently(n, func(w int) error {
+			for idle := 0; idle < 20 || produced.Err() == nil; idle++ {
+				jobs, err := qs[w%2].Claim(e.ctx, driver.Claim{Jobs: 2, Lease: suite.LongLease})
+				for _, j := range jobs {
+					idle = 0
+					err = errors.Join(err, do(w, qs[w%2], j))
+				}
+				if err = errors.Join(err, qs[w%2].Maintain(e.ctx)); err != nil {
+					return err
+				}
+				if len(jobs) == 0 {
+					time.Sleep(time.Millisecond)
+				}
+			}
+			return nil
+		})
+	}()
+	return func() error { return <-done }
+}
+
 func (l *runLog) check(e *env, jobs int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -116,8 +142,8 @@ func (l *runLog) check(e *env, jobs int) {
 	}
 }
 
-// Workers and producers all at once, and some workers die: every job is done once, in the order of its key, and nothing is left. These are the invariants of the queue in YugabyteDB's Jepsen suite, mutual exclusion and
-// completeness.
+// Workers and producers all at once, and some workers die: every job is done once, in the order of its key, and nothing is left. These are the
+// invariants of the queue in YugabyteDB's Jepsen suite, mutual exclusion and completeness.
 func loadManyWorkers(e *env) {
 	const producers, workers = 4, 8
 	each := testseed.Steps(150)

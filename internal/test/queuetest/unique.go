@@ -2,6 +2,7 @@ package queuetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -12,7 +13,6 @@ import (
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/suite"
-	"github.com/penstock/penstock/internal/test/testseed"
 )
 
 var uniqueCases = slices.Concat(
@@ -362,69 +362,45 @@ func uniqueOldSnapshot(e *env) {
 // was added ends once.
 func uniqueAtOnce(e *env) {
 	const keys, producers, each, workers = 3, 3, 60, 3
-	seed := testseed.Seed()
-	e.Logf("PENSTOCK_SEED=%d", seed)
 	other := e.Another(e)
 	var mu sync.Mutex
 	added, running := map[int64]int{}, map[string]int64{}
 	modes := []penstock.OnConflict{"", penstock.OnConflictReplace, penstock.OnConflictDebounce}
 	produced, stop := context.WithCancel(e.ctx)
-	var working sync.WaitGroup
-	fail := make(chan string, workers)
+	defer stop()
+	var random []*rand.Rand // of each worker
 	for w := range workers {
-		working.Go(func() {
-			q := []driver.Queue{e.q, other.DriverQueue(queue)}[w%2]
-			rng := rand.New(rand.NewPCG(seed, uint64(100+w)))
-			for idle := 0; idle < 20 || produced.Err() == nil; idle++ {
-				if e.ctx.Err() != nil {
-					return
-				}
-				jobs, err := q.Claim(e.ctx, driver.Claim{Jobs: 2, Lease: suite.LongLease})
-				if err == nil {
-					err = q.Maintain(e.ctx)
-				}
-				for _, j := range jobs {
-					idle = 0
-					mu.Lock()
-					if id, there := running[j.Key]; there {
-						fail <- fmt.Sprintf("job %d of %s runs beside %d", j.ID, j.Key, id)
-						mu.Unlock()
-						return
-					}
-					running[j.Key] = j.ID
-					mu.Unlock()
-					time.Sleep(time.Duration(rng.IntN(3)) * time.Millisecond) // so that some run while others are enqueued
-					mu.Lock()
-					delete(running, j.Key)
-					mu.Unlock()
-					switch how := rng.IntN(10); {
-					case how == 0 && j.Attempt < 20:
-						_, err = q.Retry(e.ctx, j.Lease, time.Duration(rng.IntN(2))*time.Millisecond, "once more")
-					case how == 1:
-						_, err = q.(driver.Releaser).Release(e.ctx, 0, j.Lease)
-					default:
-						mu.Lock()
-						added[j.ID]--
-						mu.Unlock()
-						_, err = q.Ack(e.ctx, j.Lease)
-					}
-					if err != nil {
-						break
-					}
-				}
-				if err != nil && e.ctx.Err() == nil {
-					fail <- err.Error()
-					return
-				}
-				if len(jobs) == 0 {
-					time.Sleep(time.Millisecond)
-				}
-			}
-		})
+		random = append(random, e.Random(100+w))
 	}
+	wait := e.workers(workers, produced, func(w int, q driver.Queue, j penstock.Job) error {
+		mu.Lock()
+		id, there := running[j.Key]
+		running[j.Key] = j.ID
+		mu.Unlock()
+		if there {
+			return fmt.Errorf("job %d of %s runs beside %d", j.ID, j.Key, id)
+		}
+		time.Sleep(time.Duration(random[w].IntN(3)) * time.Millisecond) // so that some run while others are enqueued
+		how := random[w].IntN(10)
+		if how == 0 && j.Attempt >= 20 {
+			how = 9
+		}
+		mu.Lock()
+		delete(running, j.Key)
+		if how > 1 {
+			added[j.ID]--
+		}
+		mu.Unlock()
+		switch how {
+		case 0:
+			return suite.Err(q.Retry(e.ctx, j.Lease, time.Duration(random[w].IntN(2))*time.Millisecond, "once more"))
+		case 1:
+			return suite.Err(q.(driver.Releaser).Release(e.ctx, 0, j.Lease))
+		}
+		return suite.Err(q.Ack(e.ctx, j.Lease))
+	})
 	err := suite.Concurrently(producers, func(p int) error {
-		q := []driver.Queue{e.q, other.DriverQueue(queue)}[p%2]
-		rng := rand.New(rand.NewPCG(seed, uint64(p)))
+		q, rng := []driver.Queue{e.q, other.DriverQueue(queue)}[p%2], e.Random(p)
 		for range each {
 			j := penstock.NewJob{UniqueKey: fmt.Sprint("u", rng.IntN(keys)), OnConflict: modes[rng.IntN(3)]}
 			if rng.IntN(2) == 0 {
@@ -450,13 +426,7 @@ func uniqueAtOnce(e *env) {
 		return nil
 	})
 	stop()
-	working.Wait()
-	e.Must(err, "a producer")
-	select {
-	case why := <-fail:
-		e.Fatal(why)
-	default:
-	}
+	e.Must(errors.Join(err, wait()), "producers and workers")
 	for id, n := range added {
 		suite.Equal(e, n, 0, "how often job %d was added more than it ended", id)
 	}
@@ -467,45 +437,16 @@ func uniqueAtOnce(e *env) {
 // A job that was replaced runs with its last payload and as its first attempt, however close to the replacement a worker claims it.
 func uniqueRunsWithTheLast(e *env) {
 	const keys, each = 3, 60
-	other := e.Another(e)
 	var mu sync.Mutex
 	last, ran := map[int64]string{}, map[int64]string{}
 	produced, stop := context.WithCancel(e.ctx)
-	left := func() bool {
+	defer stop()
+	wait := e.workers(2, produced, func(_ int, q driver.Queue, j penstock.Job) error {
 		mu.Lock()
-		defer mu.Unlock()
-		for id := range last {
-			if ran[id] == "" {
-				return true
-			}
-		}
-		return false
-	}
-	work := func(q driver.Queue) error {
-		for produced.Err() == nil || left() { // a claim at the same time as another may come back without a job that is left
-			jobs, err := q.Claim(e.ctx, driver.Claim{Jobs: 2, Lease: suite.LongLease})
-			if err != nil {
-				return err
-			}
-			if len(jobs) == 0 {
-				time.Sleep(time.Millisecond)
-			}
-			for _, j := range jobs {
-				mu.Lock()
-				ran[j.ID] = fmt.Sprintf("%s, attempt %d", j.Payload, j.Attempt)
-				mu.Unlock()
-				if _, err := q.Ack(e.ctx, j.Lease); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	}
-	var working sync.WaitGroup
-	failed := make(chan error, 2)
-	for _, q := range []driver.Queue{e.q, other.DriverQueue(queue)} {
-		working.Go(func() { failed <- work(q) })
-	}
+		ran[j.ID] = fmt.Sprintf("%s, attempt %d", j.Payload, j.Attempt)
+		mu.Unlock()
+		return suite.Err(q.Ack(e.ctx, j.Lease))
+	})
 	err := suite.Concurrently(keys, func(p int) error {
 		for n := range each {
 			payload := fmt.Sprint(p, ".", n)
@@ -520,10 +461,7 @@ func uniqueRunsWithTheLast(e *env) {
 		return nil
 	})
 	stop()
-	working.Wait()
-	e.Must(err, "a producer")
-	e.Must(<-failed, "a worker")
-	e.Must(<-failed, "a worker")
+	e.Must(errors.Join(err, wait()), "producers and workers")
 	for id, want := range last {
 		suite.Equal(e, ran[id], want, "payload and attempt of job %d", id)
 	}
