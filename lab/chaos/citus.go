@@ -37,26 +37,12 @@ func (d dialect) tenantOf(name string) string {
 	return fmt.Sprint("tenant ", number%d.tenants)
 }
 
-// tenantColumn and by are in the definitions of tables that are distributed.
-func (d dialect) tenantColumn() string {
+// distributed is text where tables are distributed.
+func (d dialect) distributed(text, otherwise string) string {
 	if d.tenants == 0 {
-		return ""
+		return otherwise
 	}
-	return "tenant varchar(64) not null, "
-}
-
-func (d dialect) by() string {
-	if d.tenants == 0 {
-		return ""
-	}
-	return "tenant, "
-}
-
-func (d dialect) tenantOrNone() string {
-	if d.tenants == 0 {
-		return "''"
-	}
-	return "tenant"
+	return text
 }
 
 // tenants chooses the keys of a transaction, and its tenant: one in four has several.

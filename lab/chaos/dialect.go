@@ -111,7 +111,8 @@ func postgresDialect(profile string) dialect {
 
 // sql is a statement in the dialect.
 func (d dialect) sql(statement string) string {
-	statement = strings.NewReplacer("{business}", d.business, "{options}", d.options, "{outbox}", d.outbox, "{queue}", d.queue, "{tenant}", d.tenantColumn(), "{by}", d.by()).Replace(statement)
+	statement = strings.NewReplacer("{business}", d.business, "{options}", d.options, "{outbox}", d.outbox, "{queue}", d.queue,
+		"{tenant}", d.distributed("tenant varchar(64) not null, ", ""), "{by}", d.distributed("tenant, ", "")).Replace(statement)
 	if !d.dollars {
 		return statement
 	}
@@ -160,7 +161,7 @@ func (d dialect) facts(ctx context.Context, url string) (map[string]message, err
 				return errors.Join(err, ctx.Err())
 			}
 		}
-		rows, err := db.QueryContext(ctx, d.sql("select id, coalesce(`key`, ''), n, topic, own_id, "+d.tenantOrNone()+" from {business}fact"))
+		rows, err := db.QueryContext(ctx, d.sql("select id, coalesce(`key`, ''), n, topic, own_id, "+d.distributed("tenant", "''")+" from {business}fact"))
 		if err != nil {
 			return err
 		}

@@ -62,7 +62,7 @@ func (w *writer) run(ctx context.Context) {
 		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		err := w.transaction(call)
 		cancel()
-		next = next.Add(w.between(w.pause/2, w.pause*3/2))
+		next = next.Add(between(w.random, w.pause/2, w.pause*3/2))
 		if now := time.Now(); next.Before(now.Add(-time.Second)) {
 			next = now // it does not catch up on an outage
 		}
@@ -80,10 +80,6 @@ func (w *writer) hangUp() {
 		_ = w.conn.db.Close()
 		w.conn = nil
 	}
-}
-
-func (w *writer) between(least, most time.Duration) time.Duration {
-	return least + time.Duration(w.random.Int64N(int64(most-least)+1))
 }
 
 // transaction publishes some messages and commits or rolls back.
@@ -129,7 +125,7 @@ func (w *writer) publish(ctx context.Context) (entries []*entry, err error) {
 		if err := w.conn.exec(ctx, w.conn.mark); err != nil {
 			return nil, err
 		}
-		sleep(ctx, w.between(0, 300*time.Millisecond))
+		sleep(ctx, between(w.random, 0, 300*time.Millisecond))
 	}
 	messages := w.plan()
 	ties, seal, err := w.conn.ties(ctx, messages)
@@ -149,7 +145,7 @@ func (w *writer) publish(ctx context.Context) (entries []*entry, err error) {
 		return entries, err
 	}
 	if w.late {
-		sleep(ctx, w.between(100*time.Millisecond, 2500*time.Millisecond))
+		sleep(ctx, between(w.random, 100*time.Millisecond, 2500*time.Millisecond))
 	}
 	return entries, nil
 }
