@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import re
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -122,6 +123,40 @@ def test_a_right_that_is_missing_names_the_grant(url: str, db: psycopg.Connectio
             assert e.value.sqlstate == "42501" and isinstance(e.value.__cause__, psycopg.errors.InsufficientPrivilege)
     finally:
         db.execute("drop owned by nothing; drop role nothing")
+
+
+def test_a_worker_without_the_right_to_its_queue_ends_with_the_grant(
+    request: pytest.FixtureRequest, url: str, db: psycopg.Connection, queue: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock._desk.LOG_AGAIN", 0.0)
+    db.execute("create role few login; grant usage on schema penstock to few")
+    parts = urlsplit(url)
+    of_role = parts._replace(netloc=f"few@{parts.hostname}:{parts.port}").geturl()
+    try:
+        for kind in ("threads", "asyncio"):
+            db.execute("select penstock.grant_enqueuer(%s, 'few')", [queue])
+            running = Running(kind, of_role, queue, lambda _: None, False, {})
+            running.thread.join(60)
+            assert not running.thread.is_alive() and f"penstock queue grant {queue} ROLE --work" in str(running.error)
+            assert not caplog.text
+            # A right that is lost while it runs may come back: each refusal is one line.
+            db.execute("select penstock.grant_worker(%s, 'few')", [queue])
+            running = Running(kind, of_role, queue, lambda _: None, False, {})
+            penstock.enqueue(db, queue, "x")
+            until(lambda: len(running.ended) == 1)  # noqa: B023
+            db.execute("revoke all on all functions in schema penstock from few")
+            until(lambda: "cannot do the maintenance" in caplog.text and "cannot claim or end jobs" in caplog.text)
+            time.sleep(1.5)
+            lines = [r.getMessage() for r in caplog.records]
+            assert len(lines) == len(set(lines)) and all(f"penstock queue grant {queue} ROLE --work" in line for line in lines)
+            db.execute("select penstock.grant_worker(%s, 'few')", [queue])
+            until(lambda: " goes on, " in caplog.text)
+            running.join()
+            assert running.error is None
+            db.execute("revoke all on all functions in schema penstock from few")
+            caplog.clear()
+    finally:
+        db.execute("drop owned by few; drop role few")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from ._model import Cancelled, DeadLetter, FieldError, HoldGroup, Job, LeaseLostError, NotFoundError, Outcome, Retry, SchemaError, Snooze
-from ._seam import sqlstate, told
+from ._seam import FORBIDDEN, away, sqlstate, told
 from ._sql import MAX_REASON, MAX_SECONDS, Op, Postgres, storable
 
 log = logging.getLogger("penstock")
@@ -31,6 +31,8 @@ MAINTAIN_EVERY = 0.5
 HEARTBEAT_EVERY = 30.0
 MAX_UNHANDLED = 10
 """Kinds without a handler that heartbeats name. The worker remembers ten times as many."""
+LOG_AGAIN, MAX_ERRORS = 10.0, 100
+"""Seconds between two lines about an outage, and how many of its errors are remembered."""
 IGNORED_AFTER = 1.0
 """Seconds after its timeout at which a handler that goes on ignores it."""
 REMOVED = "%s was removed while it ran, as cancel does"
@@ -161,6 +163,15 @@ class Desk:
             )  # fmt: skip
 
     # What is done with the database: the statements of each step, and how their rows are used
+
+    def reach(self) -> Op[None]:
+        """Looks whether the schema fits, the queue exists and the role may work on it. What else fails in maintenance may pass, and does not end a worker."""
+        yield from self.sql.check()
+        try:
+            yield from self.sql.maintain(self.queue)
+        except Exception as e:
+            if permanent(e) or away(e) or sqlstate(e) == FORBIDDEN:
+                raise
 
     def step(self, what: str, n: float) -> Op[None]:
         return self.claim(int(n)) if what == "claim" else self.ack() if what == "ack" else self.fail()
@@ -548,20 +559,23 @@ class Turns:
 
 
 class Outage:
-    """Tracks failing calls of the database: one log line when the first fails, one when all work again. In between an error that differs from the last
-    one is logged, one line in ten seconds at most: a server that was stopped may have another password now."""
+    """Tracks failing calls of the database: one log line when the first fails, one when all work again. In between each other error is logged once, one
+    line in ten seconds at most: a server that was stopped may have another password now."""
 
     def __init__(self, queue: str):
         self.queue, self.calls, self.since, self.lock = queue, set[str](), 0.0, threading.Lock()
-        self.logged, self.error = 0.0, ""
+        self.logged, self.errors = 0.0, set[str]()
 
     def fails(self, call: str, e: BaseException) -> None:
         with self.lock:
             now, error = monotonic(), " ".join(told(e).split())
             if not self.calls:
-                self.since = now
-            if not self.calls or (error != self.error and now - self.logged >= 10):
-                self.logged, self.error = now, error
+                self.since, self.errors = now, set()
+            if not self.calls or (error not in self.errors and now - self.logged >= LOG_AGAIN):
+                self.logged = now
+                if len(self.errors) == MAX_ERRORS:
+                    self.errors.clear()
+                self.errors.add(error)
                 step = " (start the database, or correct its address)" if call == REACH else ""
                 log.warning("the worker of queue %s cannot %s, and tries until it can: %s%s", self.queue, call, error, step)
             self.calls.add(call)

@@ -218,6 +218,7 @@ def told(e: BaseException) -> str:
     return f"{first} ({state})" + (f": {step}" if step else "")
 
 
+FORBIDDEN = "42501"
 OF_SCHEDULES = "schedules need the role that owns the schema; it can run: penstock schedule set QUEUE NAME --cron TEXT"
 
 # Who calls the functions and reads the sequences of a queue or an inbox, as the schema's grant_enqueuer, grant_worker and grant_consumer say.
@@ -271,7 +272,7 @@ def known(e: BaseException) -> BaseException:
         elif of_django:
             step += "; in Django name it in settings.PENSTOCK, and run: manage.py penstock_migrate"
         ours = NotFoundError(first, sqlstate=state, hint=step)
-    elif state == "42501":
+    elif state == FORBIDDEN:
         ours = Error(first, sqlstate=state, hint=hint(e) or grant_of(first))
     elif state == "42704":
         ours = NotFoundError(first, sqlstate=state, hint=hint(e))

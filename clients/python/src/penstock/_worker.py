@@ -144,7 +144,7 @@ class Worker:
         failures = 0
         while True:
             try:
-                line.call(self.desk.sql.check())
+                line.call(self.desk.reach())
                 self.desk.outage.works(REACH)
                 return True
             except Exception as e:

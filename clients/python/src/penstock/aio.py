@@ -315,7 +315,7 @@ class Worker:
         failures = 0
         while not self.halt.is_set():
             try:
-                await line.call(self.desk.sql.check())
+                await line.call(self.desk.reach())
                 self.desk.outage.works(REACH)
                 return True
             except Exception as e:
