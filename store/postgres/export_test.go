@@ -36,3 +36,6 @@ func MoveWriter(src driver.Source) { src.(*Source).sess.writer.pid++ }
 
 // ClaimGroups is the statement of AckClaimGroups.
 func ClaimGroups(q *Queue) string { return q.claimGroups }
+
+// GrantHint is the next step of an error about a missing right.
+func GrantHint(err error) string { return grantHint(err) }

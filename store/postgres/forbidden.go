@@ -70,9 +70,9 @@ func granted(by string) string { return "the owner of the schema can grant it: "
 
 // rightTo names the right to each of a queue's own functions and sequences.
 var rightTo = map[string]string{
-	"enqueue": "enqueue", "enqueue_many": "enqueue", "flags": "enqueue", "seq": "enqueue",
-	"take": "work", "claim": "work", "ack": "work", "ready": "work", "extend": "work", "report": "work", "release": "work", "fail": "work", "maintain": "work",
-	"pause": "operate", "cancel": "operate", "retry_dead": "operate", "discard_dead": "operate", "count": "operate", "count_groups": "operate", "done_jobs": "operate",
+	"enqueue": "enqueue", "enqueue_many": "enqueue", "barrier": "enqueue", "flags": "enqueue", "ring": "enqueue", "seq": "enqueue", "find": "enqueue",
+	"take": "work", "claim": "work", "ack": "work", "ready": "work", "extend": "work", "report": "work", "release": "work", "fail": "work", "maintain": "work", "maintained": "work", "hold_group": "work",
+	"pause": "operate", "cancel": "operate", "retry_dead": "operate", "discard_dead": "operate", "count": "operate", "count_groups": "operate", "done_jobs": "operate", "set_group": "operate", "group_limits": "operate",
 }
 
 // relays are the objects to which grant_relay gives rights.

@@ -1,11 +1,13 @@
 package postgres_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
@@ -218,5 +220,41 @@ func TestStoreOfAnOperator(t *testing.T) {
 	f.Must(err)
 	if len(dead) != 2 {
 		t.Errorf("the other queue has %d dead letters left, want 2", len(dead))
+	}
+}
+
+// An error names a right that gives what the role lacks, for each function and sequence of a queue that a right opens.
+func TestErrorsNameTheRightOfEachFunction(t *testing.T) {
+	t.Parallel()
+	f := newJobsFixture(t, penstock.FIFO)
+	enqueuer, _ := f.role()
+	worker, _ := f.role()
+	operator, _ := f.role()
+	f.Exec("select penstock.grant_enqueuer('jobs', $1), penstock.grant_worker('jobs', $2), penstock.grant_operator('jobs', $3)", enqueuer, worker, operator)
+	rows, err := f.Conn.Query(f.Ctx, `select own, array(select r from unnest(array['enqueue', 'work', 'operate'], array[$1, $2, $3]::name[]) g (r, role)
+			where case kind when 'f' then has_function_privilege(role, oid, 'execute') else has_sequence_privilege(role, oid, 'usage, select') end)
+		from (select 'f' as kind, oid, proname as own from pg_proc where pronamespace = 'penstock'::regnamespace and not has_function_privilege('public', oid, 'execute')
+			union all select 'S', oid, relname from pg_class where relnamespace = 'penstock'::regnamespace and relkind = 'S') o
+		where own like '\_jobs.%' or own = 'dequeue_jobs'`, enqueuer, worker, operator)
+	f.Must(err)
+	type own struct {
+		Name   string
+		Rights []string
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[own])
+	f.Must(err)
+	opened := 0
+	for _, o := range all {
+		if len(o.Rights) == 0 { // the owner's alone
+			continue
+		}
+		opened++
+		hint := postgres.GrantHint(&pgconn.PgError{Code: "42501", Message: "permission denied for function " + o.Name})
+		if !slices.ContainsFunc(o.Rights, func(right string) bool { return strings.HasSuffix(hint, "penstock queue grant jobs ROLE --"+right) }) {
+			t.Errorf("%s, which needs one of %v: got the hint %q", o.Name, o.Rights, hint)
+		}
+	}
+	if opened < 25 {
+		t.Errorf("looked at %d functions and sequences", opened)
 	}
 }
