@@ -31,6 +31,20 @@ export function isMissing(err: any): boolean {
     || state === 'XX000' && /^(could not open relation with OID|cache lookup failed for function)/.test(told(err).message)
 }
 
+/** isForbidden reports whether the role lacks a right. */
+export const isForbidden = (err: unknown) => sqlState(err) === '42501'
+
+const awayCodes = /^(08...|53300|57P0[123]|E(CONN(REFUSED|RESET|ABORTED)|NOTFOUND|AI_AGAIN|TIMEDOUT|HOSTUNREACH|NETUNREACH|PIPE|NOENT)|CONNECT_TIMEOUT|CONNECTION_CLOSED|P1001|P1002|P1008|P1017)$/
+const awayMessages = /^(Connection terminated|timeout exceeded when trying to connect|timeout expired|the database did not answer|Knex: Timeout acquiring)/
+
+/** isAway reports whether the database cannot be reached for now, as the server, Node.js or one of the drivers says it. A wrong password is another thing. */
+export function isAway(err: any): boolean {
+  for (let depth = 0; err && typeof err === 'object' && depth < 6; err = err.cause ?? err.meta?.driverAdapterError, depth++) {
+    if ([err.code, err.errorCode].some(code => awayCodes.test(String(code))) || awayMessages.test(String(err.message))) return true
+  }
+  return false
+}
+
 /** lineOf is an error for one line of the log: the database's message, its code and its hint. */
 export function lineOf(err: unknown): string {
   const state = sqlState(err)

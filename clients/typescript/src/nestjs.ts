@@ -109,7 +109,7 @@ class Workers implements OnApplicationBootstrap, OnModuleDestroy {
     return queues
   }
 
-  /** Works until the application closes. A worker ends if its database is away or not migrated, or lacks the queue: it starts again later. */
+  /** Works until the application closes. A worker ends if its database is not migrated, lacks the queue or refuses the role: it starts again later. */
   async #work(queue: string, handlers: Record<string, Handler>) {
     const log = this.#log
     const { signal } = this.#stop

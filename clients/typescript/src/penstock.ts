@@ -102,8 +102,8 @@ export class Penstock {
   /**
    * Claims jobs and calls the handler of its kind for each, until options.signal aborts or, without a signal, the process gets SIGTERM
    * or SIGINT. Then it claims no more, gives back jobs that have not begun and waits for running handlers. db is a pool.
-   * work rejects if the database cannot be reached at its start. Later it continues through the database's errors, and rejects if another
-   * attempt would not help, for example because the queue does not exist.
+   * work waits for a database that cannot be reached. It continues through the database's errors, and rejects if another attempt would not help: the
+   * queue does not exist, or at its start the password is wrong or the role may not work on the queue.
    */
   async work(db: Queryable, queue: string, handlers: Handlers, options: WorkOptions = {}): Promise<void> {
     await this.#work(db, queue, handlerOf(queue, handlers), checked('worker', options))
@@ -112,8 +112,7 @@ export class Penstock {
   async #work(db: Queryable, queue: string, handler: Find, options: WorkOptions) {
     const over = listening(db)
     try {
-      await this.check(db)
-      await run(this.queue(db, queue), handler, options)
+      await run(this.queue(db, queue), handler, options, undefined, () => this.check(db))
     } finally {
       over()
     }

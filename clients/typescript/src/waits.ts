@@ -10,22 +10,23 @@ export interface Logger {
 }
 
 /**
- * Outage tracks failing calls of the database: one line when the first fails, one when all work again. In between an error that differs from the last one is
- * logged, one line in ten seconds at most: a server that was stopped may have another password now.
+ * Outage tracks failing calls of the database: one line when the first fails, one when all work again. In between each other error is logged once, one line
+ * in ten seconds at most: a server that was stopped may have another password now.
  */
 export class Outage {
   #calls = new Set<Backoff>() // that fail
   #since = 0
   #logged = 0
-  #error = ''
+  #errors = new Set<string>() // that were logged
   constructor(readonly queue: string, readonly logger: Logger) {}
 
   fails(call: Backoff, what: string, err: unknown) {
     const now = performance.now(), begins = !this.#calls.size, error = lineOf(err)
     if (begins) this.#since = now
-    if (begins || error !== this.#error && now - this.#logged >= 10_000) {
+    if (begins || this.#errors.size === 100) this.#errors.clear()
+    if (begins || !this.#errors.has(error) && now - this.#logged >= 10_000) {
       this.#logged = now
-      this.#error = error
+      this.#errors.add(error)
       this.logger.warn(`penstock: queue ${this.queue}: ${what}; trying until it works: ${error}`)
     }
     this.#calls.add(call)

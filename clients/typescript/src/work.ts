@@ -2,7 +2,7 @@
 // ended, and gives back what it has not begun when it stops.
 import { hostname } from 'node:os'
 import { sqlState } from './database.js'
-import { FieldError, clientVersion, isMissing } from './errors.js'
+import { FieldError, clientVersion, isAway, isForbidden, isMissing } from './errors.js'
 import { Job, LeaseLostError, Outcome, Queue, StoppingError, isOutcome, reasonOf, type Shares } from './job.js'
 import { typed } from './options.js'
 import { Turns } from './turns.js'
@@ -139,7 +139,8 @@ export class Strangers {
   }
 }
 
-export async function run(queue: Queue, handler: Find, options: WorkOptions, strangers = new Strangers()): Promise<void> {
+/** run works. check comes first, again and again while the database is away. */
+export async function run(queue: Queue, handler: Find, options: WorkOptions, strangers = new Strangers(), check?: () => Promise<void>): Promise<void> {
   const stop = new AbortController()
   const stopped = () => stop.abort()
   const { signal } = options
@@ -148,7 +149,8 @@ export async function run(queue: Queue, handler: Find, options: WorkOptions, str
     signal.addEventListener('abort', stopped, { once: true })
   } else for (const name of ['SIGTERM', 'SIGINT'] as const) process.once(name, stopped)
   try {
-    await new Worker(queue, handler, options, stop, strangers).run()
+    const worker = new Worker(queue, handler, options, stop, strangers)
+    if (!check || await worker.reach(check)) await worker.run()
   } finally {
     if (signal) signal.removeEventListener('abort', stopped)
     else for (const name of ['SIGTERM', 'SIGINT'] as const) process.off(name, stopped)
@@ -177,6 +179,7 @@ class Worker {
   readonly ends = new Map<End, number>() // how many attempts ended so
   claimedAt: Date | undefined
   nextHeartbeat = 0
+  passedBy: Set<string> | undefined = new Set() // groups with ready jobs at the last look, which it takes none of; undefined once it has said so
   readonly outage: Outage
   readonly turns: Turns
   failure: unknown // an error that another attempt cannot cure
@@ -199,11 +202,31 @@ class Worker {
     if (this.o.batch > 10_000) throw new FieldError('batch', `is ${this.o.batch}, expected 10,000 or fewer`)
   }
 
+  /** Tries until the database answers: the schema fits, and the role may work on the queue. False: it is stopped before. */
+  async reach(check: () => Promise<void>): Promise<boolean> {
+    const backoff = new Backoff(this.outage, this.stop.signal)
+    while (!this.stop.signal.aborted) {
+      try {
+        await timely(check(), callTimeout)
+        await timely(this.queue.maintain(), callTimeout).catch(err => {
+          if (isAway(err) || isForbidden(err) || isMissing(err)) throw err // else it may pass
+        })
+        backoff.worked()
+        return true
+      } catch (err) {
+        if (!isAway(err)) throw err
+        await backoff.wait('cannot reach the database (start it, or correct its address)', err)
+      }
+    }
+    return false
+  }
+
   async run(): Promise<void> {
     const loops = [this.beatLoop(), this.maintainLoop(), this.ackLoop()]
     await this.claimLoop()
     const released = this.release(this.queued.splice(0))
     const handlers = Promise.all(this.running)
+    if (this.busy) this.o.logger.info?.(`penstock: the worker of queue ${this.queue.name} stops: ${this.busy} handlers run, and have ${this.o.drainTimeout / 1000} s to end`)
     if (!this.failure) await Promise.race([handlers, sleep(this.o.drainTimeout, this.over.signal)])
     const running = [...this.held.values()].filter(task => task.handler && !task.ended)
     if (running.length) this.o.logger.warn(`penstock: the worker of queue ${this.queue.name} aborts jobs that still run: ${running.map(task => task.job.id).join(', ')}`)
@@ -588,7 +611,18 @@ class Worker {
         running: this.held.size, done: count('done') + count('settled'), failed: count('failed'), dead: count('dead'), claimed_at: this.claimedAt,
         ...this.strange.size && { unhandled: [...this.strange].sort().slice(0, maxUnhandled) }, ...stopped && { stopped },
       }), callTimeout)
+      if (!stopped && this.passedBy && this.turns.groups.length === 1 && this.turns.last === '') await this.look(this.passedBy)
     } catch {} // the next one is at its usual time
+  }
+
+  /** Says that jobs of groups wait, at two looks, if this worker takes none: if no other worker does, they would wait for ever. */
+  async look(before: Set<string>) {
+    const found = (await timely(this.queue.readyGroups(undefined, '', 16), callTimeout)).filter(Boolean)
+    const [left, ...others] = [...new Set(found)].filter(group => before.has(group)).sort()
+    this.passedBy = left === undefined ? new Set(found) : undefined
+    if (left !== undefined) {
+      this.o.logger.warn(`penstock: queue ${this.queue.name}: jobs of group ${JSON.stringify(left)}${others.length ? ' and of others' : ''} wait, and this worker takes only jobs without a group: start one with allGroups, or with groups`)
+    }
   }
 
   /** Gives back jobs that have not begun, to run at once or after some milliseconds. */

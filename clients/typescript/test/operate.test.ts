@@ -1,7 +1,8 @@
 import { expect, test } from 'vitest'
+import { explained } from '../src/errors.js'
 import { defineTask, holdGroup, limited, retry, type End } from '../src/index.js'
 import { runOne } from '../src/testing.js'
-import { newQueue, penstock, pool, sql, status, until } from './database.js'
+import { newInbox, newQueue, penstock, pool, sql, status, until } from './database.js'
 
 test('schedules are made, paused, run and listed', async () => {
   const queue = penstock.queue(pool, await newQueue())
@@ -218,5 +219,33 @@ test('a missing right names the grant', async () => {
   } finally {
     client.release()
     await pool.query(`drop role ${role}`)
+  }
+})
+
+test('of each function and sequence of a queue and an inbox that a right opens, an error names a right that does', async () => {
+  const queue = await newQueue(), inbox = await newInbox()
+  const client = await pool.connect()
+  let all: any[][]
+  try {
+    await client.query('begin')
+    for (const [right, grant, of] of [['enqueue', 'enqueuer', queue], ['work', 'worker', queue], ['operate', 'operator', queue], ['consume', 'consumer', inbox]]) {
+      await client.query(`create role may_${right}`)
+      await client.query(`select penstock.grant_${grant}('${of}', 'may_${right}')`)
+    }
+    await client.query(`select penstock.grant_inbox_operator('${inbox}', 'may_operate')`)
+    all = (await client.query({ rowMode: 'array', values: [queue], text: String.raw`select own::text, array(select r from unnest(array['enqueue', 'work', 'operate', 'consume']) r
+        where case kind when 'f' then has_function_privilege('may_' || r, oid, 'execute') else has_sequence_privilege('may_' || r, oid, 'usage, select') end)
+      from (select 'f' as kind, oid, proname as own from pg_proc where pronamespace = 'penstock'::regnamespace and not has_function_privilege('public', oid, 'execute')
+        union all select 'S', oid, relname from pg_class where relnamespace = 'penstock'::regnamespace and relkind = 'S') o
+      where starts_with(own, '_' || $1::text || '.') or own like '\_\_inbox.%' or own = 'dequeue_' || $1::text` })).rows
+  } finally {
+    await client.query('rollback')
+    client.release()
+  }
+  const opened = all.filter(([, rights]) => rights.length) // the others are the owner's alone
+  expect(opened.length).toBeGreaterThan(30)
+  for (const [own, rights] of opened) {
+    const err = await explained(Promise.reject(Object.assign(new Error(`permission denied for function ${own}`), { code: '42501' }))).catch((err: Error) => err)
+    expect([own, rights]).toEqual([own, expect.arrayContaining([/ --(\w+)\)$/.exec((err as Error).message)?.[1]])])
   }
 })

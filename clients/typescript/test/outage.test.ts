@@ -152,13 +152,13 @@ test.each([
   expect(lines).toEqual(expected)
 })
 
-test('the log has an error of an outage that differs from the last one, too', () => {
+test('the log has each other error of an outage once', () => {
   const lines: string[] = []
   const now = vi.spyOn(performance, 'now')
   try {
     const outage = new Outage('emails', { warn: line => { lines.push(line) } })
     const call = new Backoff(outage)
-    for (const [at, error] of [[0, 'terminated'], [1000, 'wrong password'], [11_000, 'wrong password'], [30_000, 'wrong password'], [39_000, 'too many connections']] as const) {
+    for (const [at, error] of [[0, 'terminated'], [1000, 'wrong password'], [11_000, 'wrong password'], [30_000, 'wrong password'], [39_000, 'too many connections'], [60_000, 'wrong password']] as const) {
       now.mockReturnValue(at)
       call.failed('cannot claim jobs', new Error(error))
     }
@@ -167,5 +167,86 @@ test('the log has an error of an outage that differs from the last one, too', ()
     now.mockRestore()
   }
   expect(lines.map(line => line.replace(/.*: /, ''))).toEqual([expect.stringContaining('terminated'), expect.stringContaining('wrong password'),
-    expect.stringContaining('too many connections'), 'the database answers again, 39.0 s later'])
+    expect.stringContaining('too many connections'), 'the database answers again, 60.0 s later'])
+})
+
+/** lines is a logger and what it got. */
+function lines() {
+  const all: string[] = []
+  return { all, logger: { warn: (line: string) => { all.push(line) }, info: (line: string) => { all.push(line) } } }
+}
+
+test('a worker that starts while the database is down waits for it', async () => {
+  const queue = await newQueue()
+  await penstock.enqueue(pool, queue, { payload: 'late' })
+  const nowhere = new pg.Pool({ connectionString: 'postgres://127.0.0.1:1/app' })
+  let tried = 0
+  const db = { penstock: async (text: string, values: readonly (string | null)[]) => {
+    if (tried++ < 2) await nowhere.query('select 1')
+    return (await pool.query({ text, values: [...values], rowMode: 'array' })).rows
+  } }
+  const { all, logger } = lines(), stop = new AbortController(), ends: End[] = []
+  const worker = penstock.work(db, queue, () => {}, { signal: stop.signal, logger, onEnd: (_, end) => ends.push(end) })
+  await Promise.race([worker, until('it is done', () => ends.length === 1)])
+  stop.abort()
+  await worker
+  expect(all[0]).toMatch(/cannot reach the database \(start it, or correct its address\); trying until it works: .*ECONNREFUSED/)
+  expect(all.slice(1, 3)).toEqual([expect.stringContaining('the database answers again'), expect.stringContaining('has started')])
+
+  const never = new AbortController(), waits = lines()
+  const waiting = penstock.work(nowhere, queue, () => {}, { signal: never.signal, logger: waits.logger })
+  await until('it waits', () => waits.all.length === 1)
+  never.abort()
+  await waiting
+  const other = new URL(url)
+  other.pathname = '/missing'
+  await expect(penstock.work(new pg.Pool({ connectionString: other.href }), queue, () => {}, { logger: waits.logger })).rejects.toThrow('does not exist')
+})
+
+test('a worker without groups says that jobs of groups wait', async () => {
+  const queue = await newQueue()
+  await penstock.enqueueMany(pool, queue, ['a', 'b'].map(groupKey => ({ payload: '', groupKey })))
+  const { all, logger } = lines(), stop = new AbortController()
+  const real = performance.now.bind(performance), start = real()
+  const now = vi.spyOn(performance, 'now').mockImplementation(() => start + (real() - start) * 100)
+  const worker = penstock.work(pool, queue, () => {}, { signal: stop.signal, logger, lease: 3_000_000 })
+  try {
+    await until('it has said so', () => all.some(line => line.includes('jobs of group "a" and of others wait, and this worker takes only jobs without a group')))
+  } finally {
+    now.mockRestore()
+    stop.abort()
+    await worker
+  }
+})
+
+test('a worker without the right to its queue ends with the grant; a right that is lost while it runs may come back', async () => {
+  const queue = await newQueue(), grant = `penstock queue grant ${queue} ROLE --work`
+  const role = `r_${queue}`
+  await sql(`create role ${role} login`)
+  await sql(`grant usage on schema penstock to ${role}`)
+  const as = new URL(url)
+  as.username = role
+  const own = new pg.Pool({ connectionString: as.href })
+  const { all, logger } = lines(), stop = new AbortController(), ends: End[] = []
+  try {
+    await expect(Promise.race([penstock.work(own, queue, () => {}, { logger, signal: AbortSignal.timeout(20_000) }), new Promise(r => setTimeout(r, 5000))])).rejects.toThrow(grant)
+    expect(all).toEqual([])
+    await sql(`select penstock.grant_worker('${queue}', '${role}')`)
+    const worker = penstock.work(own, queue, () => {}, { signal: stop.signal, logger, onEnd: (_, end) => ends.push(end) })
+    await penstock.enqueue(pool, queue, { payload: 'x' })
+    await until('it is done', () => ends.length === 1)
+    all.length = 0
+    await sql(`revoke all on all functions in schema penstock from ${role}`)
+    await until('one call has failed', () => all.length === 1)
+    expect(all[0]).toContain(grant)
+    await sql(`select penstock.grant_worker('${queue}', '${role}')`)
+    await until('it goes on', () => all.some(line => line.includes('the database answers again')))
+    stop.abort()
+    await worker
+  } finally {
+    stop.abort()
+    await own.end()
+    await sql(`drop owned by ${role}`)
+    await sql(`drop role ${role}`)
+  }
 })

@@ -395,7 +395,7 @@ test('SIGTERM stops one that has no signal', async () => {
     if (String(data).includes('runs')) child.kill('SIGTERM')
   })
   const code = await new Promise(resolve => child.on('close', resolve))
-  expect([code, out]).toEqual([0, expect.stringMatching(/^penstock: .* has started: .*\nruns\ndone\npenstock: .* has stopped\nstopped\n$/)])
+  expect([code, out]).toEqual([0, expect.stringMatching(/^penstock: .* has started: .*\nruns\npenstock: .* stops: 1 handlers run, and have 10 s to end\ndone\npenstock: .* has stopped\nstopped\n$/)])
   expect(await status(queue)).toMatchObject({ ready: 0, running: 0 })
 })
 
