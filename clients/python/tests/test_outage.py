@@ -15,7 +15,7 @@ import pytest
 
 import penstock
 from penstock._desk import Outage
-from penstock._seam import away
+from penstock._seam import away, grant_of
 from penstock.testing import run_one
 
 from .conftest import until
@@ -157,6 +157,29 @@ def test_a_worker_without_the_right_to_its_queue_ends_with_the_grant(
             caplog.clear()
     finally:
         db.execute("drop owned by few; drop role few")
+
+
+def test_a_missing_right_is_one_that_gives_it(db: psycopg.Connection, queue: str) -> None:
+    """Of each function and sequence of a queue and an inbox that a right opens."""
+    db.execute("select penstock.create_inbox('of_rights')")
+    with db.transaction(force_rollback=True):
+        grants = {"enqueue": ("enqueuer", queue), "work": ("worker", queue), "operate": ("operator", queue), "consume": ("consumer", "of_rights")}
+        for right, (grant, of) in grants.items():
+            db.execute(f"create role may_{right}")
+            db.execute(f"select penstock.grant_{grant}('{of}', 'may_{right}')")
+        db.execute("select penstock.grant_inbox_operator('of_rights', 'may_operate')")
+        found = db.execute(
+            r"""select own, array(select r from unnest(array['enqueue', 'work', 'operate', 'consume']) r
+                where case kind when 'f' then has_function_privilege('may_' || r, oid, 'execute') else has_sequence_privilege('may_' || r, oid, 'usage, select') end)
+            from (select 'f' as kind, oid, proname as own from pg_proc where pronamespace = 'penstock'::regnamespace and not has_function_privilege('public', oid, 'execute')
+                union all select 'S', oid, relname from pg_class where relnamespace = 'penstock'::regnamespace and relkind = 'S') o
+            where starts_with(own, '_' || %(q)s || '.') or own like '\_\_inbox.%%' or own = 'dequeue_' || %(q)s""",
+            {"q": queue},
+        ).fetchall()
+    opened = [(own, rights) for own, rights in found if rights]  # the others are the owner's alone
+    assert len(opened) > 30
+    for own, rights in opened:
+        assert grant_of(f"permission denied for function {own}").rpartition(" --")[2] in rights, own
 
 
 @pytest.mark.parametrize(

@@ -10,18 +10,21 @@ import java.util.concurrent.ThreadLocalRandom;
 import java.util.regex.Pattern;
 
 /**
- * Tracks failing calls of the database: one line when the first fails, one when all work again. In between an error that differs from the last one is
- * logged, one line in ten seconds at most: a server that was stopped may have another password now.
+ * Tracks failing calls of the database: one line when the first fails, one when all work again. In between each other error is logged once, one line in
+ * ten seconds at most: a server that was stopped may have another password now.
  */
 final class Outage {
     static final String BEGINNING = "cannot begin the transactions of jobs";
     private static final Pattern AWAY = Pattern.compile("08(?!004).*|53300|57P0[1-3]"); // 08004: the driver does not get in, as without a password
 
+    static long again = 10_000_000_000L; // ns between two lines
+    private static final int MAX_ERRORS = 100; // that are remembered
+
     private final String queue;
     private final Set<String> failing = new HashSet<>();
     private long since;
     private long logged;
-    private String line = "";
+    private final Set<String> errors = new HashSet<>(); // that were logged
     private volatile RuntimeException trouble;
 
     Outage(String queue) {
@@ -41,10 +44,13 @@ final class Outage {
         if (begins) {
             since = now;
         }
+        if (begins || errors.size() == MAX_ERRORS) {
+            errors.clear();
+        }
         String error = lineOf(e);
-        if (begins || !error.equals(line) && now - logged >= 10_000_000_000L) {
+        if (begins || !errors.contains(error) && now - logged >= again) {
             logged = now;
-            line = error;
+            errors.add(error);
             Worker.LOG.log(Level.WARNING, "the worker of queue {0} {1}, and tries until it can: {2}{3}", queue, what, error, step);
         }
         failing.add(what);

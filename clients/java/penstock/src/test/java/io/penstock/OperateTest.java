@@ -134,6 +134,36 @@ class OperateTest {
         }
     }
 
+    /** Of each function and sequence of a queue and an inbox that a right opens, an error names a right that does. */
+    @Test
+    void aMissingRightNamesOneThatGivesIt() throws Exception {
+        try (var connection = database.dataSource.getConnection()) {
+            connection.setAutoCommit(false);
+            var tx = Execute.on(connection);
+            for (var grant : List.of("enqueue enqueuer jobs", "work worker jobs", "operate operator jobs", "consume consumer billing")) {
+                String[] words = grant.split(" ");
+                tx.execute("create role may_" + words[0]);
+                tx.execute("select penstock.grant_" + words[1] + "('" + words[2] + "', 'may_" + words[0] + "')");
+            }
+            tx.execute("select penstock.grant_inbox_operator('billing', 'may_operate')");
+            var all = tx.execute("select own, array_to_string(array(select r from unnest(array['enqueue', 'work', 'operate', 'consume']) r"
+                + " where case kind when 'f' then has_function_privilege('may_' || r, oid, 'execute') else has_sequence_privilege('may_' || r, oid, 'usage, select') end), ' ')"
+                + " from (select 'f' as kind, oid, proname as own from pg_proc where pronamespace = 'penstock'::regnamespace and not has_function_privilege('public', oid, 'execute')"
+                + " union all select 'S', oid, relname from pg_class where relnamespace = 'penstock'::regnamespace and relkind = 'S') o where own like '\\_jobs.%' or own like '\\_\\_inbox.%' or own = 'dequeue_jobs'");
+            connection.rollback();
+            int opened = 0;
+            for (Object[] row : all) {
+                String own = (String) row[0];
+                if (!row[1].equals("")) { // the others are the owner's alone
+                    opened++;
+                    String named = PenstockException.of(new java.sql.SQLException("permission denied for function " + own, "42501")).getMessage().replaceAll(".* --|\\)$", "");
+                    assertTrue(List.of(((String) row[1]).split(" ")).contains(named), own + " needs one of " + row[1] + ", and the error names " + named);
+                }
+            }
+            assertTrue(opened > 30, "opened: " + opened);
+        }
+    }
+
     @Test
     void policiesAndHoldsOfGroupsAreSetAndListed() throws Exception {
         queue.setGroup("a", new GroupLimits().maxRunning(1).weight(3));

@@ -541,6 +541,37 @@ class WorkTest {
     }
 
     @Test
+    void aWorkerWithoutTheRightToItsQueueEndsWithTheGrant() throws Exception {
+        database.execute("create role few; grant usage on schema penstock to few");
+        try {
+            var few = new org.postgresql.ds.PGSimpleDataSource();
+            few.setUrl(database.dataSource.getURL());
+            few.setUser(database.dataSource.getUser());
+            few.setPassword(database.dataSource.getPassword());
+            few.setOptions("-c role=few");
+            var refused = assertThrows(PenstockException.class, () -> Penstock.on(few).worker("jobs", job -> null, options).run());
+            assertTrue(refused.getMessage().endsWith("penstock queue grant jobs ROLE --work)"), refused.getMessage());
+        } finally {
+            database.execute("drop owned by few; drop role few");
+        }
+    }
+
+    @Test
+    void anErrorOfAnOutageIsLoggedOnce() throws Exception {
+        Outage.again = 0;
+        var lines = new LinkedBlockingQueue<String>();
+        try (var log = new Log(r -> lines.add(new java.util.logging.SimpleFormatter().formatMessage(r)))) {
+            var outage = new Outage("jobs");
+            for (String function : List.of("claim", "maintain", "claim", "maintain")) {
+                outage.failed("cannot " + function, new RuntimeException("permission denied for function _jobs." + function), "");
+            }
+            assertEquals(2, lines.size(), lines::toString);
+        } finally {
+            Outage.again = 10_000_000_000L;
+        }
+    }
+
+    @Test
     void aJobThatIsDoneIsLoggedAtDebug() throws Exception {
         var lines = new LinkedBlockingQueue<String>();
         var logger = java.util.logging.Logger.getLogger("io.penstock");
