@@ -165,7 +165,7 @@ class Desk:
     # What is done with the database: the statements of each step, and how their rows are used
 
     def reach(self) -> Op[None]:
-        """Looks whether the schema fits, the queue exists and the role may work on it. What else fails in maintenance may pass, and does not end a worker."""
+        """Looks whether the schema fits, the queue exists and the role may work on it. Another error of the maintenance may pass."""
         yield from self.sql.check()
         try:
             yield from self.sql.maintain(self.queue)
