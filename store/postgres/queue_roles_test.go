@@ -223,7 +223,7 @@ func TestStoreOfAnOperator(t *testing.T) {
 	}
 }
 
-// An error names a right that gives what the role lacks, for each function and sequence of a queue that a right opens.
+// An error names a right that helps, for each function and sequence of a queue that a right opens.
 func TestErrorsNameTheRightOfEachFunction(t *testing.T) {
 	t.Parallel()
 	f := newJobsFixture(t, penstock.FIFO)

@@ -170,7 +170,7 @@ test('the log has each other error of an outage once', () => {
     expect.stringContaining('too many connections'), 'the database answers again, 60.0 s later'])
 })
 
-/** lines is a logger and what it got. */
+/** lines is a logger and its lines. */
 function lines() {
   const all: string[] = []
   return { all, logger: { warn: (line: string) => { all.push(line) }, info: (line: string) => { all.push(line) } } }
