@@ -96,7 +96,11 @@ def test_a_schedule_runs_its_task(project: str, conn: psycopg.Connection) -> Non
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"QUEUES": {"emails": {"keep_done": "1 dya"}}}, r"^settings\.PENSTOCK\['QUEUES'\]\['emails'\] is refused: .*1 dya"),
-    ({"QUEUES": {"emails": {"groups": {"a": {"per": "1 dya"}}}}}, r"^settings\.PENSTOCK\['QUEUES'\]\['emails'\]\['groups'\]\['a'\] is refused: .*1 dya"),
+    ({"QUEUES": {"emails": {"groups": {"a": {"rate": 1, "per": "1 dya"}}}}}, r"^settings\.PENSTOCK\['QUEUES'\]\['emails'\]\['groups'\]\['a'\] is refused: .*1 dya"),
+    (
+        {"QUEUES": {"default": {"ordering": "lifo"}}},
+        r"^settings\.PENSTOCK\['QUEUES'\]\['default'\]\['ordering'\] is 'lifo', and the queue is fifo, .*: penstock queue drop default\)",
+    ),
     ({"INBOXES": {"new": {"keep": "1 dya"}}}, r"^settings\.PENSTOCK\['INBOXES'\]\['new'\]\['keep'\] is refused: .*1 dya"),
     (schedule(cron="0 25 * * *"), r"^settings\.PENSTOCK\['SCHEDULES'\]\['n'\] is refused: [^\n]*'0 25 \* \* \*'[^\n]* \(correct it"),
 ]
@@ -141,6 +145,8 @@ SETTINGS: list[tuple[Any, str, str, str]] = [
     ({"QUEUES": {"emails": {"groups": ["a"]}}}, "E002", r"\['groups'\] is", "limits of groups"),
     ({"QUEUES": {"emails": {"groups": {"a": {"max_run": 1}}}}}, "E001", r"\['groups'\]\['a'\] does not know", "did you mean 'max_running'"),
     ({"QUEUES": {"emails": {"groups": {"a": {"rate": "60"}}}}}, "E002", r"\['rate'\] is '60'", "whole number"),
+    ({"QUEUES": {"emails": {"groups": {"a": {"rate": 60}}}}}, "E003", r"\['groups'\]\['a'\] has 'rate' without 'per'", "give both"),
+    ({"QUEUES": {"emails": {"groups": {"a": {"burst": 6}}}}}, "E003", "has 'burst' without 'rate'", "give both"),
     ({"QUEUES": {"emails": {"max_running": True}}}, "E002", "is True", "whole number"),
     ({"QUEUES": {"emails": {"ordering": "random"}}}, "E003", "is 'random'", "'lifo'"),
     ({"QUEUES": {"emails": {"handler": "tests.django_app.jobs.sent"}}}, "E003", "sent", "dotted name"),

@@ -101,7 +101,11 @@ def check_settings(**_: Any) -> list[Error]:
         if queue.get("ordering", "fifo") not in ("fifo", "lifo"):
             error(3, f"{where}['ordering']", f"is {queue['ordering']!r}", "give 'fifo' or 'lifo'")
         for group, policy in queue.get("groups", {}).items():
-            entries(f"{where}['groups'][{group!r}]", policy, OF_A_GROUP)
+            limits = entries(f"{where}['groups'][{group!r}]", policy, OF_A_GROUP)
+            for limit, needs in (("rate", "per"), ("per", "rate"), ("burst", "rate")):
+                if limit in limits and needs not in policy:
+                    error(3, f"{where}['groups'][{group!r}]", f"has {limit!r} without {needs!r}", "give both, as {'rate': 60, 'per': '1 minute'}")
+                    break
         for entry, problem, hint in problems_of_handler(queue.get("handler", check_settings)):
             error(3, f"{where}['handler']{entry}", problem, f"give {hint}")
     for name, given in top.get("SCHEDULES", {}).items():

@@ -98,11 +98,18 @@ def create_missing(using: str | None = None) -> list[str]:
         for outbox in sorted(set(setting("OUTBOXES")) - names("_outbox", "name")):
             cursor.execute(f"select {schema}.create_outbox(%s)", [outbox])
             made.append(f"outbox {outbox}")
-        there = names("_queue", "name")
+        cursor.execute(f"select name, case when lifo then 'lifo' else 'fifo' end from {schema}._queue")
+        there = dict(cursor.fetchall())
         for queue, options in setting("QUEUES").items():
             if queue not in there:
                 cursor.execute(f"select {schema}.create_queue(%s, %s)", [queue, options.get("ordering", "fifo")])
                 made.append(f"queue {queue}")
+            elif there[queue] != options.get("ordering", there[queue]):
+                raise FieldError(
+                    f"settings.PENSTOCK['QUEUES'][{queue!r}]['ordering']",
+                    f"is {options['ordering']!r}, and the queue is {there[queue]}, which does not change",
+                    f"give {there[queue]!r}, or drop the queue with its jobs, and let penstock_migrate make it again: penstock queue drop {shlex.quote(queue)}",
+                )
             if chosen := {name: options[name] for name in ("max_attempts", "max_running", "dedup_window", "keep_done") if name in options}:
                 with of_setting("QUEUES", queue):
                     cursor.execute(f"select {schema}.set_queue(%s, {', '.join(f'{name} => %s' for name in chosen)})", [queue, *chosen.values()])
@@ -110,9 +117,9 @@ def create_missing(using: str | None = None) -> list[str]:
                 fields = "".join(f", {name} => %s" for name in policy)
                 with of_setting("QUEUES", queue, "groups", group):
                     cursor.execute(f"select {schema}.set_group(%s, %s{fields})", [queue, group, *policy.values()])
-        there = names("_inbox", "consumer")
+        consumers = names("_inbox", "consumer")
         for consumer, options in setting("INBOXES").items():
-            if consumer not in there:
+            if consumer not in consumers:
                 with of_setting("INBOXES", consumer, "keep"):
                     cursor.execute(f"select {schema}.create_inbox(%s, cast(%s as interval))", [consumer, options.get("keep", "7 days")])
                 made.append(f"inbox {consumer}")
