@@ -84,6 +84,9 @@ export async function explained<T>(call: Promise<T>): Promise<T> {
         throw new VersionError(`the database has no Penstock schema of version ${schemaVersion} or later: run penstock migrate`, { cause: err })
       case '42501':
         throw Object.assign(new Error(`${message} (${hint ?? grantOf(message)})`, { cause: err }), { code: '42501' })
+      case '22023': case '23514': // an argument, a barrier or a limit, with the schema's own hint
+        if (!hint) break
+        throw Object.assign(new Error(`${message} (${hint})`, { cause: err }), { code: sqlState(err) })
       case '42704':
         throw new NotFoundError([message, hint].filter(Boolean).join(': '), { cause: err })
       case '42P01': case 'XX000':

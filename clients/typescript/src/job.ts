@@ -482,6 +482,7 @@ export class Queue {
     for (const [field, value] of Object.entries({ maxRunning, rate, burst, weight })) {
       if (value !== undefined && !(Number.isInteger(value) && value >= 1 && value < 2 ** 31)) throw new FieldError(field, `is ${value}, expected 1 or more`)
     }
+    if (rate === undefined ? per ?? burst : per === undefined) throw new FieldError(rate === undefined ? 'rate' : 'per', 'is missing, give both: { rate: 60, per: 60_000 }')
     if (per !== undefined && !(per > 0)) throw new FieldError('per', `is ${per}, expected milliseconds`)
     await this.#rows('penstock.set_group($1::text, $2::text, $3::text::int, $4::text::int, $5::text::interval, $6::text::int, $7::text::int)::text',
       groupKey, textIf(maxRunning), textIf(rate), per === undefined ? null : interval(per), textIf(burst), textIf(weight))

@@ -97,7 +97,7 @@ test('policies and holds of groups are set and listed', async () => {
   expect((await queue.claim({ n: 2, groupKey: 'a' })).jobs).toHaveLength(1)
   await expect(queue.setGroup('b', { maxRunning: 0 })).rejects.toMatchObject({ field: 'maxRunning' })
   await expect(queue.setGroup('b', { rate: 1, per: 0 })).rejects.toMatchObject({ field: 'per' })
-  await expect(queue.setGroup('b', { rate: 1 })).rejects.toMatchObject({ code: '22023' })
+  await expect(queue.setGroup('b', { rate: 1 })).rejects.toMatchObject({ field: 'per' })
   await expect(queue.holdGroup('b', -1)).rejects.toMatchObject({ field: 'ms' })
   await expect(queue.holdGroup('b', 1, 'x'.repeat(1025))).rejects.toMatchObject({ field: 'reason' })
   await expect(queue.holdGroup('*', 1)).rejects.toMatchObject({ code: '22023' })
@@ -247,5 +247,15 @@ test('of each function and sequence of a queue and an inbox that a right opens, 
   for (const [own, rights] of opened) {
     const err = await explained(Promise.reject(Object.assign(new Error(`permission denied for function ${own}`), { code: '42501' }))).catch((err: Error) => err)
     expect([own, rights]).toEqual([own, expect.arrayContaining([/ --(\w+)\)$/.exec((err as Error).message)?.[1]])])
+  }
+})
+
+test('a mistake in a cron text, a barrier or a rate says what to do', async () => {
+  const name = await newQueue(), queue = penstock.queue(pool, name)
+  await expect(queue.schedule('n', '99 * *', { payload: '' })).rejects.toThrow(/five fields are needed, and it has 3 \(give minute, hour/)
+  await expect(penstock.seal(pool, name, 99n)).rejects.toMatchObject({ code: '23514', message: expect.stringContaining('no barrier 99 (a barrier belongs to one queue') })
+  await expect(penstock.enqueue(pool, name, { payload: '', waitsFor: [99n] })).rejects.toThrow('no barrier 99 (a barrier belongs to one queue')
+  for (const [limits, field] of [[{ rate: 60 }, 'per'], [{ per: 1000 }, 'rate'], [{ burst: 5 }, 'rate']] as const) {
+    await expect(queue.setGroup('g', limits)).rejects.toMatchObject({ name: 'FieldError', field, message: expect.stringContaining('give both') })
   }
 })
