@@ -29,20 +29,20 @@ import org.springframework.boot.context.properties.bind.DefaultValue;
  * @param work Workers of methods with PenstockHandler.
  * @param modulith Events of Spring Modulith.
  */
-@ConfigurationProperties("penstock")
+@ConfigurationProperties(value = "penstock", ignoreUnknownFields = false)
 public record PenstockProperties(@DefaultValue("penstock") String schema, @DefaultValue("false") boolean migrate, @DefaultValue List<String> queues,
     @DefaultValue List<String> outboxes, @DefaultValue List<String> inboxes, @DefaultValue Map<String, Settings> queueSettings,
     @DefaultValue Map<String, Map<String, Group>> groups, @DefaultValue Map<String, Schedule> schedules,
     @DefaultValue("false") boolean failFast, @DefaultValue Work work, @DefaultValue Modulith modulith) {
     public PenstockProperties {
         if (!migrate && !queueSettings.isEmpty()) {
-            throw new IllegalArgumentException("penstock.queue-settings is set, and penstock.migrate is not true: set both, or change the queue with penstock queue set QUEUE");
+            throw new IllegalArgumentException("penstock.queue-settings is set, and penstock.migrate is not true: set both, move penstock.queue-settings to the profile that migrates, or change the queue with penstock queue set QUEUE");
         }
         if (!migrate && !groups.isEmpty()) {
-            throw new IllegalArgumentException("penstock.groups is set, and penstock.migrate is not true: set both, or set the limits with penstock queue group set QUEUE GROUP");
+            throw new IllegalArgumentException("penstock.groups is set, and penstock.migrate is not true: set both, move penstock.groups to the profile that migrates, or set the limits with penstock queue group set QUEUE GROUP");
         }
         if (!migrate && !schedules.isEmpty()) {
-            throw new IllegalArgumentException("penstock.schedules is set, and penstock.migrate is not true: set both, or make the schedules with penstock schedule set QUEUE NAME --cron TEXT");
+            throw new IllegalArgumentException("penstock.schedules is set, and penstock.migrate is not true: set both, move penstock.schedules to the profile that migrates, or make the schedules with penstock schedule set QUEUE NAME --cron TEXT");
         }
     }
 

@@ -109,6 +109,19 @@ class MigrationTest {
     }
 
     @Test
+    void aPropertyThatDoesNotExistIsNamed() throws Exception {
+        try (Database database = new Database()) {
+            for (String property : List.of("penstock.quues", "penstock.work.concurency", "penstock.queue-settings.handled.max-atempts")) {
+                Throwable e = assertThrows(Exception.class, () -> database.application(Map.of("penstock.migrate", true, property, "2"), Application.class).run());
+                while (e.getCause() != null) {
+                    e = e.getCause();
+                }
+                assertTrue(e.getMessage().contains(property) && e.getMessage().contains("unbound"), e.toString());
+            }
+        }
+    }
+
+    @Test
     void aPropertyThatIsWrongIsNamed() throws Exception {
         try (Database database = new Database()) {
             Map<String, Object> properties = new HashMap<>(Map.of("penstock.migrate", true, "penstock.schedules.nightly.queue", "handeld", "penstock.schedules.nightly.cron", "0 3 * * *"));
