@@ -96,7 +96,10 @@ def test_a_schedule_runs_its_task(project: str, conn: psycopg.Connection) -> Non
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"QUEUES": {"emails": {"keep_done": "1 dya"}}}, r"^settings\.PENSTOCK\['QUEUES'\]\['emails'\] is refused: .*1 dya"),
-    ({"QUEUES": {"emails": {"groups": {"a": {"rate": 1, "per": "1 dya"}}}}}, r"^settings\.PENSTOCK\['QUEUES'\]\['emails'\]\['groups'\]\['a'\] is refused: .*1 dya"),
+    (
+        {"QUEUES": {"emails": {"groups": {"a": {"rate": 1, "per": "1 dya"}}}}},
+        r"^settings\.PENSTOCK\['QUEUES'\]\['emails'\]\['groups'\]\['a'\] is refused: .*1 dya",
+    ),
     (
         {"QUEUES": {"default": {"ordering": "lifo"}}},
         r"^settings\.PENSTOCK\['QUEUES'\]\['default'\]\['ordering'\] is 'lifo', and the queue is fifo, .*: penstock queue drop default\)",

@@ -170,9 +170,12 @@ def test_a_missing_right_is_one_that_gives_it(db: psycopg.Connection, queue: str
         db.execute("select penstock.grant_inbox_operator('of_rights', 'may_operate')")
         found = db.execute(
             r"""select own, array(select r from unnest(array['enqueue', 'work', 'operate', 'consume']) r
-                where case kind when 'f' then has_function_privilege('may_' || r, oid, 'execute') else has_sequence_privilege('may_' || r, oid, 'usage, select') end)
-            from (select 'f' as kind, oid, proname as own from pg_proc where pronamespace = 'penstock'::regnamespace and not has_function_privilege('public', oid, 'execute')
-                union all select 'S', oid, relname from pg_class where relnamespace = 'penstock'::regnamespace and relkind = 'S') o
+                where case kind when 'f' then has_function_privilege('may_' || r, oid, 'execute')
+                    else has_sequence_privilege('may_' || r, oid, 'usage, select') end)
+            from (select 'f' as kind, oid, proname as own from pg_proc
+                where pronamespace = 'penstock'::regnamespace and not has_function_privilege('public', oid, 'execute')
+                union all select 'S', oid, relname from pg_class
+                where relnamespace = 'penstock'::regnamespace and relkind = 'S') o
             where starts_with(own, '_' || %(q)s || '.') or own like '\_\_inbox.%%' or own = 'dequeue_' || %(q)s""",
             {"q": queue},
         ).fetchall()
