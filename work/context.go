@@ -2,6 +2,7 @@ package work
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 type jobContext struct {
 	parent context.Context
 	queue  Queue // of Report
+	log    *slog.Logger
 	job    *penstock.Job
 
 	mu    sync.Mutex

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -172,12 +173,28 @@ func Timeout(d time.Duration) func(Handler) Handler {
 	}
 }
 
-// within runs a handler whose context ends after d.
+// ignoredAfter is how long after its timeout a handler that still runs ignores it.
+const ignoredAfter = time.Second
+
+var discard = slog.New(slog.DiscardHandler)
+
+// within runs a handler whose context ends after d. Nothing can stop a handler that ignores this, so the log names it.
 func within(ctx context.Context, d time.Duration, h Handler, job penstock.Job) error {
 	over := fmt.Errorf("the job ran longer than its timeout of %s", d)
 	ctx, cancel := context.WithTimeoutCause(ctx, d, over)
 	defer cancel()
+	log, start := discard, time.Now()
+	if c, ok := ctx.Value(jobKey{}).(*jobContext); ok { // not in a test that calls the handler itself
+		log = c.log
+	}
+	late := time.AfterFunc(d+ignoredAfter, func() {
+		log.Warn("a job runs longer than its timeout: its handler ignores the end of its context", "job", job.ID, "attempt", job.Attempt, "timeout", d, kindOf(&job))
+	})
+	defer late.Stop()
 	err := h(ctx, job)
+	if (err == nil || errors.Is(err, ErrSettled) || errors.Is(err, ErrCancelled)) && context.Cause(ctx) == over {
+		log.Warn("a job ran longer than its timeout, and its outcome counts", "job", job.ID, "attempt", job.Attempt, "timeout", d, "after", time.Since(start), kindOf(&job))
+	}
 	if errors.Is(err, context.DeadlineExceeded) && context.Cause(ctx) == over {
 		return fmt.Errorf("%w: %w", over, err)
 	}

@@ -319,6 +319,39 @@ func TestMuxOptions(t *testing.T) {
 	})
 }
 
+// The log names a job whose handler ignores its timeout, while it runs and when it ends. Others are not named.
+func TestTimeoutThatIsIgnored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newFakeQueue(3)
+		q.waiting[1].Headers = map[string]string{penstock.HeaderTimeout: "1"}
+		var log bytes.Buffer
+		_, stop := begin(t, q, work.Timeout(2*time.Second)(func(ctx context.Context, j penstock.Job) error {
+			switch j.ID {
+			case 1: // within its time
+				time.Sleep(time.Second)
+			case 2: // it ignores it
+				time.Sleep(time.Minute)
+			case 3: // it ends with it
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return nil
+		}), work.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		time.Sleep(2 * time.Minute)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		for _, want := range []string{
+			`msg="a job runs longer than its timeout: its handler ignores the end of its context" job=2 attempt=1 timeout=1s`,
+			`msg="a job ran longer than its timeout, and its outcome counts" job=2 attempt=1 timeout=1s after=1m0s`,
+		} {
+			if s := log.String(); !strings.Contains(s, want) || strings.Count(s, "longer than its timeout,")+strings.Count(s, "longer than its timeout:") != 2 {
+				t.Errorf("the log has\n%swant one line\n%s", s, want)
+			}
+		}
+	})
+}
+
 // A job's own limits come before those of its handler, with and without a Mux.
 func TestJobLimits(t *testing.T) {
 	own := map[string]string{penstock.HeaderTimeout: "2", penstock.HeaderMaxAttempts: "5"}

@@ -21,7 +21,7 @@ func (w *worker) enqueue(handling, writing context.Context, jobs []penstock.Job,
 	for i := range tasks {
 		t := &tasks[i]
 		t.job, t.until, t.over = &jobs[i], until, over
-		t.ctx.parent, t.ctx.queue, t.ctx.job = handling, w.q, &jobs[i]
+		t.ctx.parent, t.ctx.queue, t.ctx.log, t.ctx.job = handling, w.q, w.log, &jobs[i]
 		if at, ok := w.holds[t.job.Group]; ok && at.After(start) {
 			held = append(held, t)
 			continue
