@@ -159,16 +159,33 @@ func (w *worker) acked(tasks []*task, leases []int64) {
 	w.mu.Lock()
 	w.writing -= len(tasks)
 	for _, t := range tasks {
+		if held != nil && !held[t.job.Lease] {
+			t.notesGone(t.tried)
+		}
 		w.forget(t)
 	}
 	w.mu.Unlock()
 	for _, t := range tasks {
 		if held != nil && !held[t.job.Lease] {
-			w.log.Warn("a job is done, but its lease was gone; unless an earlier call wrote it, it runs again", "job", t.job.ID, "attempt", t.job.Attempt, "earlier_call", t.tried)
+			if t.gone {
+				w.logRemoved(t)
+			} else {
+				w.log.Warn("a job is done, but its lease was gone; unless an earlier call wrote it, it runs again", "job", t.job.ID, "attempt", t.job.Attempt, "earlier_call", t.tried, kindOf(t.job))
+			}
 			t.how = Lost
 		}
 		w.tell(t, t.how, t.took)
 	}
+}
+
+// notesGone notes whether a lease that is lost was lost before its time. earlier: a call before this one may have ended the job. The caller holds the lock.
+func (t *task) notesGone(earlier bool) {
+	t.gone = t.gone || !t.lost && !earlier && time.Now().Before(t.until)
+}
+
+// logRemoved logs that the lease of a job was lost before its time.
+func (w *worker) logRemoved(t *task, more ...any) {
+	w.log.Warn("a job was removed while it ran, as job cancel does", append([]any{"job", t.job.ID, "attempt", t.job.Attempt, "after", t.took, kindOf(t.job)}, more...)...)
 }
 
 // fail writes down that the handler failed. It retries until that is written or ctx ends. The slot
@@ -190,7 +207,15 @@ func (w *worker) fail(ctx context.Context, t *task, failure error, interrupted b
 			return
 		case errors.Is(err, penstock.ErrLeaseLost):
 			w.works(failing)
-			w.log.Warn("a job failed, but its lease was gone; unless an earlier call wrote it, it runs again", "job", t.job.ID, "attempt", t.job.Attempt, "earlier_call", retry.failures > 0, "err", failure, kindOf(t.job))
+			w.mu.Lock()
+			t.notesGone(retry.failures > 0)
+			gone := t.gone
+			w.mu.Unlock()
+			if gone {
+				w.logRemoved(t, "err", failure)
+			} else {
+				w.log.Warn("a job failed, but its lease was gone; unless an earlier call wrote it, it runs again", "job", t.job.ID, "attempt", t.job.Attempt, "earlier_call", retry.failures > 0, "err", failure, kindOf(t.job))
+			}
 			w.finish(t, Lost)
 			return
 		case w.permanent(err):

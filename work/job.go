@@ -48,7 +48,7 @@ func (w *worker) handled(handling, writing context.Context, t *task, start time.
 		return now
 	case lost:
 		if gone {
-			w.log.Warn("a job was removed while it ran, as job cancel does", "job", t.job.ID, "attempt", t.job.Attempt, "after", t.took)
+			w.logRemoved(t)
 		} else {
 			w.log.Warn("the lease of a job was lost while it ran; it may run elsewhere", "job", t.job.ID, "attempt", t.job.Attempt, "after", t.took)
 		}

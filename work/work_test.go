@@ -1,9 +1,11 @@
 package work_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -368,6 +370,46 @@ func TestWorkAckOfALostLease(t *testing.T) {
 			t.Errorf("the observer saw %v, want that the lease was lost", seen.ends)
 		}
 	})
+}
+
+// The lease of a job that was cancelled is lost before its time. So the log does not say that the job runs again, whatever the handler returns.
+func TestWorkAckOfACancelledJob(t *testing.T) {
+	for name, c := range map[string]struct {
+		goesOn time.Duration
+		err    error
+		want   string
+	}{
+		"done at once":               {time.Second, nil, "a job was removed while it ran"},
+		"done after it was noticed":  {20 * time.Second, nil, "a job was removed while it ran"},
+		"failed at once":             {time.Second, errors.New("bad"), "a job was removed while it ran"},
+		"failed after it was so":     {20 * time.Second, errors.New("bad"), "a job was removed while it ran"},
+		"done after an interruption": {-1, nil, "it runs again"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newFakeQueue(1)
+				var log bytes.Buffer
+				_, stop := begin(t, q, func(context.Context, penstock.Job) error {
+					if c.goesOn < 0 {
+						q.mu.Lock()
+						q.fails["extend"] = errors.New("no answer")
+						q.mu.Unlock()
+						time.Sleep(time.Minute)
+					}
+					q.lose()
+					time.Sleep(c.goesOn)
+					return c.err
+				}, work.Options{Lease: 30 * time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+				time.Sleep(2 * time.Minute)
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+				if s := log.String(); !strings.Contains(s, c.want) || strings.Contains(s, "runs again") != strings.Contains(c.want, "runs again") {
+					t.Errorf("the log has\n%swant %q", s, c.want)
+				}
+			})
+		})
+	}
 }
 
 // Ends within AckEvery are written with one call, and a full batch at once.
