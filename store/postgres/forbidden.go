@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/pg"
 	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/internal/shell"
@@ -65,6 +66,14 @@ func (s *Store) grantHint(err error) string {
 const grantAdopt = "select penstock.grant_adopt('ROLE')"
 
 const onlyOwner = "only the owner of the schema may do this: connect as that role, for example with --database-url"
+
+// lacks names the right to ask for after a refusal of the whole schema. That refusal does not show which right the role needs, and the caller knows it.
+func lacks(err error, right string) error {
+	if h, ok := errors.AsType[*penstock.HintError](err); ok && h.Hint == granted(pgerror.RightsOfVerbs) {
+		return penstock.WithHint(h.Err, "%s", right)
+	}
+	return err
+}
 
 func granted(by string) string { return "the owner of the schema can grant it: " + by }
 

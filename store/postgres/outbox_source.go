@@ -115,6 +115,11 @@ type rebase struct {
 
 // Subscribe takes the lease, creating the subscription if there is none.
 func (s *Store) Subscribe(ctx context.Context, req driver.Subscribe) (driver.Source, error) {
+	src, err := s.subscribe(ctx, req)
+	return src, lacks(err, granted("penstock outbox grant ROLE --relay"))
+}
+
+func (s *Store) subscribe(ctx context.Context, req driver.Subscribe) (driver.Source, error) {
 	req.SetDefaults()
 	if err := req.Validate(); err != nil {
 		return nil, err

@@ -15,6 +15,7 @@ import (
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/internal/retry"
+	"github.com/penstock/penstock/internal/shell"
 )
 
 var (
@@ -218,7 +219,7 @@ func (q *Queue) failed(ctx context.Context, err error) error {
 	if err == nil || errors.As(err, &field) {
 		return err
 	}
-	return q.store.queueError(ctx, q.name, err)
+	return lacks(q.store.queueError(ctx, q.name, err), granted("penstock queue grant "+shell.Word(q.name)+" ROLE --work"))
 }
 
 // atLeastOne rounds up to the least interval.

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/shell"
 )
 
 // Queue is one queue, to enqueue jobs and to work on them. Each call of a worker is one round trip and one transaction
@@ -98,7 +99,7 @@ func (q *Queue) write(ctx context.Context, on querier, jobs []penstock.NewJob) (
 	}
 	rows, _ := on.Query(ctx, query, args...)
 	made, err := collectEnqueued(rows, len(jobs))
-	return made, queueError(err, q.name)
+	return made, q.refused(err)
 }
 
 // callFor is the statement that writes jobs, and its parameters.
@@ -192,7 +193,7 @@ func (q *Queue) EnqueueSQL(ctx context.Context, tx SQLTx, jobs ...penstock.NewJo
 			made = append(made, m)
 			return err
 		}, query, args...); err != nil {
-			return nil, queueError(err, q.name)
+			return nil, q.refused(err)
 		}
 	}
 	return made, nil
@@ -245,4 +246,9 @@ func jobAt(err error, i, n int) error {
 		return err
 	}
 	return fmt.Errorf("job %d of %d: %w", i+1, n, err)
+}
+
+// refused is an error of an enqueuer.
+func (q *Queue) refused(err error) error {
+	return lacks(queueError(err, q.name), granted("penstock queue grant "+shell.Word(q.name)+" ROLE --enqueue"))
 }

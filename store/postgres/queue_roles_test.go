@@ -33,6 +33,35 @@ func (f *fixture) connectAs(url string) *pgx.Conn {
 	return conn
 }
 
+// A role that was granted nothing is refused the whole schema. Each call names the right that it needs.
+func TestStoreOfARoleWithoutRights(t *testing.T) {
+	t.Parallel()
+	f := newJobsFixture(t, penstock.FIFO)
+	_, asRole := f.role()
+	store := openStore(t, asRole, postgres.Options{})
+	queue := store.Queue("jobs")
+	for call, c := range map[string]struct {
+		err  func() error
+		want string
+	}{
+		"Enqueue":  {func() error { _, err := queue.Enqueue(f.Ctx, texts("one")...); return err }, "penstock queue grant jobs ROLE --enqueue"},
+		"Barrier":  {func() error { _, err := queue.Barrier(f.Ctx); return err }, "penstock queue grant jobs ROLE --enqueue"},
+		"Claim":    {func() error { _, err := queue.Claim(f.Ctx, driver.Claim{Jobs: 1, Lease: time.Minute}); return err }, "penstock queue grant jobs ROLE --work"},
+		"Maintain": {func() error { return queue.Maintain(f.Ctx) }, "penstock queue grant jobs ROLE --work"},
+		"Subscribe": {func() error {
+			_, err := store.Subscribe(f.Ctx, driver.Subscribe{Outbox: "o", Subscription: "s", Holder: "h", Lease: time.Minute})
+			return err
+		}, "penstock outbox grant ROLE --relay"},
+		"SetSchedule": {func() error {
+			return store.SetSchedule(f.Ctx, penstock.Schedule{Queue: "jobs", Name: "s", Cron: "@daily"})
+		}, "only the owner of the schema may do this"},
+	} {
+		if err := c.err(); err == nil || !strings.Contains(err.Error(), "42501") || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want the next step %q", call, err, c.want)
+		}
+	}
+}
+
 func TestStoreOfAnEnqueuer(t *testing.T) {
 	t.Parallel()
 	f := newJobsFixture(t, penstock.FIFO)

@@ -29,7 +29,7 @@ func (s *Store) SetSchedule(ctx context.Context, set penstock.Schedule) error {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == "22023" {
 		return &penstock.FieldError{Field: "cron", Problem: strings.TrimPrefix(pg.Message, "the cron text "), Hint: pg.Hint}
 	}
-	return err
+	return lacks(err, onlyOwner)
 }
 
 // DropSchedule implements driver.QueueStore.
