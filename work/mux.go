@@ -161,8 +161,11 @@ func isNoHandler(err error) bool {
 }
 
 // Timeout is middleware: the handler's context ends after d, and a handler that then returns an error has failed for that reason. A job
-// with a timeout has that one instead.
+// with a timeout has that one instead. It panics if d is not positive.
 func Timeout(d time.Duration) func(Handler) Handler {
+	if d <= 0 {
+		panic("work: Timeout of " + d.String() + ": use a positive time, or leave it out for none")
+	}
 	return func(h Handler) Handler {
 		return func(ctx context.Context, job penstock.Job) error {
 			if job.Timeout() > 0 { // the worker sees to it
@@ -202,8 +205,11 @@ func within(ctx context.Context, d time.Duration, h Handler, job penstock.Job) e
 }
 
 // MaxAttempts is middleware: a job whose nth attempt fails is a dead letter. A queue whose own limit is lower keeps that, and a job with
-// max_attempts has that limit instead.
+// max_attempts has that limit instead. It panics if n is less than 1.
 func MaxAttempts(n int) func(Handler) Handler {
+	if n < 1 {
+		panic(fmt.Sprintf("work: MaxAttempts of %d: use 1 or more, or leave it out for the queue's", n))
+	}
 	return func(h Handler) Handler {
 		return func(ctx context.Context, job penstock.Job) error {
 			err := h(ctx, job)
@@ -216,8 +222,11 @@ func MaxAttempts(n int) func(Handler) Handler {
 }
 
 // Backoff is middleware: a job whose attempt fails is tried again after the given time, where the error does not give one. Jobs that fail
-// together also come back together, unless the time is a little different for each.
+// together also come back together, unless the time is a little different for each. It panics without a function.
 func Backoff(after func(attempt int) time.Duration) func(Handler) Handler {
+	if after == nil {
+		panic("work: Backoff without a function: leave it out for the queue's own")
+	}
 	return func(h Handler) Handler {
 		return func(ctx context.Context, job penstock.Job) error {
 			err := h(ctx, job)

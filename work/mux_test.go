@@ -319,6 +319,25 @@ func TestMuxOptions(t *testing.T) {
 	})
 }
 
+// A limit that no job could keep would end every job: each first attempt as a dead letter, or each context before the handler begins.
+func TestMiddlewareWithoutALimit(t *testing.T) {
+	for name, make := range map[string]func(){
+		"work: Timeout of 0s":     func() { work.Timeout(0) },
+		"work: Timeout of -1s":    func() { work.Timeout(-time.Second) },
+		"work: MaxAttempts of 0":  func() { work.MaxAttempts(0) },
+		"work: Backoff without a": func() { work.Backoff(nil) },
+	} {
+		func() {
+			defer func() {
+				if text, _ := recover().(string); !strings.HasPrefix(text, name) {
+					t.Errorf("%s: got the panic %q", name, text)
+				}
+			}()
+			make()
+		}()
+	}
+}
+
 // The log names a job whose handler ignores its timeout, while it runs and when it ends. Others are not named.
 func TestTimeoutThatIsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
