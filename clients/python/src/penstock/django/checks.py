@@ -102,8 +102,7 @@ def check_settings(**_: Any) -> list[Error]:
             error(3, f"{where}['ordering']", f"is {queue['ordering']!r}", "give 'fifo' or 'lifo'")
         for group, policy in queue.get("groups", {}).items():
             limits = entries(f"{where}['groups'][{group!r}]", policy, OF_A_GROUP)
-            for wrong in problems_of_rate(limits, policy):
-                error(3, f"{where}['groups'][{group!r}]", *wrong)
+            found.extend(problems_of_rate(f"settings.PENSTOCK{where}['groups'][{group!r}]", limits, policy))
         for entry, problem, hint in problems_of_handler(queue.get("handler", check_settings)):
             error(3, f"{where}['handler']{entry}", problem, f"give {hint}")
     for name, given in top.get("SCHEDULES", {}).items():
@@ -130,10 +129,11 @@ def problems_of_database(alias: str) -> Iterator[Error | Warning]:
         yield Error(f"{given}: Penstock for Django needs PostgreSQL", hint=hint, id="penstock.E003")
 
 
-def problems_of_rate(limits: Mapping[str, Any], policy: Any) -> list[tuple[str, str]]:
-    """Which of rate, per and burst lacks another, and the correction."""
+def problems_of_rate(where: str, limits: Mapping[str, Any], policy: Any) -> list[Error]:
+    """Which of rate, per and burst lacks another."""
     alone = [(limit, needs) for limit, needs in (("rate", "per"), ("per", "rate"), ("burst", "rate")) if limit in limits and needs not in policy]
-    return [(f"has {limit!r} without {needs!r}", "give both, as {'rate': 60, 'per': '1 minute'}") for limit, needs in alone[:1]]
+    hint = "give both, as {'rate': 60, 'per': '1 minute'}"
+    return [Error(f"{where} has {limit!r} without {needs!r}", hint=hint, id="penstock.E003") for limit, needs in alone[:1]]
 
 
 def problems_of_handler(handler: Any) -> Iterator[tuple[str, str, str]]:
