@@ -237,6 +237,9 @@ func (w *worker) warnOf(t *task, failure error) {
 	}
 	t.took = 0 // no handler began
 	w.mu.Lock()
+	if e.after == 0 { // others that look for jobs meet it first
+		w.yields = time.Now().Add(w.PollMax + w.PollMax/4)
+	}
 	told := w.strange[e.kind] || len(w.strange) == 100
 	if !told {
 		w.strange[e.kind] = true
@@ -268,8 +271,8 @@ func (w *worker) endFailed(ctx context.Context, t *task, failure error, interrup
 		if end, after = Snoozed, hold.d; held {
 			after = 0 // with its group
 		}
-	} else if isNoHandler(failure) {
-		end, after = Released, spread(passFor)
+	} else if e, ok := errors.AsType[*noHandlerError](failure); ok {
+		end, after = Released, spread(e.after)
 	} else if interrupted { // it is not the job's fault
 		end, after = Released, 0
 	}

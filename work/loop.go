@@ -53,6 +53,7 @@ type worker struct {
 	stopping bool                 // no handler begins any more
 	holds    map[string]time.Time // when handlers last held groups of their jobs
 	strange  map[string]bool      // kinds without a handler that the log and heartbeats name
+	yields   time.Time            // until then it claims nothing: others claim jobs that it has no handler for
 	failed   error                // an error that another attempt cannot cure
 	outage   outage
 	stop     context.CancelCauseFunc
@@ -407,8 +408,13 @@ func (w *worker) claimFrom(call context.Context, groups []string, n int, carry b
 func (w *worker) room(ctx context.Context, helper bool) (int, bool) {
 	for ctx.Err() == nil {
 		w.mu.Lock()
-		n := w.wanted()
+		n, yields := w.wanted(), time.Until(w.yields)
 		over := helper && !w.backlog
+		if yields > 0 && !over {
+			w.mu.Unlock()
+			sleep(ctx, yields)
+			continue
+		}
 		if n > 0 && !over {
 			w.asked += n
 			w.over = false

@@ -16,8 +16,8 @@ import (
 
 // Mux has a Handler for each kind of job: a worker runs Mux.Handler. TxMux has those of WorkTx.
 //
-// A job of another kind is released for another worker, perhaps one of a newer version. It comes back after about 10 s, and no
-// attempt is spent. Where no worker takes it, it becomes a dead letter once it is older than GiveUp.
+// A job of another kind is released for another worker, perhaps one of a newer version. It comes back at once, then after growing
+// pauses of up to 10 s, and no attempt is spent. Where no worker takes it, it becomes a dead letter once it is older than GiveUp.
 //
 // The zero value is ready to use.
 type Mux struct {
@@ -104,28 +104,39 @@ func wrap(h Handler, middleware []func(Handler) Handler) Handler {
 	return h
 }
 
-// strangers are the jobs without a handler that are old, with the time at which the worker first met each.
+// strangers are the jobs without a handler that the worker has met.
 type strangers struct {
 	giveUp time.Duration
 	kinds  []string // that have a handler
 	mu     sync.Mutex
-	met    map[int64]time.Time
+	met    map[int64]time.Time  // those that are old, with the time at which the worker first met each
+	lately [2]map[int64]meeting // those that it has met in this passForget, and in the one before
+	turned time.Time            // when this one began
+}
+
+// meeting is the worker's memory of a job that it has met lately.
+type meeting struct {
+	first time.Time
+	rests bool // if it is met again
 }
 
 const (
+	// passFor is the longest rest of a job that the worker has met again, see rest.
 	passFor = 10 * time.Second
-	// maxMet bounds the memory of a worker that meets many. Others are not given up meanwhile.
+	// passForget is after which time a job that has not come back is new to the worker, up to twice that.
+	passForget = 15 * time.Second
+	// maxMet bounds the memory of a worker that meets many. Others rest for passFor, and are not given up meanwhile.
 	maxMet = 10_000
 )
 
 // pass leaves a job to another worker, or gives it up.
 func (s *strangers) pass(job *penstock.Job, now time.Time) error {
-	err := &noHandlerError{job.Kind(), s.kinds, s.giveUp}
-	if now.Sub(job.CreatedAt) < s.giveUp/2 { // need not be remembered
-		return err
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	err := &noHandlerError{job.Kind(), s.kinds, s.giveUp, s.rest(job.ID, now)}
+	if now.Sub(job.CreatedAt) < s.giveUp/2 { // need not be remembered for long
+		return err
+	}
 	first, known := s.met[job.ID]
 	switch {
 	case !known && len(s.met) == maxMet:
@@ -146,19 +157,37 @@ func (s *strangers) pass(job *penstock.Job, now time.Time) error {
 	return err
 }
 
+// rest is for how long a job that is passed on may not be claimed. First it may be at once, and this worker leaves others the time to do so. If it
+// meets the job again, none has had room, and the job rests for half as long as the worker knows it. Then it is the others' turn again.
+func (s *strangers) rest(id int64, now time.Time) time.Duration {
+	if now.Sub(s.turned) >= passForget {
+		s.lately[0], s.lately[1], s.turned = map[int64]meeting{}, s.lately[0], now
+	}
+	m, known := s.lately[0][id]
+	if !known {
+		if len(s.lately[0]) == maxMet {
+			return passFor
+		}
+		if m, known = s.lately[1][id]; !known {
+			m.first = now
+		}
+	}
+	s.lately[0][id] = meeting{m.first, !m.rests}
+	if !m.rests {
+		return 0
+	}
+	return min(max(now.Sub(m.first)/2, time.Millisecond), passFor)
+}
+
 // noHandlerError is the error for a job whose kind has no handler in this worker.
 type noHandlerError struct {
 	kind   string
 	kinds  []string // that have one
 	giveUp time.Duration
+	after  time.Duration // until it may be claimed again, about
 }
 
 func (e *noHandlerError) Error() string { return fmt.Sprintf("no handler for kind %q", e.kind) }
-
-func isNoHandler(err error) bool {
-	_, is := errors.AsType[*noHandlerError](err)
-	return is
-}
 
 // Timeout is middleware: the handler's context ends after d, and a handler that then returns an error has failed for that reason. A job
 // with a timeout has that one instead. It panics if d is not positive.

@@ -293,6 +293,42 @@ func TestKindsOfJobsAcrossLanguages(t *testing.T) {
 	})
 }
 
+// A worker of the language and one of Go have handlers for different kinds of one queue. A job that meets the wrong worker comes to the other one at
+// once, and not after the longest rest.
+func TestWorkersOfDifferentKinds(t *testing.T) {
+	each(t, func(g *goal, l *language) {
+		q := g.queue()
+		begun := make(chan string, 1)
+		handle := func(_ context.Context, j penstock.Job) error { begun <- j.Kind(); return nil }
+		var mux work.Mux
+		mux.Handle("go", handle)
+		stop := g.working(g.native(), mux.Handler(), work.Options{})
+		ctx, cancel := context.WithCancel(g.ctx)
+		ended := make(chan error, 1)
+		go func() {
+			ended <- q.work(ctx, func(ctx context.Context, _ string, j penstock.Job) error { return handle(ctx, j) }, work.Options{}, args{"kinds": []string{"theirs"}})
+		}()
+		within, over := context.WithTimeout(g.ctx, time.Minute) // half of the jobs would rest for 10 s, some of them several times
+		defer over()
+		for i := range 40 {
+			kind := []string{"go", "theirs"}[i%2]
+			_, err := g.native().Enqueue(g.ctx, penstock.NewJob{Kind: kind})
+			must(g, err)
+			select {
+			case got := <-begun:
+				if got != kind {
+					g.Errorf("a job of kind %s began as one of %s", kind, got)
+				}
+			case <-within.Done():
+				g.Fatalf("%d of 40 jobs came to the worker of their kind in a minute", i)
+			}
+		}
+		must(g, stop())
+		cancel()
+		must(g, <-ended)
+	})
+}
+
 // A worker reports which kinds of jobs it has met and has no handler for, up to ten, the first by name.
 func TestKindsWithoutAHandler(t *testing.T) {
 	each(t, func(g *goal, l *language) {
@@ -323,7 +359,7 @@ func TestKindsWithoutAHandler(t *testing.T) {
 			if want := strings.Split(" a b c d e f g h i", " "); i < 0 || !slices.Equal(workers[i].Unhandled, want) {
 				g.Errorf("the workers are %+v, want %q with %q unhandled", workers, name, want)
 			}
-			execute(g, g.url, "delete from penstock._scheduled")
+			execute(g, g.url, "delete from penstock._scheduled; delete from penstock.jobs")
 		}
 	})
 }

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import Any
+from time import monotonic
+from types import SimpleNamespace
+from typing import Any, cast
 
 import psycopg
 import pytest
 
 import penstock
 from penstock import testing
+from penstock._desk import POLL_MAX, Options
+from penstock._kinds import Strangers
 from penstock._model import HEADER_KIND
 
 from .conftest import rows, seconds_until_due, status, until
 from .running import Run, Running
+
+
+@pytest.fixture
+def rests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each job that has no handler rests for the longest time, so that a test decides when it comes back."""
+    monkeypatch.setattr("penstock._kinds.Strangers.rest", lambda *_: 10.0)
 
 
 def test_a_kind_travels_as_a_header(db: psycopg.Connection, queue: str) -> None:
@@ -44,6 +54,7 @@ def test_each_kind_has_its_handler(request: pytest.FixtureRequest, start: Run, u
     assert sorted(seen) == [("", "", "2"), ("receipt", "receipt", "1"), ("welcome", "welcome", "0"), ("welcome", "welcome", "3")]
 
 
+@pytest.mark.usefixtures("rests")
 def test_a_kind_without_a_handler_is_left_to_others(start: Run, db: psycopg.Connection, queue: str, caplog: pytest.LogCaptureFixture) -> None:
     """No attempt is spent. Where it runs at last it is the first one."""
     for kind in ("new", "", "new"):
@@ -61,6 +72,19 @@ def test_a_kind_without_a_handler_is_left_to_others(start: Run, db: psycopg.Conn
     until(lambda: attempts == [1, 1, 1])
 
 
+def test_a_job_without_a_handler_rests_every_other_time(start: Run, db: psycopg.Connection, queue: str) -> None:
+    """First it may be claimed at once, and the worker claims nothing for a while: others meet it first."""
+    penstock.enqueue(db, queue, "x", kind="new")
+    released: list[float] = []
+    running = start(queue, {"old": lambda job: None}, observe=lambda *_: released.append(monotonic()))
+    until(lambda: len(released) == 3)
+    running.join()
+    assert released[1] - released[0] > POLL_MAX / 2
+    passing, job = Strangers(queue, Options()), cast(penstock.Job, SimpleNamespace(id=1))
+    assert [passing.rest(job, now) for now in (100, 101, 102, 108, 109, 118, 119, 128)] == [0, 0.5, 0, 4, 0, 9, 0, 10]
+    assert passing.rest(job, 200) == 0, "it was forgotten"
+
+
 def enqueue_old(db: psycopg.Connection, queue: str, *payloads: str) -> None:
     with db.transaction():  # a worker that runs does not see them before they are old
         penstock.enqueue_many(db, queue, [penstock.NewJob(payload, kind='a "typo"') for payload in payloads])
@@ -71,6 +95,7 @@ def until_ended(running: Running, *words: str) -> None:
     until(lambda: [word for word, _ in running.ended] == list(words))
 
 
+@pytest.mark.usefixtures("rests")
 def test_a_kind_that_no_worker_takes_is_a_dead_letter(start: Run, db: psycopg.Connection, queue: str) -> None:
     """But not at the first meetings: a job that was enqueued for later has not met the other workers."""
     enqueue_old(db, queue, "old")
@@ -91,6 +116,7 @@ def test_a_kind_that_no_worker_takes_is_a_dead_letter(start: Run, db: psycopg.Co
     ) == [("old", 'no handler for kind "a \\"typo\\""')]
 
 
+@pytest.mark.usefixtures("rests")
 def test_a_worker_remembers_a_limited_number_of_jobs(start: Run, db: psycopg.Connection, queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It gives up no others."""
     monkeypatch.setattr("penstock._kinds.MAX_MET", 1)
@@ -102,6 +128,7 @@ def test_a_worker_remembers_a_limited_number_of_jobs(start: Run, db: psycopg.Con
     assert "released" in [word for word, _ in running.ended[2:]]
 
 
+@pytest.mark.usefixtures("rests")
 def test_a_job_that_does_not_come_back_makes_room(start: Run, db: psycopg.Connection, queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """If it comes back after all, it is new to the worker."""
     monkeypatch.setattr("penstock._kinds.MAX_MET", 1)
@@ -161,6 +188,6 @@ def test_a_kind_without_a_handler_fails_run_all(url: str, queue: str) -> None:
             penstock.enqueue_many(tx, queue, [penstock.NewJob("x", kind="welcome"), penstock.NewJob("y", kind="typo", not_before=delay)])
             with pytest.raises(AssertionError, match=f'^no handler for kind "typo" in \'{queue}\': there is one for "", "welcome"$'):
                 testing.run_all(tx, queue, handlers)
-            assert status(tx, queue) == (0, 0, 1, 0, 0)
+            assert status(tx, queue) == (1, 0, 0, 0, 0)
             testing.clear(tx, queue)
         tx.rollback()

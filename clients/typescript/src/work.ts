@@ -97,8 +97,9 @@ const callTimeout = 30_000 // ends a call that hangs
 const maintainEvery = 500
 const heartbeatEvery = 30_000
 const maxUnhandled = 10 // kinds without a handler that heartbeats name
-const strangeAfter = 10_000 // a job that has no handler here comes back for another worker
-const maxMet = 10_000 // bounds the memory of a worker that meets many such jobs; others are not given up meanwhile
+const strangeAfter = 10_000 // the longest rest of a job that has no handler here
+const forgetAfter = 15_000 // then such a job that has not come back is new to the worker, up to twice that
+const maxMet = 10_000 // bounds the memory of a worker that meets many such jobs; others rest for strangeAfter, and are not given up meanwhile
 const removed = 'it was removed while it ran, as cancel does'
 const ignoredAfter = 1000 // a handler that goes on for so long after its timeout ignores it
 const carryAt = 32 // how many ended jobs make it worthwhile for a claim to carry them
@@ -120,9 +121,24 @@ interface Task {
   took: number
 }
 
-/** Strangers are the old jobs without a handler here, with the time at which this worker first met each, the oldest first. */
+/** Strangers are the jobs without a handler here. */
 export class Strangers {
-  readonly met = new Map<string, number>()
+  readonly met = new Map<string, number>() // the old ones, with the time at which this worker first met each, the oldest first
+  private lately = new Map<bigint, { first: number, rests: boolean }>() // those met since turned; rests: if it is met again
+  private before = this.lately // and those before
+  private turned = 0
+
+  /**
+   * For how many milliseconds a job that is passed on may not be claimed. First it may be at once, and this worker leaves others the time to do so.
+   * If it meets the job again, none has had room, and the job rests for half as long as the worker knows it. Then it is the others' turn again.
+   */
+  rest({ id }: Job, at: number): number {
+    if (at - this.turned >= forgetAfter) [this.lately, this.before, this.turned] = [new Map(), this.lately, at]
+    if (!this.lately.has(id) && this.lately.size >= maxMet) return strangeAfter
+    const { first, rests } = this.lately.get(id) ?? this.before.get(id) ?? { first: at, rests: false }
+    this.lately.set(id, { first, rests: !rests })
+    return rests ? Math.min(Math.max((at - first) / 2, 1), strangeAfter) : 0
+  }
 
   /** Whether this worker has known an old job for half of giveUp. now is when it was claimed, by the database's clock. */
   givesUp({ id, createdAt }: Job, now: number, giveUp: number): boolean {
@@ -363,10 +379,17 @@ class Worker {
       this.o.logger.warn(`penstock: queue ${this.queue.name}: no handler for kind ${JSON.stringify(kind)} in this worker, which has ${has}. `
         + `Such jobs are left to other workers, and are dead letters after ${giveUp / 60_000} min: add a handler, or enqueue with one of these kinds`)
     }
+    const rests = new Map<number, Task[]>()
+    for (const task of tasks) {
+      if (old.includes(task)) continue
+      const rest = this.strangers.rest(task.job, now())
+      rests.set(rest, [...rests.get(rest) ?? [], task])
+    }
     await Promise.all([
-      this.release(tasks.filter(task => !old.includes(task)), spread(strangeAfter)),
+      ...[...rests].map(([rest, those]) => this.release(those, spread(rest))),
       ...old.map(task => this.fail(task, new Outcome('deadLetter', undefined, `no handler for kind ${JSON.stringify(task.job.kind)}`))),
     ])
+    if (rests.has(0)) await sleep(this.o.pollMax * 1.25, this.stop.signal) // others that look for jobs meet these first
     this.passing = false
     this.freed.notify()
   }

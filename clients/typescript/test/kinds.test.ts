@@ -1,7 +1,13 @@
-import { expect, test } from 'vitest'
+import { afterEach, expect, test, vi } from 'vitest'
 import { FieldError, deadLetter, type End, type Handler, type Handlers, type Queryable, type WorkOptions } from '../src/index.js'
 import { advance, runOne } from '../src/testing.js'
+import { Strangers } from '../src/work.js'
 import { newQueue, penstock, pool, sql, status, until } from './database.js'
+
+afterEach(() => { vi.restoreAllMocks() })
+
+/** Each job that has no handler rests for the longest time, so that a test decides when it comes back. */
+const rests = () => vi.spyOn(Strangers.prototype, 'rest').mockReturnValue(10_000)
 
 const never = { penstock: async () => { throw new Error('was sent') } }
 
@@ -26,6 +32,7 @@ test('a kind that no job can have is refused', async () => {
 })
 
 test('each kind goes to its handler, and one that has none to another worker', async () => {
+  rests()
   const queue = await newQueue()
   await penstock.enqueueMany(pool, queue, ['a', 'b', '', 'c'].map(kind => ({ payload: '', kind })))
   const [seen, lines, done]: [string[], string[], string[]] = [[], [], []]
@@ -85,6 +92,7 @@ function aging(queue: string, options: WorkOptions = {}) {
 }
 
 test('a job that no worker has taken for an hour is a dead letter, if this one has known it for half of that', async () => {
+  rests()
   const queue = await newQueue()
   const old = aging(queue)
   expect(await old.met(1, 61, () => penstock.enqueue(pool, queue, { payload: '', kind: 'wel"come' }))).toEqual(['released'])
@@ -101,6 +109,7 @@ test('a job that no worker has taken for an hour is a dead letter, if this one h
 })
 
 test('a worker remembers ten thousand such jobs, and forgets those that others have taken', async () => {
+  rests()
   const queue = await newQueue()
   const worker = aging(queue, { concurrency: 10_000, batch: 10_000 })
   let ids: string[] = []
@@ -115,7 +124,31 @@ test('a worker remembers ten thousand such jobs, and forgets those that others h
   await worker.stop()
 })
 
+test('a job without a handler rests every other time; else it may be claimed at once, and the worker claims nothing for a while', async () => {
+  const queue = await newQueue()
+  await penstock.enqueue(pool, queue, { payload: '', kind: 'strange' })
+  const calls: [string, number][] = []
+  const db: Queryable = { penstock: async (text, values) => {
+    const { rows } = await pool.query({ text, values: [...values], rowMode: 'array' })
+    if (/release_many|claim/.test(text)) calls.push([text.includes('release_many') ? `released ${parseInt(values[2]!) > 0}` : 'claimed', performance.now()])
+    return rows
+  } }
+  const stop = new AbortController()
+  const worker = penstock.work(db, queue, { known: () => {} }, { signal: stop.signal, logger: { warn() {} } })
+  await until('it has rested', () => calls.some(([what]) => what === 'released true'))
+  stop.abort()
+  await worker
+  const at = calls.findIndex(([what]) => what === 'released false')
+  expect(calls[at + 1]![1] - calls[at]![1]).toBeGreaterThan(50)
+
+  const strangers = new Strangers()
+  const met = (...seconds: number[]) => seconds.map(s => strangers.rest({ id: 1n } as never, s * 1000) / 1000)
+  expect(met(100, 101, 102, 108, 109, 118, 119, 128)).toEqual([0, 0.5, 0, 4, 0, 9, 0, 10])
+  expect(met(200)).toEqual([0]) // it was forgotten
+})
+
 test('a crowd of such jobs is given back before more are claimed', async () => {
+  rests()
   const queue = await newQueue()
   const kinds = ['strange', 'known']
   await penstock.enqueueMany(pool, queue, Array.from({ length: 200 }, (_, n) => ({ payload: '', kind: kinds[n % 2] })))

@@ -20,7 +20,7 @@ import (
 
 var workCases = slices.Concat(
 	named("Work", workTwoProcesses, workStopInTheMiddle, workCancelledJob, workOutcomes,
-		workLogsQueueAndKind, workSnooze),
+		workLogsQueueAndKind, workSnooze, workOtherKinds),
 	needing(Features{WorkTx: true}, named("Work", workTxTakesEffectOnce)),
 )
 
@@ -254,4 +254,31 @@ func workTxTakesEffectOnce(e *env) {
 	slices.Sort(want)
 	suite.Equal(e, got, want, "took effect")
 	suite.Equal(e, len(e.deadJobs(admin.DeadJobQuery{})), n/10, "dead letters")
+}
+
+// Two workers with handlers for different kinds take the jobs of one queue. A job that meets the wrong one comes to the other at once, and not after
+// the longest rest.
+func workOtherKinds(e *env) {
+	if e.Work != nil {
+		e.Skip("the worker is a program, whose kinds are options: see the clients' own suite")
+	}
+	begun := make(chan string)
+	for _, kind := range []string{"a", "b"} {
+		var mux work.Mux
+		mux.Handle(kind, func(context.Context, penstock.Job) error { begun <- kind; return nil })
+		stop := e.work(mux.Handler(), work.Options{})
+		defer func() { e.Must(stop(), "work") }()
+	}
+	ctx, cancel := context.WithTimeout(e.ctx, time.Minute) // half of the jobs would rest for 10 s, some of them several times
+	defer cancel()
+	for i := range 40 { // one after another: without a backlog, each may meet the wrong worker first
+		kind := []string{"a", "b"}[i%2]
+		e.enqueue(ofKind(kind, ""))
+		select {
+		case got := <-begun:
+			suite.Equal(e, got, kind, "kind of the handler")
+		case <-ctx.Done():
+			e.Fatalf("%d of 40 jobs came to the worker of their kind in a minute", i)
+		}
+	}
 }

@@ -37,6 +37,8 @@ IGNORED_AFTER = 1.0
 """Seconds after its timeout at which a handler that goes on ignores it."""
 REMOVED = "%s was removed while it ran, as cancel does"
 POLL_MIN, POLL_MAX = 0.002, 0.05
+YIELDS_FOR = POLL_MAX * 1.25
+"""Seconds for which a worker claims nothing once it has given a job back for another one."""
 MAX_CLAIM = 10_000
 
 SETTLED = object()
@@ -416,6 +418,8 @@ class Desk:
                 log.error(*said, exc_info=raised)
             else:  # another attempt follows, or the handler chose it: one line is enough
                 log.warning(*said, exc_info=raised if log.isEnabledFor(logging.DEBUG) else None)
+        if isinstance(how, Snooze) and how.passed and not how.after:  # others that look for jobs meet it first
+            self.next_claim = max(self.next_claim, monotonic() + YIELDS_FOR)
         if word in ("released", "snoozed") and not answer:
             word = "lost"
         self.finish(task, word)

@@ -9,15 +9,17 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from ._desk import Options, log
+from ._desk import Options, log, monotonic
 from ._model import DeadLetter, FieldError, Job, Outcome, Snooze, kind_text
 
 PASS_FOR = 10.0
-"""Seconds after which a job that has no handler here comes back, for another worker. Up to an eighth longer or shorter."""
+"""The most seconds after which a job that has no handler here comes back, for another worker. Up to an eighth longer or shorter."""
+FORGET_AFTER = 15.0
+"""Seconds after which a job that has not come back is new to the worker, up to twice that."""
 WARN_OF = 100
 SHOWN = 20
 MAX_MET = 10_000
-"""Bounds the memory of a worker that meets many such jobs. Others are not given up meanwhile."""
+"""Bounds the memory of a worker that meets many such jobs. Others rest for `PASS_FOR`, and are not given up meanwhile."""
 
 
 class Passed(Snooze):
@@ -33,6 +35,9 @@ class Strangers:
         self.queue, self.o, self.known, self.lock = queue, options, "", threading.Lock()
         self.told = set[str]()
         self.met: dict[tuple[int, datetime], datetime] = {}  # the old ones, with the time at which the worker first met each
+        self.lately: dict[int, tuple[float, bool]] = {}  # those met since `turned`: when first, and whether it rests if it is met again
+        self.before: dict[int, tuple[float, bool]] = {}  # and those before
+        self.turned = 0.0
 
     def now(self, job: Job) -> datetime:
         """When the job was claimed, by the database's clock."""
@@ -44,6 +49,7 @@ class Strangers:
             new = job.kind not in self.told and len(self.told) < WARN_OF
             self.told.add(job.kind) if new else None
             over = self._is_over(job, self.now(job))
+            rest = self.rest(job, monotonic())
         if new:
             log.warning(
                 "queue %s: no handler for kind %s in this worker, which has %s. Such jobs are left to other workers, and are dead letters after %g min:"
@@ -51,7 +57,18 @@ class Strangers:
             )  # fmt: skip
         if over:
             return DeadLetter(f"no handler for kind {shown(job.kind)}")
-        return Passed(PASS_FOR * random.uniform(0.875, 1.125))
+        return Passed(rest * random.uniform(0.875, 1.125))
+
+    def rest(self, job: Job, now: float) -> float:
+        """For how long a job that is passed on may not be claimed. First it may be at once, and this worker leaves others the time to do so. If it meets
+        the job again, none has had room, and the job rests for half as long as the worker knows it. Then it is the others' turn again."""
+        if now - self.turned >= FORGET_AFTER:
+            self.lately, self.before, self.turned = {}, self.lately, now
+        if job.id not in self.lately and len(self.lately) >= MAX_MET:
+            return PASS_FOR
+        first, rests = self.lately.get(job.id) or self.before.get(job.id) or (now, False)
+        self.lately[job.id] = first, not rests
+        return min(max((now - first) / 2, 0.001), PASS_FOR) if rests else 0.0
 
     def _is_over(self, job: Job, now: datetime) -> bool:
         """Jobs that have waited long, or were enqueued for later, meet other workers first: they have half of the time from the first meeting."""

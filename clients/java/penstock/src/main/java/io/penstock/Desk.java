@@ -26,6 +26,7 @@ final class Desk {
     private static final long ACK_EVERY = 20 * MS; // how long the end of a job waits for a claim to carry it, or for others
     private static final long POLL_MIN = 2 * MS;
     private static final long POLL_MAX = 50 * MS;
+    private static final long YIELDS_FOR = POLL_MAX * 5 / 4; // how long it claims nothing once it has given a job back for another worker
     private static final int MAX_ACKS = 10_000;
     private static final int MAX_UNHANDLED = 10; // kinds without a handler that heartbeats name; it remembers ten times as many
 
@@ -302,6 +303,9 @@ final class Desk {
     /** Notes the end of an attempt that is not done, and returns the jobs to give back: those that were claimed ahead from a group that is held now. */
     List<Task> written(Task task, End end) {
         failures.remove(task);
+        if (task.how instanceof Outcome o && o.how == How.RELEASED && o.after.isZero()) { // others that look for jobs meet it first
+            nextClaim = Math.max(nextClaim, System.nanoTime() + YIELDS_FOR);
+        }
         List<Task> ahead = List.of();
         if (task.holds()) {
             ahead = queued.stream().filter(t -> t.job.groupKey().equals(task.job.groupKey())).toList();

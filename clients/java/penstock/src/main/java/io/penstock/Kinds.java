@@ -12,16 +12,23 @@ import java.util.stream.Collectors;
 
 /** Handlers by kind, and what becomes of a job that has none of them. */
 final class Kinds<H> {
-    private static final Duration PAUSE = Duration.ofSeconds(10);
+    private static final Duration PAUSE = Duration.ofSeconds(10); // the longest
+    private static final Duration FORGET_AFTER = Duration.ofSeconds(15); // then a job that has not come back is new to the worker, up to twice that
     static final Duration GIVE_UP = Duration.ofHours(1);
     private static final int WARNINGS = 100; // of different kinds
     private static final int SHOWN = 20;
-    private static final int MAX_MET = 10_000; // bounds the memory of a worker that meets many; others are not given up meanwhile
+    private static final int MAX_MET = 10_000; // bounds the memory of a worker that meets many; others rest for PAUSE, and are not given up meanwhile
+
+    /** The worker's memory of a job that it has met lately. rests: if it is met again. */
+    private record Meeting(long first, boolean rests) {}
 
     private final Map<String, H> handlers;
     private final Duration giveUp;
     private final Set<String> warned = ConcurrentHashMap.newKeySet();
     private final Map<Long, Instant> met = new HashMap<>(); // the old jobs, with the time at which this worker first met each
+    private Map<Long, Meeting> lately = new HashMap<>(); // those that it has met since turned
+    private Map<Long, Meeting> before = new HashMap<>(); // and those before
+    private long turned = System.nanoTime();
 
     Kinds(Map<String, H> handlers, Duration giveUp) {
         if (handlers.isEmpty()) {
@@ -50,8 +57,27 @@ final class Kinds<H> {
         if (isGivenUp(job, Instant.now())) {
             return Outcome.deadLetter("no handler for kind " + kind);
         }
-        long ms = PAUSE.toMillis();
+        long ms = rest(job, System.nanoTime()).toMillis();
         return Outcome.released(Duration.ofMillis(ms - ms / 8 + ThreadLocalRandom.current().nextLong(ms / 4 + 1)));
+    }
+
+    /**
+     * For how long a job that is passed on may not be claimed. First it may be at once, and this worker leaves others the time to do so. If it meets the
+     * job again, none has had room, and the job rests for half as long as the worker knows it. Then it is the others' turn again.
+     */
+    synchronized Duration rest(Job job, long now) {
+        if (now - turned >= FORGET_AFTER.toNanos()) {
+            before = lately;
+            lately = new HashMap<>();
+            turned = now;
+        }
+        if (!lately.containsKey(job.id()) && lately.size() >= MAX_MET) {
+            return PAUSE;
+        }
+        Meeting last = lately.getOrDefault(job.id(), before.getOrDefault(job.id(), new Meeting(now, false)));
+        lately.put(job.id(), new Meeting(last.first, !last.rests));
+        long half = Math.max((now - last.first) / 2, 1_000_000);
+        return last.rests ? Duration.ofNanos(Math.min(half, PAUSE.toNanos())) : Duration.ZERO;
     }
 
     /** The kinds that have a handler, for people. */

@@ -16,6 +16,7 @@ import java.sql.Connection;
 import java.sql.SQLException;
 import java.time.Duration;
 import java.util.HashSet;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -26,6 +27,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Consumer;
+import java.util.stream.LongStream;
 import javax.sql.DataSource;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -151,13 +153,36 @@ class WorkTest {
         assertEquals(1, unknown.size(), lines.toString());
         assertTrue(unknown.get(0).contains("after 60 min"), unknown.get(0));
         assertEquals(Map.of("a", "welcomed 1 welcome", "b", "welcomed 1 welcome", "c", "without 1 "), handled);
-        assertEquals(true, database.value("select due > created_at + interval '8 seconds' from penstock._scheduled"));
         Testing.advance(penstock, "jobs", Duration.ofSeconds(15));
+        ends.clear();
         TxHandler later = TxHandler.byKind(Map.of("later", (tx, job) -> noted(handled, job, "later")));
         try (Worker worker = penstock.worker("jobs", penstock.inTransaction("jobs", later), options).start()) {
             assertEquals(Map.of("d", End.SETTLED), ended(1));
         }
         assertEquals("later 1 later", handled.get("d"), "no attempt was spent");
+    }
+
+    /** First it may be claimed at once, and the worker claims nothing for a while: others meet it first. If it meets the job again, that rests. */
+    @Test
+    void aJobWhoseKindHasNoHandlerRestsEveryOtherTime() throws Exception {
+        penstock.enqueue("jobs", NewJob.of("a").kind("later"));
+        var kinds = new Kinds<>(Map.of("welcome", "its handler"), Kinds.GIVE_UP);
+        List<Job> met = new ArrayList<>();
+        List<Long> times = new ArrayList<>();
+        Handler unknown = job -> {
+            met.add(job);
+            times.add(System.nanoTime());
+            return kinds.unknown(job);
+        };
+        try (Worker worker = penstock.worker("jobs", unknown, options).start()) {
+            ends.take();
+            assertEquals(Map.entry("a", End.RELEASED), ends.take());
+            assertTrue(times.get(1) - times.get(0) >= Duration.ofMillis(50).toNanos());
+        }
+        var other = new Kinds<>(Map.of("welcome", "its handler"), Kinds.GIVE_UP);
+        long s = 1_000_000_000;
+        List<Double> rests = LongStream.of(100, 101, 102, 108, 109, 118, 119, 128, 200).mapToObj(at -> other.rest(met.get(0), at * s).toMillis() / 1e3).toList();
+        assertEquals(List.of(0.0, 0.5, 0.0, 4.0, 0.0, 9.0, 0.0, 10.0, 0.0), rests);
     }
 
     @Test
@@ -166,13 +191,12 @@ class WorkTest {
         Map<String, Handler> handlers = Map.of("welcome", job -> null);
         try (Worker worker = penstock.worker("jobs", Handler.byKind(handlers), options).start()) {
             assertEquals(Map.of("e", End.RELEASED), ended(1), "other workers can also meet it");
-            Testing.advance(penstock, "jobs", Duration.ofSeconds(15));
             assertEquals(Map.of("e", End.RELEASED), ended(1), "for half an hour");
         }
+        ends.clear();
         try (Worker worker = penstock.worker("jobs", Handler.byKind(handlers, Duration.ofNanos(1)), options).start()) {
             Testing.advance(penstock, "jobs", Duration.ofSeconds(15));
             assertEquals(Map.of("e", End.RELEASED), ended(1));
-            Testing.advance(penstock, "jobs", Duration.ofSeconds(15));
             assertEquals(Map.of("e", End.DEAD), ended(1));
         }
         assertEquals(true, database.value("select failures::text like '%no handler for kind \\\\\"typo%' from penstock._dead_job"));
@@ -180,7 +204,6 @@ class WorkTest {
         TxHandler transactional = TxHandler.byKind(Map.of("welcome", (tx, job) -> null), Duration.ofNanos(1));
         try (Worker worker = penstock.worker("jobs", penstock.inTransaction("jobs", transactional), options).start()) {
             assertEquals(Map.of("f", End.RELEASED), ended(1));
-            Testing.advance(penstock, "jobs", Duration.ofSeconds(15));
             assertEquals(Map.of("f", End.DEAD), ended(1), "a giveUp of its own");
         }
     }
