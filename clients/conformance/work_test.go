@@ -142,8 +142,21 @@ func TestWhichClaim(t *testing.T) {
 }
 
 // A job whose lease has ended while the claim's answer was on the way does not begin. The worker extends it first, or leaves it to the next claim.
-func TestLateClaim(t *testing.T) {
+func TestLateClaim(t *testing.T) { lateClaim(t, true) }
+
+// Nor does it if the extension has no answer.
+func TestLateClaimWithoutAnswer(t *testing.T) { lateClaim(t, false) }
+
+func lateClaim(t *testing.T, answers bool) {
 	each(t, func(g *goal, l *language) {
+		if !answers {
+			execute(g, g.url, `create sequence asked;
+				alter function penstock.extend_many(text, bigint[], interval) rename to extend_many_was;
+				create function penstock.extend_many(queue text, leases bigint[], by interval) returns setof bigint language plpgsql as $$ begin
+					if nextval('asked') = 1 then raise exception 'no answer' using errcode = '57014'; end if;
+					return query select * from penstock.extend_many_was(queue, leases, by);
+				end $$`)
+		}
 		const lease = 2 * time.Second
 		execute(g, g.url, "create sequence late")
 		for name, arguments := range map[string]string{"claim": "text, int, interval, text, text", "ack_claim": "text, bigint[], int, interval, text, text"} {

@@ -319,13 +319,13 @@ class Worker {
 
   /**
    * Returns those of the jobs of a claim whose leases last, and until when. After a claim that took longer than a lease they may run elsewhere. So they
-   * are extended first. Without an answer all of them begin.
+   * are extended first. Without an answer none of them begins.
    */
   async stillLeased(jobs: Job[], until: number): Promise<[Job[], number]> {
     const start = now()
     if (!jobs.length || start < until) return [jobs, until]
     const lasting = await timely(this.queue.extend(jobs.map(job => job.lease), this.o.lease), callTimeout).catch(() => undefined)
-    return lasting ? [jobs.filter(job => lasting.includes(job.lease)), start + this.o.lease] : [jobs, until]
+    return lasting ? [jobs.filter(job => lasting.includes(job.lease)), start + this.o.lease] : [[], until]
   }
 
   /** Logs the start, once the first claim has worked: before that the queue may not exist. */

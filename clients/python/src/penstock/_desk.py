@@ -239,14 +239,14 @@ class Desk:
 
     def still_leased(self, jobs: list[Job], until: float) -> Op[tuple[list[Job], float]]:
         """Returns those of the jobs of a claim whose leases last, and until when. After a claim that took longer than a lease they may run elsewhere. So
-        they are extended first. Without an answer all of them begin."""
+        they are extended first. Without an answer none of them begins."""
         start = monotonic()
         if not jobs or start < until:
             return jobs, until
         try:
             lasting = set((yield from self.sql.extend(self.queue, [job.lease for job in jobs], self.o.lease)))
         except Exception:
-            return jobs, until
+            return [], until
         return [job for job in jobs if job.lease in lasting], start + self.o.lease
 
     def extend(self) -> Op[list[Task]]:

@@ -319,7 +319,7 @@ public final class Worker implements AutoCloseable {
 
     /**
      * Returns a claim with those of its jobs whose leases last. It took longer than a lease, so they may run elsewhere, and are extended first.
-     * Without an answer all of them begin.
+     * Without an answer none of them begins.
      */
     private Queue.Claimed stillLeased(Line line, Queue.Claimed got) {
         if (got.jobs().isEmpty()) {
@@ -329,7 +329,7 @@ public final class Worker implements AutoCloseable {
             List<Long> leases = line.call(q -> q.extend(got.jobs().stream().map(Job::lease).toList(), o.lease));
             return new Queue.Claimed(got.jobs().stream().filter(job -> leases.contains(job.lease())).toList(), got.acked(), got.full());
         } catch (RuntimeException e) {
-            return got;
+            return new Queue.Claimed(List.of(), got.acked(), got.full());
         }
     }
 
