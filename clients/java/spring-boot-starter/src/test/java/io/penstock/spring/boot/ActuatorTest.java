@@ -128,7 +128,11 @@ class ActuatorTest {
                 }
                 meters.add(registry.get("penstock.queue.dead.letters").tag("queue", "emails").gauge());
                 meters.add(registry.get("penstock.queue.oldest.ready.age").tag("queue", "emails").gauge());
-                assertEquals("[0.0, 0.0, 2.0, 0.0, 1.0, 0.0]", meters.stream().map(m -> ((Gauge) m).value()).toList().toString());
+                List<Double> values = List.of();
+                while (values.isEmpty() || values.get(0) + values.get(1) + values.get(2) != 2) { // the jobs without a handler: ready, claimed again, or at rest
+                    values = meters.stream().map(m -> ((Gauge) m).value()).toList();
+                }
+                assertEquals(List.of(0.0, 1.0), values.subList(3, 5), "waiting jobs and dead letters");
 
                 for (String meter : List.of("penstock.worker.ended.jobs", "penstock.worker.enqueue.to.start", "penstock.worker.job.duration")) {
                     assertNotNull(registry.get(meter).meter().getId().getDescription(), meter + " has a help text");
