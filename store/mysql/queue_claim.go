@@ -174,7 +174,7 @@ func ended(r *tables.Round) tables.SQL {
 func (s onTables) page(ctx context.Context, t *tx, b *tables.Batch, row *queueRow, c driver.Claim, r *tables.Round, innodb bool, fresh, tried *[]candidate) error {
 	args := row.Args(tables.Args{"group": c.Group, "window": r.Window, "tried": r.Tried})
 	_, keyed := s.keyed.Load(row.ID)
-	if !keyed { // else jobs may wait for others of their key: to plan that takes a sixth of a claim
+	if !keyed { // else jobs may wait for others of their key: to plan that takes a tenth of a claim
 		args["blocked"] = tables.SQL("false")
 	}
 	ask := func(from string, ranges []string, seqs []int64) {

@@ -42,7 +42,7 @@ public interface Handler {
 
     /**
      * Gives each job to the handler of its kind, and those without a kind to that of "". A job of another kind is given back for other
-     * workers, for about 10 s; no attempt is spent. Once it is older than an hour it becomes a dead letter.
+     * workers, at once or after up to 10 s; no attempt is spent. Once it is older than an hour it becomes a dead letter.
      */
     static Handler byKind(Map<String, Handler> handlers) {
         return byKind(handlers, Kinds.GIVE_UP);
