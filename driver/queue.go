@@ -102,6 +102,13 @@ type GroupClaimer interface {
 // Full is the number of no lease, see AckClaimer.
 const Full int64 = 0
 
+// RoleJudge is a queue that knows whether a call failed because the role lacks a right. A worker that starts without the right ends. One that loses
+// it later waits: the owner may grant it again.
+type RoleJudge interface {
+	// RefusesRole reports whether an error of one of the queue's calls says so.
+	RefusesRole(err error) bool
+}
+
 // GroupFinder is a queue that finds groups with jobs to claim. A worker needs it for several groups.
 type GroupFinder interface {
 	// ReadyGroups returns up to most groups with jobs that a Claim may return now. It chooses among the given

@@ -3,6 +3,7 @@ package work_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -203,6 +204,11 @@ func (q releasing) Release(ctx context.Context, after time.Duration, leases ...i
 		q.afters = append(q.afters, after)
 	}), nil
 }
+
+// RefusesRole implements driver.RoleJudge.
+func (q *fakeQueue) RefusesRole(err error) bool { return errors.Is(err, errForbidden) }
+
+var errForbidden = errors.New("permission denied")
 
 // observed counts how attempts ended.
 type observed struct {

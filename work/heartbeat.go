@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"path"
+	"regexp"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -15,16 +16,20 @@ import (
 )
 
 // attempts counts how those of a worker ended.
-type attempts struct{ done, failed, dead atomic.Int64 }
+type attempts struct{ done, failed, dead, lost, settled atomic.Int64 }
 
 func (a *attempts) count(how End) {
 	switch how {
-	case Done, Settled:
+	case Done:
 		a.done.Add(1)
+	case Settled:
+		a.settled.Add(1)
 	case Failed:
 		a.failed.Add(1)
 	case Dead:
 		a.dead.Add(1)
+	case Lost:
+		a.lost.Add(1)
 	}
 }
 
@@ -43,7 +48,7 @@ func (w *worker) heartbeat(ctx context.Context, stopped bool, patience time.Dura
 	}
 	state := admin.Worker{
 		Name: w.Worker, Version: w.Version, StartedAt: w.started, Concurrency: w.Concurrency, Groups: w.Groups, Stopped: stopped,
-		Done: w.ended.done.Load(), Failed: w.ended.failed.Load(), Dead: w.ended.dead.Load(),
+		Done: w.ended.done.Load() + w.ended.settled.Load(), Failed: w.ended.failed.Load(), Dead: w.ended.dead.Load(),
 	}
 	if len(w.Groups) == 0 && !w.AllGroups {
 		state.Groups = []string{w.Group}
@@ -60,17 +65,27 @@ func (w *worker) heartbeat(ctx context.Context, stopped bool, patience time.Dura
 	}
 }
 
-// programVersion is the main module of this program with its version, or its revision where it was built from a work tree.
+// programVersion is the main module of this program with its version, or with its revision if the commit has no tag.
 func programVersion() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return ""
 	}
+	return versionOf(info)
+}
+
+func versionOf(info *debug.BuildInfo) string {
 	version := info.Main.Version
+	if m := untagged.FindStringSubmatch(version); m != nil {
+		version = m[1]
+	}
 	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && version == "(devel)" {
+		if s.Key == "vcs.revision" && version == "" {
 			version = s.Value[:min(len(s.Value), 12)]
 		}
 	}
 	return strings.TrimSpace(path.Base(info.Main.Path) + " " + version)
 }
+
+// untagged matches the version that Go gives to a commit without a tag. It may end with the revision.
+var untagged = regexp.MustCompile(`^(?:\(devel\)|v.*[-.]\d{14}-([0-9a-f]{12})(?:\+.*)?)$`)

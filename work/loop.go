@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -25,6 +26,7 @@ type worker struct {
 
 	helpers sync.WaitGroup // claims in addition to the loop's own
 	started time.Time
+	reached atomic.Bool // a claim has worked
 	ended   attempts
 
 	slots    sync.WaitGroup // goroutines that run handlers and write failures
@@ -143,6 +145,9 @@ func (w *worker) run(ctx context.Context) error {
 	if !w.outage.some.Load() {
 		w.heartbeat(context.WithoutCancel(ctx), true, time.Second)
 	}
+	if w.reached.Load() {
+		w.log.Info("the worker has stopped", "done", w.ended.done.Load(), "failed", w.ended.failed.Load(), "dead", w.ended.dead.Load(), "lost", w.ended.lost.Load(), "settled", w.ended.settled.Load())
+	}
 	return w.result()
 }
 
@@ -184,7 +189,7 @@ func (w *worker) result() error {
 // permanent reports whether err ends Run, and notes it.
 func (w *worker) permanent(err error) bool {
 	var field *penstock.FieldError
-	if !errors.Is(err, penstock.ErrNoQueue) && !errors.Is(err, penstock.ErrClosed) && !errors.As(err, &field) {
+	if !errors.Is(err, penstock.ErrNoQueue) && !errors.Is(err, penstock.ErrClosed) && !errors.As(err, &field) && !w.barred(err) {
 		return false
 	}
 	w.mu.Lock()
@@ -194,6 +199,24 @@ func (w *worker) permanent(err error) bool {
 	w.mu.Unlock()
 	w.stop(err)
 	return true
+}
+
+// starts logs the start, once a claim has worked: before that there may be no queue, or no right to it.
+func (w *worker) starts() {
+	groups := any(w.Groups)
+	switch {
+	case w.AllGroups:
+		groups = "all"
+	case len(w.Groups) == 0:
+		groups = []string{w.Group}
+	}
+	w.log.Info("a worker has started", "worker", w.Worker, "concurrency", w.Concurrency, "groups", groups)
+}
+
+// barred reports whether the role lacks a right to the queue, and no claim has worked before.
+func (w *worker) barred(err error) bool {
+	judge, ok := w.q.(driver.RoleJudge)
+	return ok && !w.reached.Load() && judge.RefusesRole(err)
 }
 
 func (w *worker) failure() error {
@@ -231,6 +254,9 @@ func (w *worker) claimLoop(ctx, handling, writing context.Context) {
 				return
 			}
 			continue
+		}
+		if !w.reached.Swap(true) {
+			w.starts()
 		}
 		w.works(claiming)
 		jobs, until := w.stillLeased(calls, jobs, start)

@@ -6,19 +6,21 @@ import (
 	"time"
 )
 
-// outage tracks failing calls of the database. It logs a line when the first fails, and one when all work again. In between it logs an error that differs from
-// the last one, for example that a password is wrong after a server was stopped: one line in logAgain at most.
+// outage tracks failing calls of the database. It logs a line when the first fails, and one when all work again. In between it logs each other error once,
+// for example that a password is wrong after a server was stopped: one line in logAgain at most.
 type outage struct {
 	some   atomic.Bool
 	mu     sync.Mutex
 	calls  map[string]bool // calls that fail
 	since  time.Time
 	logged time.Time
-	err    string // that was logged last
+	errs   map[string]bool // that were logged
 }
 
-// logAgain bounds how often an outage is logged, because errors may alternate.
-const logAgain = 10 * time.Second
+const (
+	logAgain  = time.Minute
+	maxLogged = 100 // errors that an outage remembers
+)
 
 // fails notes that a call failed.
 func (w *worker) fails(call string, err error, more ...any) {
@@ -27,10 +29,13 @@ func (w *worker) fails(call string, err error, more ...any) {
 	defer o.mu.Unlock()
 	begins, now := len(o.calls) == 0, time.Now()
 	if begins {
-		o.calls, o.since = map[string]bool{}, now
+		o.calls, o.errs, o.since = map[string]bool{}, map[string]bool{}, now
 	}
-	if text := err.Error(); begins || text != o.err && now.Sub(o.logged) >= logAgain {
-		o.logged, o.err = now, text
+	if text := err.Error(); begins || !o.errs[text] && now.Sub(o.logged) >= logAgain {
+		o.logged = now
+		if len(o.errs) < maxLogged {
+			o.errs[text] = true
+		}
 		w.log.Warn("cannot "+call+"; trying until it works", append(more, "err", err)...)
 	}
 	o.calls[call] = true

@@ -176,8 +176,9 @@ const (
 //
 // It continues through errors of the database: it keeps how a job ended and writes that
 // once the database answers. Before ctx ends it returns an error only if another attempt
-// would not help: ErrNoQueue, ErrClosed, or a *FieldError for invalid arguments. An error
-// after ctx has ended shows how many ends of jobs could not be written in time. These jobs
+// would not help: ErrNoQueue, ErrClosed, a *FieldError for invalid arguments, or that its role
+// lacks the right. One that it loses later is waited for (see driver.RoleJudge).
+// An error after ctx has ended shows how many ends of jobs could not be written in time. These jobs
 // run again.
 //
 // A job can run more than once, after a crash or a lost lease. When handlers are quick,

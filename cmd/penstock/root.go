@@ -93,6 +93,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 }
 
 func runWith(ctx context.Context, a *cli.App, args []string) int {
+	a.Version = version
 	root := rootCommand(a)
 	root.SetArgs(args)
 	root.SetIn(a.Stdin)

@@ -70,6 +70,9 @@ func TestExitCodeIsTheVerdict(t *testing.T) {
 		same(t, "dead", fmt.Sprint(d.deadErrors("scripts")), "map[echo used wrongly >&2; exit 64:exit status 64: used wrongly exit 65:exit status 65]")
 		q := d.queue("scripts")
 		same(t, "tried again later, the rest done", fmt.Sprint(q.Delayed, jobsIn(q)), "3 3")
+		if _, keeps := d.queues().(driver.WorkerStore); keeps {
+			contains(t, d.must("queue", "workers", "scripts"), "penstock "+version)
+		}
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/internal/retry"
 )
 
@@ -29,12 +30,16 @@ type WorkedQueue interface {
 	// Name is for the log of its workers.
 	Name() string
 	driver.GroupHolder
+	driver.RoleJudge
 }
 
 var _ WorkedQueue = Queue{}
 
 // Name implements WorkedQueue.
 func (q Queue) Name() string { return q.name }
+
+// RefusesRole implements driver.RoleJudge.
+func (q Queue) RefusesRole(err error) bool { return pgerror.IsForbidden(err) }
 
 // Enqueue implements driver.Queue.
 func (q Queue) Enqueue(ctx context.Context, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {

@@ -25,6 +25,7 @@ var (
 	_ driver.GroupFinder  = (*Queue)(nil)
 	_ driver.GroupClaimer = (*Queue)(nil)
 	_ driver.Reporter     = (*Queue)(nil)
+	_ driver.RoleJudge    = (*Queue)(nil)
 )
 
 // DriverQueue implements driver.QueueStore.
@@ -221,6 +222,9 @@ func (q *Queue) failed(ctx context.Context, err error) error {
 	}
 	return lacks(q.store.queueError(ctx, q.name, err), granted("penstock queue grant "+shell.Word(q.name)+" ROLE --work"))
 }
+
+// RefusesRole implements driver.RoleJudge.
+func (q *Queue) RefusesRole(err error) bool { return pgerror.IsForbidden(err) }
 
 // atLeastOne rounds up to the least interval.
 func atLeastOne(d time.Duration) time.Duration { return max(d, time.Microsecond) }

@@ -39,10 +39,11 @@ import (
 
 // App is shared by all verbs: the streams and the global flags.
 type App struct {
-	Stdin  io.Reader
-	Stdout io.Writer
-	Stderr *terminal.Scrubber
-	Getenv func(string) string
+	Stdin   io.Reader
+	Stdout  io.Writer
+	Stderr  *terminal.Scrubber
+	Getenv  func(string) string
+	Version string // of this program
 
 	// Parts that tests replace: the functions that open a store's URL and run what a configuration describes, whether a user can be
 	// asked, and the effect of SIGINT and SIGTERM.
@@ -303,7 +304,7 @@ func (a *App) Run(ctx context.Context, cfg *config.Config, o run.Options) error 
 	if a.Parts != nil {
 		return a.Parts(ctx, cfg, o)
 	}
-	o.Stdout, o.Stderr, o.Database = a.Stdout, a.Stderr, a.Place()
+	o.Stdout, o.Stderr, o.Database, o.Version = a.Stdout, a.Stderr, a.Place(), a.Version
 	if results, ok := o.Stdout.(*terminal.Results); ok {
 		o.Stdout = results.W // the commands themselves get a file
 	}

@@ -30,6 +30,8 @@ type Options struct {
 	// serve them).
 	Metrics *metrics.Metrics
 	Log     *slog.Logger
+	// Version of this program, which heartbeats of workers have.
+	Version string
 	// Database shows where it is, for the log.
 	Database string
 	// Stdout and Stderr get the output of the workers' commands.

@@ -9,7 +9,6 @@ import (
 	"math"
 	"os"
 	"runtime"
-	"sync/atomic"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -26,9 +25,10 @@ type worker struct {
 	*config.Worker
 	queue     driver.Queue
 	execution *execution
-	seen      *jobCounts
+	seen      work.Observer
 	log       *slog.Logger
 	database  string
+	version   string
 	logger    *slog.Logger    // for work.Run, which adds the queue
 	draining  context.Context // ends when no more jobs must be claimed
 	drain     context.CancelFunc
@@ -39,7 +39,7 @@ func (r *Relays) work(cfg *config.Worker) error {
 	if err := cfg.Validate(); err != nil {
 		return fmt.Errorf("worker of queue %q: %w", cfg.Queue, err)
 	}
-	w := &worker{Worker: cfg, queue: r.store.DriverQueue(cfg.Queue), log: r.o.Log.With("queue", cfg.Queue), database: r.o.Database, logger: r.o.Log, seen: &jobCounts{Observer: r.o.Metrics.Worker(cfg.Queue, cfg.Kinds...)}}
+	w := &worker{Worker: cfg, queue: r.store.DriverQueue(cfg.Queue), log: r.o.Log.With("queue", cfg.Queue), database: r.o.Database, version: r.o.Version, logger: r.o.Log, seen: r.o.Metrics.Worker(cfg.Queue, cfg.Kinds...)}
 	w.Concurrency = cmp.Or(w.Concurrency, runtime.GOMAXPROCS(0))
 	w.execution = &execution{queue: cfg.Queue, command: cfg.Exec, timeout: time.Duration(max(cfg.Timeout, 0)), giveBack: giver(w.queue), log: w.log}
 	if cfg.HTTP != "" {
@@ -78,16 +78,11 @@ func (w *worker) Run(ctx context.Context) error {
 	if err := w.queue.Maintain(w.draining); err != nil && w.draining.Err() == nil && !waitable(err) {
 		return about.Queue(err, "working", w.Queue)
 	}
-	groups := any("all")
-	if !w.AllGroups {
-		groups = w.Groups
-	}
 	kinds := any("all")
 	if len(w.Kinds) > 0 {
 		kinds = w.Kinds
 	}
-	w.log.Info("working", "database", w.database, "groups", groups, "kinds", kinds, "concurrency", w.Concurrency)
-	defer w.seen.tell(w.log)
+	w.log.Info("working", "database", w.database, "kinds", kinds)
 	w.execution.hurried = ctx
 	if _, keeps := w.queue.(driver.Reporter); keeps && w.execution.http == nil {
 		reports, err := os.MkdirTemp("", "penstock-reports-")
@@ -151,6 +146,9 @@ func (w *worker) options() work.Options {
 		Concurrency: w.Concurrency, Lease: w.Lease, Groups: w.Groups, AllGroups: w.AllGroups, DrainTimeout: time.Duration(w.DrainTimeout),
 		Observer: w.seen, Logger: w.logger,
 	}
+	if w.version != "" {
+		o.Version = "penstock " + w.version
+	}
 	if o.DrainTimeout <= 0 {
 		o.DrainTimeout = math.MaxInt64 // nothing runs for this long
 	}
@@ -170,28 +168,4 @@ func giver(queue driver.Queue) func(ctx context.Context, job penstock.Job) error
 		_, err := queue.Retry(ctx, job.Lease, 0, "the worker was stopped")
 		return err
 	}
-}
-
-// jobCounts counts how jobs ended, in addition to the metrics.
-type jobCounts struct {
-	work.Observer
-	done, failed, dead, lost atomic.Int64
-}
-
-func (c *jobCounts) Ended(job penstock.Job, how work.End, took time.Duration) {
-	c.Observer.Ended(job, how, took)
-	switch how {
-	case work.Done:
-		c.done.Add(1)
-	case work.Failed:
-		c.failed.Add(1)
-	case work.Dead:
-		c.dead.Add(1)
-	case work.Lost:
-		c.lost.Add(1)
-	}
-}
-
-func (c *jobCounts) tell(log *slog.Logger) {
-	log.Info("stopped", "done", c.done.Load(), "failed", c.failed.Load(), "dead", c.dead.Load(), "lost", c.lost.Load())
 }
