@@ -117,8 +117,8 @@ func (c *Options) Validate() error {
 	if err := cmp.Or(c.Rate.Validate(), settings.Check(&c.Limits)); err != nil {
 		return err
 	}
-	if c.Lease < time.Millisecond {
-		return &penstock.FieldError{Field: "lease", Problem: fmt.Sprintf("is %s", c.Lease), Hint: "use at least a millisecond, such as 15*time.Second: a number alone counts nanoseconds"}
+	if c.Lease < time.Second { // a pause of the machine or the network is often longer, and then another relay takes over
+		return &penstock.FieldError{Field: "lease", Problem: fmt.Sprintf("is %s", c.Lease), Hint: "use at least a second, such as 15*time.Second: a number alone counts nanoseconds"}
 	}
 	if c.MaxAge < 0 {
 		return &penstock.FieldError{Field: "max_age", Problem: "is negative", Hint: "use a positive time, or 0 for no limit"}

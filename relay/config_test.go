@@ -25,7 +25,7 @@ func TestOptions(t *testing.T) {
 		"park_after":          func(c *Options) { c.ParkAfter = penstock.MaxFailures + 1 },
 		"on_dead":             func(c *Options) { c.OnDead = "stop" },
 		"filter.topics":       func(c *Options) { c.Filter.Topics = []string{"a.>.b"} },
-		"lease":               func(c *Options) { c.Lease = -1 },
+		"lease":               func(c *Options) { c.Lease = 999 * time.Millisecond },
 		"poll_min":            func(c *Options) { c.PollMin = -1 },
 		"poll_max":            func(c *Options) { c.PollMin, c.PollMax = time.Second, time.Millisecond },
 		"settle_every":        func(c *Options) { c.SettleEvery = -1 },

@@ -38,8 +38,8 @@ func (o *Options) Validate() error {
 	if err := settings.Check(o); err != nil {
 		return err
 	}
-	if o.Lease < time.Millisecond {
-		return &penstock.FieldError{Field: "Lease", Problem: fmt.Sprintf("is %s", o.Lease), Hint: "use at least a millisecond, such as 30*time.Second: a number alone counts nanoseconds"}
+	if o.Lease < time.Second { // a pause of the machine or the network is often longer, and then jobs run twice
+		return &penstock.FieldError{Field: "Lease", Problem: fmt.Sprintf("is %s", o.Lease), Hint: "use at least a second, such as 30*time.Second: a number alone counts nanoseconds"}
 	}
 	if o.PollMax < o.PollMin {
 		return &penstock.FieldError{Field: "PollMax", Problem: "is less than PollMin", Hint: "raise it or lower PollMin"}

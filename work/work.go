@@ -107,7 +107,7 @@ type Options struct {
 	// Default 1; 4 if the queue is a driver.AckClaimer and Concurrency is not 1.
 	Claims int `default:"1" min:"1"`
 	// Lease is how long a job stays with a worker that has died. A worker that runs
-	// extends its leases after every third of this time. Default 30 s.
+	// extends its leases after every third of this time. Default 30 s, at least 1 s.
 	Lease time.Duration `default:"30s"`
 	// Group to claim from. Default ''.
 	Group string

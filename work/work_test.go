@@ -513,7 +513,7 @@ func TestWorkPollPause(t *testing.T) {
 
 func TestWorkBadOptions(t *testing.T) {
 	for field, o := range map[string]work.Options{
-		"Concurrency": {Concurrency: -1}, "Claims": {Claims: -1}, "Batch": {Batch: driver.MaxClaim + 1}, "Lease": {Lease: -1}, "PollMax": {PollMin: time.Second, PollMax: time.Millisecond},
+		"Concurrency": {Concurrency: -1}, "Claims": {Claims: -1}, "Batch": {Batch: driver.MaxClaim + 1}, "Lease": {Lease: 999 * time.Millisecond}, "PollMax": {PollMin: time.Second, PollMax: time.Millisecond},
 		"AckEvery": {AckEvery: -1}, "DrainTimeout": {DrainTimeout: -1}, "Group": {Group: "\x00"}, "Middleware[0]": {Middleware: make([]func(work.Handler) work.Handler, 1)},
 	} {
 		var f *penstock.FieldError

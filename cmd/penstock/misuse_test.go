@@ -68,6 +68,7 @@ func TestMisuse(t *testing.T) {
 		{"enqueue q --batch -1", "--batch is negative"},
 		{"work q", "--exec is missing"},
 		{"work q --exec true --concurrency 0", "--concurrency is 0"},
+		{"work q --exec true --lease 999ms", "--lease is 999ms: use at least a second"},
 		{"work q --exec true --timeout 0s", "--timeout is 0"},
 		{"work q --exec true --output file", "use inherit or discard"},
 		{"work q --exec true --database-url sqlite:x.db --log-level loud", "--log-level"},

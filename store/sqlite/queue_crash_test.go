@@ -68,7 +68,7 @@ func workTxOrders(ctx context.Context, s *sqlite.Store) error {
 			return err
 		}
 		return say("began %s %d %s", j.Payload, j.ID, j.Key)
-	}, work.Options{Lease: 300 * time.Millisecond})
+	}, work.Options{Lease: time.Second})
 }
 
 // Producers and workers are killed -9 in the middle of it. Every order that was

@@ -61,7 +61,7 @@ func (w *Worker) Validate() error {
 		wrong(w.Exec != "" && w.HTTP == "" && len(w.HTTPSecrets) > 0, "http_secrets", "is given without http", "leave it out: it signs requests"),
 		wrong(w.AllGroups && len(w.Groups) > 0, "all_groups", "is given together with groups", "leave one of them out"),
 		wrong(w.Concurrency < 0, "concurrency", fmt.Sprintf("is %d", w.Concurrency), "use 1 or more, or leave it out for the number of CPUs"),
-		wrong(w.Lease < 0, "lease", "is negative", "use a time such as 30s"),
+		wrong(w.Lease != 0 && w.Lease < time.Second, "lease", fmt.Sprintf("is %s", w.Lease), "use at least a second, such as 30s"),
 	}
 	if w.Exec == "" && w.HTTP != "" {
 		if _, err := w.Webhook(); err != nil {

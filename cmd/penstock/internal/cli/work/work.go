@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -81,7 +82,10 @@ func (f *workFlags) check(flags *pflag.FlagSet, args []string) error {
 	case f.Output != config.Inherit && f.Output != config.Discard:
 		return terminal.Usage(fmt.Errorf("--output is %q: use inherit or discard", f.Output))
 	}
-	for _, name := range []string{"lease", "timeout", "drain-timeout"} {
+	if value := time.Duration(*flags.Lookup("lease").Value.(*cli.Span)); flags.Changed("lease") && value < time.Second {
+		return terminal.Usage(fmt.Errorf("--lease is %s: use at least a second, such as 30s", value))
+	}
+	for _, name := range []string{"timeout", "drain-timeout"} {
 		if value := flags.Lookup(name).Value.(*cli.Span); flags.Changed(name) && *value <= 0 {
 			return terminal.Usage(fmt.Errorf("--%s is 0: use a time such as 30s, or leave it out", name))
 		}
