@@ -13,6 +13,7 @@ import (
 	"github.com/penstock/penstock/internal/pg"
 	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/internal/schema"
+	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/tables"
 )
 
@@ -77,7 +78,11 @@ func unlike(err error) bool {
 }
 
 func (s *Store) of() schema.Of {
-	return schema.Of{Where: "schema " + s.schema, Want: version, Oldest: version, Migrate: "penstock migrate --profile portable", Fresh: schema.Drop}
+	migrate := "penstock migrate --profile portable"
+	if s.opts.Schema != DefaultSchema {
+		migrate += " --schema " + shell.Word(s.opts.Schema)
+	}
+	return schema.Of{Where: "schema " + s.schema, Want: version, Oldest: version, Migrate: migrate, Fresh: schema.Drop}
 }
 
 // CheckSchema compares the tables with this program's. If they differ, the error is a *penstock.SchemaError.

@@ -225,7 +225,7 @@ func (b *bufferedSession) send(ctx context.Context, of *buffer.Flush[*Outbox, *Q
 		if err := readGroup(answers, g); err != nil {
 			_ = answers.Close()
 			i = culprit(of.Groups, i, err)
-			of.End(i, explainWrite(of.Groups[i], err))
+			of.End(i, explainWrite(ctx, of.Groups[i], err))
 			return nil
 		}
 	}
@@ -276,9 +276,9 @@ func culprit(groups []*buffer.Group[*Outbox, *Queue], i int, err error) int {
 	return i
 }
 
-func explainWrite(g *buffer.Group[*Outbox, *Queue], err error) error {
+func explainWrite(ctx context.Context, g *buffer.Group[*Outbox, *Queue], err error) error {
 	if g.Outbox != nil {
 		return g.Outbox.explain(err)
 	}
-	return queueError(err, g.Queue.name)
+	return g.Queue.refused(ctx, err, "enqueue")
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/pg"
 	"github.com/penstock/penstock/internal/schema"
+	"github.com/penstock/penstock/internal/shell"
 )
 
 // schema/NNNNN_*.sql make and change what holds data, once each, in order. schema/functions/*.sql
@@ -350,7 +351,11 @@ func (s *Store) lacks(ctx context.Context, q querier, version int64) (string, er
 }
 
 func (s *Store) of() schema.Of {
-	return schema.Of{Where: fmt.Sprintf("schema %q", s.schema), Want: newestVersion(), Oldest: firstVersion, Migrate: "penstock migrate", Fresh: schema.Drop}
+	migrate := "penstock migrate"
+	if s.schema != DefaultSchema {
+		migrate += " --schema " + shell.Word(s.schema)
+	}
+	return schema.Of{Where: fmt.Sprintf("schema %q", s.schema), Want: newestVersion(), Oldest: firstVersion, Migrate: migrate, Fresh: schema.Drop}
 }
 
 // checkVersion compares the schema with the version for which this program was built.

@@ -112,11 +112,36 @@ func noQueue(name string) error {
 
 // queueError turns the server's message about a queue into the contract's errors.
 func (s *Store) queueError(ctx context.Context, queue string, err error) error {
-	switch sqlState(err) {
-	case "42P01", "42883", "3F000": // no queue; or no function or schema, where nothing is migrated
-		if notReady := s.checkVersion(ctx); schema.Is(notReady) {
-			return notReady
-		}
+	if absent := s.absent(ctx, queue, err); absent != nil {
+		return absent
 	}
 	return s.explain(queueError(err, queue))
 }
+
+// absent is the error that a queue, or all of Penstock, is not in the schema, if the server could not find a table, a function or the schema. It is nil
+// after another error.
+func (s *Store) absent(ctx context.Context, queue string, err error) error {
+	switch sqlState(err) {
+	case "42P01", "42883", "3F000":
+	default:
+		return nil
+	}
+	if notReady := s.checkVersion(ctx); schema.Is(notReady) {
+		return notReady
+	}
+	no := queueError(err, queue)
+	names, failed := list(ctx, s.pool, pgx.RowTo[string], "select name from "+s.table("_queue")+" order by name limit $1", shownQueues+1)
+	if failed != nil { // an enqueuer may not read it
+		return no
+	}
+	has := "has no queue"
+	if len(names) > 0 {
+		has = fmt.Sprintf("has %q", names[:min(len(names), shownQueues)])
+	}
+	if len(names) > shownQueues {
+		has += " and more"
+	}
+	return penstock.WithHint(fmt.Errorf("%w: %q", penstock.ErrNoQueue, queue), "schema %s %s; create it with CreateQueue or penstock queue create %s; if it is an outbox, use PublishTx", s.schema, has, shell.Word(queue))
+}
+
+const shownQueues = 20

@@ -257,5 +257,5 @@ func (q *Queue) Dequeue(ctx context.Context, tx pgx.Tx, n int, group string) ([]
 	}
 	rows, _ := tx.Query(ctx, sql, args...)
 	jobs, _, err := collectJobs(rows, n, 0)
-	return jobs, queueError(err, q.name)
+	return jobs, q.refused(ctx, err, "work")
 }

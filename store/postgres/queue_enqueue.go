@@ -99,7 +99,7 @@ func (q *Queue) write(ctx context.Context, on querier, jobs []penstock.NewJob) (
 	}
 	rows, _ := on.Query(ctx, query, args...)
 	made, err := collectEnqueued(rows, len(jobs))
-	return made, q.refused(err)
+	return made, q.refused(ctx, err, "enqueue")
 }
 
 // callFor is the statement that writes jobs, and its parameters.
@@ -193,7 +193,7 @@ func (q *Queue) EnqueueSQL(ctx context.Context, tx SQLTx, jobs ...penstock.NewJo
 			made = append(made, m)
 			return err
 		}, query, args...); err != nil {
-			return nil, q.refused(err)
+			return nil, q.refused(ctx, err, "enqueue")
 		}
 	}
 	return made, nil
@@ -248,7 +248,12 @@ func jobAt(err error, i, n int) error {
 	return fmt.Errorf("job %d of %d: %w", i+1, n, err)
 }
 
-// refused is an error of an enqueuer.
-func (q *Queue) refused(err error) error {
-	return lacks(queueError(err, q.name), granted("penstock queue grant "+shell.Word(q.name)+" ROLE --enqueue"))
+// refused is an error of a call within a transaction, which needs the right. The transaction may have the pool's only connection, so the look why something is absent is short.
+func (q *Queue) refused(ctx context.Context, err error, right string) error {
+	look, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if absent := q.store.absent(look, q.name, err); absent != nil {
+		return absent
+	}
+	return lacks(queueError(err, q.name), granted("penstock queue grant "+shell.Word(q.name)+" ROLE --"+right))
 }

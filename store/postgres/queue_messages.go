@@ -27,7 +27,7 @@ func (q *Queue) PublishAfter(ctx context.Context, m penstock.WaitingMessage) (in
 // PublishAfterTx is PublishAfter within tx.
 func (q *Queue) PublishAfterTx(ctx context.Context, tx pgx.Tx, m penstock.WaitingMessage) (int64, error) {
 	id, err := q.publishAfter(ctx, tx, m)
-	return id, queueError(err, q.name)
+	return id, q.refused(ctx, err, "enqueue")
 }
 
 // PublishAfterSQL is PublishAfterTx for database/sql, with any PostgreSQL driver.
@@ -37,7 +37,7 @@ func (q *Queue) PublishAfterSQL(ctx context.Context, tx SQLTx, m penstock.Waitin
 		return 0, err
 	}
 	id, err = oneSQL(ctx, tx, q.publishAfterCall(), args...)
-	return id, queueError(withoutOutbox(err, m.Outbox), q.name)
+	return id, q.refused(ctx, withoutOutbox(err, m.Outbox), "enqueue")
 }
 
 func (q *Queue) publishAfter(ctx context.Context, on querier, m penstock.WaitingMessage) (int64, error) {
