@@ -185,5 +185,5 @@ func parse(field string, lo, hi int, names []string) (bits uint64, ok bool) {
 
 func bad(spec, problem string) error {
 	return &penstock.FieldError{Field: fmt.Sprintf("cron %q", spec), Problem: problem,
-		Hint: `give minute, hour, day of month, month and day of week, in UTC, like "30 4 * * 1-5", or @hourly, @daily, @weekly, @monthly, @yearly`}
+		Hint: `give minute, hour, day of month, month and day of week, in UTC, like "30 4 * * 1-5", or @hourly, @daily, @weekly, @monthly, @yearly; there is no @every: every five minutes is "*/5 * * * *"`}
 }

@@ -50,6 +50,14 @@ func TestNonsense(t *testing.T) {
 	}
 }
 
+// Other libraries know @every 5m.
+func TestEvery(t *testing.T) {
+	_, err := cron.Next("@every 5m", time.Now())
+	if err == nil || !strings.Contains(err.Error(), `every five minutes is "*/5 * * * *"`) {
+		t.Error(err)
+	}
+}
+
 // An interval of minutes is often written with a field too few.
 func TestFieldsAreCounted(t *testing.T) {
 	_, err := cron.Next("*/5 * * *", time.Now())

@@ -66,7 +66,7 @@ begin
     wrong := array_position(array[minute is null, hour is null, dom is null, month is null, dow is null], true); -- the field
     if wrong > 0 then
         raise exception 'the cron text % makes no sense%', coalesce(quote_literal(cron), 'null'), case when cardinality(fields) = 5 then format(': %L is not a valid %s', fields[wrong], ('{minute,hour,day of month,month,day of week}'::text[])[wrong]) else format(': five fields are needed, and it has %s', case times when '' then 0 else coalesce(cardinality(fields), 0) end) end
-        using errcode = '22023', hint = 'give minute, hour, day of month, month and day of week, like ''30 4 * * 1-5'', or @hourly, @daily, @weekly, @monthly, @yearly';
+        using errcode = '22023', hint = 'give minute, hour, day of month, month and day of week, like ''30 4 * * 1-5'', or @hourly, @daily, @weekly, @monthly, @yearly; there is no @every: every five minutes is ''*/5 * * * *''';
     end if;
     if 7 = any (dow) then dow := dow || 0; end if;
     -- Nine years hold a leap day, also around the year 2100.
