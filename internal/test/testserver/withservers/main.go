@@ -6,7 +6,7 @@
 //	withservers go test ./...
 //	withservers             start servers, print their URLs, run until interrupted
 //	withservers -durable …  PostgreSQL waits for the disk at every commit, as in production
-//	withservers -only postgres …
+//	withservers -only postgres,mariadb …   these alone
 //	withservers -pooled …   PostgreSQL behind a PgBouncer in transaction mode
 //	withservers -only kafka …   an Apache Kafka of script/kafka-jars.sh, named in PENSTOCK_TEST_KAFKA
 //	withservers -only redis     named in PENSTOCK_TEST_REDIS
@@ -24,6 +24,8 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/penstock/penstock/internal/test/testserver"
@@ -31,7 +33,7 @@ import (
 
 func main() {
 	durable := flag.Bool("durable", false, "let PostgreSQL wait for the disk at every commit (fsync on)")
-	only := flag.String("only", "", "start only `postgres`, rabbitmq, mariadb, redis, artemis or kafka")
+	only := flag.String("only", "", "start only these `servers`, separated by commas: postgres, rabbitmq, mariadb, redis, artemis, kafka")
 	pooled := flag.Bool("pooled", false, "name a PgBouncer in transaction mode in front of PostgreSQL")
 	missing := flag.Bool("missing", false, "print Debian's names of the packages that are needed and not installed, and exit")
 	extras := flag.Bool("missing-extras", false, "print the names of those without which a few tests are skipped, and exit")
@@ -57,7 +59,12 @@ func main() {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 
-	env, stop, err := start(*only, *pooled, conf)
+	wanted, err := chosen(*only)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "withservers:", err)
+		os.Exit(2)
+	}
+	env, stop, err := start(wanted, *pooled, conf)
 	if err == nil && flag.NArg() > 0 {
 		env, stop, err = temporary(env, stop)
 	}
@@ -81,9 +88,26 @@ func main() {
 	os.Exit(status)
 }
 
+// usual servers are started if none are chosen. Few tests want the others.
+var usual, others = []string{"postgres", "rabbitmq", "mariadb"}, []string{"redis", "artemis", "kafka"}
+
+// chosen returns the servers that a list names, none for an empty one.
+func chosen(list string) (names []string, err error) {
+	if list == "" {
+		return nil, nil
+	}
+	for name := range strings.SplitSeq(list, ",") {
+		if !slices.Contains(usual, name) && !slices.Contains(others, name) {
+			return nil, fmt.Errorf("-only has %q: name some of %s, separated by commas", name, strings.Join(slices.Concat(usual, others), ", "))
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
 // start starts the servers that the environment does not name and returns the variables
 // that name it.
-func start(only string, pooled bool, conf []string) (env []string, stop func() error, err error) {
+func start(only []string, pooled bool, conf []string) (env []string, stop func() error, err error) {
 	type server struct {
 		env  string
 		stop func() error
@@ -91,7 +115,7 @@ func start(only string, pooled bool, conf []string) (env []string, stop func() e
 	}
 	var waiting []chan server
 	launch := func(name, variable string, f func() (url string, stop func() error, err error)) {
-		if os.Getenv(variable) != "" || (only != "" && only != name) {
+		if os.Getenv(variable) != "" || !slices.Contains(only, name) && (len(only) > 0 || !slices.Contains(usual, name)) {
 			return
 		}
 		c := make(chan server, 1)
@@ -115,25 +139,20 @@ func start(only string, pooled bool, conf []string) (env []string, stop func() e
 	})
 	launch("rabbitmq", testserver.EnvRabbitMQ, func() (string, func() error, error) { return started(testserver.NewRabbitMQ()) })
 	launch("mariadb", testserver.EnvMariaDB, func() (string, func() error, error) { return started(testserver.NewMariaDB()) })
-	switch only { // what few want and nothing starts automatically
-	case "redis":
-		launch("redis", "PENSTOCK_TEST_REDIS", func() (string, func() error, error) { return started(testserver.NewRedis()) })
-	case "artemis":
-		launch("artemis", "PENSTOCK_TEST_AMQP1", func() (string, func() error, error) {
-			return started(testserver.NewArtemis("penstock", "penstock", nil))
-		})
-	case "kafka":
-		launch("kafka", testserver.EnvKafka, func() (string, func() error, error) {
-			return started(testserver.NewKafka(testserver.KafkaOptions{}))
-		})
-	}
+	launch("redis", "PENSTOCK_TEST_REDIS", func() (string, func() error, error) { return started(testserver.NewRedis()) })
+	launch("artemis", "PENSTOCK_TEST_AMQP1", func() (string, func() error, error) {
+		return started(testserver.NewArtemis("penstock", "penstock", nil))
+	})
+	launch("kafka", testserver.EnvKafka, func() (string, func() error, error) {
+		return started(testserver.NewKafka(testserver.KafkaOptions{}))
+	})
 
 	var closers []func() error
 	for _, c := range waiting {
 		s := <-c
 		missing := new(testserver.MissingError)
 		switch {
-		case errors.As(s.err, &missing) && missing.URLVar == testserver.EnvMariaDB && only == "": // few tests want it
+		case errors.As(s.err, &missing) && missing.URLVar == testserver.EnvMariaDB && len(only) == 0: // few tests want it
 		case s.err != nil:
 			err = errors.Join(err, s.err)
 		default:

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -76,11 +77,25 @@ func TestNamedServersAreNotStarted(t *testing.T) {
 	t.Setenv(testserver.EnvPostgres, "postgres://elsewhere/db")
 	t.Setenv(testserver.EnvRabbitMQ, "amqp://elsewhere/")
 	t.Setenv(testserver.EnvMariaDB, "mysql://elsewhere/")
-	env, stop, err := start("", false, nil)
+	env, stop, err := start(nil, false, nil)
 	if err != nil || len(env) != 0 {
 		t.Errorf("variables %q, %v; want none", env, err)
 	}
 	if err := stop(); err != nil {
 		t.Error(err)
+	}
+}
+
+// An unknown name is refused: nothing would start, and every test that needs it would be skipped.
+func TestChosen(t *testing.T) {
+	for list, want := range map[string]string{"": "", "postgres": "postgres", "postgres,mariadb": "postgres mariadb"} {
+		if names, err := chosen(list); err != nil || strings.Join(names, " ") != want {
+			t.Errorf("%q: %q, %v, want %q", list, names, err, want)
+		}
+	}
+	for _, list := range []string{"postgresql", "postgres,", "postgres mariadb", "postgres, mariadb"} {
+		if names, err := chosen(list); err == nil || !strings.Contains(err.Error(), "name some of postgres, rabbitmq") {
+			t.Errorf("%q: %q, %v, want an error", list, names, err)
+		}
 	}
 }
