@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -25,6 +26,17 @@ func ExampleRunOne() {
 		})
 		if how != work.Dead {
 			t.Errorf("the job of %s ended with %v, want a dead letter", job.Key, how)
+		}
+	}
+}
+
+// A test looks for the jobs that the program has enqueued within its transaction.
+func ExampleRequireEnqueued() {
+	_ = func(t *testing.T, tx pgx.Tx) { // TestSignUp
+		// signUp(tx, "ann") goes here.
+		job := penstocktest.RequireEnqueued(t, tx, "emails", "welcome", "ann")
+		if string(job.Payload) != `{"to": "ann"}` || time.Until(job.NotBefore) < time.Hour {
+			t.Errorf("the job is %s, not before %s", job.Payload, job.NotBefore)
 		}
 	}
 }

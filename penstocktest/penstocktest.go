@@ -2,10 +2,13 @@
 package penstocktest
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
+	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,6 +62,55 @@ func requirePublished(t testing.TB, query query, outbox, topic, key string, sche
 		t.Fatalf("the outbox %q has no message with the topic %q and the key %q", outbox, topic, key)
 	}
 	return m
+}
+
+// RequireEnqueued returns the latest job of a kind and a key ("" for none) that waits or is delayed in a queue of PostgreSQL. The queue is in
+// the schema penstock or in the one that is given. It reads in tx, so it also sees jobs that tx has enqueued. It fails the test if there is none, and
+// lists the others. Jobs that are claimed are left out. Headers also has those that carry other fields. It needs the rights of the queue's owner.
+func RequireEnqueued(t testing.TB, tx Querier, queue, kind, key string, schema ...string) penstock.NewJob {
+	t.Helper()
+	return requireEnqueued(t, ofPgx(tx), queue, kind, key, schema)
+}
+
+// RequireEnqueuedSQL is RequireEnqueued for database/sql.
+func RequireEnqueuedSQL(t testing.TB, tx SQLQuerier, queue, kind, key string, schema ...string) penstock.NewJob {
+	t.Helper()
+	return requireEnqueued(t, ofSQL(tx), queue, kind, key, schema)
+}
+
+func requireEnqueued(t testing.TB, query query, queue, kind, key string, schema []string) (job penstock.NewJob) {
+	t.Helper()
+	found, others := false, []string(nil)
+	err := query(t.Context(), func(scan func(...any) error) error {
+		var j penstock.NewJob
+		var headers string
+		var due int64 // in µs
+		if err := scan(&j.Key, &j.Group, &j.Priority, &due, &headers, &j.Payload); err != nil {
+			return err
+		}
+		if err := json.Unmarshal([]byte(headers), &j.Headers); err != nil {
+			return err
+		}
+		j.ReadHeaders()
+		if due != 0 {
+			j.NotBefore = time.UnixMicro(due).UTC()
+		}
+		if !found && j.Kind == kind && j.Key == key {
+			found, job = true, j
+		}
+		others = append(others, fmt.Sprintf("%q %q", j.Kind, j.Key))
+		return nil
+	}, "select coalesce(key, ''), group_key, priority, due, coalesce(headers::text, 'null'), payload from ("+
+		"select coalesce(id, seq) as id, key, group_key, priority, 0 as due, headers, payload from "+in(schema, queue)+
+		" union all select id, key, group_key, priority, coalesce((extract(epoch from case when isfinite(due) then due end) * 1000000)::bigint, 0), headers, payload"+
+		" from "+in(schema, "_scheduled")+" where queue = (select id from "+in(schema, "_queue")+" where name = $1)) j order by id desc limit 1000", queue)
+	if err != nil {
+		t.Fatalf("reading the queue %q: %v", queue, err)
+	}
+	if !found {
+		t.Fatalf("the queue %q has no job of the kind %q with the key %q; it has these kinds and keys: %s", queue, kind, key, cmp.Or(strings.Join(others[:min(len(others), 10)], ", "), "none"))
+	}
+	return job
 }
 
 // Advance moves the clock of a queue of PostgreSQL forward by the given time, in the schema penstock or in the one that is given. Jobs
@@ -220,6 +272,12 @@ func (o *oneJob) chosen(ctx context.Context, jobs []penstock.Job) (one []penstoc
 
 func (o *oneJob) Release(ctx context.Context, after time.Duration, leases ...int64) ([]int64, error) {
 	return o.Queue.(driver.Releaser).Release(ctx, after, leases...)
+}
+
+// RefusesRole has Run end, instead of waiting for a right.
+func (o *oneJob) RefusesRole(err error) bool {
+	judge, ok := o.Queue.(driver.RoleJudge)
+	return ok && judge.RefusesRole(err)
 }
 
 func (o *oneJob) Claimed(int)                     {}

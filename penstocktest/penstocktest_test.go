@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -201,6 +202,54 @@ func TestRequirePublished(t *testing.T) {
 			must(t, sqlTx.Rollback())
 			if said := failing(t, func(t testing.TB) { penstocktest.RequirePublished(t, conn, "orders", "placed", "ann", c.schema...) }); said == "" {
 				t.Error("what was rolled back is found")
+			}
+		})
+	}
+}
+
+func TestRequireEnqueued(t *testing.T) {
+	for _, c := range all {
+		t.Run(c.name, func(t *testing.T) {
+			store, conn, db := c.store(t)
+			must(t, store.CreateQueue(t.Context(), "mails", penstock.FIFO))
+			q := store.Queue("mails")
+			tx, err := conn.Begin(t.Context())
+			must(t, err)
+			sqlTx, err := db.BeginTx(t.Context(), nil)
+			must(t, err)
+			later := time.Now().Add(time.Hour).Truncate(time.Microsecond).UTC()
+			jobs := []penstock.NewJob{
+				{Kind: "welcome", Key: "ann", Payload: []byte("old")},
+				{Kind: "welcome", Key: "ann", Group: "g", Priority: 3, Timeout: time.Minute, Payload: []byte("new"), Headers: map[string]string{"h": "1"}},
+				{Kind: "remind", NotBefore: later, Payload: []byte("later")},
+				{Payload: []byte("plain")},
+			}
+			if c.sql {
+				_, err = q.EnqueueSQL(t.Context(), sqlTx, jobs...)
+			} else {
+				_, err = q.EnqueueTx(t.Context(), tx, jobs...)
+			}
+			must(t, err)
+			require := func(t testing.TB, kind, key string) penstock.NewJob {
+				if c.sql {
+					return penstocktest.RequireEnqueuedSQL(t, sqlTx, "mails", kind, key, c.schema...)
+				}
+				return penstocktest.RequireEnqueued(t, tx, "mails", kind, key, c.schema...)
+			}
+			for _, want := range jobs[1:] {
+				want.Headers = want.AllHeaders()
+				if got := require(t, want.Kind, want.Key); !reflect.DeepEqual(got, want) {
+					t.Errorf("got %+v, want %+v", got, want)
+				}
+			}
+			said := failing(t, func(t testing.TB) { require(t, "welcome", "bob") })
+			if !strings.Contains(said, `no job of the kind "welcome" with the key "bob"; it has these kinds and keys: `) || !strings.Contains(said, `"welcome" "ann"`) || !strings.Contains(said, `"remind" ""`) {
+				t.Errorf("without a job it said %q", said)
+			}
+			must(t, tx.Rollback(t.Context()))
+			must(t, sqlTx.Rollback())
+			if said := failing(t, func(t testing.TB) { penstocktest.RequireEnqueued(t, conn, "mails", "welcome", "ann", c.schema...) }); !strings.Contains(said, "keys: none") {
+				t.Errorf("of what was rolled back it said %q", said)
 			}
 		})
 	}
