@@ -254,7 +254,7 @@ func TestStatusOfAnEmptyDatabase(t *testing.T) {
 func TestNotMigrated(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, verb := range []string{"status", "outbox list", "outbox create o", "publish o --topic t", "tail o", "relay --outbox o --sink discard --log-level error",
-		"dead list o", "dead show o i --subscription s", "dead retry o --id i", "dead discard o --id i --subscription s", "parked o", "parked o --subscription s",
+		"dead list o", "dead show o i --subscription s", "dead retry o i", "dead discard o i --subscription s", "parked o", "parked o --subscription s",
 		"queue create q", "queue list", "queue set q --max-attempts 2", "queue pause q", "queue drop q --yes", "enqueue q x", "work q --exec true",
 		"job cancel q 1", "schedule set q n --cron @daily", "schedule list q", "schedule drop q n", "schedule pause q n", "schedule resume q n", "schedule run q n", "replay o --from 1 --yes", "outbox set o --retain-age 1h", "subscription drop o s --yes"} {
 		t.Run(verb, func(t *testing.T) {

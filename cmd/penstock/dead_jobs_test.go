@@ -119,7 +119,7 @@ func TestDeadJobIsShown(t *testing.T) {
 		ids := deadJobDesk(t, d)
 		first := d.must("dead", "show", "mails", fmt.Sprint(ids[0]))
 		contains(t, first, fmt.Sprintf("id        %d of mails\n", ids[0]), "kind      welcome\n", "key       red\n", "group     -\n", "priority  -3\n", "after 1 attempt\n", "headers   h: v\n", "penstock-kind: welcome\n",
-			"disk\n               full\n", "\n\n{\"to\":\"a\"}\n", fmt.Sprintf("Next: penstock dead retry mails --id %d\n", ids[0]))
+			"disk\n               full\n", "\n\n{\"to\":\"a\"}\n", fmt.Sprintf("Next: penstock dead retry mails %d\n", ids[0]))
 		var dead deadLetter[int64]
 		if err := json.Unmarshal([]byte(d.must("dead", "show", "mails", fmt.Sprint(ids[1]), "--json")), &dead); err != nil {
 			t.Fatal(err)
@@ -168,7 +168,7 @@ func TestDeadJobsAreRetriedAndDiscarded(t *testing.T) {
 		if jobs := d.claim("mails", "acme"); len(jobs) != 1 || jobs[0].ID != ids[3] || jobs[0].Attempt != 2 {
 			t.Errorf("runs again: %+v", jobs)
 		}
-		d.cli("dead", "retry", "mails", "--id", id(1), "--id", id(4)).wants(t, terminal.ExitFailure, "mails has no such dead letter: id "+id(4))
+		d.cli("dead", "retry", "mails", id(1), id(4)).wants(t, terminal.ExitFailure, "mails has no such dead letter: id "+id(4))
 		same(t, "nothing was done for the other", d.deadJobs(ids), "1 2 3")
 
 		same(t, "only counted", d.must("dead", "discard", "mails", "--dry-run", "--json"), `{"chosen":3,"queue":"mails"}`+"\n")
@@ -177,7 +177,7 @@ func TestDeadJobsAreRetriedAndDiscarded(t *testing.T) {
 		d.cli("dead", "discard", "mails", "--key", "red").wants(t, terminal.ExitUsage, "nothing was discarded: there is no terminal to ask on")
 		d.asked("y\n", "dead", "discard", "mails", "--group", "acme").wants2(t, terminal.ExitOK, "discard 1 dead letter of mails? [y/N] ")
 		same(t, "dead", d.deadJobs(ids), "1 2")
-		same(t, "as JSON", d.must("dead", "discard", "mails", "--id", id(2), "--json"), `{"discarded":1,"queue":"mails"}`+"\n")
+		same(t, "as JSON", d.must("dead", "discard", "mails", id(2), "--json"), `{"discarded":1,"queue":"mails"}`+"\n")
 		d.cli("dead", "retry", "mails", "--all").wants(t, terminal.ExitUsage, "nothing was retried")
 		same(t, "all", d.must("dead", "retry", "mails", "--all", "--yes"), "1 dead letter of mails retried.\n")
 		same(t, "dead", d.deadJobs(ids), "")

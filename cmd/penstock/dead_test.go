@@ -48,7 +48,7 @@ func TestDeadList(t *testing.T) {
 			"--key red --topic order.sent":       "a2",
 			"--error such":                       "a1",
 			"--id a3 --id a1":                    "a1 a3",
-			"--id a3 --key red":                  "",
+			"a3 --key red":                       "",
 			"--older-than 1h":                    "",
 			"--newer-than 1h":                    "a1 a2 a3 a4",
 			"--newer-than 1d --older-than 1h":    "",
@@ -92,7 +92,7 @@ func TestDeadShow(t *testing.T) {
 		}
 		bySeq := d.must("dead", "show", "orders", "--subscription", "billing", "--seq", fmt.Sprint(dead.Seq))
 		contains(t, bySeq, "a3\n")
-		same(t, "by --id", d.must("dead", "show", "orders", "--subscription", "billing", "--id", "a3", "--json"), d.must(append(show, "a3", "--json")...))
+		same(t, "by --id", d.must("dead", "show", "orders", "--subscription", "billing", "--id", "a3", "--json"), d.must(append(show, "a3", "--json")...)) // the form of scripts
 		d.cli(append(show, fmt.Sprint(dead.Seq))...).wants(t, terminal.ExitFailure, "--seq chooses one by its seq")
 		d.cli(append(show, "a9")...).wants(t, terminal.ExitFailure, `orders/billing has no such dead letter: id "a9": penstock dead list`)
 		d.cli(append(show, "--seq", "99999")...).wants(t, terminal.ExitFailure, `no such dead letter: seq 99999`)
@@ -118,9 +118,9 @@ func TestDeadRetry(t *testing.T) {
 		}
 
 		// An unknown id may mean that the subscription is the wrong one.
-		d.cli(append(retry, "--id", "a1", "--id", "a3")...).wants(t, terminal.ExitFailure, `has no such dead letter: id "a1"`)
+		d.cli(append(retry, "a1", "a3")...).wants(t, terminal.ExitFailure, `has no such dead letter: id "a1"`)
 		same(t, "after a wrong id", d.dead("orders", "billing"), "a3 a4")
-		same(t, "by seq and id, as JSON", d.must(append(retry, "--id", "a3", "--json")...), `{"outbox":"orders","retried":1,"subscription":"billing"}`+"\n")
+		same(t, "by seq and id, as JSON", d.must(append(retry, "a3", "--json")...), `{"outbox":"orders","retried":1,"subscription":"billing"}`+"\n")
 
 		d.cli(append(retry, "--all")...).wants(t, terminal.ExitUsage, "nothing was retried: there is no terminal to ask on, pass --yes")
 		same(t, "nobody was asked", d.dead("orders", "billing"), "a4")
@@ -145,7 +145,7 @@ func TestDeadDiscard(t *testing.T) {
 			}
 			same(t, "after "+broad, d.dead("orders", "billing"), "a1 a2 a3 a4")
 		}
-		same(t, "by id", d.must(append(discard, "--id", "a2")...), "1 dead letter of orders/billing discarded.\n")
+		same(t, "by id", d.must(append(discard, "a2")...), "1 dead letter of orders/billing discarded.\n")
 		o := d.asked("y\n", append(discard, "--topic", "order.paid")...)
 		o.wants(t, terminal.ExitOK, "discard 2 dead letters of orders/billing? [y/N] ")
 		same(t, "billing", d.dead("orders", "billing"), "a4")
@@ -165,9 +165,9 @@ func TestDeadResend(t *testing.T) {
 	eachStore(t, func(t *testing.T, d *desk) {
 		deadDesk(t, d)
 		resend := []string{"dead", "resend", "orders", "--subscription", "billing"}
-		same(t, "one", d.must(append(resend, "--id", "a1")...), "1 dead letter of orders/billing sent again.\n")
+		same(t, "one", d.must(append(resend, "a1")...), "1 dead letter of orders/billing sent again.\n")
 		same(t, "it stays", d.dead("orders", "billing"), "a1 a2 a3 a4")
-		same(t, "as JSON", d.must(append(resend, "--id", "a1", "--discard", "--json")...), `{"outbox":"orders","sent_again":1,"subscription":"billing"}`+"\n")
+		same(t, "as JSON", d.must(append(resend, "a1", "--discard", "--json")...), `{"outbox":"orders","sent_again":1,"subscription":"billing"}`+"\n")
 		same(t, "it is gone", d.dead("orders", "billing"), "a2 a3 a4")
 		for _, subscription := range []string{"billing", "audit"} {
 			new := 0
@@ -178,7 +178,7 @@ func TestDeadResend(t *testing.T) {
 			}
 			same(t, subscription, fmt.Sprint(new), "2")
 		}
-		d.cli(append(resend, "--id", "a1")...).wants(t, terminal.ExitFailure, "no such dead letter")
+		d.cli(append(resend, "a1")...).wants(t, terminal.ExitFailure, "no such dead letter")
 		d.cli("dead", "resend", "orders", "--subscription", "billing").wants(t, terminal.ExitUsage, "nothing was sent again")
 
 		ids := deadJobDesk(t, d)
@@ -204,7 +204,7 @@ func TestDeadNeedsAChoice(t *testing.T) {
 			"orders --subscription billing --yes --key=":           "--key is empty",
 			"orders --subscription billing --yes --topic=":         "--topic is empty",
 			"orders --subscription billing --yes --error=":         "--error is empty",
-			"orders --subscription billing --yes --id=":            "--id is empty",
+			"orders --subscription billing --yes --id=":            "an ID is empty",
 			"orders --subscription= --yes --all":                   "--subscription is empty",
 			"orders --subscription billing --yes --seq 0":          "--seq is 0",
 			"orders --subscription billing --yes --all --limit -1": "--limit is -1",

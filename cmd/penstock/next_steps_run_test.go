@@ -121,7 +121,7 @@ func printedAt(text string) (command []string, is bool) {
 			name, _, given := strings.Cut(bare[2:], "=")
 			flag := cmd.Flag(name)
 			value, verbs = !given && flag != nil && flag.NoOptDefVal == "" && flag.Value.Type() != "bool", false
-		case !verbs && cmd.ValidateArgs(make([]string, words)) != nil || verbs && cmd.ValidateArgs(nil) != nil:
+		case !verbs && cmd.ValidateArgs(make([]string, words)) != nil || verbs && cmd.ValidateArgs(nil) != nil, strings.Trim(bare, "0123456789") == "" && cmd.ValidateArgs(make([]string, words+1)) == nil: // or one more id
 			words, verbs = words+1, false
 		default:
 			return command, len(command) > 0

@@ -99,14 +99,14 @@ func isHelp(text string) bool {
 	return strings.Contains(strings.TrimSpace(text), "\n") && !strings.HasPrefix(text, "\nNext: ")
 }
 
-var verbOfFormat = regexp.MustCompile(`%(\[\d\])?[sdqvw]`)
+var verbOfFormat, number = regexp.MustCompile(`%(\[\d\])?[sdqvw]`), regexp.MustCompile(`%(\[\d\])?d`)
 
 // textOf is a string, or the concatenation of several; false if there is none in it.
 func textOf(e ast.Expr) (string, bool) {
 	switch e := e.(type) {
 	case *ast.BasicLit:
 		text, err := strconv.Unquote(e.Value)
-		return verbOfFormat.ReplaceAllString(strings.ReplaceAll(text, "%d", "1"), "X"), err == nil && e.Kind == token.STRING
+		return verbOfFormat.ReplaceAllString(number.ReplaceAllString(text, "1"), "X"), err == nil && e.Kind == token.STRING
 	case *ast.BinaryExpr:
 		left, some := textOf(e.X)
 		right, more := textOf(e.Y)

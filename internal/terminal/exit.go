@@ -70,7 +70,7 @@ func wrongNumber(got int, takes string) error {
 	return Misuse(fmt.Errorf("got %s, it takes %s", Plural(int64(got), "argument"), takes))
 }
 
-// Verb is a command that takes the arguments of its usage: NAME, [NAME] for one that may be left out, and NAME… for one or more. It leaves
+// Verb is a command that takes the arguments of its usage: NAME, [NAME] for one that may be left out, and NAME… for one or more, [NAME…] for any number. It leaves
 // out flags in the usage and their values.
 func Verb(use, short string, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
 	least, most, ofFlag := 0, 0, false
@@ -83,7 +83,7 @@ func Verb(use, short string, run func(cmd *cobra.Command, args []string) error) 
 		if !strings.HasPrefix(word, "[") {
 			least++
 		}
-		if strings.HasSuffix(word, "…") {
+		if strings.HasSuffix(strings.TrimSuffix(word, "]"), "…") {
 			most = math.MaxInt
 		}
 	}

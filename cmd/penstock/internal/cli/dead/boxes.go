@@ -105,7 +105,7 @@ func messageLetter(of string, d *admin.DeadLetter) letter {
 func (f *deadFlags) ofQueue(store driver.Database, queue string, flags *pflag.FlagSet) (*deadLetters, error) {
 	for _, name := range []string{"seq", "topic"} {
 		if flags.Changed(name) {
-			return nil, terminal.Usage(fmt.Errorf("--%s chooses among messages, and %s is a queue: its jobs have an --id, a --kind, a --key and a --group", name, shell.Visible(queue)))
+			return nil, terminal.Usage(fmt.Errorf("--%s chooses among messages, and %s is a queue: its jobs have an ID, a --kind, a --key and a --group", name, shell.Visible(queue)))
 		}
 	}
 	ids, err := cli.JobIDs(f.IDs)
@@ -174,7 +174,7 @@ func jobLetter(of string, d *admin.DeadJob) letter {
 	j := &d.Job
 	m := &penstock.Message{Key: j.Key, Headers: j.Headers, Payload: j.Payload, CreatedAt: j.CreatedAt, Attempt: j.Attempt}
 	l := letter{
-		number: j.ID, names: []string{fmt.Sprintf("id %d", j.ID)}, argument: fmt.Sprintf("--id %d", j.ID),
+		number: j.ID, names: []string{fmt.Sprintf("id %d", j.ID)}, argument: fmt.Sprint(j.ID),
 		size: m.Size(), payload: j.Payload,
 		cells: []string{fmt.Sprint(j.ID), j.Kind(), j.Key, j.Group}, death: deathOf(m, d.At, d.Failures),
 		facts: [][2]string{{"id", fmt.Sprintf("%d of %s", j.ID, of)}, orDash("kind", j.Kind()), orDash("key", j.Key), orDash("group", j.Group),

@@ -39,7 +39,7 @@ type deadFlags struct {
 
 func (f *deadFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.Subscription, "subscription", "", "dead letters of this subscription, by its `name` (default: the outbox's only subscription)")
-	flags.StringArrayVar(&f.IDs, "id", nil, "those with this `id`; may be repeated")
+	f.addIDs(flags)
 	flags.Int64SliceVar(&f.Seqs, "seq", nil, "those with this `seq`, of an outbox; may be repeated")
 	flags.Lookup("seq").DefValue = "" // not "[]"
 	flags.StringVar(&f.Key, "key", "", "those of this `key`")
@@ -53,12 +53,19 @@ func (f *deadFlags) add(flags *pflag.FlagSet) {
 	f.Flags.Add(flags)
 }
 
-// check reads which flags were given. An empty text is an error rather than no selector: it comes
+// addIDs is the form of scripts: ids are arguments.
+func (f *deadFlags) addIDs(flags *pflag.FlagSet) {
+	flags.StringArrayVar(&f.IDs, "id", nil, "the same as an argument `ID`")
+	_ = flags.MarkHidden("id")
+}
+
+// check reads which flags and ids were given. An empty text is an error rather than no selector: it comes
 // from an unset variable of a script. For listing, the empty group also selects: jobs without a
 // group.
-func (f *deadFlags) check(flags *pflag.FlagSet) error {
+func (f *deadFlags) check(flags *pflag.FlagSet, ids []string) error {
+	f.IDs = append(f.IDs, ids...)
 	if err := cmp.Or(cli.NotEmpty(flags, "key", "kind", "topic", "error", "subscription"),
-		cli.Refuse(slices.Contains(f.IDs, ""), "--id is empty: give an id that penstock dead list NAME shows, or leave it out")); err != nil {
+		cli.Refuse(slices.Contains(f.IDs, ""), "an ID is empty: give one that penstock dead list NAME shows, or leave it out")); err != nil {
 		return err
 	}
 	for _, seq := range f.Seqs {
@@ -103,10 +110,10 @@ func (f *deadFlags) died(flags *pflag.FlagSet) (before, after time.Time) {
 
 func listCommand(a *cli.App) *cobra.Command {
 	var f deadFlags
-	cmd := terminal.Verb("list OUTBOX|QUEUE|SUBSCRIPTION", "List dead letters with their last errors", func(cmd *cobra.Command, args []string) error {
+	cmd := terminal.Verb("list OUTBOX|QUEUE|SUBSCRIPTION [ID…]", "List dead letters with their last errors", func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
 		f.listing = true
-		if err := f.check(cmd.Flags()); err != nil {
+		if err := f.check(cmd.Flags(), args[1:]); err != nil {
 			return err
 		}
 		box, err := openDeadLetters(ctx, a, args[0], &f, cmd.Flags())
@@ -137,13 +144,10 @@ func showCommand(a *cli.App) *cobra.Command {
 	cmd := terminal.Verb("show OUTBOX|QUEUE|SUBSCRIPTION ID", "Show a dead letter with its payload and all errors",
 		func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			switch {
-			case len(args) == 2 && len(f.IDs)+len(f.Seqs) == 0:
-				f.IDs = args[1:]
-			case len(args) != 1 || len(f.IDs)+len(f.Seqs) != 1:
+			if len(args)-1+len(f.IDs)+len(f.Seqs) != 1 {
 				return terminal.Misuse(errors.New("it takes OUTBOX or QUEUE and an ID, or OUTBOX and one --seq"))
 			}
-			if err := f.check(cmd.Flags()); err != nil {
+			if err := f.check(cmd.Flags(), args[1:]); err != nil {
 				return err
 			}
 			box, err := openDeadLetters(ctx, a, args[0], &f, cmd.Flags())
@@ -152,10 +156,10 @@ func showCommand(a *cli.App) *cobra.Command {
 			}
 			return showDead(ctx, a, box, full)
 		})
-	cmd.Args = terminal.Args(cobra.RangeArgs(0, 2)) // with --id or --seq there is no ID
+	cmd.Args = terminal.Args(cobra.RangeArgs(1, 2)) // with --seq there is no ID
 	flags := cmd.Flags()
 	flags.StringVar(&f.Subscription, "subscription", "", "dead letter of this subscription, by its `name` (default: the outbox's only subscription)")
-	flags.StringArrayVar(&f.IDs, "id", nil, "the one with this `id`, as list, retry and discard take it")
+	f.addIDs(flags)
 	flags.Int64SliceVar(&f.Seqs, "seq", nil, "the one with this `seq`, instead of ID")
 	flags.Lookup("seq").DefValue = "" // not "[]"
 	f.Flags.Add(flags)

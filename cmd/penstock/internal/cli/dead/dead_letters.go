@@ -42,7 +42,7 @@ type act func(ctx context.Context, numbers []int64) (int, error)
 type letter struct {
 	number   int64    // orders the dead letters of a box and names one: a message's seq, a job's id
 	names    []string // by which a choice may name it
-	argument string   // flag that chooses it on a command line
+	argument string   // flag or id that chooses it on a command line
 	size     int      // bytes in memory, approximately
 	cells    []string // its separate columns in the list
 	facts    [][2]string

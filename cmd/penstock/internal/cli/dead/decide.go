@@ -52,13 +52,13 @@ func actionCommand(a *cli.App, action deadAction) *cobra.Command {
 		dryRun   bool
 		leave    = cli.Consent{Undone: "nothing was " + action.past}
 	)
-	cmd := terminal.Verb(action.verb+" OUTBOX|QUEUE|SUBSCRIPTION", action.short, func(cmd *cobra.Command, args []string) error {
+	cmd := terminal.Verb(action.verb+" OUTBOX|QUEUE|SUBSCRIPTION [ID…]", action.short, func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
-		if err := f.check(cmd.Flags()); err != nil {
+		if err := f.check(cmd.Flags(), args[1:]); err != nil {
 			return err
 		}
 		if !f.narrowed && !f.all && !dryRun {
-			return terminal.Misuse(fmt.Errorf("%s: say which dead letters with --id, --key, --error and so on, or --all", leave.Undone))
+			return terminal.Misuse(fmt.Errorf("%s: say which dead letters by ID, --key, --error and so on, or --all", leave.Undone))
 		}
 		leave.Yes = leave.Yes || dryRun || !action.asks(&f)
 		box, err := openDeadLetters(ctx, a, args[0], &f, cmd.Flags())
