@@ -37,8 +37,8 @@ func TestQueueDone(t *testing.T) {
 			t.Fatal(err)
 		}
 		contains(t, d.must("queue", "done", "mails"), "ann", "WORKER", "17")
-		contains(t, d.must("queue", "done", "mails", "--id", fmt.Sprint(jobs[1].ID), "--json"), fmt.Sprintf(`{"id":%d,`, jobs[1].ID), `"worker":"ann"`, `"report":17`)
-		contains(t, d.must("queue", "done", "mails", "--id", "4711"), "0 jobs of mails are kept that match.")
+		contains(t, d.must("queue", "done", "mails", fmt.Sprint(jobs[1].ID), "--json"), fmt.Sprintf(`{"id":%d,`, jobs[1].ID), `"worker":"ann"`, `"report":17`)
+		contains(t, d.must("queue", "done", "mails", "4711"), "0 jobs of mails are kept that match.")
 		contains(t, d.must("queue", "done", "mails", "--kind", "welcome"), "0 jobs of mails are kept that match.")
 		contains(t, d.must("status"), "  DONE\n")
 		d.cli("queue", "done", "nothing").wants(t, terminal.ExitFailure, `queue "nothing": no such queue`)

@@ -24,8 +24,8 @@ import (
 )
 
 func JobCommand(a *cli.App) *cobra.Command {
-	return terminal.Group(&cobra.Command{Use: "job", Short: "List and cancel jobs, or run them now"},
-		jobCancelCommand(a), jobListCommand(a), jobRetryCommand(a))
+	return terminal.Group(&cobra.Command{Use: "job", Short: "List, show and cancel jobs, or run them now"},
+		jobCancelCommand(a), jobListCommand(a), jobRetryCommand(a), jobShowCommand(a))
 }
 
 func jobCancelCommand(a *cli.App) *cobra.Command {
@@ -64,13 +64,12 @@ const donePage = 1000
 
 func doneCommand(a *cli.App) *cobra.Command {
 	var (
-		given  []string
 		wanted []int64
 		kind   string
 		limit  int
 	)
-	cmd := terminal.Verb("done NAME", "List jobs that are done, the latest first", a.Checked(func(cmd *cobra.Command, _ []string) (err error) {
-		wanted, err = cli.JobIDs(given)
+	cmd := terminal.Verb("done NAME [ID…]", "List jobs that are done, the latest first", a.Checked(func(cmd *cobra.Command, args []string) (err error) {
+		wanted, err = cli.JobIDs(args[1:])
 		return cmp.Or(err, cli.NotEmpty(cmd.Flags(), "kind"), cli.Refuse(limit < 1, "--limit is %d: use 1 or more", limit))
 	}, func(ctx context.Context, store driver.Database, args []string) error {
 		history, ok := store.(driver.HistoryStore)
@@ -103,7 +102,6 @@ func doneCommand(a *cli.App) *cobra.Command {
 		}
 		return rows.End("")
 	}))
-	cmd.Flags().StringArrayVar(&given, "id", nil, "only the job with this `id`; may be repeated")
 	cmd.Flags().StringVar(&kind, "kind", "", "only jobs of this `kind`")
 	cmd.Flags().IntVar(&limit, "limit", 100, "at most this `number`")
 	return a.WithJSON(cmd, "one JSON object per line")
@@ -145,10 +143,15 @@ func jobListCommand(a *cli.App) *cobra.Command {
 		q.Queue = args[0]
 		list := &jobTable{left: limit, now: time.Now(), Rows: a.Rows(terminal.Right("ID"), terminal.Left("STATE"), terminal.Cut("KIND", 24), terminal.Cut("KEY", 24),
 			terminal.Cut("GROUP", 24), terminal.Right("ATTEMPTS"), terminal.Left("AGE"), terminal.Left("UNTIL"), terminal.Cut("WORKER", 24), terminal.Cut("ERROR", 64))}
+		q.Limit = min(limit+1, donePage) // one more means that there are more
+		pages := jobPages{each: list.add}
 		for _, q.State = range states {
-			if err := list.read(ctx, store, q, grouped); err != nil {
+			if err := pages.read(ctx, store, q, grouped); err != nil {
 				return about.Queue(err, "reading jobs", args[0])
 			}
+		}
+		if err := list.Err(); err != nil {
+			return err
 		}
 		return list.End(fmt.Sprintf("0 jobs of %s match.", shell.Visible(args[0])))
 	}))
@@ -169,10 +172,27 @@ type jobTable struct {
 	now  time.Time
 }
 
-// read writes the jobs of a state, page by page. The ready jobs of each group have their order: without a chosen one it reads group after group.
-func (l *jobTable) read(ctx context.Context, store driver.QueueStore, q admin.JobQuery, grouped bool) error {
+// add reports whether it takes more.
+func (l *jobTable) add(f *admin.Found) bool {
+	if l.left == 0 {
+		l.More = "raise --limit, or narrow the choice"
+		return false
+	}
+	l.left--
+	l.write(f)
+	return l.Err() == nil
+}
+
+// jobPages hands jobs to each until that returns false.
+type jobPages struct {
+	each func(f *admin.Found) (more bool)
+	over bool
+}
+
+// read reads the jobs of a state, page by page. The ready jobs of each group have their order: without a chosen one it reads group after group.
+func (p *jobPages) read(ctx context.Context, store driver.QueueStore, q admin.JobQuery, grouped bool) error {
 	if q.State != "ready" || grouped {
-		return l.pages(ctx, store, q)
+		return p.pages(ctx, store, q)
 	}
 	for after := ""; ; {
 		groups, err := store.QueueGroups(ctx, q.Queue, after, cli.GroupsAtOnce)
@@ -181,40 +201,36 @@ func (l *jobTable) read(ctx context.Context, store driver.QueueStore, q admin.Jo
 		}
 		for i := range groups {
 			after = groups[i].Group
-			if groups[i].Ready == 0 || l.More != "" {
+			if groups[i].Ready == 0 || p.over {
 				continue
 			}
 			q.Group = after
-			if err := l.pages(ctx, store, q); err != nil {
+			if err := p.pages(ctx, store, q); err != nil {
 				return err
 			}
 		}
-		if len(groups) < cli.GroupsAtOnce || l.More != "" {
+		if len(groups) < cli.GroupsAtOnce || p.over {
 			return nil
 		}
 	}
 }
 
-func (l *jobTable) pages(ctx context.Context, store driver.QueueStore, q admin.JobQuery) error {
-	for l.More == "" {
-		q.Limit = min(l.left+1, donePage) // one more means that there are more
+func (p *jobPages) pages(ctx context.Context, store driver.QueueStore, q admin.JobQuery) error {
+	for !p.over {
 		page, err := store.ListJobs(ctx, q)
 		if err != nil {
 			return err
 		}
 		for i := range page.Jobs {
-			if l.left == 0 {
-				l.More = "raise --limit, or narrow the choice"
+			if p.over = !p.each(&page.Jobs[i]); p.over {
 				return nil
 			}
-			l.left--
-			l.write(&page.Jobs[i])
 		}
 		if q.After = page.Next; q.After == "" {
 			break
 		}
 	}
-	return l.Err()
+	return nil
 }
 
 // listedJob is a job in JSON, without its payload.
@@ -228,15 +244,18 @@ type listedJob struct {
 	admin.Whereabouts
 }
 
+func listed(f *admin.Found) listedJob {
+	m := &f.Message
+	return listedJob{m.Seq, m.Headers[penstock.HeaderKind], m.Key, f.Group, f.Priority, m.CreatedAt.UTC(), f.Where[0]}
+}
+
 func (l *jobTable) write(f *admin.Found) {
-	m, w := &f.Message, f.Where[0]
-	kind, until := m.Headers[penstock.HeaderKind], ""
+	j, w, until := listed(f), f.Where[0], ""
 	if !w.Until.IsZero() {
 		until = cli.Until(w.Until, l.now)
 	}
 	reason, _, _ := strings.Cut(penstock.LastError(w.Failures), "\n")
-	l.Add(listedJob{m.Seq, kind, m.Key, f.Group, f.Priority, m.CreatedAt.UTC(), w},
-		strconv.FormatInt(m.Seq, 10), w.State, kind, m.Key, f.Group, strconv.Itoa(w.Attempts), cli.Since(m.CreatedAt, l.now), until, w.Worker, reason)
+	l.Add(j, strconv.FormatInt(j.ID, 10), w.State, j.Kind, j.Key, j.Group, strconv.Itoa(w.Attempts), cli.Since(j.CreatedAt, l.now), until, w.Worker, reason)
 }
 
 func workersCommand(a *cli.App) *cobra.Command {
