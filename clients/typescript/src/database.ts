@@ -163,12 +163,14 @@ export function questionMarks(text: string, values: readonly Value[]): [string, 
   return [sql, used]
 }
 
+/** Codes that look like an SQLSTATE: Prisma's own, as P2010, and Node.js's, as EPIPE. An error of the database has a severity. */
+const others = /^(P[1-6]\d{3}|E[A-Z2]{4})$/
+
 /** sqlState returns the SQLSTATE in an error of any of the drivers, or undefined if the error does not come from the database. */
 export function sqlState(err: any): string | undefined {
   for (let depth = 0; err && typeof err === 'object' && depth < 6; depth++) {
     for (const code of [err.originalCode, err.code, err.meta?.code]) {
-      // Prisma's own codes look the same: P2010.
-      if (typeof code === 'string' && /^[0-9A-Z]{5}$/.test(code) && !/^P[1-6]\d{3}$/.test(code)) return code
+      if (typeof code === 'string' && /^[0-9A-Z]{5}$/.test(code) && (typeof err.severity === 'string' || !others.test(code))) return code
     }
     err = err.cause ?? err.meta?.driverAdapterError
   }

@@ -1,4 +1,5 @@
 import { afterAll, describe, expect, test } from 'vitest'
+import { lineOf } from '../src/errors.js'
 import { FieldError, Penstock, VersionError, sqlState, type Message, type NewJob } from '../src/index.js'
 import { advance } from '../src/testing.js'
 import { messages, newInbox, newOutbox, newQueue, penstock, pool, sql, status, url } from './database.js'
@@ -122,6 +123,15 @@ describe.each(all)('$name', ({ db, begin }) => {
     expect(await messages(b)).toEqual(['b1', 'b2', 'b3'])
     expect((await status(q)).ready + (await status(r)).ready).toBe(2)
   })
+})
+
+test('a code of Node.js or of Prisma is no SQLSTATE', () => {
+  const failed = (more: object) => Object.assign(new Error('write EPIPE'), more)
+  for (const code of ['EPIPE', 'EBUSY', 'E2BIG', 'P2010']) expect(sqlState(failed({ code, syscall: 'write' })), code).toBeUndefined()
+  expect(sqlState(new Error('the query failed', { cause: failed({ code: 'EPIPE', cause: { code: '40001' } }) }))).toBe('40001')
+  expect(sqlState(failed({ code: 'P0001' }))).toBe('P0001')
+  expect(sqlState(failed({ code: 'EMAIL', severity: 'ERROR' }))).toBe('EMAIL') // of a program's own trigger
+  expect(lineOf(failed({ code: 'EPIPE' }))).toBe('write EPIPE')
 })
 
 test('a writer writes by itself when it is full, with one statement each time', async () => {
