@@ -25,6 +25,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 import penstock
 from penstock import aio
 from penstock._desk import POLL_MAX, Desk, Options
+from penstock._kinds import Passed
 
 from .conftest import penstock as penstock_cli
 from .conftest import rows, seconds_until_due, status, until
@@ -656,3 +657,22 @@ def test_a_job_that_is_given_back_may_lose_its_lease() -> None:
     assert desk.expired(1.0) == [] and ended == []
     desk.finish(task, "released")
     assert ended == ["released"]
+
+
+def test_a_job_that_is_passed_on_is_not_the_pace_of_handlers() -> None:
+    """No handler has run. Else a worker that meets many would claim far ahead of slow handlers."""
+    now = datetime.now(timezone.utc)
+    desk = Desk("q", Options(concurrency=1))
+
+    def runs(n: int, how: object, took: float) -> None:
+        desk.claimed([penstock.Job(n, None, "", 0, 1, now, {}, b"", n, now)], {"": 1}, 0.0, 0.0)
+        task = desk.begin()
+        assert task is not None
+        desk.ended(task, how, took, 0.0)
+
+    for n in range(50):
+        runs(n, Passed(0), 0.0001)
+    assert desk.wanted() == 1, "it claims ahead, and no handler has run"
+    runs(50, None, 10.0)
+    runs(51, Passed(0), 0.0001)
+    assert desk.pace == 10.0

@@ -346,8 +346,10 @@ class Desk:
         how = in_time(task.job, how)
         self.busy -= 1
         task.ended, task.took, task.done = True, took, now
-        pace = self.pace or took
-        self.pace = max(pace + (took - pace) / 8, 1e-6)
+        passed = isinstance(how, Snooze) and how.passed  # on to another worker: no handler ran
+        if not passed:
+            pace = self.pace or took
+            self.pace = max(pace + (took - pace) / 8, 1e-6)
         if how is SETTLED:
             self.settles = True
             self.finish(task, "settled")
@@ -361,7 +363,7 @@ class Desk:
             log.warning(REMOVED if task.gone else "the lease of %s was lost while it ran; it may run elsewhere", self.named(task.job))
             self.finish(task, "lost")
         else:
-            if isinstance(how, Snooze) and how.passed and len(self.unhandled) < 10 * MAX_UNHANDLED:
+            if passed and len(self.unhandled) < 10 * MAX_UNHANDLED:
                 self.unhandled.add(task.job.kind)
             self.failures.append((task, how, reason_of(how)))
 

@@ -262,8 +262,10 @@ final class Desk {
         task.ended = true;
         task.done = System.nanoTime();
         long took = task.done - start;
-        pace = Math.max(pace == 0 ? took : pace + (took - pace) / 8, 1_000);
         How outcome = how == null ? How.DONE : how instanceof Outcome other ? other.how : null;
+        if (outcome != How.RELEASED) { // else no handler ran
+            pace = Math.max(pace == 0 ? took : pace + (took - pace) / 8, 1_000);
+        }
         if (outcome == How.SETTLED) {
             settles = true;
             finish(task, End.SETTLED);

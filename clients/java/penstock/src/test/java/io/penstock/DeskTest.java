@@ -58,6 +58,26 @@ class DeskTest {
         assertEquals(List.of(WorkOptions.End.RELEASED), ends);
     }
 
+    /** A worker that meets many of them would claim far ahead of slow handlers: no handler has run. */
+    @Test
+    void aJobThatIsPassedOnIsNotThePaceOfHandlers() {
+        Desk desk = new Desk("jobs", new WorkOptions().concurrency(1));
+        for (long lease = 1; lease <= 50; lease++) {
+            Desk.Task passed = task(desk, lease, "");
+            assertSame(passed, desk.begin());
+            desk.ended(passed, Outcome.released(Duration.ZERO), System.nanoTime());
+        }
+        assertEquals(1, desk.wanted());
+        Desk.Task slow = task(desk, 51, "");
+        assertSame(slow, desk.begin());
+        desk.ended(slow, null, System.nanoTime() - Worker.nanos(Duration.ofMillis(26)));
+        int ahead = desk.wanted();
+        Desk.Task passed = task(desk, 52, "");
+        assertSame(passed, desk.begin());
+        desk.ended(passed, Outcome.released(Duration.ZERO), System.nanoTime());
+        assertEquals(ahead, desk.wanted());
+    }
+
     /** Jobs that were claimed ahead of handlers that hang are given back for other workers, and none is claimed ahead. */
     @Test
     void jobsThatHandlersDoNotReachAreGivenBack() {
