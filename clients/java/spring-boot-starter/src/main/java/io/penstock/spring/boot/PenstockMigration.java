@@ -68,6 +68,7 @@ class PenstockMigration implements InitializingBean {
         properties.queueSettings().forEach((queue, settings) -> {
             String property = "penstock.queue-settings." + queue;
             known(property, queue, handled);
+            ordered(property, queue, settings);
             set(property, () -> {
                 List<Object> values = new ArrayList<>(List.of(queue));
                 values.addAll(Arrays.asList(settings.values()));
@@ -91,6 +92,15 @@ class PenstockMigration implements InitializingBean {
         if (new JdbcTemplate(dataSource).queryForList("select 1 from penstock._queue where name = ?", queue).isEmpty()) {
             throw new StartException(property + " names the queue \"" + queue + "\", which does not exist. Handlers here are for: " + handled,
                 "Correct the name, or list it in penstock.queues if another application handles its jobs.", null);
+        }
+    }
+
+    /** The order of a queue does not change. */
+    private void ordered(String property, String queue, PenstockProperties.Settings settings) {
+        String there = new JdbcTemplate(dataSource).queryForObject("select case when lifo then 'lifo' else 'fifo' end from penstock._queue where name = ?", String.class, queue);
+        if (settings.ordering() != null && !ordering(queue).equals(there)) {
+            throw new StartException(property + ".ordering is " + ordering(queue) + ", and the queue is " + there + ", which does not change",
+                "Set " + there + ", or drop the queue with its jobs, and let the next start make it again: penstock queue drop " + QueueStatus.word(queue), null);
         }
     }
 

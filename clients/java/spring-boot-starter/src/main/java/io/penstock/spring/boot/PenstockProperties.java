@@ -49,7 +49,7 @@ public record PenstockProperties(@DefaultValue("penstock") String schema, @Defau
     /**
      * The settings of a queue. One that is not set stays as it is in the database.
      *
-     * @param ordering The order of a queue that is new: fifo, or lifo.
+     * @param ordering The order of a queue that is new: fifo, or lifo. The start fails if the queue has another one, which does not change.
      * @param maxAttempts After how many attempts a job is a dead letter.
      * @param maxRunning How many of its jobs run at a time, in all processes together. 0 lifts the limit.
      * @param rate How many of its jobs start in the time per. 0 lifts the limit.
@@ -89,13 +89,19 @@ public record PenstockProperties(@DefaultValue("penstock") String schema, @Defau
      * @param weight Its share where groups take turns.
      */
     public record Group(Integer maxRunning, Integer rate, Duration per, Integer burst, Integer weight) {
+        public Group {
+            if ((rate == null) != (per == null) || rate == null && burst != null) {
+                throw new IllegalArgumentException("rate, per and burst of a group belong together: set rate and per, as 60 and 1m");
+            }
+        }
+
         GroupLimits limits() {
             GroupLimits limits = new GroupLimits();
             if (maxRunning != null) {
                 limits.maxRunning(maxRunning);
             }
             if (rate != null) {
-                limits.rate(rate, per == null ? Duration.ofSeconds(1) : per);
+                limits.rate(rate, per);
             }
             if (burst != null) {
                 limits.burst(burst);

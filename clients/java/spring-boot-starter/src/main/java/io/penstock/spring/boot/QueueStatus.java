@@ -30,7 +30,7 @@ final class QueueStatus {
     }
 
     /** A name as one word of a shell. */
-    private static String word(String name) {
+    static String word(String name) {
         return name.matches("[A-Za-z0-9_.:][A-Za-z0-9_.:-]*") ? name : "'" + name.replace("'", "'\\''") + "'";
     }
 }

@@ -131,10 +131,25 @@ class MigrationTest {
             refused(database, properties, "penstock.schedules.nightly: ERROR: ");
             refused(database, Map.of("penstock.migrate", true, "penstock.queue-settings.handeld.max-attempts", 2), "penstock.queue-settings.handeld names the queue \"handeld\"");
             refused(database, Map.of("penstock.migrate", true, "penstock.queue-settings.handled.max-attempts", 0), "penstock.queue-settings.handled: ERROR: max_attempts is 0, expected at least 1");
+            refused(database, Map.of("penstock.migrate", true, "penstock.queue-settings.handled.ordering", "lifo"),
+                "penstock.queue-settings.handled.ordering is lifo, and the queue is fifo, which does not change");
             refused(database, Map.of("penstock.migrate", true, "penstock.work.concurrency", 0), "penstock.work.concurrency is 0, expected 1 to ");
             refused(database, Map.of("penstock.migrate", true, "penstock.work.queues.handled.drain-timeout", "-1s"), "penstock.work.queues.handled.drain-timeout is ");
             refused(database, Map.of("penstock.migrate", true, "penstock.groups.handeld.eu.max-running", 2), "penstock.groups.handeld names the queue \"handeld\"");
             assertEquals(List.of("handled", "worked"), database.jdbc.queryForList("select name from penstock._queue order by name", String.class));
+        }
+    }
+
+    @Test
+    void aRateOfAGroupWithoutItsTimeIsRefused() throws Exception {
+        try (Database database = new Database()) {
+            for (String limit : List.of("rate", "burst")) {
+                Throwable e = assertThrows(Exception.class, () -> database.application(Map.of("penstock.migrate", true, "penstock.groups.handled.eu." + limit, 60), Application.class).run());
+                while (e.getCause() != null) {
+                    e = e.getCause();
+                }
+                assertEquals("rate, per and burst of a group belong together: set rate and per, as 60 and 1m", e.getMessage());
+            }
         }
     }
 
