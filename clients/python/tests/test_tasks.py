@@ -69,6 +69,32 @@ def test_arguments_that_do_not_fit(db: psycopg.Connection, queue: str) -> None:
     assert status(db, queue) == (0, 0, 0, 0, 0)
 
 
+def test_what_celery_calls_it(db: psycopg.Connection, queue: str) -> None:
+    app = penstock.App(queue)
+
+    def remind(to: str) -> None: ...
+
+    task = app.task(remind)
+    untyped: Any = task
+    with pytest.raises(AttributeError, match=r"^a task has no attribute 'delay': use enqueue\(tx, …\)$"):
+        untyped.delay("ann")
+    with pytest.raises(AttributeError, match=r"enqueue_in\(tx, seconds, …\)"):
+        untyped.apply_async(["ann"], countdown=60)
+    with pytest.raises(AttributeError, match=r"^a task has no attribute 'dely'$"):
+        untyped.dely("ann")
+    assert task.using(key="k").name == "remind"
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'countdown'; use enqueue_in\(tx, seconds, …\)$"):
+        task.enqueue(db, "ann", countdown=60)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"; use using\(not_before=…\)\.enqueue\(tx, …\)$"):
+        task.enqueue(db, "ann", eta=datetime.now(timezone.utc))  # type: ignore[call-arg]
+    for option, says in (("bind", r"call penstock\.current_job\(\)"), ("max_retries", "use max_attempts"), ("nam", "it has name,")):
+        for make in (app.task, app.task_tx):
+            untyped = make
+            with pytest.raises(TypeError, match=f"^a task has no option '{option}': {says}"):
+                untyped(**{option: 1})(remind)
+    assert status(db, queue) == (0, 0, 0, 0, 0)
+
+
 def test_an_encoder(db: psycopg.Connection, queue: str) -> None:
     class Encoder(json.JSONEncoder):
         def default(self, o: Any) -> Any:

@@ -26,7 +26,10 @@ type Type = keyof typeof types
 interface Options { readonly types: Readonly<Record<string, Type>>, readonly what: string, readonly nulls?: boolean, readonly others?: Readonly<Record<string, string>> }
 
 /** What other queues call the fields of a job. */
-const elsewhere = { runAt: 'notBefore', startAfter: 'notBefore', attempts: 'maxAttempts', jobId: 'uniqueKey', singletonKey: 'uniqueKey', group: 'groupKey', name: 'kind', data: 'payload' }
+const elsewhere = {
+  runAt: 'notBefore', startAfter: 'notBefore', attempts: 'maxAttempts', retryLimit: 'maxAttempts', jobId: 'uniqueKey', singletonKey: 'uniqueKey', group: 'groupKey', name: 'kind', data: 'payload',
+  backoff: 'limited(handler, { backoff }) in the worker', repeat: 'schedule of a queue', cron: 'schedule of a queue', lifo: "the ordering 'lifo' of a queue",
+}
 const claimed = { lease: 'ms', worker: 'text', acks: 'array' } as const
 const scheduled = {
   payload: 'any', kind: 'text', key: 'text', groupKey: 'text', priority: 'number', dedupKey: 'text', headers: 'object', uniqueKey: 'text', onConflict: 'text', debounceMax: 'ms', maxAttempts: 'number',
@@ -39,7 +42,7 @@ export const table = {
   message: { what: 'a field of a message', nulls: true, types: { payload: 'any', key: 'text', topic: 'text', headers: 'object', id: 'text' } },
   job: { what: 'a field of a job', nulls: true, others: elsewhere, types: { ...scheduled, notBefore: 'time', delay: 'ms' } },
   scheduled: { what: 'a field of a job of a schedule', nulls: true, types: scheduled },
-  worker: { what: 'an option of a worker', types: {
+  worker: { what: 'an option of a worker', others: { lockDuration: 'lease', teamSize: 'concurrency', group: 'groupKey' }, types: {
     concurrency: 'number', batch: 'number', lease: 'ms', groupKey: 'text', groups: 'texts', allGroups: 'boolean', worker: 'text', pollMin: 'ms', pollMax: 'ms', ackEvery: 'ms', drainTimeout: 'ms', giveUp: 'ms',
     signal: 'signal', onEnd: 'function', logger: 'logger',
   } },

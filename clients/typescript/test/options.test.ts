@@ -43,6 +43,17 @@ test.each(calls)('%s: an option that it does not have is named, with the one tha
   await expect((async () => { await call({ [field]: 1 }) })()).rejects.toThrow(says)
 })
 
+test.each([ // of BullMQ, pg-boss and Graphile Worker
+  ['attempts', 'use maxAttempts'], ['jobId', 'use uniqueKey'], ['startAfter', 'use notBefore'], ['retryLimit', 'use maxAttempts'], ['singletonKey', 'use uniqueKey'],
+  ['backoff', 'use limited(handler, { backoff }) in the worker'], ['repeat', 'use schedule of a queue'],
+])('what other queues call %s', async (field, says) => {
+  await expect(job({ [field]: 1 })).rejects.toThrow(`${field} is not a field of a job; ${says}`)
+})
+
+test('what other queues call lockDuration', async () => {
+  await expect(work({ lockDuration: 30_000 })).rejects.toThrow('lockDuration is not an option of a worker; use lease')
+})
+
 const job = (given: object) => any.enqueue(never, 'emails', { payload: '', ...given })
 const work = (given: object) => any.work(never, 'emails', handler, given)
 

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from ._api import enqueue_many
@@ -30,6 +31,16 @@ Self = TypeVar("Self", bound="AnyTask[Any]")
 Backoff = float | timedelta | Callable[[int], float | timedelta]
 Limits = tuple[int | None, Backoff | None, timedelta | None]
 NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
+
+# What Celery calls it, and what to write here.
+METHODS = {"delay": "enqueue(tx, …)", "apply_async": "enqueue(tx, …), or enqueue_in(tx, seconds, …)", "s": "job(…)", "signature": "job(…)"}
+ARGUMENTS = {"countdown": "use enqueue_in(tx, seconds, …)", "eta": "use using(not_before=…).enqueue(tx, …)"}
+OPTIONS = {
+    "bind": "call penstock.current_job() in the task",
+    "max_retries": "use max_attempts, which counts the first attempt too",
+    **dict.fromkeys(("default_retry_delay", "retry_backoff"), "use backoff"),
+    **dict.fromkeys(("soft_time_limit", "time_limit"), "use timeout"),
+}
 
 running: ContextVar[Job] = ContextVar("penstock_job")
 
@@ -56,6 +67,12 @@ class AnyTask(Generic[P]):
             raise TypeError(f"the task {name} has the parameter {unnamed[0]}, which has no name in a payload: give it one")
         self.signature = inspect.Signature(parameters)
 
+    if not TYPE_CHECKING:  # a type checker names what is missing by itself
+
+        def __getattr__(self, name):
+            step = f": use {METHODS[name]}" if name in METHODS else ""
+            raise AttributeError(f"a task has no attribute {name!r}{step}", name=name, obj=self)
+
     def using(
         self: Self, *, queue: str | None = None, key: str | None = None, group_key: str | None = None, priority: int | None = None,
         not_before: datetime | timedelta | None = None, dedup_key: str | None = None, headers: Mapping[str, str] | None = None,
@@ -74,7 +91,7 @@ class AnyTask(Generic[P]):
 
     def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """The job that enqueue writes, for `enqueue_many`. Raises TypeError for arguments that do not fit, and FieldError for one that is not JSON."""
-        bound = fitting(self.name, self.signature, args, kwargs)
+        bound = fitting(self.name, self.signature, args, kwargs, ARGUMENTS)
         return NewJob(self._encode(named(bound)), kind=self.name, **self.options)
 
     def enqueue(self, tx: Transaction, /, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
@@ -183,12 +200,21 @@ def failed(e: BaseException, job: Job, max_attempts: int | None, backoff: Backof
     return how
 
 
-def fitting(name: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
+def fitting(
+    name: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any], elsewhere: Mapping[str, str] = MappingProxyType({})
+) -> inspect.BoundArguments:
     """The arguments of a call of a task. Raises TypeError, before anything is written."""
     try:
         return signature.bind(*args, **kwargs)
     except TypeError as e:
-        raise TypeError(f"the arguments do not fit the task {name}{signature}: {e}") from None
+        steps = "".join(f"; {step}" for word, step in elsewhere.items() if word in kwargs)
+        raise TypeError(f"the arguments do not fit the task {name}{signature}: {e}{steps}") from None
+
+
+def refuse(others: Mapping[str, object]) -> None:
+    """Raises TypeError for an option of a task that it does not have."""
+    for option in others:
+        raise TypeError(f"a task has no option {option!r}: {OPTIONS.get(option, 'it has name, queue, max_attempts, backoff and timeout')}")
 
 
 def named(bound: inspect.BoundArguments) -> dict[str, Any]:
@@ -245,13 +271,14 @@ class App:
 
     def task(
         self, fn: Callable[..., Any] | None = None, *, name: str = "", queue: str = "", max_attempts: int | None = None, backoff: Backoff | None = None,
-        timeout: timedelta | None = None,
+        timeout: timedelta | None = None, **others: object,
     ) -> Any:  # fmt: skip
         """Makes a task of a function, or of a coroutine function.
 
         `name`: its kind, by default the function's name. `max_attempts`: after as many it is a dead letter, unless the queue's limit comes first.
         `backoff`: seconds, a timedelta or a function of the attempt, in place of the queue's backoff. `timeout`: how long an attempt may take, unless its
         job says so."""
+        refuse(others)
         add = functools.partial(self._add, Task, name, queue, (max_attempts, backoff, timeout))
         return add(fn) if fn else add
 
@@ -266,9 +293,10 @@ class App:
 
     def task_tx(
         self, fn: Callable[..., Any] | None = None, *, name: str = "", queue: str = "", max_attempts: int | None = None, backoff: Backoff | None = None,
-        timeout: timedelta | None = None,
+        timeout: timedelta | None = None, **others: object,
     ) -> Any:  # fmt: skip
         """A task whose first parameter is the transaction that also ends its job: what it writes takes effect exactly once."""
+        refuse(others)
         add = functools.partial(self._add, TxTask, name, queue, (max_attempts, backoff, timeout))
         return add(fn) if fn else add
 
