@@ -205,7 +205,7 @@ def test_a_lost_lease_aborts(start: Run, db: psycopg.Connection, queue: str, cap
         job.raise_if_aborted()
 
     made = penstock.enqueue(db, queue, "x")
-    running = start(queue, handler, lease=0.9)
+    running = start(queue, handler, lease=1)
     begun.wait()
     db.execute("select penstock.cancel(%s, %s)", [queue, [made.id]])
     until(lambda: causes == ["lease_lost"])
@@ -219,7 +219,7 @@ def test_a_cancelled_job_whose_handler_returns_is_logged(start: Run, db: psycopg
         until(lambda: job.aborted is not None)
 
     made = penstock.enqueue(db, queue, "x")
-    running = start(queue, handler, lease=0.9)
+    running = start(queue, handler, lease=1)
     until(lambda: running.words(made.id) == ["lost"])
     assert [r.getMessage() for r in caplog.records if "job " in r.getMessage()] == [f"job {made.id} of queue {queue} was removed while it ran, as cancel does"]
 
@@ -264,7 +264,7 @@ def test_a_coroutine_that_blocks_the_loop(url: str, db: psycopg.Connection, queu
             worker.stop()
 
     penstock.enqueue(db, queue, "held up")
-    worker = aio.Worker(url, queue, handler, Options(lease=0.5, observe=lambda word, job, _: ended.append((job.text, word))))
+    worker = aio.Worker(url, queue, handler, Options(lease=1, observe=lambda word, job, _: ended.append((job.text, word))))
     asyncio.run(worker.run())
     assert ended == [("held up", "lost"), ("next", "done")]
     assert status(db, queue) == (0, 0, 0, 0, 0)
@@ -377,7 +377,7 @@ def test_an_old_schema(start: Run, empty: Callable[[], str]) -> None:
 
 
 def test_options_are_checked() -> None:
-    for bad in ({"concurrency": 0}, {"batch": 10_001}, {"lease": 0}, {"drain_timeout": -1}, {"groups": "ab"}, {"groups": ["a"], "all_groups": True}):
+    for bad in ({"concurrency": 0}, {"batch": 10_001}, {"lease": 0.03}, {"drain_timeout": -1}, {"groups": "ab"}, {"groups": ["a"], "all_groups": True}):
         with pytest.raises(penstock.FieldError):
             Options(**bad)
 

@@ -63,7 +63,7 @@ export interface WorkOptions {
   concurrency?: number
   /** The most jobs that one call claims. Default 100. */
   batch?: number
-  /** How long a job stays with a worker that has died. Default 30,000. */
+  /** How long a job stays with a worker that has died, 1,000 or more. Default 30,000. */
   lease?: number
   /** The group to claim from. Default ''. */
   groupKey?: string
@@ -94,6 +94,7 @@ export interface WorkOptions {
 }
 
 const callTimeout = 30_000 // ends a call that hangs
+const leastLease = 1000 // a shorter one may end before a call has extended it
 const maintainEvery = 500
 const heartbeatEvery = 30_000
 const maxUnhandled = 10 // kinds without a handler that heartbeats name
@@ -206,8 +207,8 @@ class Worker {
     this.o = { concurrency: 10, batch: 100, lease: 30_000, worker: `${hostname()}/${process.pid}`, pollMin: 2, pollMax: 50,
       ackEvery: 20, drainTimeout: 10_000, giveUp: 3_600_000, onEnd: () => {}, logger: console, ...given }
     for (const field of ['concurrency', 'batch', 'lease', 'pollMin', 'pollMax', 'ackEvery', 'drainTimeout', 'giveUp'] as const) {
-      const least = field === 'drainTimeout' ? 0 : 1
-      if (!(this.o[field] >= least)) throw new FieldError(field, `is ${this.o[field]}, expected ${least} or more`)
+      const least = field === 'drainTimeout' ? 0 : field === 'lease' ? leastLease : 1
+      if (!(this.o[field] >= least)) throw new FieldError(field, `is ${this.o[field]}, expected ${least} or more${field === 'lease' ? ': it is in milliseconds' : ''}`)
     }
     const { groupKey, groups, allGroups } = given
     if ([groupKey, groups?.length, allGroups].filter(Boolean).length > 1) throw new FieldError('groupKey', 'is given in several ways: give one of groupKey, groups and allGroups')

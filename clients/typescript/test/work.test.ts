@@ -183,7 +183,7 @@ test('a handler whose lease is lost is aborted', async () => {
     await new Promise(resolve => signal.addEventListener('abort', resolve))
     why.push(signal.reason)
     if (job.text() === 'throws') signal.throwIfAborted()
-  }, { lease: 900, logger })
+  }, { lease: 1000, logger })
   await until('both end', () => w.ends.length === 2)
   await w.stop()
   expect(why).toEqual([expect.any(LeaseLostError), expect.any(LeaseLostError)])
@@ -206,7 +206,7 @@ test('a lease that runs out while the database is away may be of a job that runs
     await new Promise(resolve => signal.addEventListener('abort', resolve))
     away = false
     signal.throwIfAborted()
-  }, { lease: 600, logger }, db)
+  }, { lease: 1000, logger }, db)
   await until('it ends', () => w.ends.length === 1)
   await w.stop()
   expect(w.endsOf()).toEqual(['lost'])
@@ -231,7 +231,7 @@ test('of a handler that holds up the event loop beyond its lease another process
   const w = started(queue, job => {
     attempts.push([job.text(), job.attempt])
     if (job.text() === 'held up') execFileSync(process.execPath, ['--input-type=module', '-e', rescue], { env: { ...process.env, URL: url }, cwd: fileURLToPath(new URL('..', import.meta.url)) })
-  }, { lease: 500 })
+  }, { lease: 1000 })
   await until('its end is refused', () => w.ends.length === 1)
   await penstock.enqueue(pool, queue, { payload: 'next' })
   await until('it goes on', () => w.ends.length === 2)
@@ -484,6 +484,10 @@ test.each([[0, 43.75], [1, 56.25]])('workers that begin together do not ask toge
     random.mockRestore()
   }
   expect(pauses).toContain(pause)
+})
+
+test('a lease in seconds is refused', async () => {
+  await expect(penstock.work(pool, await newQueue(), () => {}, { lease: 30 })).rejects.toThrow('lease is 30, expected 1000 or more: it is in milliseconds')
 })
 
 test('an option that no worker has is refused', async () => {

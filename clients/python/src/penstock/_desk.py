@@ -40,6 +40,8 @@ POLL_MIN, POLL_MAX = 0.002, 0.05
 YIELDS_FOR = POLL_MAX * 1.25
 """Seconds for which a worker claims nothing once it has given a job back for another one."""
 MAX_CLAIM = 10_000
+LEAST_LEASE = 1.0
+"""Seconds. A shorter lease may end before a call has extended it."""
 
 SETTLED = object()
 """Returned by a handler that has ended its job itself."""
@@ -59,10 +61,10 @@ Count = Callable[[str, Job, float], Any]
 
 @dataclass
 class Options:
-    """`concurrency`: handlers at a time. `batch`: the most jobs that one claim asks for. `lease`: how many seconds a job stays with a worker that has
-    died. `group_key`: the group to claim from. `groups`: several, which take turns, and `all_groups`: all. `drain_timeout`: how many seconds handlers may
-    continue when the worker stops. `give_up`: the age in seconds from which a job whose kind has no handler is a dead letter; the worker must also have
-    known the job for half of this time. `observe(outcome, job, seconds)` is called when an attempt has ended."""
+    """`concurrency`: handlers at a time. `batch`: the most jobs that one claim asks for. `lease`: how many seconds, 1 or more, a job stays with a worker that
+    has died. `group_key`: the group to claim from. `groups`: several, which take turns, and `all_groups`: all. `drain_timeout`: how many seconds handlers may
+    continue when the worker stops. `give_up`: the age in seconds from which a job whose kind has no handler is a dead letter; the worker must also have known
+    the job for half of this time. `observe(outcome, job, seconds)` is called when an attempt has ended."""
 
     concurrency: int = 10
     batch: int = 100
@@ -81,12 +83,13 @@ class Options:
         for name, ok in (
             ("concurrency", self.concurrency >= 1),
             ("batch", 1 <= self.batch <= MAX_CLAIM),
-            ("lease", self.lease > 0),
+            ("lease", self.lease >= LEAST_LEASE),
             ("drain_timeout", self.drain_timeout >= 0),
             ("give_up", self.give_up > 0),
         ):
             if not ok:
-                raise FieldError(name, f"is {getattr(self, name)}", "see penstock.Options")
+                least = f"give {LEAST_LEASE:g} second or more" if name == "lease" else "see penstock.Options"
+                raise FieldError(name, f"is {getattr(self, name)}", least)
         if isinstance(self.groups, str):
             raise FieldError("groups", f"is {self.groups!r}", "give a list of groups, or group_key")
         if bool(self.group_key) + bool(self.groups) + self.all_groups > 1:

@@ -16,6 +16,7 @@ public final class WorkOptions {
     public enum End { DONE, FAILED, SNOOZED, DEAD, CANCELLED, LOST, SETTLED, RELEASED }
 
     private static final int MAX_CLAIM = 10_000;
+    private static final Duration LEAST_LEASE = Duration.ofSeconds(1); // a shorter one may end before a call has extended it
 
     int concurrency = 10;
     int batch = 100;
@@ -51,10 +52,10 @@ public final class WorkOptions {
         return this;
     }
 
-    /** How long a job stays with a worker that has died. Default 30 s. */
+    /** How long a job stays with a worker that has died, a second or more. Default 30 s. */
     public WorkOptions lease(Duration lease) {
-        if (lease.compareTo(Duration.ofMillis(1)) < 0) {
-            throw new FieldException("lease", "is " + lease + ", expected a millisecond or more");
+        if (lease.compareTo(LEAST_LEASE) < 0) {
+            throw new FieldException("lease", "is " + lease + ", expected a second or more");
         }
         this.lease = lease;
         return this;

@@ -282,6 +282,7 @@ class WorkTest {
         assertThrows(NotFoundException.class, () -> penstock.worker("missing", job -> null, options).run());
         assertThrows(SchemaException.class, () -> penstock.schema("elsewhere").worker("jobs", job -> null, options).run());
         assertThrows(FieldException.class, () -> new WorkOptions().concurrency(0));
+        assertEquals("lease is PT0.03S, expected a second or more", assertThrows(FieldException.class, () -> new WorkOptions().lease(Duration.ofMillis(30))).getMessage());
     }
 
     @Test
