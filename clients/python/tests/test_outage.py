@@ -114,10 +114,12 @@ def test_a_right_that_is_missing_names_the_grant(url: str, db: psycopg.Connectio
         (f"{queue} ROLE --operate", lambda _, q: q.set_group("g", weight=2)),
         (f"{queue} ROLE --operate", lambda _, q: q.discard_dead_jobs([1])),
         ("ROLE --operate", lambda _, q: q.dead_jobs()),
+        (f"{queue} ROLE --operate", lambda _, q: q.status()),
+        ("create NAME", lambda _, q: q.create()),
     ]
     try:
         for grant, call in calls:
-            with psycopg.connect(url) as tx, pytest.raises(penstock.Error, match=rf"permission denied.*penstock queue grant .*{re.escape(grant)}\)") as e:
+            with psycopg.connect(url) as tx, pytest.raises(penstock.Error, match=rf"permission denied.*penstock queue (grant )?.*{re.escape(grant)}\)") as e:
                 tx.execute("set local role nothing")
                 call(tx, penstock.Queue(tx, queue))
             assert e.value.sqlstate == "42501" and isinstance(e.value.__cause__, psycopg.errors.InsufficientPrivilege)

@@ -45,6 +45,35 @@ def test_schedules(db: psycopg.Connection, queue: str) -> None:
         q.schedule("bad", "@daily", b"", priority=99)
 
 
+def test_create_and_status(url: str, db: psycopg.Connection, queue: str) -> None:
+    q = penstock.Queue(db, f"made_by_{queue}")
+    q.create("lifo")
+    with pytest.raises(psycopg.errors.DuplicateTable, match="exists already"):
+        q.create()
+    with pytest.raises(psycopg.errors.InvalidParameterValue):
+        penstock.Queue(db, "other").create("random")
+    assert q.status() == penstock.QueueStatus(0, 0, 0, 0, 0, timedelta(0), 0)
+    jobs = [penstock.NewJob("a"), penstock.NewJob("b"), penstock.NewJob("c", not_before=timedelta(hours=1))]
+    penstock.enqueue_many(db, q.name, [*jobs, penstock.NewJob("d", key="k"), penstock.NewJob("e", key="k")])
+    claimed = db.execute("select key, lease from penstock.claim(%s, 2)", [q.name]).fetchall()
+    assert [key for key, _ in claimed] == ["k", None], "the last in is the first out"
+    db.execute("select penstock.dead_letter(%s, %s, 'no')", [q.name, claimed[1][1]])
+    made = q.status()
+    assert timedelta(0) < made.oldest < timedelta(minutes=10)
+    assert made == penstock.QueueStatus(ready=1, running=1, delayed=1, waiting=1, dead=1, oldest=made.oldest, expired=0)
+    with pytest.raises(penstock.NotFoundError):
+        penstock.Queue(db, "missing").status()
+
+    async def main() -> None:
+        async with await psycopg.AsyncConnection.connect(url, autocommit=True) as conn:
+            a = aio.Queue(conn, f"made_by_aio_{queue}")
+            await a.create()
+            await aio.enqueue(conn, a.name, "x")
+            assert (await a.status()).ready == 1
+
+    asyncio.run(main())
+
+
 def test_dead_letters(db: psycopg.Connection, queue: str) -> None:
     q = penstock.Queue(db, queue)
     penstock.enqueue_many(db, queue, [penstock.NewJob(str(n), kind="welcome", headers={"n": str(n)}) for n in (1, 2, 3)])

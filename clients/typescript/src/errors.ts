@@ -67,6 +67,7 @@ function grantOf(message: string): string {
   if (of?.startsWith('_inbox.')) grant = `inbox grant CONSUMER ROLE --${consumes.includes(own) ? 'consume' : 'operate'}`
   else if (of) grant = `queue grant ${/^[\w.:-]+$/.test(of) ? of : `'${of.replaceAll("'", "'\\''")}'`} ROLE --${produces.includes(own) ? 'enqueue' : works.includes(own) ? 'work' : 'operate'}`
   else if (message.includes('schedule')) return schedulesNeed
+  else if (message.includes('create_queue')) return 'a queue is made by the role that owns the schema; it can run: penstock queue create NAME'
   else if (/\b_(queue|dead_job|sample)\b/.test(message)) grant = 'queue grant QUEUE ROLE --operate'
   return `the role that owns the schema can run: penstock ${grant}`
 }

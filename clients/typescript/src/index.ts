@@ -1,7 +1,7 @@
 export { Penstock } from './penstock.js'
 export { FieldError, NotFoundError, VersionError, schemaVersion } from './errors.js'
 export { Enqueued } from './statements.js'
-export { Job, LeaseLostError, Outcome, Queue, StoppingError, cancelled, deadLetter, holdGroup, report, retry, snooze, step, type Claimed, type DeadJob, type Failure, type FoundJob, type GroupLimits, type GroupPolicy, type Schedule, type Shares } from './job.js'
+export { Job, LeaseLostError, Outcome, Queue, StoppingError, cancelled, deadLetter, holdGroup, report, retry, snooze, step, type Claimed, type DeadJob, type Failure, type FoundJob, type GroupLimits, type GroupPolicy, type QueueStatus, type Schedule, type Shares } from './job.js'
 export { limited, type Limits } from './limits.js'
 export { Writer, type Pending, type WriterOptions } from './writer.js'
 export type { Message, NewJob, Payload } from './values.js'

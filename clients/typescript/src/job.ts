@@ -228,6 +228,21 @@ export interface FoundJob {
   readonly report?: unknown
 }
 
+/** QueueStatus counts the jobs of a queue by where they are. */
+export interface QueueStatus {
+  readonly ready: number
+  readonly running: number
+  readonly delayed: number
+  /** For barriers, or for another job of their key. */
+  readonly waiting: number
+  /** Its dead letters. */
+  readonly dead: number
+  /** How many milliseconds ago the oldest ready job was enqueued; 0 if none is ready. */
+  readonly oldest: number
+  /** How many jobs have ended because their deadline had passed, since the queue was made. */
+  readonly expired: number
+}
+
 /** GroupLimits limit the jobs of a group. What is left out limits nothing. */
 export interface GroupLimits {
   /** How many jobs of the group run at a time, in all processes together. */
@@ -270,7 +285,7 @@ const jobColumns = `id::text, key, group_key, priority::text, attempt::text, (ex
 /** Claimed is the result of a claim: jobs, those of its acks that were still held, and whether a limit of running jobs is close. */
 export interface Claimed { readonly jobs: Job[], readonly acked: bigint[], readonly full: boolean }
 
-/** Queue is a queue for workers' loops of your own, and for those who look after it: its schedules, dead letters and groups. Each call is one statement. */
+/** Queue is a queue for workers' loops of your own, and for those who look after it: its state, schedules, dead letters and groups. Each call is one statement. */
 export class Queue {
   readonly #execute: Execute
   readonly #schema: string
@@ -417,6 +432,19 @@ export class Queue {
       name: name!, cron: cron!, next: new Date(Number(next)), paused: paused === 'true', skipOverlap: skip === 'true', lastJob: last === null ? undefined : BigInt(last!),
       kind: kind!, key: key ?? '', groupKey: groupKey!, priority: Number(priority), dedupKey: dedupKey ?? '', headers: parsed(headers, {}), payload: Buffer.from(payload!, 'hex'),
     }))
+  }
+
+  /** Makes the queue. Fails with 42P07 if it exists already. It needs the role that owns the schema. */
+  async create(options: { ordering?: 'fifo' | 'lifo' } = {}): Promise<void> {
+    const { ordering = 'fifo' } = checked('create', options)
+    await this.#rows('penstock.create_queue($1::text, $2::text)::text', ordering)
+  }
+
+  /** Counts the queue's jobs. It reads the queue, and needs grant_operator. */
+  async status(): Promise<QueueStatus> {
+    const [row] = await this.#rows(`ready::text, running::text, delayed::text, waiting::text, dead::text, ${ms('oldest')} as oldest, expired::text from penstock.queue_status($1::text)`)
+    const [ready, running, delayed, waiting, dead, oldest, expired] = row!.map(Number) as [number, number, number, number, number, number, number]
+    return { ready, running, delayed, waiting, dead, oldest, expired }
   }
 
   /** Cancels jobs, in any state, and returns how many there were. A running one loses its lease. It needs grant_operator, as pause and resume do. */

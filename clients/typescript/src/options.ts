@@ -53,6 +53,7 @@ export const table = {
   claim: { what: 'an option of claim', types: { n: 'number', groupKey: 'text', ...claimed } },
   claimGroups: { what: 'an option of claimGroups', types: claimed },
   schedule: { what: 'an option of schedule', types: { skipOverlap: 'boolean' } },
+  create: { what: 'an option of create', types: { ordering: 'text' } },
   deadJobs: { what: 'an option of deadJobs', types: { most: 'number', after: 'bigint' } },
   group: { what: 'a limit of a group', types: { maxRunning: 'number', rate: 'number', per: 'ms', burst: 'number', weight: 'number' } },
   groupPolicies: { what: 'an option of groupPolicies', types: { most: 'number', after: 'text' } },

@@ -26,6 +26,22 @@ test('schedules are made, paused, run and listed', async () => {
   await expect(queue.schedule('bad', '@daily', { payload: '', priority: 99 })).rejects.toMatchObject({ field: 'priority' })
 })
 
+test('a queue is made, and its jobs are counted', async () => {
+  const made = penstock.queue(pool, `made_by_${await newQueue()}`)
+  await made.create({ ordering: 'lifo' })
+  await expect(made.create()).rejects.toMatchObject({ code: '42P07', message: expect.stringContaining('exists already') })
+  await expect(penstock.queue(pool, 'other').create({ ordering: 'random' as 'fifo' })).rejects.toMatchObject({ code: '22023' })
+  expect(await made.status()).toEqual({ ready: 0, running: 0, delayed: 0, waiting: 0, dead: 0, oldest: 0, expired: 0 })
+  await penstock.enqueueMany(pool, made.name, [{ payload: 'a' }, { payload: 'b' }, { payload: 'c', delay: 3_600_000 }, { payload: 'd', key: 'k' }, { payload: 'e', key: 'k' }])
+  const [first, second] = (await made.claim({ n: 2 })).jobs
+  await made.deadLetter(second!.lease, 'no')
+  expect(first).toMatchObject({ key: 'k' }) // the last in is the first out
+  const counted = await made.status()
+  expect(counted).toEqual({ ready: 1, running: 1, delayed: 1, waiting: 1, dead: 1, oldest: expect.any(Number), expired: 0 })
+  expect(counted.oldest).toBeGreaterThan(0)
+  await expect(penstock.queue(pool, 'missing').status()).rejects.toMatchObject({ name: 'NotFoundError' })
+})
+
 test('dead letters are listed, retried and discarded', async () => {
   const name = await newQueue()
   const queue = penstock.queue(pool, name)
@@ -205,6 +221,8 @@ test('a missing right names the grant', async () => {
       [() => queue.cancel([1n]), ` ${name} ROLE --operate)`],
       [() => queue.setGroup('g'), ` ${name} ROLE --operate)`],
       [() => queue.deadJobs(), ` ROLE --operate)`],
+      [() => queue.status(), ` ${name} ROLE --operate)`],
+      [() => queue.create(), 'penstock queue create NAME'],
       [() => queue.discardDeadJobs([1n]), ` ${name} ROLE --operate)`],
       [() => queue.schedules(), 'penstock schedule set QUEUE NAME'],
     ] as const) {

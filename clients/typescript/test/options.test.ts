@@ -29,6 +29,7 @@ const calls: [name: string, call: (given: any) => unknown, option: string, says:
   ['defineTask', given => defineTask({ name: 'a', queue: 'q', ...given }), 'timeOut', 'did you mean timeout?'],
   ['claim', given => emails.claim(given), 'prefetch', 'is not an option of claim; there are: n, groupKey, lease, worker, acks'],
   ['claimGroups', given => emails.claimGroups(new Map([['a', 1]]), given), 'leas', 'did you mean lease?'],
+  ['create', given => emails.create(given), 'ordring', 'is not an option of create; did you mean ordering?'],
   ['deadJobs', given => emails.deadJobs(given), 'limit', 'is not an option of deadJobs; there are: most, after'],
   ['setGroup', given => emails.setGroup('a', given), 'maxRuning', 'is not a limit of a group; did you mean maxRunning?'],
   ['groupPolicies', given => emails.groupPolicies(given), 'mosts', 'did you mean most?'],

@@ -65,6 +65,7 @@ test('the table of options has those of the types', () => {
   expectTypeOf<Names<'claimGroups'>>().toEqualTypeOf<Last<Queue['claimGroups'], 1>>()
   expectTypeOf<Names<'scheduled'>>().toEqualTypeOf<Last<Queue['schedule'], 2>>()
   expectTypeOf<Names<'schedule'>>().toEqualTypeOf<Last<Queue['schedule'], 3>>()
+  expectTypeOf<Names<'create'>>().toEqualTypeOf<Last<Queue['create'], 0>>()
   expectTypeOf<Names<'deadJobs'>>().toEqualTypeOf<Last<Queue['deadJobs'], 0>>()
   expectTypeOf<Names<'group'>>().toEqualTypeOf<keyof GroupLimits>()
   expectTypeOf<Names<'groupPolicies'>>().toEqualTypeOf<Last<Queue['groupPolicies'], 0>>()

@@ -172,6 +172,20 @@ class FoundJob:
 
 
 @dataclass(frozen=True)
+class QueueStatus:
+    """How many jobs of a queue are where. `waiting` is for barriers, or for another job of their key, and `dead` are its dead letters. `oldest` is how long
+    ago the oldest ready job was enqueued, zero if none is ready. `expired` is how many jobs have ended because their deadline had passed."""
+
+    ready: int
+    running: int
+    delayed: int
+    waiting: int
+    dead: int
+    oldest: timedelta
+    expired: int
+
+
+@dataclass(frozen=True)
 class GroupPolicy:
     """The policy of a group, or of "*", and how long the group is held. What is None limits nothing. `tokens` is how many jobs may start now, if it has a
     rate."""

@@ -1,18 +1,18 @@
-"""A queue's schedules, dead letters and groups, for those who look after it."""
+"""A queue's state, schedules, dead letters and groups, for those who look after it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from ._model import DeadJob, Encoder, Enqueued, Error, FoundJob, GroupPolicy, NewJob, Payload, Schedule
+from ._model import DeadJob, Encoder, Enqueued, Error, FoundJob, GroupPolicy, NewJob, Payload, QueueStatus, Schedule
 from ._seam import Transaction, dialect, run
 from ._sql import Postgres
 
 
 class Queue:
-    """A queue's schedules, dead letters and groups, in the caller's transaction on PostgreSQL. Calls about schedules need the role that owns the schema,
-    those about dead letters and groups `grant_operator`."""
+    """A queue's state, schedules, dead letters and groups, in the caller's transaction on PostgreSQL. `create` and calls about schedules need the role that
+    owns the schema, the others `grant_operator`."""
 
     def __init__(self, tx: Transaction, name: str, *, schema: str = "penstock", encoder: Encoder = None):
         if dialect(tx) == "sqlite":
@@ -20,6 +20,14 @@ class Queue:
                 "the schedules, dead letters and groups of SQLite are not for this client", hint="run: penstock schedule list QUEUE --database-url sqlite:FILE"
             )
         self.tx, self.name, self._sql = tx, name, Postgres(schema, encoder)
+
+    def create(self, ordering: str = "fifo") -> None:
+        """Makes the queue. "lifo" begins with the last job. Raises the driver's error, with the code 42P07, if it exists already."""
+        run(self.tx, self._sql.create_queue(self.name, ordering))
+
+    def status(self) -> QueueStatus:
+        """How many of the queue's jobs are ready, running, delayed, waiting and dead. It reads the queue."""
+        return run(self.tx, self._sql.status(self.name))
 
     def schedule(
         self, name: str, cron: str, payload: Payload, *, key: str | None = None, group_key: str = "", priority: int = 0, dedup_key: str | None = None,

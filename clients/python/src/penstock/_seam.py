@@ -238,6 +238,8 @@ def grant_of(message: str) -> str:
         grant = f"queue grant {shlex.quote(of)} ROLE --{'enqueue' if own in PRODUCES else 'work' if own in WORKS else 'operate'}"
     elif "schedule" in message:
         return OF_SCHEDULES
+    elif "create_queue" in message:
+        return "a queue is made by the role that owns the schema; it can run: penstock queue create NAME"
     elif re.search(r"\b_(queue|dead_job|sample)\b", message):
         grant = "queue grant QUEUE ROLE --operate"
     else:

@@ -28,6 +28,7 @@ from ._model import (
     Message,
     NewJob,
     NotFoundError,
+    QueueStatus,
     Schedule,
     SchemaError,
     job_row,
@@ -269,6 +270,18 @@ class Postgres:
             report = None if r[9] is None else json.loads(r[9])
             return FoundJob(r[0], r[1], r[2], r[3], r[4], r[5], r[6], at_epoch(r[10]), claimed, until, ended, r[7], r[8], report)
         return None
+
+    def create_queue(self, queue: str, ordering: str) -> Op[None]:
+        yield f"select {self.schema}.create_queue(cast($1 as text), cast($2 as text))", [queue, ordering]
+
+    def status(self, queue: str) -> Op[QueueStatus]:
+        rows = yield (
+            "select ready, running, delayed, waiting, dead, cast(extract(epoch from oldest) * 1000000 as bigint), expired"
+            f" from {self.schema}.queue_status(cast($1 as text))",
+            [queue],
+        )
+        ready, running, delayed, waiting, dead, oldest, expired = rows[0]
+        return QueueStatus(ready, running, delayed, waiting, dead, timedelta(microseconds=oldest), expired)
 
     def on_queue(self, function: str, queue: str) -> Op[None]:
         yield f"select {self.schema}.{function}(cast($1 as text))", [queue]

@@ -14,7 +14,23 @@ from ._buffer import Gathered
 from ._connect import Database, autocommit_async, close_async, connect_async, cut, transaction_async
 from ._desk import CALL_TIMEOUT, IDLE, MAINTAIN_EVERY, REACH, SETTLED, Desk, Options, Outage, Task, growing, log, monotonic, permanent, unbegun, within
 from ._kinds import by_kind
-from ._model import MEMBER_STEPS, Aborted, DeadJob, Encoder, Enqueued, Error, FoundJob, GroupPolicy, Job, Message, NewJob, Outcome, Payload, Schedule
+from ._model import (
+    MEMBER_STEPS,
+    Aborted,
+    DeadJob,
+    Encoder,
+    Enqueued,
+    Error,
+    FoundJob,
+    GroupPolicy,
+    Job,
+    Message,
+    NewJob,
+    Outcome,
+    Payload,
+    QueueStatus,
+    Schedule,
+)
 from ._seam import Transaction, away, execute_async, run_async, told
 from ._signals import stopped_by_signals
 from ._sql import Op, Postgres
@@ -160,6 +176,12 @@ class Queue:
 
     def __init__(self, tx: Transaction, name: str, *, schema: str = "penstock", encoder: Encoder = None):
         self.tx, self.name, self._sql = tx, name, Postgres(schema, encoder)
+
+    async def create(self, ordering: str = "fifo") -> None:
+        await run_async(self.tx, self._sql.create_queue(self.name, ordering))
+
+    async def status(self) -> QueueStatus:
+        return await run_async(self.tx, self._sql.status(self.name))
 
     async def schedule(
         self, name: str, cron: str, payload: Payload, *, key: str | None = None, group_key: str = "", priority: int = 0, dedup_key: str | None = None,

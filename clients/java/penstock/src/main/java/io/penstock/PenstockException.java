@@ -68,6 +68,8 @@ public class PenstockException extends RuntimeException {
                 : "queue grant " + (of.matches("[\\w.:-]+") ? of : "'" + of.replace("'", "'\\''") + "'") + " ROLE --" + (PRODUCES.contains(own) ? "enqueue" : WORKS.contains(own) ? "work" : "operate");
         } else if (message.contains("schedule")) {
             return "schedules need the role that owns the schema; it can run: penstock schedule set QUEUE NAME --cron TEXT";
+        } else if (message.contains("create_queue")) {
+            return "a queue is made by the role that owns the schema; it can run: penstock queue create NAME";
         } else if (OF_OPERATORS.matcher(message).find()) {
             grant = "queue grant QUEUE ROLE --operate";
         }

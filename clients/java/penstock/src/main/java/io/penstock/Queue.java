@@ -11,7 +11,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 
-/** The statements of workers, for your own loops and for transactions that end jobs, and of those who look after a queue: its schedules, dead letters and groups. */
+/** The statements of workers, for your own loops and for transactions that end jobs, and of those who look after a queue: its state, schedules, dead letters and groups. */
 public final class Queue {
     static final int MAX_REASON = 1024;
     private final Penstock penstock;
@@ -179,6 +179,17 @@ public final class Queue {
         return call("select name, cron, cast(extract(epoch from next) * 1000000 as bigint), paused, skip_overlap, last_job, kind, key, group_key, priority, dedup_key, " + Job.HEADERS
             + ", payload", "schedules", "").stream().map(r -> new Schedule((String) r[0], (String) r[1], Job.time(r[2]), (Boolean) r[3], (Boolean) r[4], (Long) r[5], (String) r[6],
                 (String) r[7], (String) r[8], ((Number) r[9]).intValue(), (String) r[10], Job.headers(r[11]), (byte[]) r[12])).toList();
+    }
+
+    /** Makes the queue: "fifo", or "lifo", which begins with the last job. Throws an exception with the code 42P07 if it exists. It needs the role that owns the schema. */
+    public void create(String ordering) {
+        call("select", "create_queue", "text", ordering);
+    }
+
+    /** Counts the queue's jobs. It reads the queue, and needs grant_operator. */
+    public QueueStatus status() {
+        Object[] r = call("select ready, running, delayed, waiting, dead, cast(extract(epoch from oldest) * 1000000 as bigint), expired", "queue_status", "").get(0);
+        return new QueueStatus((Long) r[0], (Long) r[1], (Long) r[2], (Long) r[3], (Long) r[4], Duration.of((Long) r[5], ChronoUnit.MICROS), (Long) r[6]);
     }
 
     /** Cancels jobs, in any state, and returns how many there were. A running one loses its lease. It needs grant_operator, as pause and resume do. */

@@ -68,6 +68,23 @@ class OperateTest {
     }
 
     @Test
+    void aQueueIsMadeAndItsJobsAreCounted() throws Exception {
+        Queue made = penstock.queue("made");
+        made.create("lifo");
+        assertEquals("42P07", assertThrows(PenstockException.class, () -> made.create("fifo")).sqlState());
+        assertEquals("22023", assertThrows(PenstockException.class, () -> penstock.queue("other").create("random")).sqlState());
+        assertEquals(new QueueStatus(0, 0, 0, 0, 0, Duration.ZERO, 0), made.status());
+        penstock.enqueueMany("made", List.of(NewJob.of("a"), NewJob.of("b"), NewJob.of("c").notBefore(Instant.now().plusSeconds(3600)), NewJob.of("d").key("k"), NewJob.of("e").key("k")));
+        List<Job> claimed = made.claim(2, Duration.ofMinutes(1), "", "", null).jobs();
+        assertEquals("k", claimed.get(0).key()); // the last in is the first out
+        made.deadLetter(claimed.get(1).lease(), "no");
+        QueueStatus status = made.status();
+        assertEquals(new QueueStatus(1, 1, 1, 1, 1, status.oldest(), 0), status);
+        assertTrue(status.oldest().compareTo(Duration.ZERO) > 0);
+        assertThrows(NotFoundException.class, () -> penstock.queue("missing").status());
+    }
+
+    @Test
     void deadLettersAreListedRetriedAndDiscarded() throws Exception {
         penstock.enqueueMany("jobs", List.of(NewJob.of("1").kind("welcome"), NewJob.of("2"), NewJob.of("3")));
         for (Job job : queue.claim(3, Duration.ofMinutes(1), "", "", null).jobs()) {
@@ -122,10 +139,12 @@ class OperateTest {
             var e = assertThrows(PenstockException.class, () -> few.queue("jobs").schedule("nightly", "@daily", NewJob.of("")));
             assertEquals("42501", e.sqlState());
             assertTrue(e.getMessage().endsWith("permission denied for function schedule_bytes (schedules need the role that owns the schema; it can run: penstock schedule set QUEUE NAME --cron TEXT)"), e.getMessage());
+            e = assertThrows(PenstockException.class, () -> few.queue("new").create("fifo"));
+            assertTrue(e.getMessage().endsWith(" (a queue is made by the role that owns the schema; it can run: penstock queue create NAME)"), e.getMessage());
             var calls = Map.<String, List<Executable>>of(
                 "jobs ROLE --enqueue", List.of(() -> few.enqueue("jobs", NewJob.of("")), () -> few.queue("jobs").findJob(1)),
                 "jobs ROLE --work", List.of(() -> few.queue("jobs").claim(1, Duration.ofMinutes(1), "", "", null), () -> few.queue("jobs").holdGroup("g", Duration.ofSeconds(1), "")),
-                "jobs ROLE --operate", List.of(() -> few.queue("jobs").cancel(List.of(1L)), () -> few.queue("jobs").discardDeadJobs(List.of(1L))));
+                "jobs ROLE --operate", List.of(() -> few.queue("jobs").cancel(List.of(1L)), () -> few.queue("jobs").discardDeadJobs(List.of(1L)), () -> few.queue("jobs").status()));
             calls.forEach((grant, all) -> all.forEach(call -> {
                 var refused = assertThrows(PenstockException.class, call);
                 assertTrue(refused.getMessage().endsWith(" (the role that owns the schema can run: penstock queue grant " + grant + ")"), refused.getMessage());
