@@ -268,10 +268,16 @@ test('jobs claimed ahead of handlers that hang are given back for other workers'
   let go: () => void = () => {}
   const going = new Promise<void>(resolve => { go = resolve })
   const lines: string[] = []
+  const start = performance.now()
   // Quick jobs first, so the worker claims ahead.
   const w = started(queue, async () => { if (++begun > 10) await going }, { concurrency: 2, batch: 20, lease: 3000, logger: { warn: line => lines.push(line) } })
   await until('two are held up, and others are claimed', async () => begun === 12 && (await status(queue)).running > 2)
   await until('those are given back', async () => (await status(queue)).running === 2)
+  expect(performance.now() - start).toBeGreaterThan(1900) // at the second look: each has waited for a third of a lease
+  for (let n = 0; n < 10; n++) { // while they hang none is claimed ahead
+    await new Promise(resolve => setTimeout(resolve, 50))
+    expect((await status(queue)).running).toBe(2)
+  }
   expect(lines).toEqual([expect.stringMatching(/no handler has begun \d+ jobs of queue .* for long/)])
   go()
   await until('all are done', async () => (await status(queue)).ready + (await status(queue)).running === 0)

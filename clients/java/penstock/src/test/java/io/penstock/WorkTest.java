@@ -17,6 +17,7 @@ import java.sql.SQLException;
 import java.time.Duration;
 import java.util.HashSet;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -451,6 +452,34 @@ class WorkTest {
         }
         assertTrue(lines.stream().anyMatch(line -> line.matches("WARNING job 1, kind slow, attempt 1 of queue jobs runs longer than its timeout of 0.01 s: its handler ignores the interrupt")), lines::toString);
         assertTrue(lines.stream().anyMatch(line -> line.matches("WARNING job 1, kind slow, attempt 1 of queue jobs ran longer than its timeout of 0.01 s: its handler ended after [0-9.]+ s, and its outcome counts")), lines::toString);
+    }
+
+    @Test
+    void jobsAheadOfHandlersThatHangAreGivenBack() throws Exception {
+        enqueue(LongStream.range(0, 60).mapToObj(Long::toString).toArray(String[]::new));
+        Queue queue = penstock.queue("jobs");
+        AtomicInteger begun = new AtomicInteger();
+        CountDownLatch go = new CountDownLatch(1);
+        try (Worker worker = penstock.worker("jobs", job -> {
+            if (begun.incrementAndGet() > 10) { // quick ones first, so the worker claims ahead
+                go.await();
+            }
+            return null;
+        }, options.concurrency(2).batch(20).lease(Duration.ofSeconds(3))).start()) {
+            while (begun.get() < 12 || queue.status().running() <= 2) {
+                Thread.sleep(10);
+            }
+            while (queue.status().running() > 2) {
+                Thread.sleep(10);
+            }
+            go.countDown();
+            List<End> all = new ArrayList<>();
+            while (Collections.frequency(all, End.DONE) < 60) {
+                all.add(ends.take().getValue());
+            }
+            all.removeIf(End.DONE::equals);
+            assertEquals(Set.of(End.RELEASED), Set.copyOf(all));
+        }
     }
 
     @Test
