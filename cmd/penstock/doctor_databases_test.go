@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/terminal"
@@ -142,6 +143,18 @@ func TestDoctorFindsWhatIsDoneToPostgres(t *testing.T) {
 			if f.Check == doctor.CheckQueue && f.Severity == doctor.OK {
 				t.Errorf("of a queue that it may not examine, a role is told %q", f.Found)
 			}
+		}
+		// A worker lives, and its group has no jobs. The role does not see that.
+		p.must("queue", "create", "reports")
+		p.must("queue", "grant", "reports", "monitor", "--operate")
+		if err := p.queues().DriverQueue("reports").(driver.Heartbeater).Heartbeat(t.Context(), admin.Worker{Name: "w", StartedAt: time.Now()}); err != nil {
+			t.Fatal(err)
+		}
+		p.jobs("reports", "1")
+		f = monitor.finds(doctor.CheckQueue, doctor.Critical, "reports", "1 job is ready, the oldest for ")
+		contains(t, f.Found+f.Why+f.Next, ", and none runs", "may not see whether a worker lives", "as the owner of the tables", "penstock queue workers reports")
+		if strings.Contains(f.Found, "no worker seems") {
+			t.Errorf("of a worker that lives a role is told: %+v", f)
 		}
 		if o := invoke(t, "status", "--database-url", as.String()); !strings.Contains(o.stderr, "leases of running jobs are not shown: this role may not read them") {
 			t.Errorf("status says nothing of the leases: %+v", o)

@@ -32,6 +32,7 @@ type shown struct {
 	reading      func() // is called when the status is read
 	noOutboxes   bool   // the role may not see them
 	hiddenQueues bool
+	noWorkers    bool
 }
 
 var errForbidden = &pgconn.PgError{Code: "42501", Message: "permission denied"}
@@ -74,7 +75,12 @@ func (s shown) QueueGroups(_ context.Context, queue, _ string, _ int) ([]admin.G
 	return s.groups[queue], nil
 }
 
-func (s shown) Workers(context.Context, string, int) ([]admin.Worker, error) { return s.alive, nil }
+func (s shown) Workers(context.Context, string, int) ([]admin.Worker, error) {
+	if s.noWorkers {
+		return nil, errForbidden
+	}
+	return s.alive, nil
+}
 
 func (s shown) Inboxes(context.Context) ([]admin.InboxStatus, error) { return s.inboxes, nil }
 

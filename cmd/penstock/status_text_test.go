@@ -93,6 +93,15 @@ func TestQueuesThatLackNoWorker(t *testing.T) {
 		"low: the queue is at its limit of 2 running jobs: 3 jobs wait: penstock queue set low --max-running N\n")
 }
 
+// A role that may not see the workers is not told that there is none.
+func TestWorkersThatARoleDoesNotSee(t *testing.T) {
+	out := unwrapped(statusOf(t, shown{noWorkers: true, queues: []admin.QueueStatus{{Queue: "idle", Ready: 3, OldestAge: time.Minute}}}))
+	contains(t, out, "idle: 3 jobs are ready, and none runs; this role may not see whether a worker lives: as the owner of the schema, penstock queue workers idle\n")
+	if strings.Contains(out, "no worker seems") {
+		t.Error(out)
+	}
+}
+
 func TestStatusTable(t *testing.T) {
 	now := time.Now()
 	ring := []admin.SegmentStatus{{Slot: 0}, {Slot: 1, Current: true}, {Slot: 2}}

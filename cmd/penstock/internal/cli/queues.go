@@ -140,18 +140,24 @@ func ReadUntaken(ctx context.Context, store driver.QueueStore, queues []admin.Qu
 }
 
 // Alive reads the workers whose heartbeats are fresh at a time of the database, if a queue has only jobs that have been ready for that long.
-// It reads none if the store keeps no heartbeats, or the role may not see them.
-func Alive(ctx context.Context, store any, queues []admin.QueueStatus, age time.Duration, at time.Time) ([]admin.Worker, error) {
+// It reads none if the store keeps no heartbeats, or the role may not see them, which unseen reports.
+func Alive(ctx context.Context, store any, queues []admin.QueueStatus, age time.Duration, at time.Time) (alive []admin.Worker, unseen bool, err error) {
 	reader, ok := store.(driver.WorkerStore)
 	if !ok || !slices.ContainsFunc(queues, func(q admin.QueueStatus) bool { return q.Ready > 0 && q.Running == 0 && q.OldestAge >= age }) {
-		return nil, nil
+		return nil, false, nil
 	}
 	workers, err := reader.Workers(ctx, "", CountedUpTo)
-	if err != nil && !pgerror.IsForbidden(err) {
-		return nil, err
+	if err != nil {
+		if pgerror.IsForbidden(err) {
+			return nil, true, nil
+		}
+		return nil, false, err
 	}
-	return slices.DeleteFunc(workers, func(w admin.Worker) bool { return w.Stopped || w.AliveUntil.Before(at) }), nil
+	return slices.DeleteFunc(workers, func(w admin.Worker) bool { return w.Stopped || w.AliveUntil.Before(at) }), false, nil
 }
+
+// NoSight follows a figure where the role may not see workers, so that none can be said to be missing.
+const NoSight = "this role may not see whether a worker lives"
 
 // StartWorkers precedes a command: the jobs may be those of a program, in any language.
 const StartWorkers = "start the worker of your application, or: "

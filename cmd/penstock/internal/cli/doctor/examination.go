@@ -200,7 +200,7 @@ func (e *examination) look(ctx context.Context, ahead time.Duration, tell bool) 
 		if err = cli.ReadUntaken(ctx, e.store, l.queues, min(young, e.o.Old)); err != nil {
 			return l, err
 		}
-		l.alive, err = cli.Alive(ctx, e.store, l.queues, min(young, e.o.Old), l.at)
+		l.alive, l.unseen, err = cli.Alive(ctx, e.store, l.queues, min(young, e.o.Old), l.at)
 	}
 	return l, err
 }

@@ -23,6 +23,7 @@ type look struct {
 	running  []doctor.Running
 	refused  bool // the role may not see the leases of jobs, nor failures in the maintenance of queues
 	alive    []admin.Worker
+	unseen   bool // the role may not see these
 	beats    bool // the database keeps the workers
 }
 
@@ -239,6 +240,9 @@ func (r *rules) queue(q *admin.QueueStatus) {
 			if s.Oldest >= r.o.Old {
 				f.Severity, f.Found, f.Next = doctor.Warning, "jobs are taken, as by dequeue or by short jobs, but "+ready, r.seeWorkers(argument)
 			}
+		case r.now.unseen:
+			f.Found, f.Why = ready+", and none runs", cli.NoSight
+			f.Next = "look as the owner of the tables, with penstock queue workers " + argument
 		default:
 			f.Found, f.Next = "no worker seems to "+s.Of+": "+ready+", and none runs", cli.StartWorkers+s.Command
 		}

@@ -143,6 +143,7 @@ type left struct {
 	expired map[string][]doctor.Running  // jobs whose leases ended unattended ago
 	refused bool                         // the role may not read leases
 	alive   []admin.Worker               // those with fresh heartbeats
+	unseen  bool                         // the role may not read these
 	notes   map[string][]string          // about jobs that failed and are tried again, schedules and barriers
 }
 
@@ -153,7 +154,7 @@ func readLeft(ctx context.Context, store driver.QueueStore, queues []admin.Queue
 	if err := cli.ReadUntaken(ctx, store, with, unattended); err != nil {
 		return l, fmt.Errorf("reading the groups of queues: %w", err)
 	}
-	if l.alive, err = cli.Alive(ctx, store, queues, unattended, time.Now()); err != nil {
+	if l.alive, l.unseen, err = cli.Alive(ctx, store, queues, unattended, time.Now()); err != nil {
 		return l, fmt.Errorf("reading the workers of queues: %w", err)
 	}
 	running := false
@@ -215,6 +216,8 @@ func (w *Writer) queueNotes(q *admin.QueueStatus) (notes []string) {
 			note("worker %s has sent no heartbeat for %s, and %s; its process is stopped or hangs: penstock queue workers %s", s.Worker, cli.Age(s.Silent(w.now)), ready, shell.Word(q.Queue))
 		case s.Worker != "":
 			note("worker %s runs but gets none of its jobs, and %s; an open transaction may hold them: penstock doctor", s.Worker, ready)
+		case w.left.unseen:
+			note("%s, and none runs; "+cli.NoSight+": as the owner of the schema, penstock queue workers %s", ready, shell.Word(q.Queue))
 		default:
 			note("no worker seems to %s, and %s; a program that dequeues is not seen: "+cli.StartWorkers+"%s", s.Of, ready, s.Command)
 		}
