@@ -286,6 +286,28 @@ func TestTabsOfJobs(t *testing.T) {
 	})
 }
 
+// The count of ready jobs has those of groups too, and its list has those without one: each leads to the others.
+func TestReadyJobsOfGroups(t *testing.T) {
+	eachStore(t, func(t *testing.T, s store) {
+		d := serve(t, s)
+		must(t, s.CreateQueue(t.Context(), "mails", penstock.FIFO))
+		_, err := s.DriverQueue("mails").Enqueue(t.Context(), penstock.NewJob{}, penstock.NewJob{Group: "a&b"}, penstock.NewJob{Group: "a&b"})
+		must(t, err)
+		for path, want := range map[string][]string{
+			"/queues/mails":                              {`/queues/mails/jobs?state=ready">3</a>`, `/queues/mails/jobs?state=ready&amp;group=">1</a>`, `/queues/mails/jobs?state=ready&amp;group=a%26b">2</a>`},
+			"/queues/mails/jobs?state=ready":             {`/queues/mails#groups">those of groups</a>`},
+			"/queues/mails/jobs?state=ready&group=a%26b": {"Group a&amp;b: the next to run comes first"},
+		} {
+			_, page := d.ask("r", "GET", path, "")
+			for _, text := range want {
+				if !strings.Contains(string(page), text) {
+					t.Errorf("%s lacks %s: %s", path, text, page)
+				}
+			}
+		}
+	})
+}
+
 // An operator publishes a message and enqueues a job by hand; a reader may not.
 func TestByHand(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
