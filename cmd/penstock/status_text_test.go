@@ -93,7 +93,7 @@ func TestQueuesThatLackNoWorker(t *testing.T) {
 		"low: the queue is at its limit of 2 running jobs: 3 jobs wait: penstock queue set low --max-running N\n")
 }
 
-// A role that may not see the workers is not told that there is none.
+// A role that may not see the workers does not read that there is none.
 func TestWorkersThatARoleDoesNotSee(t *testing.T) {
 	out := unwrapped(statusOf(t, shown{noWorkers: true, queues: []admin.QueueStatus{{Queue: "idle", Ready: 3, OldestAge: time.Minute}}}))
 	contains(t, out, "idle: 3 jobs are ready, and none runs; this role may not see whether a worker lives: as the owner of the schema, penstock queue workers idle\n")
