@@ -70,6 +70,46 @@ func TestDequeueOfKeysLIFO(t *testing.T) {
 	}
 }
 
+// A claim is stopped after it has read three jobs of a key, until the first of them is done. The others do not wait for that one.
+func TestFirstOfAKeyEndsWhileAClaimReads(t *testing.T) {
+	t.Parallel()
+	for _, ordering := range []string{"fifo", "lifo"} {
+		t.Run(ordering, func(t *testing.T) {
+			t.Parallel()
+			f := newJobs(t, ordering)
+			f.Exec("select penstock.enqueue('q', '1', key => 'k')")
+			first := f.begin(f.Connect())
+			var lease int64
+			f.Must(first.QueryRow(f.Ctx, "select lease from penstock.claim('q')").Scan(&lease))
+			f.Exec("select penstock.enqueue('q', i::text, key => 'k') from generate_series(2, 3) i")
+			f.Exec(`alter function penstock."_q.candidates" rename to read_candidates;
+				create function penstock."_q.candidates"(here int, in_group text, p int, lo bigint[], hi bigint[], pos bigint, most int, skip text[],
+					out ctids tid[], out seqs bigint[], out ids bigint[], out keys text[], out got int, out before bigint, out upto bigint) language plpgsql as $$
+				begin
+					select * into ctids, seqs, ids, keys, got, before, upto from penstock.read_candidates(here, in_group, p, lo, hi, pos, most, skip);
+					perform pg_advisory_xact_lock_shared(1);
+				end $$`, pgx.QueryExecModeSimpleProtocol)
+			gate, stopped, ended := f.begin(f.Connect()), f.Connect(), make(chan error, 1)
+			f.exec(gate.Conn(), "select pg_advisory_xact_lock(1)")
+			go func() {
+				_, err := stopped.Exec(f.Ctx, "select penstock.ack('q', c.lease) from penstock.claim('q') c")
+				ended <- err
+			}()
+			f.Eventually("it is stopped", func() bool {
+				return f.Number("select count(*) from pg_locks where pid = $1 and not granted and locktype = 'advisory'", stopped.PgConn().PID()) == 1
+			})
+			f.Must(first.Commit(f.Ctx))
+			f.Exec("select penstock.ack('q', $1)", lease)
+			f.Must(gate.Rollback(f.Ctx))
+			f.Must(<-ended)
+			for range 2 {
+				f.Exec("select penstock.ack('q', c.lease) from penstock.claim('q', 10) c")
+			}
+			f.wantText("0 0 0", "select (select count(*) from penstock.q) || ' ' || (select count(*) from penstock._scheduled) || ' ' || (select count(*) from penstock._lease)")
+		})
+	}
+}
+
 // Workers that claim, dequeue, retry and roll back side by side: of a key one job runs
 // at a time, in order, and each runs once.
 func TestKeysAreSerial(t *testing.T) {

@@ -20,7 +20,7 @@ import (
 
 var loadCases = slices.Concat(
 	named("Load", loadManyWorkers),
-	[]testCase{{Name: "ManyWorkersLIFO", Run: loadManyWorkersLIFO, Other: true}},
+	[]testCase{{Name: "ManyWorkersLIFO", Run: loadManyWorkers, Other: true}},
 )
 
 // runLog notes the running jobs, and that nothing runs twice at a time.
@@ -75,8 +75,8 @@ func (l *runLog) end(j penstock.Job, done bool) {
 	}
 }
 
-// work claims up to n jobs. It ends all, or most: then it has some tried again, and dies before the end of some.
-func (l *runLog) work(e *env, q driver.Queue, rnd *rand.Rand, n int, all bool) error {
+// work claims up to n jobs. It ends most, has some tried again, and dies before the end of some.
+func (l *runLog) work(e *env, q driver.Queue, rnd *rand.Rand, n int) error {
 	jobs, err := q.Claim(e.ctx, driver.Claim{Jobs: n, Lease: suite.LongLease})
 	if err != nil {
 		return err
@@ -86,9 +86,6 @@ func (l *runLog) work(e *env, q driver.Queue, rnd *rand.Rand, n int, all bool) e
 	}
 	for _, j := range jobs {
 		fate, held := rnd.IntN(8), []int64{j.Lease}
-		if all {
-			fate = 7
-		}
 		l.end(j, fate > 1)
 		switch fate {
 		case 0:
@@ -147,12 +144,7 @@ func (l *runLog) check(e *env, jobs int) {
 
 // Workers and producers all at once, and some workers die: every job is done once, in the order of its key, and nothing is left. These are the
 // invariants of the queue in YugabyteDB's Jepsen suite, mutual exclusion and completeness.
-func loadManyWorkers(e *env) { manyWorkers(e, false) }
-
-// In LIFO order no worker dies.
-func loadManyWorkersLIFO(e *env) { manyWorkers(e, true) }
-
-func manyWorkers(e *env, all bool) {
+func loadManyWorkers(e *env) {
 	const producers, workers = 4, 8
 	each := testseed.Steps(150)
 	qs := []driver.Queue{e.q, e.Another(e).DriverQueue(queue)}
@@ -177,7 +169,7 @@ func manyWorkers(e *env, all bool) {
 			if err := e.ctx.Err(); err != nil {
 				return err
 			}
-			if err := log.work(e, q, rnd, 1+i%7, all); err != nil {
+			if err := log.work(e, q, rnd, 1+i%7); err != nil {
 				return err
 			}
 		}

@@ -849,15 +849,17 @@ begin
                     m.turn := pg_sequence_last_value('penstock."_emails.ring"'::pg_catalog.regclass);
                     m.slots := penstock._listed_slots(1, false, 'penstock."_emails.ring"'::pg_catalog.regclass);
                 end if;
-                select array_agg(c.i order by c.i) into run from (select i, ids[i] as id, keys[i] as key from unnest(chosen) i) c
-                 where c.key is null or not penstock."_emails.busy"(c.key, c.id, m.slots);
+                -- A claim asks for the first job of each key that was read. If that has ended meanwhile, the others must not wait for it.
+                select array_agg(c.i order by c.i) into run
+                  from (select *, min(id) over (partition by key) as first from unnest(ids, keys) with ordinality u(id, key, i) where key is null or key = any (busy)) c
+                 where case when c.key is null or not leasing then c.i = any (chosen) else c.id = c.first end and (c.key is null or not penstock."_emails.busy"(c.key, c.id, m.slots));
                 -- Of a key that runs now the others stay where they are. Of one that cannot run, a
                 -- claim moves them: a dequeue may be part of a long transaction, and should lock no
                 -- key without need.
                 busy := array(select unnest(busy) except select keys[i] from unnest(run) i);
                 skip := skip || array(select distinct keys[i] from unnest(run) i where keys[i] is not null);
                 if busy <> '{}' and leasing then
-                    got := penstock."_emails.put_off"(list[at], ctids, seqs, ids, keys, chosen, busy);
+                    got := penstock."_emails.put_off"(list[at], ctids, seqs, keys, busy);
                     moved := moved + got;
                     most := case when 2 * got >= most then least(2 * most, 500) else greatest(most / 2, least(todo, 500), 8) end;
                     pos := case when moved <= 1000 and got > 0 then before else pos end;
@@ -955,18 +957,15 @@ end if;
     return yes;
 end $function$;
 
--- put_off moves jobs whose keys are busy to _scheduled, and returns how many. One before the one that was chosen stays: it may be
--- what they wait for, and is looked at next.
-CREATE OR REPLACE FUNCTION penstock."_emails.put_off"(here integer, ctids tid[], seqs bigint[], ids bigint[], keys text[], chosen bigint[], busy text[])
+-- put_off moves jobs whose keys are busy to _scheduled, and returns how many.
+CREATE OR REPLACE FUNCTION penstock."_emails.put_off"(here integer, ctids tid[], seqs bigint[], keys text[], busy text[])
  RETURNS integer
  LANGUAGE plpgsql
 AS $function$ declare moved int;
 begin
     insert into penstock._scheduled (id, queue, attempt, due, created_at, priority, group_key, key, headers, payload, failures)
     select coalesce(d.id, d.seq), 1, d.attempt, 'infinity', d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures
-      from penstock."_emails.pull"(here, array(
-        select ctids[c.i] from (select *, min(ids[i]) over (partition by key) as lowest from unnest(keys) with ordinality u(key, i) where key = any (busy)) c
-         where ids[c.i] <> c.lowest or c.i = any (chosen)), seqs) d;
+      from penstock."_emails.pull"(here, array(select ctids[i] from unnest(keys) with ordinality u(key, i) where key = any (busy)), seqs) d;
     get diagnostics moved = row_count;
     return moved;
 end $function$;
