@@ -58,5 +58,6 @@ until grep -q '^mail to ann$' "$folder/out"; do
 done
 kill $worker
 wait $worker || true
+javac -Xlint:all,-processing,-classfile -Werror -d "$folder/classes" -cp "$folder/*" "$folder/Emails.java"
 echo 'the commands of the README: a job was done'
 guide/test.sh

@@ -63,13 +63,17 @@ def test_fastapi(url: str, db: psycopg.Connection, queue: str) -> None:
 
 
 def test_types(tmp_path: Path) -> None:
-    """All of it passes mypy --strict."""
+    """All of it passes mypy --strict, the first commands too."""
     code = "".join(code for language, code in BLOCKS if language == "python")
+    commands = re.findall(r"python -c '(.*)'", next(code for language, code in BLOCKS if language == "sh"))
+    assert len(commands) == 2
+    for n, command in enumerate(commands):
+        (tmp_path / f"command{n}.py").write_text(command)
     names = 'from typing import Any\n\ns3: Any = None\nurl = ""\n\n\ndef night() -> bool:\n    return False\n\n\ntoo_many_mails = night\n\n\n'
     names += "def mail_server_is_busy(group_key: str) -> bool:\n    return False\n\n\n"
     (tmp_path / "readme.py").write_text(names + code)
     checked = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "--follow-imports=silent", "readme.py"],
+        [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "--follow-imports=silent", "readme.py", "command0.py", "command1.py"],
         cwd=tmp_path,
         capture_output=True,
         text=True,

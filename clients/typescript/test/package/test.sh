@@ -62,6 +62,7 @@ new Penstock({ schemas: 'x' })
 export { runOne }
 END
 cp types.mts types.cts
+cp emails.mjs emails.mts # the README's first program
 ln -s "$types/node_modules/@types" "$types/node_modules/undici-types" node_modules/
-node "$types/node_modules/typescript/bin/tsc" --noEmit --strict --target es2023 --module nodenext --types node types.mts types.cts
+node "$types/node_modules/typescript/bin/tsc" --noEmit --strict --target es2023 --module nodenext --types node types.mts types.cts emails.mts
 echo "package: ok"
