@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver of database/sql
 
 	"github.com/penstock/penstock"
@@ -62,6 +63,23 @@ func TestAbsentQueue(t *testing.T) {
 				t.Errorf("%s in schema %q: %v, want %q", call, c.schema, err, c.want)
 			}
 		}
+	}
+}
+
+// A transaction with the pool's only connection gets the error all the same, without the names.
+func TestAbsentQueueWithOneConnection(t *testing.T) {
+	t.Parallel()
+	f := newJobsFixture(t, penstock.FIFO)
+	config, err := pgxpool.ParseConfig(f.URL)
+	f.Must(err)
+	config.MaxConns = 1
+	pool, err := pgxpool.NewWithConfig(f.Ctx, config)
+	f.Must(err)
+	t.Cleanup(pool.Close)
+	q := postgres.New(pool, postgres.Options{}).Queue("emial")
+	err = pgx.BeginFunc(f.Ctx, pool, func(tx pgx.Tx) error { _, err := q.EnqueueTx(f.Ctx, tx, texts("a")...); return err })
+	if !errors.Is(err, penstock.ErrNoQueue) || !strings.Contains(err.Error(), "penstock queue create emial") {
+		t.Error(err)
 	}
 }
 

@@ -250,6 +250,9 @@ func jobAt(err error, i, n int) error {
 
 // refused is an error of a call within a transaction, which needs the right. The transaction may have the pool's only connection, so the look why something is absent is short.
 func (q *Queue) refused(ctx context.Context, err error, right string) error {
+	if err == nil {
+		return nil
+	}
 	look, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	if absent := q.store.absent(look, q.name, err); absent != nil {
