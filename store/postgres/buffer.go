@@ -278,7 +278,7 @@ func culprit(groups []*buffer.Group[*Outbox, *Queue], i int, err error) int {
 
 func explainWrite(ctx context.Context, g *buffer.Group[*Outbox, *Queue], err error) error {
 	if g.Outbox != nil {
-		return g.Outbox.explain(err)
+		return g.Outbox.explain(ctx, err)
 	}
 	return g.Queue.refused(ctx, err, "enqueue")
 }

@@ -27,7 +27,7 @@ func (o *Outbox) copy(ctx context.Context, msgs []penstock.Message) error {
 	if sqlState(err) == "0A000" { // the table has row security
 		return o.write(ctx, o.store.pool, msgs)
 	}
-	return o.explain(err)
+	return o.explain(ctx, err)
 }
 
 // copyHeader begins COPY's binary format: its signature, no flags, no extension.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -77,12 +78,22 @@ func (o *Outbox) args(args []any) []any {
 }
 
 // explain turns an error of a publish into an error on which the producer can act.
-func (o *Outbox) explain(err error) error {
+func (o *Outbox) explain(ctx context.Context, err error) error {
 	if pg := (*pgconn.PgError)(nil); o.inbox != "" && errors.As(err, &pg) && pg.Code == "42P01" && strings.HasPrefix(pg.Message, "there is no inbox") {
 		return o.store.Inbox(o.inbox).explain(err)
 	}
+	if sqlState(err) == "42P01" {
+		look, cancel := context.WithTimeout(ctx, shortLook)
+		defer cancel()
+		if notReady := o.store.checkVersion(look); schema.Is(notReady) {
+			return notReady
+		}
+	}
 	return publishError(err, o.name)
 }
+
+// shortLook bounds the look why something is absent: the caller's transaction may have the pool's only connection.
+const shortLook = time.Second
 
 // SQLTx is a transaction of database/sql: a *sql.Tx, or a type that wraps one. A *sql.DB or a *sql.Conn does not compile here, because
 // it commits each statement alone.
@@ -117,7 +128,7 @@ func (o *Outbox) write(ctx context.Context, on querier, msgs []penstock.Message)
 		return err
 	}
 	_, err = on.Exec(ctx, query, args...)
-	return o.explain(err)
+	return o.explain(ctx, err)
 }
 
 // insertOf is the statement that writes messages that are valid, and its parameters: of several, an array for each column.
@@ -179,7 +190,7 @@ func (o *Outbox) PublishSQL(ctx context.Context, tx SQLTx, msgs ...penstock.Mess
 			}
 		}
 		if _, err := tx.ExecContext(ctx, o.statement(query.String(), len(args)+1), o.args(args)...); err != nil {
-			return o.explain(err)
+			return o.explain(ctx, err)
 		}
 	}
 	return nil

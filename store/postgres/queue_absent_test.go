@@ -66,6 +66,29 @@ func TestAbsentQueue(t *testing.T) {
 	}
 }
 
+// The same holds for messages: an unknown outbox is one in a schema that has Penstock.
+func TestAbsentOutbox(t *testing.T) {
+	t.Parallel()
+	f := newJobsFixture(t, penstock.FIFO)
+	pool, err := sql.Open("pgx", f.URL)
+	f.Must(err)
+	t.Cleanup(func() { _ = pool.Close() })
+	for schema, is := range map[string]error{"penstock": penstock.ErrNoOutbox, "penstok": penstock.ErrNotMigrated} {
+		outbox := openStore(t, f.URL, postgres.Options{Schema: schema}).Outbox("invoices")
+		m := penstock.Message{Topic: "t", Payload: []byte("a")}
+		err := pgx.BeginFunc(f.Ctx, f.connectAs(f.URL), func(tx pgx.Tx) error { return outbox.PublishTx(f.Ctx, tx, m) })
+		if !errors.Is(err, is) {
+			t.Errorf("PublishTx in schema %s: %v, want %v", schema, err, is)
+		}
+		tx, err := pool.BeginTx(f.Ctx, nil)
+		f.Must(err)
+		if err := outbox.PublishSQL(f.Ctx, tx, m); !errors.Is(err, is) {
+			t.Errorf("PublishSQL in schema %s: %v, want %v", schema, err, is)
+		}
+		f.Must(tx.Rollback())
+	}
+}
+
 // A transaction with the pool's only connection gets the error all the same, without the names.
 func TestAbsentQueueWithOneConnection(t *testing.T) {
 	t.Parallel()

@@ -248,12 +248,12 @@ func jobAt(err error, i, n int) error {
 	return fmt.Errorf("job %d of %d: %w", i+1, n, err)
 }
 
-// refused is an error of a call within a transaction, which needs the right. The transaction may have the pool's only connection, so the look why something is absent is short.
+// refused is an error of a call within a transaction, which needs the right.
 func (q *Queue) refused(ctx context.Context, err error, right string) error {
 	if err == nil {
 		return nil
 	}
-	look, cancel := context.WithTimeout(ctx, time.Second)
+	look, cancel := context.WithTimeout(ctx, shortLook)
 	defer cancel()
 	if absent := q.store.absent(look, q.name, err); absent != nil {
 		return absent
