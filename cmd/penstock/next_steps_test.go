@@ -117,12 +117,14 @@ func textOf(e ast.Expr) (string, bool) {
 
 var template = regexp.MustCompile(`\$?\{[^}]*\}|' *(\|\||,) *(?:[a-z_.]+)`) // {name} of Python, ${name} of TypeScript, ' || name of SQL
 
+var added = regexp.MustCompile(` " \+ \w[\w.]*(\(\w*\))?`) // an argument in Java, behind a space
+
 // lines are the lines of another language, whose texts have no line breaks.
 func lines(path string) (all []said) {
 	text, _ := os.ReadFile(path)
 	for i, line := range strings.Split(string(text), "\n") {
 		if trimmed := strings.TrimSpace(line); !strings.HasPrefix(trimmed, "--") && !strings.HasPrefix(trimmed, "#") && !strings.HasPrefix(trimmed, "/") && !strings.HasPrefix(trimmed, "*") && !strings.HasPrefix(trimmed, `"""`) {
-			all = append(all, said{fmt.Sprintf("%s:%d", path, i+1), template.ReplaceAllString(line, "1X")})
+			all = append(all, said{fmt.Sprintf("%s:%d", path, i+1), template.ReplaceAllString(added.ReplaceAllString(line, " 1X"), "1X")})
 		}
 	}
 	return all
