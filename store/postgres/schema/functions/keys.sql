@@ -243,44 +243,41 @@ end $$;
 -- where a kept snapshot may hide jobs.
 create or replace function _promote(queue int, keys text[]) returns void
 language plpgsql volatile set search_path from current as $$ declare
-    k     text;
-    head  bigint;
-    other bigint;
+    mine  text[] := array(select k from unnest(keys) k where pg_try_advisory_xact_lock(hashtextextended(k, queue)));
+    others constant text[] := case when current_setting('transaction_isolation') in ('read committed', 'read uncommitted') then array(select unnest(keys) except select unnest(mine)) else keys end;
+    heads bigint[]; -- of mine
     q     _queue;
-    busy  boolean;
     leaf  int;
-    locked boolean;
 begin
-    foreach k in array keys loop
-        locked := pg_try_advisory_xact_lock(hashtextextended(k, queue));
-        if not locked or current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
-            insert into _scheduled (id, queue, attempt, due, created_at, priority, group_key, key, payload)
-            values (hashtextextended(k, queue), -queue, 0, clock_timestamp(), clock_timestamp(), 0, '', k, '');
-            perform setval(t.done, greatest(pg_sequence_last_value(t.done) - 250, 0))
-               from (select _q(format('_%s.maintained', x.name))::regclass as done from _queue x where x.id = queue) t;
+    if others <> '{}' then
+        insert into _scheduled (id, queue, attempt, due, created_at, priority, group_key, key, payload)
+        select hashtextextended(k, queue), -queue, 0, clock_timestamp(), clock_timestamp(), 0, '', k, '' from unnest(others) k;
+        perform setval(t.done, greatest(pg_sequence_last_value(t.done) - 250, 0))
+           from (select _q(format('_%s.maintained', x.name))::regclass as done from _queue x where x.id = queue) t;
+    end if;
+    foreach leaf in array _listed('_scheduled_slot') loop -- one that is only delayed has no place in its key yet
+        if leaf = 0 then
+            heads := array(select least(u.head, (select l.id from _scheduled_0 l where l.queue = _promote.queue and l.key = u.k and (l.attempt <> 0 or l.due = 'infinity') order by l.id limit 1))
+                             from unnest(mine, heads) with ordinality u(k, head, i) order by u.i);
+        else
+            heads := array(select least(u.head, (select l.id from _scheduled_1 l where l.queue = _promote.queue and l.key = u.k and (l.attempt <> 0 or l.due = 'infinity') order by l.id limit 1))
+                             from unnest(mine, heads) with ordinality u(k, head, i) order by u.i);
         end if;
-        if locked then
-            head := null;
-            foreach leaf in array _listed('_scheduled_slot') loop -- one that is only delayed has no place in its key yet
-                if leaf = 0 then
-                    select l.id into other from _scheduled_0 l where l.queue = _promote.queue and l.key = k and (l.attempt <> 0 or l.due = 'infinity') order by l.id limit 1;
-                else
-                    select l.id into other from _scheduled_1 l where l.queue = _promote.queue and l.key = k and (l.attempt <> 0 or l.due = 'infinity') order by l.id limit 1;
-                end if;
-                head := least(head, other);
-            end loop;
-            continue when head is null;
-            select * into q from _queue x where x.id = queue;
-            execute format('select %s($1, $2, $3)', _q(format('_%s.busy', q.name))) into busy
-              using k, head, _listed_slots(queue, q.lifo, _q(format('_%s.ring', q.name))::regclass);
-            continue when busy;
-            foreach leaf in array _listed('_scheduled_slot') loop
-                execute format($sql$
-                    with w as (delete from _scheduled_%s l where l.queue = $1 and l.key = $2 and l.id = $3 and l.due = 'infinity' returning l.*)
-                    insert into %s (id, attempt, created_at, priority, group_key, key, headers, payload, failures)
-                    select w.id, w.attempt, w.created_at, w.priority, w.group_key, w.key, w.headers, w.payload, w.failures from w$sql$, leaf, _q(q.name))
-                  using queue, k, head;
-            end loop;
-        end if;
+    end loop;
+    if cardinality(array_remove(heads, null)) = 0 then return; end if;
+    select * into q from _queue x where x.id = queue;
+    execute format('select array_agg(u.k), array_agg(u.head) from unnest($1, $2) u(k, head) where u.head is not null and not %s(u.k, u.head, $3)', _q(format('_%s.busy', q.name)))
+       into mine, heads using mine, heads, _listed_slots(queue, q.lifo, _q(format('_%s.ring', q.name))::regclass);
+    if mine is null then return; end if;
+    foreach leaf in array _listed('_scheduled_slot') loop
+        execute format($sql$
+            with w as (
+                delete from _scheduled_%1$s w where w.ctid = any (array(
+                    select l.ctid from unnest($2, $3) u(k, head) cross join lateral (
+                        select l.ctid from _scheduled_%1$s l where l.queue = $1 and l.key = u.k and l.id = u.head and l.due = 'infinity' offset 0) l))
+                returning w.*)
+            insert into %2$s (id, attempt, created_at, priority, group_key, key, headers, payload, failures)
+            select w.id, w.attempt, w.created_at, w.priority, w.group_key, w.key, w.headers, w.payload, w.failures from w$sql$, leaf, _q(q.name))
+          using queue, mine, heads;
     end loop;
 end $$;
