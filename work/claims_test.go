@@ -296,6 +296,50 @@ func TestWorkKeepsALimitFull(t *testing.T) {
 	}
 }
 
+// keyed is a queue that has jobs of one key: the next one is ready once the one before it has ended.
+type keyed struct{ carrying }
+
+func (q keyed) AckClaim(ctx context.Context, acks []int64, c driver.Claim) ([]int64, []penstock.Job, error) {
+	q.mu.Lock()
+	running := len(q.leases) - len(acks)
+	q.mu.Unlock()
+	if running > 0 {
+		acked, err := q.Ack(ctx, acks...)
+		return acked, nil, err
+	}
+	c.Jobs = 1
+	acked, jobs, err := q.carrying.AckClaim(ctx, acks, c)
+	for i := range jobs {
+		jobs[i].Key = "k"
+	}
+	return acked, jobs, err
+}
+
+func (q keyed) Claim(ctx context.Context, c driver.Claim) ([]penstock.Job, error) {
+	_, jobs, err := q.AckClaim(ctx, nil, c)
+	return jobs, err
+}
+
+// The next job of a key begins once the one before it has ended, however long the pauses between claims are.
+func TestWorkGoesOnWithAKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := keyed{carrying{newFakeQueue(60)}}
+		_, stop := begin(t, q, func(context.Context, penstock.Job) error {
+			time.Sleep(50 * time.Millisecond)
+			return nil
+		}, work.Options{Concurrency: 4, PollMin: time.Hour, PollMax: time.Hour, AckEvery: time.Minute})
+		time.Sleep(60*50*time.Millisecond + time.Millisecond)
+		q.mu.Lock()
+		if len(q.done) < 59 {
+			t.Errorf("after 60 times as long as a job takes, %d of 60 jobs of a key are done", len(q.done))
+		}
+		q.mu.Unlock()
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // holding is a queue whose claims find their jobs at once and answer late. It has one group, which a handler may hold.
 type holding struct {
 	releasing

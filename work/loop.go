@@ -278,14 +278,15 @@ func (w *worker) claimLoop(ctx, handling, writing context.Context) {
 	}
 }
 
-// rests waits between two claims, and reports whether ctx has not ended. Where a limit has kept jobs back, it waits only until a job has ended.
+// rests waits between two claims, and reports whether ctx has not ended. Where a limit has kept jobs back, it waits only until a job has ended; where
+// keys may have, until all have.
 func (w *worker) rests(ctx context.Context, pause time.Duration) bool {
 	end := time.NewTimer(pause)
 	defer end.Stop()
 	for {
 		w.mu.Lock()
-		freed, over := w.freed, w.over
-		if !w.full {
+		freed, over := w.freed, w.over && (w.full || w.busy == 0)
+		if !w.full && !slices.ContainsFunc(w.held, func(t *task) bool { return t.job.Key != "" }) {
 			freed, over = nil, false
 		}
 		w.mu.Unlock()
