@@ -97,7 +97,7 @@ func TestQueuesDifferByNameOnly(t *testing.T) {
 	f.Exec("select setval(pg_get_serial_sequence('penstock._queue', 'id'), 7000000)") // else a number of the text is taken for it
 	f.Exec("select penstock.create_queue('emails'), penstock.create_queue('news'), penstock.create_queue('stack', 'lifo'), penstock.create_queue('heap', 'lifo')")
 	for _, pair := range [][2]string{{"emails", "news"}, {"stack", "heap"}} {
-		f.wantText("34 {}", `
+		f.wantText("33 {}", `
 			with plain as (
 				select p.proname, regexp_replace(replace(p.prosrc, $2, $1), q.id::text, 'ID', 'g') as text, q.name = $1 as first
 				  from pg_proc p join penstock._queue q on p.proname ~ format('^(_|dequeue_)%s([.]|$)', q.name)

@@ -56,17 +56,6 @@ language plpgsql volatile as $fn$ begin
 {end}
 end $fn$;
 
--- {put_off} moves jobs whose keys are busy to _scheduled, and returns how many.
-create or replace function {put_off}(here int, ctids tid[], seqs bigint[], keys text[], busy text[]) returns int
-language plpgsql volatile as $fn$ declare moved int;
-begin
-    insert into {schema}._scheduled (id, queue, attempt, due, created_at, priority, group_key, key, headers, payload, failures)
-    select coalesce(d.id, d.seq), {id}, d.attempt, 'infinity', d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures
-      from {pull}(here, array(select ctids[i] from unnest(keys) with ordinality u(key, i) where key = any (busy)), seqs) d;
-    get diagnostics moved = row_count;
-    return moved;
-end $fn$;
-
 -- {take_keyed} is {take} where jobs have keys or deadlines, or hold barriers. The transaction that takes a job of a key holds the
 -- key's lock until its end, and has a lease from then on. So a statement that begins with the lock
 -- held sees whether one runs, and whether one with a smaller id must still run. Jobs that must wait
@@ -163,7 +152,10 @@ begin
                 busy := array(select unnest(busy) except select keys[i] from unnest(run) i);
                 skip := skip || array(select distinct keys[i] from unnest(run) i where keys[i] is not null);
                 if busy <> '{}' and leasing then
-                    got := {put_off}(list[at], ctids, seqs, keys, busy);
+                    insert into {schema}._scheduled (id, queue, attempt, due, created_at, priority, group_key, key, headers, payload, failures)
+                    select coalesce(d.id, d.seq), {id}, d.attempt, 'infinity', d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures
+                      from {pull}(list[at], array(select ctids[i] from unnest(keys) with ordinality u(key, i) where key = any (busy)), seqs) d;
+                    get diagnostics got = row_count;
                     moved := moved + got;
                     most := case when 2 * got >= most then least(2 * most, 500) else greatest(most / 2, least(todo, 500), 8) end;
                     pos := case when moved <= 1000 and got > 0 then before else pos end;

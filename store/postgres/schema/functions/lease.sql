@@ -21,12 +21,8 @@ set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cach
     -- A transaction that may hold locks does not wait for a job, see {draw}.
     free  constant int := case when pg_current_xact_id_if_assigned() is null then 0 else 1024 end;
     due   boolean;
-    drawn bigint;
-    pos   bigint;
-    got   int;
-    most  int;
-    base  bigint;
-    empty int := 0;
+    drawn bigint; pos bigint; base bigint;
+    got   int; most int; empty int := 0;
 begin
     if (n between 1 and 10000 and lease > interval '0' and lease <= interval '1000 years' and coalesce(octet_length(worker), 0) <= 256) is not true then
         perform {schema}._refuse_claim(n, lease, worker);
@@ -98,7 +94,11 @@ begin
             if found then acks := null; end if;
         end if;
         if acks is not null then
-            return query select {only lease}, a, null::timestamptz from {ack}(acks) a;
+            acks := array(select {ack}(acks));
+            if not found and flags & {keyed} <> 0 then -- there was no job: one may have waited for these
+                return query select * from {claim_scan}(n, until, lease, in_group, worker, acks, came);
+            end if;
+            return query select {only lease}, a, null::timestamptz from unnest(acks) a;
         end if;
     end if;
     {maintain_if_due, leasing}

@@ -4,7 +4,7 @@
 -- that a role may be granted. Every other function exists once and takes a queue (docs/decisions/0011).
 create or replace function _generated() returns text[]
 language sql immutable set search_path from current as $$
-    select '{skip_map,busy,ready,take,take_keyed,candidates,pull,put_off,scan,enqueue,enqueue_many,barrier,flags,claim,draw,claim_scan,ack,extend,report,release,fail,maintain,pause,set_group,hold_group,group_limits,cancel,retry_dead,discard_dead,count,count_groups,done_jobs,find}'::text[]
+    select '{skip_map,busy,ready,take,take_keyed,candidates,pull,scan,enqueue,enqueue_many,barrier,flags,claim,draw,claim_scan,ack,extend,report,release,fail,maintain,pause,set_group,hold_group,group_limits,cancel,retry_dead,discard_dead,count,count_groups,done_jobs,find}'::text[]
 $$;
 
 -- _define makes a queue's functions, or makes them anew.

@@ -550,12 +550,8 @@ AS $function$ declare
     -- A transaction that may hold locks does not wait for a job, see penstock."_emails.draw".
     free  constant int := case when pg_current_xact_id_if_assigned() is null then 0 else 1024 end;
     due   boolean;
-    drawn bigint;
-    pos   bigint;
-    got   int;
-    most  int;
-    base  bigint;
-    empty int := 0;
+    drawn bigint; pos bigint; base bigint;
+    got   int; most int; empty int := 0;
 begin
     if (n between 1 and 10000 and lease > interval '0' and lease <= interval '1000 years' and coalesce(octet_length(worker), 0) <= 256) is not true then
         perform penstock._refuse_claim(n, lease, worker);
@@ -652,7 +648,11 @@ end if;
             if found then acks := null; end if;
         end if;
         if acks is not null then
-            return query select null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, a, null::timestamptz from penstock."_emails.ack"(acks) a;
+            acks := array(select penstock."_emails.ack"(acks));
+            if not found and flags & 4294967296 <> 0 then -- there was no job: one may have waited for these
+                return query select * from penstock."_emails.claim_scan"(n, until, lease, in_group, worker, acks, came);
+            end if;
+            return query select null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, a, null::timestamptz from unnest(acks) a;
         end if;
     end if;
     
@@ -859,7 +859,10 @@ begin
                 busy := array(select unnest(busy) except select keys[i] from unnest(run) i);
                 skip := skip || array(select distinct keys[i] from unnest(run) i where keys[i] is not null);
                 if busy <> '{}' and leasing then
-                    got := penstock."_emails.put_off"(list[at], ctids, seqs, keys, busy);
+                    insert into penstock._scheduled (id, queue, attempt, due, created_at, priority, group_key, key, headers, payload, failures)
+                    select coalesce(d.id, d.seq), 1, d.attempt, 'infinity', d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures
+                      from penstock."_emails.pull"(list[at], array(select ctids[i] from unnest(keys) with ordinality u(key, i) where key = any (busy)), seqs) d;
+                    get diagnostics got = row_count;
                     moved := moved + got;
                     most := case when 2 * got >= most then least(2 * most, 500) else greatest(most / 2, least(todo, 500), 8) end;
                     pos := case when moved <= 1000 and got > 0 then before else pos end;
@@ -955,19 +958,6 @@ else
 end if;
     end loop;
     return yes;
-end $function$;
-
--- put_off moves jobs whose keys are busy to _scheduled, and returns how many.
-CREATE OR REPLACE FUNCTION penstock."_emails.put_off"(here integer, ctids tid[], seqs bigint[], keys text[], busy text[])
- RETURNS integer
- LANGUAGE plpgsql
-AS $function$ declare moved int;
-begin
-    insert into penstock._scheduled (id, queue, attempt, due, created_at, priority, group_key, key, headers, payload, failures)
-    select coalesce(d.id, d.seq), 1, d.attempt, 'infinity', d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures
-      from penstock."_emails.pull"(here, array(select ctids[i] from unnest(keys) with ordinality u(key, i) where key = any (busy)), seqs) d;
-    get diagnostics moved = row_count;
-    return moved;
 end $function$;
 
 -- pull deletes jobs at their places in a segment, but for those that another session has locked, and returns them in order.
