@@ -91,7 +91,7 @@ subscriptions:
 			contains(t, must(t, with("dead", "show", "mails", dead.ID)...), `{"n": 1}`, "of outbox_messages/mails", "penstock dead retry "+tc.meant+" mails"+tc.said)
 			same(t, "of no key", must(t, with("parked", "mails", "--retry", "--key", "none")...), "0 keys of outbox_messages/mails waited, and will be tried now.\n")
 			invoke(t, with("parked", "mails", "--subscription", "mails", "--give-up", "1")...).wants2(t, terminal.ExitFailure, "a row of an adopted table cannot be given up", "lower max_attempts")
-			invoke(t, with("dead", "retry", "mails", "--id", "nobody")...).wants(t, terminal.ExitFailure, `outbox_messages/mails has no such dead letter: id "nobody"`)
+			invoke(t, with("dead", "retry", "mails", "nobody")...).wants(t, terminal.ExitFailure, `outbox_messages/mails has no such dead letter: id "nobody"`)
 			invoke(t, with("dead", "retry", "mails", "--group", "g")...).wants(t, terminal.ExitUsage, "--group chooses among jobs")
 		})
 	}

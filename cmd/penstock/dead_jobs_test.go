@@ -82,8 +82,8 @@ func TestDeadJobsAreChosen(t *testing.T) {
 			"--kind digest --key blue":       "",
 			"--older-than 1h":                "",
 			"--newer-than 1h --older-than 0": "1 2 3 4",
-			fmt.Sprint("--id ", ids[2], " --id ", ids[0]): "1 3",
-			fmt.Sprint("--id ", ids[2], " --key red"):     "",
+			fmt.Sprint(ids[2], " ", ids[0]):  "1 3",
+			fmt.Sprint(ids[2], " --key red"): "",
 		} {
 			same(t, args, d.deadJobs(ids, strings.Fields(strings.ReplaceAll(args, "--older-than 0", "--older-than 0s"))...), want)
 		}
@@ -97,7 +97,7 @@ func TestDeadJobsAreChosen(t *testing.T) {
 		for args, want := range map[string]string{
 			"list mails --topic t":         "--topic chooses among messages, and mails is a queue",
 			"list mails --seq 1":           "--seq chooses among messages",
-			"list mails --id x":            `"x" is not the id of a job`,
+			"list mails x":                 `"x" is not the id of a job`,
 			"retry mails --group=":         "--group is empty",
 			"discard mails --group= --yes": "--group is empty",
 			"list orders --kind welcome":   "--kind chooses among jobs, and orders is not a queue",

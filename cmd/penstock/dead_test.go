@@ -47,7 +47,7 @@ func TestDeadList(t *testing.T) {
 			"--topic order.sent":                 "a2 a4",
 			"--key red --topic order.sent":       "a2",
 			"--error such":                       "a1",
-			"--id a3 --id a1":                    "a1 a3",
+			"a3 a1":                              "a1 a3",
 			"a3 --key red":                       "",
 			"--older-than 1h":                    "",
 			"--newer-than 1h":                    "a1 a2 a3 a4",
@@ -92,7 +92,6 @@ func TestDeadShow(t *testing.T) {
 		}
 		bySeq := d.must("dead", "show", "orders", "--subscription", "billing", "--seq", fmt.Sprint(dead.Seq))
 		contains(t, bySeq, "a3\n")
-		same(t, "by --id", d.must("dead", "show", "orders", "--subscription", "billing", "--id", "a3", "--json"), d.must(append(show, "a3", "--json")...)) // the form of scripts
 		d.cli(append(show, fmt.Sprint(dead.Seq))...).wants(t, terminal.ExitFailure, "--seq chooses one by its seq")
 		d.cli(append(show, "a9")...).wants(t, terminal.ExitFailure, `orders/billing has no such dead letter: id "a9": penstock dead list`)
 		d.cli(append(show, "--seq", "99999")...).wants(t, terminal.ExitFailure, `no such dead letter: seq 99999`)
@@ -204,7 +203,6 @@ func TestDeadNeedsAChoice(t *testing.T) {
 			"orders --subscription billing --yes --key=":           "--key is empty",
 			"orders --subscription billing --yes --topic=":         "--topic is empty",
 			"orders --subscription billing --yes --error=":         "--error is empty",
-			"orders --subscription billing --yes --id=":            "an ID is empty",
 			"orders --subscription= --yes --all":                   "--subscription is empty",
 			"orders --subscription billing --yes --seq 0":          "--seq is 0",
 			"orders --subscription billing --yes --all --limit -1": "--limit is -1",
@@ -215,6 +213,7 @@ func TestDeadNeedsAChoice(t *testing.T) {
 		} {
 			d.cli(append([]string{"dead", verb}, strings.Fields(args)...)...).wants(t, terminal.ExitUsage, want)
 		}
+		d.cli("dead", verb, "orders", "", "--subscription", "billing", "--yes").wants(t, terminal.ExitUsage, "an ID is empty")
 		for args, want := range map[string]string{
 			"nothing --yes --all":                  `outbox "nothing": no such outbox: nor is there a queue of that name; penstock status`,
 			"nothing --yes --all --subscription x": `outbox "nothing": no such outbox: penstock outbox list`,
@@ -229,7 +228,6 @@ func TestDeadNeedsAChoice(t *testing.T) {
 	d.cli("dead", "list", "nothing").wants(t, terminal.ExitFailure, `outbox "nothing": no such outbox`)
 	d.cli("dead", "show", "orders").wants(t, terminal.ExitUsage, "it takes OUTBOX or QUEUE and an ID")
 	d.cli("dead", "show", "orders", "a1", "a2").wants(t, terminal.ExitUsage, "see penstock dead show --help")
-	d.cli("dead", "show", "orders", "a1", "--id", "a1").wants(t, terminal.ExitUsage, "it takes OUTBOX or QUEUE and an ID")
 	d.cli("dead", "show", "orders", "a1", "--seq", "1").wants(t, terminal.ExitUsage, "it takes OUTBOX or QUEUE and an ID")
 }
 

@@ -142,7 +142,7 @@ func TestParked(t *testing.T) {
 		contains(t, d.must("dead", "list", "orders", "--subscription", "billing"), "  yes  ")
 		contains(t, d.must("dead", "show", "orders", "h1", "--subscription", "billing"), "held      yes: later messages of its key wait")
 
-		same(t, "discarding", d.must("dead", "discard", "orders", "--subscription", "billing", "--id", "h1"), "1 dead letter of orders/billing discarded.\n")
+		same(t, "discarding", d.must("dead", "discard", "orders", "--subscription", "billing", "h1"), "1 dead letter of orders/billing discarded.\n")
 		same(t, "lets the key go on", ids(d.relay("orders", "billing", deliver)), "h2")
 
 		give := []string{"parked", "orders", "--subscription", "billing", "--give-up"}

@@ -150,7 +150,7 @@ func TestEachRoleSeesItsPart(t *testing.T) {
 		{operator, "work mails --exec true", "queue grant mails ROLE --work"},
 		{operator, "dead list others", "queue grant others ROLE --operate"},
 		{operator, "dead show others 1", "queue grant others ROLE --operate"},
-		{operator, "dead discard others --id 1", "queue grant others ROLE --operate"},
+		{operator, "dead discard others 1", "queue grant others ROLE --operate"},
 		{operator, "publish orders --payload x", "outbox grant orders ROLE --publish"},
 		{operator, "tail orders", "outbox grant ROLE --relay"},
 		{operator, "outbox list", "outbox grant ROLE --relay"},

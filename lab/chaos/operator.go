@@ -30,12 +30,12 @@ func newOperator(r *rig) *operator {
 	return o
 }
 
-// deadOf has the arguments by which verbs of dead letters know the subscription, and one of them.
-func deadOf(route string) (of []string, one string) {
+// deadOf has the arguments by which verbs of dead letters know the subscription, and what comes before the number of one.
+func deadOf(route string) (of, one []string) {
 	if route == jobsRoute {
-		return []string{queue}, "--id"
+		return []string{queue}, nil
 	}
-	return []string{outbox, "--subscription", route}, "--seq"
+	return []string{outbox, "--subscription", route}, []string{"--seq"}
 }
 
 // look lists the dead letters of a subscription, or of the queue.
@@ -76,7 +76,7 @@ func (o *operator) retry(ctx context.Context, route string) (int, error) {
 	for page := range slices.Chunk(seqs, 500) {
 		args := append([]string{"dead", "retry", "--yes"}, of...)
 		for _, seq := range page {
-			args = append(args, one, seq)
+			args = append(append(args, one...), seq)
 		}
 		if _, err := o.rig.penstock(ctx, args...); err != nil {
 			return 0, err

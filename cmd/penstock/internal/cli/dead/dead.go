@@ -39,7 +39,6 @@ type deadFlags struct {
 
 func (f *deadFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.Subscription, "subscription", "", "dead letters of this subscription, by its `name` (default: the outbox's only subscription)")
-	f.addIDs(flags)
 	flags.Int64SliceVar(&f.Seqs, "seq", nil, "those with this `seq`, of an outbox; may be repeated")
 	flags.Lookup("seq").DefValue = "" // not "[]"
 	flags.StringVar(&f.Key, "key", "", "those of this `key`")
@@ -53,17 +52,11 @@ func (f *deadFlags) add(flags *pflag.FlagSet) {
 	f.Flags.Add(flags)
 }
 
-// addIDs is the form of scripts: ids are arguments.
-func (f *deadFlags) addIDs(flags *pflag.FlagSet) {
-	flags.StringArrayVar(&f.IDs, "id", nil, "the same as an argument `ID`")
-	_ = flags.MarkHidden("id")
-}
-
 // check reads which flags and ids were given. An empty text is an error rather than no selector: it comes
 // from an unset variable of a script. For listing, the empty group also selects: jobs without a
 // group.
 func (f *deadFlags) check(flags *pflag.FlagSet, ids []string) error {
-	f.IDs = append(f.IDs, ids...)
+	f.IDs = ids
 	if err := cmp.Or(cli.NotEmpty(flags, "key", "kind", "topic", "error", "subscription"),
 		cli.Refuse(slices.Contains(f.IDs, ""), "an ID is empty: give one that penstock dead list NAME shows, or leave it out")); err != nil {
 		return err
@@ -144,7 +137,7 @@ func showCommand(a *cli.App) *cobra.Command {
 	cmd := terminal.Verb("show OUTBOX|QUEUE|SUBSCRIPTION ID", "Show a dead letter with its payload and all errors",
 		func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			if len(args)-1+len(f.IDs)+len(f.Seqs) != 1 {
+			if len(args)-1+len(f.Seqs) != 1 {
 				return terminal.Misuse(errors.New("it takes OUTBOX or QUEUE and an ID, or OUTBOX and one --seq"))
 			}
 			if err := f.check(cmd.Flags(), args[1:]); err != nil {
@@ -159,7 +152,6 @@ func showCommand(a *cli.App) *cobra.Command {
 	cmd.Args = terminal.Args(cobra.RangeArgs(1, 2)) // with --seq there is no ID
 	flags := cmd.Flags()
 	flags.StringVar(&f.Subscription, "subscription", "", "dead letter of this subscription, by its `name` (default: the outbox's only subscription)")
-	f.addIDs(flags)
 	flags.Int64SliceVar(&f.Seqs, "seq", nil, "the one with this `seq`, instead of ID")
 	flags.Lookup("seq").DefValue = "" // not "[]"
 	f.Flags.Add(flags)
