@@ -2,6 +2,7 @@ package work
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,7 +40,11 @@ func (w *worker) handled(handling, writing context.Context, t *task, start time.
 	case errors.Is(err, ErrCancelled):
 		how = Cancelled
 	}
-	lost, gone := w.returned(t, now, now.Sub(start), how)
+	noted := how
+	if _, passed := errors.AsType[*noHandlerError](err); passed {
+		noted = Released // no handler began
+	}
+	lost, gone := w.returned(t, now, now.Sub(start), noted)
 	w.handlers.Done()
 	switch {
 	case how == Settled:
@@ -64,10 +69,10 @@ func (w *worker) handled(handling, writing context.Context, t *task, start time.
 func (w *worker) returned(t *task, now time.Time, took time.Duration, how End) (lost, gone bool) {
 	w.mu.Lock()
 	t.ended, t.took, t.how = true, took, how
-	if w.pace == 0 {
-		w.pace = took
+	if how != Released {
+		pace := cmp.Or(w.pace, took)
+		w.pace = max(pace+(took-pace)/8, time.Microsecond)
 	}
-	w.pace = max(w.pace+(took-w.pace)/8, time.Microsecond)
 	lost, gone = t.lost, t.gone
 	acks := 0
 	switch how {

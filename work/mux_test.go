@@ -170,6 +170,31 @@ func TestMuxLeavesOtherKinds(t *testing.T) {
 	})
 }
 
+// Jobs without a handler take no time, which says nothing about how long handlers take.
+func TestMuxClaimsNotAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newFakeQueue(0)
+		for i := range 50 {
+			q.waiting = append(q.waiting, ofKind(int64(i+1), "other"))
+		}
+		mux := work.Mux{}
+		mux.Handle("", nothing)
+		_, stop := begin(t, rounds{releasing{q}}, mux.Handler(), work.Options{Concurrency: 1})
+		time.Sleep(time.Minute)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if len(q.claims) < 50 {
+			t.Errorf("there were %d claims, want at least one for each job", len(q.claims))
+		}
+		for i, c := range q.claims {
+			if c.Jobs != 1 {
+				t.Fatalf("claim %d asks for %d jobs, want 1", i, c.Jobs)
+			}
+		}
+	})
+}
+
 // A job without a handler may be claimed at once, and the worker claims nothing meanwhile that an idle worker takes for its next claim. If it meets the
 // job again, the job rests for half as long as it knows it.
 func TestMuxPassesOn(t *testing.T) {
