@@ -79,7 +79,7 @@ language plpgsql volatile set search_path from current as $$ begin
 end $$;
 
 -- _end_skip_map writes the next skip map: seqs are those of up to most jobs, late the ranges of those whose transactions have ended since. It
--- returns the last one if nothing has changed, and where a kept snapshot does not show what is in the segments.
+-- returns the last one if nothing has changed, and where the list of segments, or a kept snapshot, may not show all jobs.
 create or replace function _end_skip_map(lifo boolean, ring regclass, seen regclass, was _skip_map, new _skip_map, snap pg_snapshot, most int, seqs bigint[], late int8multirange) returns _skip_map
 language plpgsql volatile set search_path from current as $$ declare
     no_xid constant boolean := new.xid is not null;
@@ -108,9 +108,10 @@ begin
     if new.seen = was.seen and new.turn = was.turn and new.lo = was.lo and new.hi = was.hi and new.pending = was.pending then
         return was;
     end if;
-    -- A snapshot that is kept, and from before a segment left, misses what was carried over from it.
-    if current_setting('transaction_isolation') <> 'read committed'
-       and (not exists (select from _segment s where s.queue = was.queue and s.turn = new.turn / 1024) or pg_sequence_last_value(ring) <> new.turn) then
+    -- A list from before the ring moved on misses what was carried over to a segment that is not on it. So does a snapshot that is
+    -- kept, and from before a segment left.
+    if pg_sequence_last_value(ring) <> new.turn
+       or current_setting('transaction_isolation') <> 'read committed' and not exists (select from _segment s where s.queue = was.queue and s.turn = new.turn / 1024) then
         was.slots := new.slots;
         return was;
     end if;
