@@ -31,6 +31,21 @@ func (f *fixture) whileStopped(meanwhile func(), sql string, args ...any) (text 
 
 const payloadsOf = "select coalesce(string_agg(convert_from(payload, 'UTF8'), ','), '') from "
 
+// A group gets a limit. A claim that had begun before commits while the jobs that run are listed: its job counts as well.
+func TestGroupLimitOfAClaimThatCommitsMeanwhile(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.Exec("select penstock.enqueue_many('q', '{a,b,c}', group_keys => '{g,g,g}')")
+	f.wantText("a", payloadsOf+"penstock.claim('q', group_key => 'g')")
+	late := f.begin(f.Connect())
+	f.run(late, "select penstock.claim('q', group_key => 'g')")
+	f.rewrite(`update (penstock\.)?_lease l set listed = true`, stopHere+` \&`)
+	f.whileStopped(func() { f.Must(late.Commit(f.Ctx)) }, "select coalesce(penstock.set_group('q', 'g', max_running => 2)::text, '')")
+	f.Exec(`select setval('penstock."_q.maintained"', 0)`)
+	f.maintain()
+	f.wantText("", payloadsOf+"penstock.claim('q', group_key => 'g')")
+}
+
 // A skip map is made while the ring moves on, and a job is carried over to a segment that is not on its list. The job is found.
 func TestSkipMapWhileTheRingMovesOn(t *testing.T) {
 	t.Parallel()

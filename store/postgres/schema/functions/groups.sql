@@ -322,13 +322,14 @@ declare
          where _lock_group(_list_leases.queue, x.group_key));
 begin
     if groups <> '{}' then
+        -- First, because a lease that is committed after this is listed the next time.
+        update _lease l set listed = true where l.lease = any (array(
+            select x.lease from _lease x where x.queue = _list_leases.queue and x.group_key = any (groups) and x.listed is not true for update skip locked));
         insert into _group_state (queue, group_key, next_at, held_until, reason, leases)
         select x.queue, x.group_key, s.next_at, s.held_until, s.reason, x.leases
           from (select l.queue, l.group_key, array_agg(n) as leases from _lease l cross join unnest(_numbers_of(l)) n
                  where l.queue = _list_leases.queue and l.group_key = any (groups) group by l.queue, l.group_key) x
          cross join _state_of(x.queue, x.group_key) s;
-        update _lease l set listed = true where l.lease = any (array(
-            select x.lease from _lease x where x.queue = _list_leases.queue and x.group_key = any (groups) and x.listed is not true for update skip locked));
     end if;
 end $$;
 
