@@ -1,12 +1,33 @@
 package postgres_test
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
 
 // The name of a session that stands still between two statements of a function, while others continue.
 const stopped = "stopped"
 
 // stopHere is a statement with which rewrite has that session stop, until whileStopped lets it continue.
 const stopHere = "perform pg_catalog.pg_advisory_xact_lock_shared(1) where pg_catalog.current_setting('application_name') operator(pg_catalog.=) '" + stopped + "';"
+
+// stopAtList has the session stop after it has asked for the nth time which segments of a ring of two are listed.
+func (f *fixture) stopAtList(ring string, nth int) {
+	f.Helper()
+	f.Exec(fmt.Sprintf(`create sequence asked;
+		grant all on asked to public;
+		create function read_and_wait(register regclass) returns int[] language plpgsql as $$
+		declare listed constant int[] := case pg_sequence_last_value(register) when 0 then '{0}' when 1 then '{1}' when 2 then '{1,0}' else '{0,1}' end;
+		begin
+			if register = 'penstock.%s_slot'::regclass and current_setting('application_name') = '%s' and nextval('public.asked') = %d then
+				perform pg_advisory_xact_lock_shared(1);
+			end if;
+			return listed;
+		end $$;
+		create or replace function penstock._listed(register regclass) returns int[] language sql as 'select public.read_and_wait(register)'`, ring, stopped, nth), pgx.QueryExecModeSimpleProtocol)
+}
 
 // whileStopped runs a statement that returns a text, on a session that stops, and something else meanwhile.
 func (f *fixture) whileStopped(meanwhile func(), sql string, args ...any) (text string) {
@@ -29,7 +50,124 @@ func (f *fixture) whileStopped(meanwhile func(), sql string, args ...any) (text 
 	return text
 }
 
+// turnPair has a ring of two segments turn: the rows of the first one are in the second one then. A session that has looked into the first one keeps
+// that from being truncated, and not its rows from being carried over.
+func (f *fixture) turnPair(ring string) func() {
+	return func() {
+		f.Helper()
+		f.Eventually("the ring has turned", func() bool {
+			f.Exec("select penstock._reclaim_pair($1, 1, 'true')", ring)
+			return f.Number(fmt.Sprintf("select (select count(*) from penstock.%[1]s_1) - (select count(*) from penstock.%[1]s_0)", ring)) > 0 &&
+				f.Number("select pg_sequence_last_value($1)", "penstock."+ring+"_slot") == 1
+		})
+	}
+}
+
 const payloadsOf = "select coalesce(string_agg(convert_from(payload, 'UTF8'), ','), '') from "
+
+// A job that waits for another of its key is not forgotten where the ring of delayed jobs turns between
+// the list of its segments and the look into them.
+func TestJobOfAKeyThatMovesWhileItIsMadeReady(t *testing.T) {
+	t.Parallel()
+	for nth := 1; nth <= 3; nth++ { // for the first job of a key, for one with a smaller id, and to move it
+		t.Run(fmt.Sprint(nth), func(t *testing.T) {
+			t.Parallel()
+			f := newJobs(t, "fifo")
+			lease := f.leaseOne("k")
+			f.Exec("select penstock.enqueue('q', 'next', key => 'k')")
+			f.wantText("", payloadsOf+"penstock.claim('q', 10)")
+			f.wantText("1", "select count(*)::text from penstock._scheduled_0 where due = 'infinity'")
+			f.stopAtList("_scheduled", nth)
+			f.whileStopped(f.turnPair("_scheduled"), "select penstock.ack('q', $1)::text", lease)
+			f.wantText("next", payloadsOf+"penstock.claim('q', 10)")
+		})
+	}
+}
+
+// So is a job that waits for a barrier.
+func TestJobThatMovesWhileItsBarrierOpens(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.heldBy("a")
+	lease := f.claim(1)[0].lease
+	f.stopAtList("_scheduled", 1)
+	f.whileStopped(f.turnPair("_scheduled"), "select penstock.ack('q', $1)::text", lease)
+	f.wantText("done", payloadsOf+"penstock.claim('q', 10)")
+}
+
+// A job does not run while another of its key does, whose lease moves while the claim looks for it.
+func TestKeyWhoseLeaseMovesWhileItIsLookedFor(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	lease := f.leaseOne("k")
+	f.Exec("select penstock.enqueue('q', 'next', key => 'k')")
+	f.stopAtList("_lease", 1)
+	if got := f.whileStopped(f.turnPair("_lease"), payloadsOf+"penstock.claim('q', 10)"); got != "" {
+		t.Errorf("%s runs while another job of its key does", got)
+	}
+	f.Exec("select penstock.ack('q', $1)", lease)
+	f.maintain()
+	f.wantText("next", payloadsOf+"penstock.claim('q', 10)")
+}
+
+// Nor before one with a smaller id, which is carried over to a segment that came into use meanwhile.
+func TestKeyWhoseFirstJobIsCarriedOver(t *testing.T) {
+	t.Parallel()
+	for _, ordering := range []string{"fifo", "lifo"} {
+		t.Run(ordering, func(t *testing.T) {
+			t.Parallel()
+			f := newJobs(t, ordering)
+			f.Exec("select penstock.enqueue('q', 'first', key => 'k', group_key => 'g'), penstock.enqueue('q', 'next', key => 'k')")
+			f.stopAtList("_scheduled", 1)
+			got := f.whileStopped(func() {
+				f.enqueueWide("q", 1, 100)
+				f.Exec("select penstock._maintain_ring('q')")
+				f.wantText("1", `select (pg_sequence_last_value('penstock."_q.ring"') % 1024)::text`)
+				next := f.begin(f.Connect()) // that one stays
+				f.run(next, "select from penstock.q where key = 'k' and group_key = '' for update")
+				f.Exec(`select penstock._carry_over('penstock."_q.0"', 'penstock."_q.1"', 1, 1000)`)
+				f.Must(next.Rollback(f.Ctx))
+			}, payloadsOf+"penstock.claim('q', 10) where key = 'k'")
+			if got != "" {
+				t.Errorf("%s runs before the first job of its key", got)
+			}
+			f.wantText("first", payloadsOf+"penstock.claim('q', 10, group_key => 'g')")
+		})
+	}
+}
+
+// The limits of a queue and of a group hold, and a rate, where the rows that are counted move meanwhile.
+func TestLimitWhoseCountMoves(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ limit, ring string }{
+		{"penstock.set_queue('q', max_running => 1)", "_lease"},
+		{"penstock.set_queue('q', rate => 1, per => '1 h')", "_group_state"},
+		{"penstock.set_group('q', 'g', max_running => 1)", "_group_state"},
+		{"penstock.set_group('q', 'g', rate => 1, per => '1 h')", "_group_state"},
+	} {
+		t.Run(c.limit, func(t *testing.T) {
+			t.Parallel()
+			f := newJobs(t, "fifo")
+			f.Exec("select " + c.limit)
+			f.Exec("select penstock.enqueue_many('q', '{a,b,c}', group_keys => '{g,g,g}')")
+			f.wantText("a", payloadsOf+"penstock.claim('q', group_key => 'g')")
+			f.stopAtList(c.ring, 1)
+			if got := f.whileStopped(f.turnPair(c.ring), payloadsOf+"penstock.claim('q', group_key => 'g')"); got != "" {
+				t.Errorf("%s runs beyond the limit", got)
+			}
+		})
+	}
+}
+
+// A dedup_key that moves while it is looked for is found.
+func TestDedupKeyThatMovesWhileItIsLookedFor(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.Exec("select penstock.enqueue('q', 'a', dedup_key => 'd')")
+	f.stopAtList("_dedup", 1)
+	f.whileStopped(f.turnPair("_dedup"), "select penstock.enqueue('q', 'b', dedup_key => 'd')::text")
+	f.wantText("a", payloadsOf+"penstock.claim('q', 10)")
+}
 
 // A group gets a limit. A claim that had begun before commits while the jobs that run are listed: its job counts as well.
 func TestGroupLimitOfAClaimThatCommitsMeanwhile(t *testing.T) {

@@ -261,12 +261,10 @@ create or replace function _let_go(in_barrier bigint) returns void
 language plpgsql volatile set search_path from current as $$
 declare
     waits constant jsonb[] := array(select s.headers from _barrier k join _scheduled s on s.queue = k.queue and s.id = k.running and s.due = '-infinity' where k.barrier = in_barrier and k.part = 17);
-    q    _queue; leaf int;
+    q    _queue; turn constant bigint := pg_sequence_last_value('_scheduled_slot'); leaf int;
     jobs bigint[]; dies bigint[]; held jsonb[]; keys text[]; messages bigint[];
 begin
-    if waits = '{}' then
-        return;
-    end if;
+    if waits = '{}' then return; end if;
     select x.* into q from _queue x where x.id = (select w.queue from _barrier w where w.barrier = in_barrier and w.part = 17 limit 1);
     perform pg_advisory_xact_lock(1885695586, 512 + (q.id & 511)) where exists (select from unnest(waits) w where cardinality(_waits_for(w)) > 1);
     with b as materialized (select x.barrier, t.* from (select distinct unnest(_waits_for(w)) as barrier from unnest(waits) w) x cross join lateral _barrier_state(x.barrier) t),
@@ -293,4 +291,5 @@ begin
         end if;
     end loop;
     perform _publish_rows(q.id, messages, '_scheduled') where messages is not null;
+    perform _let_go(in_barrier) where turn <> pg_sequence_last_value('_scheduled_slot'); -- the ring may have turned meanwhile
 end $$;

@@ -135,7 +135,7 @@ create or replace function _first_of(queue int, key text) returns bigint
 language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$ declare
     since constant timestamptz := clock_timestamp() - (select q.dedup_window from _queue q where q.id = queue);
     made  bigint;
-    leaf  int;
+    turn  constant bigint := pg_sequence_last_value('_dedup_slot'); leaf int;
 begin
     foreach leaf in array _listed('_dedup_slot') loop
         if leaf = 0 then
@@ -143,7 +143,7 @@ begin
         else
             made := (select d.id from _dedup_1 d where d.queue = _first_of.queue and d.dedup_key = key and d.at > since order by d.at desc limit 1);
         end if;
-        exit when made is not null;
+        if made is not null then return made; end if;
     end loop;
-    return made;
+    return case when turn <> pg_sequence_last_value('_dedup_slot') then _first_of(queue, key) end; -- the ring may have turned meanwhile
 end $$;

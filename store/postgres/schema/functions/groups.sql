@@ -19,7 +19,7 @@ end $$;
 -- group '' under the queue's negative number.
 create or replace function _state_of(queue int, in_group text) returns _group_state
 language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
-declare s _group_state; other _group_state; leaf int;
+declare turn constant bigint := pg_sequence_last_value('_group_state_slot'); s _group_state; other _group_state; leaf int;
 begin
     s.queue := queue;
     s.group_key := in_group;
@@ -37,7 +37,7 @@ begin
     if s.since is not null then
         s.leases := array(select unnest(x.leases) from _group_state x where x.queue = _state_of.queue and x.group_key = in_group and x.n >= s.since and x.n <= s.n);
     end if;
-    return s;
+    return case when turn <> pg_sequence_last_value('_group_state_slot') then _state_of(queue, in_group) else s end; -- the ring may have turned meanwhile
 end $$;
 
 -- _lock_group takes the lock under which a group's jobs are admitted. It waits for 20 ms, and only in a transaction that

@@ -80,7 +80,7 @@ language plpgsql volatile as $fn$ declare
     ended  int := 0; gone int; -- jobs whose deadline had passed
     ctids  tid[]; seqs bigint[]; ids bigint[]; keys text[]; -- of candidates
     chosen bigint[]; run bigint[]; -- places in these
-    skip   text[] := '{}'; busy text[];
+    skip   text[] := '{}'; busy text[]; turns bigint[];
 begin
     for p in -16 .. 15 loop
         continue when flags & (1::bigint << (16 + p)) = 0;
@@ -106,8 +106,7 @@ begin
             end if;
             select * into ctids, seqs, ids, keys, got, before, upto from {candidates}(list[at], in_group, p, m.lo, m.hi, pos, most, skip);
             if got = 0 then
-                at := at + 1;
-                pos := {start};
+                at := at + 1; pos := {start};
                 continue;
             end if;
             if flags & {late} <> 0 and ended < 5000 then
@@ -138,14 +137,15 @@ begin
             end if;
             run := chosen;
             if busy is not null then -- a new statement: it sees what ended before the locks were had
-                if m.turn <> pg_sequence_last_value({ring}) then
-                    m.turn := pg_sequence_last_value({ring});
-                    m.slots := {slots};
-                end if;
-                -- A claim asks for the first job of each key that was read. If that has ended meanwhile, the others must not wait for it.
-                select array_agg(c.i order by c.i) into run
-                  from (select *, min(id) over (partition by key) as first from unnest(ids, keys) with ordinality u(id, key, i) where key is null or key = any (busy)) c
-                 where case when c.key is null or not leasing then c.i = any (chosen) else c.id = c.first end and (c.key is null or not {busy}(c.key, c.id, m.slots));
+                loop -- until no ring has turned meanwhile
+                    turns := array[pg_sequence_last_value({ring}), pg_sequence_last_value({lease_slot}), pg_sequence_last_value({scheduled_slot})];
+                    if m.turn <> turns[1] then m.turn := turns[1]; m.slots := {slots}; end if;
+                    -- A claim asks for the first job of each key that was read. If that has ended meanwhile, the others must not wait for it.
+                    select array_agg(c.i order by c.i) into run
+                      from (select *, min(id) over (partition by key) as first from unnest(ids, keys) with ordinality u(id, key, i) where key is null or key = any (busy)) c
+                     where case when c.key is null or not leasing then c.i = any (chosen) else c.id = c.first end and (c.key is null or not {busy}(c.key, c.id, m.slots));
+                    exit when turns = array[pg_sequence_last_value({ring}), pg_sequence_last_value({lease_slot}), pg_sequence_last_value({scheduled_slot})];
+                end loop;
                 -- Of a key that runs now the others stay where they are. Of one that cannot run, a
                 -- claim moves them: a dequeue may be part of a long transaction, and should lock no
                 -- key without need.
@@ -237,9 +237,8 @@ create or replace function _promote(queue int, keys text[]) returns void
 language plpgsql volatile set search_path from current as $$ declare
     mine  text[] := array(select k from unnest(keys) k where pg_try_advisory_xact_lock(hashtextextended(k, queue)));
     others constant text[] := case when current_setting('transaction_isolation') in ('read committed', 'read uncommitted') then array(select unnest(keys) except select unnest(mine)) else keys end;
-    heads bigint[]; -- of mine
-    q     _queue;
-    leaf  int;
+    turn  constant bigint := pg_sequence_last_value('_scheduled_slot'); leaf int;
+    heads bigint[]; q _queue; -- the heads of mine
 begin
     if others <> '{}' then
         insert into _scheduled (id, queue, attempt, due, created_at, priority, group_key, key, payload)
@@ -256,20 +255,21 @@ begin
                              from unnest(mine, heads) with ordinality u(k, head, i) order by u.i);
         end if;
     end loop;
-    if cardinality(array_remove(heads, null)) = 0 then return; end if;
-    select * into q from _queue x where x.id = queue;
-    execute format('select array_agg(u.k), array_agg(u.head) from unnest($1, $2) u(k, head) where u.head is not null and not %s(u.k, u.head, $3)', _q(format('_%s.busy', q.name)))
-       into mine, heads using mine, heads, _listed_slots(queue, q.lifo, _q(format('_%s.ring', q.name))::regclass);
-    if mine is null then return; end if;
-    foreach leaf in array _listed('_scheduled_slot') loop
-        execute format($sql$
-            with w as (
-                delete from _scheduled_%1$s w where w.ctid = any (array(
-                    select l.ctid from unnest($2, $3) u(k, head) cross join lateral (
-                        select l.ctid from _scheduled_%1$s l where l.queue = $1 and l.key = u.k and l.id = u.head and l.due = 'infinity' offset 0) l))
-                returning w.*)
-            insert into %2$s (id, attempt, created_at, priority, group_key, key, headers, payload, failures)
-            select w.id, w.attempt, w.created_at, w.priority, w.group_key, w.key, w.headers, w.payload, w.failures from w$sql$, leaf, _q(q.name))
-          using queue, mine, heads;
-    end loop;
+    keys := mine;
+    if cardinality(array_remove(heads, null)) > 0 then
+        select * into q from _queue x where x.id = queue;
+        execute format('select array_agg(u.k), array_agg(u.head) from unnest($1, $2) u(k, head) where u.head is not null and not %s(u.k, u.head, $3)', _q(format('_%s.busy', q.name)))
+           into mine, heads using mine, heads, _listed_slots(queue, q.lifo, _q(format('_%s.ring', q.name))::regclass);
+        foreach leaf in array case when mine is null then '{}' else _listed('_scheduled_slot') end loop
+            execute format($sql$
+                with w as (
+                    delete from _scheduled_%1$s w where w.ctid = any (array(
+                        select l.ctid from unnest($2, $3) u(k, head) cross join lateral (
+                            select l.ctid from _scheduled_%1$s l where l.queue = $1 and l.key = u.k and l.id = u.head and l.due = 'infinity' offset 0) l))
+                    returning w.*)
+                insert into %2$s (id, attempt, created_at, priority, group_key, key, headers, payload, failures)
+                select w.id, w.attempt, w.created_at, w.priority, w.group_key, w.key, w.headers, w.payload, w.failures from w$sql$, leaf, _q(q.name)) using queue, mine, heads;
+        end loop;
+    end if;
+    if turn <> pg_sequence_last_value('_scheduled_slot') then perform _promote(queue, keys); end if; -- the ring may have turned meanwhile
 end $$;

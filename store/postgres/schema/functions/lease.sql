@@ -291,7 +291,7 @@ end $$;
 
 -- _running returns how many jobs of a queue are leased, but for those that acks end.
 create or replace function _running(queue int, acks bigint[]) returns int
-language plpgsql volatile set search_path from current as $$ declare jobs int; many int := 0; leaf int;
+language plpgsql volatile set search_path from current as $$ declare turn constant bigint := pg_sequence_last_value('_lease_slot'); jobs int; many int := 0; leaf int;
 begin
     foreach leaf in array _listed('_lease_slot') loop
         if leaf = 0 then
@@ -301,7 +301,7 @@ begin
         end if;
         many := many + jobs;
     end loop;
-    return many;
+    return case when turn <> pg_sequence_last_value('_lease_slot') then _running(queue, acks) else many end; -- the ring may have turned meanwhile
 end $$;
 
 -- _not_moved raises an error if a transaction that keeps its snapshot may have missed leases that moved since it began.

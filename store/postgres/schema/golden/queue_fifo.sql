@@ -787,7 +787,7 @@ AS $function$ declare
     ended  int := 0; gone int; -- jobs whose deadline had passed
     ctids  tid[]; seqs bigint[]; ids bigint[]; keys text[]; -- of candidates
     chosen bigint[]; run bigint[]; -- places in these
-    skip   text[] := '{}'; busy text[];
+    skip   text[] := '{}'; busy text[]; turns bigint[];
 begin
     for p in -16 .. 15 loop
         continue when flags & (1::bigint << (16 + p)) = 0;
@@ -813,8 +813,7 @@ begin
             end if;
             select * into ctids, seqs, ids, keys, got, before, upto from penstock."_emails.candidates"(list[at], in_group, p, m.lo, m.hi, pos, most, skip);
             if got = 0 then
-                at := at + 1;
-                pos := -1;
+                at := at + 1; pos := -1;
                 continue;
             end if;
             if flags & 34359738368 <> 0 and ended < 5000 then
@@ -845,14 +844,15 @@ begin
             end if;
             run := chosen;
             if busy is not null then -- a new statement: it sees what ended before the locks were had
-                if m.turn <> pg_sequence_last_value('penstock."_emails.ring"'::pg_catalog.regclass) then
-                    m.turn := pg_sequence_last_value('penstock."_emails.ring"'::pg_catalog.regclass);
-                    m.slots := penstock._listed_slots(1, false, 'penstock."_emails.ring"'::pg_catalog.regclass);
-                end if;
-                -- A claim asks for the first job of each key that was read. If that has ended meanwhile, the others must not wait for it.
-                select array_agg(c.i order by c.i) into run
-                  from (select *, min(id) over (partition by key) as first from unnest(ids, keys) with ordinality u(id, key, i) where key is null or key = any (busy)) c
-                 where case when c.key is null or not leasing then c.i = any (chosen) else c.id = c.first end and (c.key is null or not penstock."_emails.busy"(c.key, c.id, m.slots));
+                loop -- until no ring has turned meanwhile
+                    turns := array[pg_sequence_last_value('penstock."_emails.ring"'::pg_catalog.regclass), pg_sequence_last_value('penstock._lease_slot'::pg_catalog.regclass), pg_sequence_last_value('penstock._scheduled_slot'::pg_catalog.regclass)];
+                    if m.turn <> turns[1] then m.turn := turns[1]; m.slots := penstock._listed_slots(1, false, 'penstock."_emails.ring"'::pg_catalog.regclass); end if;
+                    -- A claim asks for the first job of each key that was read. If that has ended meanwhile, the others must not wait for it.
+                    select array_agg(c.i order by c.i) into run
+                      from (select *, min(id) over (partition by key) as first from unnest(ids, keys) with ordinality u(id, key, i) where key is null or key = any (busy)) c
+                     where case when c.key is null or not leasing then c.i = any (chosen) else c.id = c.first end and (c.key is null or not penstock."_emails.busy"(c.key, c.id, m.slots));
+                    exit when turns = array[pg_sequence_last_value('penstock."_emails.ring"'::pg_catalog.regclass), pg_sequence_last_value('penstock._lease_slot'::pg_catalog.regclass), pg_sequence_last_value('penstock._scheduled_slot'::pg_catalog.regclass)];
+                end loop;
                 -- Of a key that runs now the others stay where they are. Of one that cannot run, a
                 -- claim moves them: a dequeue may be part of a long transaction, and should lock no
                 -- key without need.
