@@ -208,3 +208,16 @@ func TestSkipMapWhileTheRingMovesOn(t *testing.T) {
 		})
 	}
 }
+
+// A unique job whose deadline has passed is found, and moves before it is looked at. It does not run any more: it must not hide a new one.
+func TestLateUniqueJobThatMovesMeanwhile(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.Exec("select penstock.enqueue('q', 'other', deadline => now() + interval '1 day')") // the queue knows that there are deadlines
+	f.Exec("select penstock.enqueue('q', 'late', unique_key => 'u', deadline => now() - interval '1 s', not_before => now() + interval '1 h')")
+	f.rewrite(`order by u\.state = 'leased', u\.id desc limit 1;`, `\& `+stopHere)
+	f.whileStopped(func() {
+		f.Exec("select penstock.advance_queue('q', '2 h')")
+	}, "select penstock.enqueue('q', 'new', unique_key => 'u')::text")
+	f.wantText("other,new", payloadsOf+"penstock.claim('q', 10)")
+}

@@ -59,7 +59,8 @@ begin
         known := j.id is not null and (mode = 'ignore' or j.state <> 'leased');
         exit when not known; id := j.id;
         if late and mode = 'ignore' then
-            execute format('select _deadline(t.headers) <= clock_timestamp() from %s t where t.ctid = $1 and t.key = $2', j.place) into late using j.at, unique_key;
+            execute format('select coalesce(_deadline(t.headers) <= clock_timestamp(), false) from %s t where t.ctid = $1 and t.key = $2', j.place) into late using j.at, unique_key;
+            if late is null then late := true; continue; end if; -- it has moved, or has ended
         end if;
         exit when mode = 'ignore' and late and j.state = 'leased';
         if mode = 'ignore' and late is not true then
