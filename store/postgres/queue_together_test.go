@@ -404,3 +404,12 @@ func TestClaimsExtendedWholeStayWhole(t *testing.T) {
 		t.Errorf("after the extension %d claims are whole, want 2", rows)
 	}
 }
+
+// A claim that acks some of a row of several brings as many jobs as it asks for, also once there are keys.
+func TestClaimThatAcksTogetherBringsNoMore(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	leases := f.leaseTogether()
+	f.Exec("select penstock.enqueue('q', i::text, key => 'k' || i) from generate_series(1, 5) i")
+	f.wantText("1", "select count(*) from penstock.ack_claim('q', $1, 1) where id is not null", leases[:2])
+}

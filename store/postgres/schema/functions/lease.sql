@@ -94,8 +94,8 @@ begin
             if found then acks := null; end if;
         end if;
         if acks is not null then
-            acks := array(select {ack}(acks));
-            if not found and flags & {keyed} <> 0 then -- there was no job: one may have waited for these
+            due := not found and acks[1] & 1 = 0 and flags & {keyed} <> 0; acks := array(select {ack}(acks)); -- of odd ones the look above has set found
+            if due then -- there was no job: one may have waited for these
                 return query select * from {claim_scan}(n, until, lease, in_group, worker, acks, came);
             end if;
             return query select {only lease}, a, null::timestamptz from unnest(acks) a;

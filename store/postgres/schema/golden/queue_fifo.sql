@@ -648,8 +648,8 @@ end if;
             if found then acks := null; end if;
         end if;
         if acks is not null then
-            acks := array(select penstock."_emails.ack"(acks));
-            if not found and flags & 4294967296 <> 0 then -- there was no job: one may have waited for these
+            due := not found and acks[1] & 1 = 0 and flags & 4294967296 <> 0; acks := array(select penstock."_emails.ack"(acks)); -- of odd ones the look above has set found
+            if due then -- there was no job: one may have waited for these
                 return query select * from penstock."_emails.claim_scan"(n, until, lease, in_group, worker, acks, came);
             end if;
             return query select null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, a, null::timestamptz from unnest(acks) a;
