@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -220,4 +221,49 @@ func TestLateUniqueJobThatMovesMeanwhile(t *testing.T) {
 		f.Exec("select penstock.advance_queue('q', '2 h')")
 	}, "select penstock.enqueue('q', 'new', unique_key => 'u')::text")
 	f.wantText("other,new", payloadsOf+"penstock.claim('q', 10)")
+}
+
+// A dequeue stands still between a look at the queue's flags and its take, and the queue's first barrier is made. Its job is not taken without
+// being counted: the barrier opens.
+func TestFirstBarrierWhileADequeueStandsStill(t *testing.T) {
+	t.Parallel()
+	const one, some, from = "penstock.dequeue('q')", "penstock.dequeue('q', 5)", `select setval('penstock."_q.next"', %d), setval('penstock."_q.fast_path"', 40000000000 * 4096 + %d)`
+	for _, c := range []struct {
+		name, ordering, after, take string
+		next, mode                  int64 // as registers have them
+	}{
+		{"scan", "fifo", `return job\.row;\n    end if;`, one, 0, -1},
+		{"position", "fifo", `job  penstock\.job;\nbegin`, one, 1, 0},
+		{"free", "fifo", `job  penstock\.job;\nbegin`, one, 0, 1024},
+		{"first", "fifo", `job  penstock\.job;\nbegin`, one, 0, 2048},
+		{"newest", "lifo", `job  penstock\.job;\nbegin`, one, -10, 1024},
+		{"down", "lifo", `job  penstock\.job;\nbegin`, one, 3, 1024},
+		{"by skip map", "fifo", `p int := 0;\nbegin`, some, 0, -1},
+		{"batch", "fifo", `p int := 0;\nbegin`, some, 0, 1024},
+		{"keys", "fifo", `turns bigint\[\];\nbegin`, some, 0, -1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			f := newJobs(t, c.ordering)
+			f.stopClock()
+			if c.name == "keys" {
+				f.Exec("select penstock.enqueue('q', 'keyed', key => 'k')")
+			}
+			f.Exec(`select penstock."_q.skip_map"('', 0::smallint)`)
+			if c.mode >= 0 {
+				f.Exec(fmt.Sprintf(from, c.next, c.mode))
+			}
+			if c.name == "down" {
+				f.Exec(`select setval('penstock."_q.top"', 2)`)
+			}
+			f.rewrite(c.after, `\& `+stopHere)
+			got := f.whileStopped(func() { f.heldBy("a") }, payloadsOf+c.take)
+			for range 4 {
+				got += "," + f.text(payloadsOf+c.take)
+			}
+			if !strings.Contains(got, "a") || !strings.Contains(got, "done") {
+				t.Errorf("took %q, want the job that holds the barrier, and the one that waits for it", got)
+			}
+		})
+	}
 }

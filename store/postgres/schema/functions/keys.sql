@@ -164,7 +164,7 @@ begin
             end if;
             if run is not null then
                 return query select d.* from {pull}(list[at], array(select ctids[i] from unnest(run) i), seqs) d
-                 where leasing or flags & {held} = 0 or {schema}._count_holders({id}, array[d.headers], -1, 0);
+                 where leasing or (d.headers ->> 'penstock-holds') is null or {schema}._count_holders({id}, array[d.headers], -1, 0);
                 get diagnostics got = row_count;
                 todo := todo - got;
                 if not leasing and busy is not null then

@@ -7,7 +7,7 @@
 
 do $$ begin execute replace(replace($ddl$
 -- _validate_job is the trigger that validates the rows of a queue, written like _validate_message. It raises flags of what
--- comes: bit 16 + p of a priority p, bit 32 of a key, bit 35 of a deadline. The lock for that lasts for moments, and a flag need
+-- comes: bit 16 + p of a priority p, bit 32 of a key, bit 35 of a deadline, bit 36 of a barrier. The lock for that lasts for moments, and a flag need
 -- not roll back: one too many costs a scan. Its argument is the name of the register and of the function that raises them.
 -- For a job that holds a barrier it calls the queue's function barrier, which only enqueuers may call.
 create or replace function _validate_job() returns trigger
@@ -33,9 +33,9 @@ begin
         perform {schema}._refuse_job(new.payload, new.key, new.group_key, new.priority, new.headers operator(pg_catalog.-) 'penstock-report', null);
         if new.id is null then new.headers := new.headers operator(pg_catalog.-) 'penstock-report'; end if;
     end if;
-    wanted := (1::bigint operator(pg_catalog.<<) (16 operator(pg_catalog.+) new.priority))
-              operator(pg_catalog.|) case when new.key is null then 0 else 4294967296 end
-              operator(pg_catalog.|) case when new.headers operator(pg_catalog.->>) 'penstock-deadline' is null then 0 else 34359738368 end;
+    wanted := (1::bigint operator(pg_catalog.<<) (16 operator(pg_catalog.+) new.priority)) operator(pg_catalog.|) case when new.key is null then 0 else 4294967296 end
+              operator(pg_catalog.|) case when new.headers operator(pg_catalog.->>) 'penstock-deadline' is null then 0 else 34359738368 end
+              operator(pg_catalog.|) case when new.headers operator(pg_catalog.->>) 'penstock-holds' is null then 0 else 68719476736 end;
     if new.id is null and new.headers operator(pg_catalog.?) 'penstock-waits-for' then
         raise exception 'an INSERT cannot write a job that waits for barriers' using errcode = '23514', hint = 'use penstock.enqueue';
     elsif new.id is null and tg_op operator(pg_catalog.=) 'INSERT' and (new.headers operator(pg_catalog.->>) 'penstock-holds') is not null then

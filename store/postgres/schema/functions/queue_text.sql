@@ -37,8 +37,7 @@ language plpgsql stable set search_path from current as $$ declare
     end if;$due$);
     slots    constant int[] := array(select s.slot from _segments(queue) s order by s.slot);
     segments constant text[] := array(select _hidden(_q(format('_%s.%s', queue, s))) from unnest(slots) s);
-    parts    text[];
-    part     text;
+    parts    text[]; part text;
     head     text;
     block    text;
     word     text;
@@ -71,6 +70,8 @@ begin
         select w.word, case when w.n < 3 then w.what else _hidden(w.what) end
           from (select * from (values
                     (1, 'job', 'coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload'),
+                    -- Else {take_keyed} takes it: the first job with a key, or that holds a barrier, may be committed after the flags were read. A claim does not end it.
+                    (1, 'alone', 't.key is null and (t.headers operator(pg_catalog.->>) ''penstock-holds'') is null'),
                     (1, 'lease_columns', 'queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures, claimed_at'),
                     (1, 'lease_row', '{id}, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''''), t.group_key, t.key, t.headers, t.payload, t.failures, until operator(pg_catalog.-) lease'),
                     -- Kept done jobs. Around a delete of leases: {with l}delete from ... l {returning} ... {from l}.

@@ -153,7 +153,7 @@ begin
 {segments path 1024}
             return query with d as (delete from {segment} t where t.ctid = any (array(
                 select t.ctid from {segment} t
-                 where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + 2 * todo and t.key is null
+                 where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + 2 * todo and ({alone} or t.key is null and admitted is not null)
                  order by t.seq limit todo for update skip locked)) returning t.*)
             select t.* from d t order by t.seq;
 {end}
@@ -190,17 +190,15 @@ begin
                and not (path between -40 * 4096 and 4095 and (path + 40 * 4096) % '4096' >= 2048) then
                 perform {schema}._reposition({name}, n, m.lo[1], m.slots);
             end if;
-            -- A job with a key, the first one of the queue, may be committed
-            -- after the flags were read: it is left to {take_keyed}. The segment is named, so that
-            -- the statement opens one table and not the whole ring. All rows are locked first and
-            -- deleted then: locked one by one between deletes, they make workers who go over the same
-            -- rows meet at each.
+            -- The segment is named, so that the statement opens one table and not the whole ring. All
+            -- rows are locked first and deleted then: locked one by one between deletes, they make
+            -- workers who go over the same rows meet at each.
             foreach here in array m.slots loop
 {segments here}
                 return query with d as (delete from {segment} t where t.ctid = any (array(
                     select v.ctid from (select unnest(m.lo) as lo, unnest(m.hi) as hi) i cross join lateral (
                         select t.ctid from {segment} t
-                         where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.key is null
+                         where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and ({alone} or t.key is null and admitted is not null)
                          order by t.seq {dir} limit todo for update skip locked) v limit todo)) returning t.*)
                 select t.* from d t order by t.seq {dir};
 {end}

@@ -22,7 +22,7 @@ begin
 {segments here}
             return query delete from {segment} t where t.ctid = (
                 select t.ctid from {segment} t
-                 where t.group_key = '' and t.priority = 0 and t.key is null and t.seq > (select pg_sequence_last_value({top}))
+                 where t.group_key = '' and t.priority = 0 and {alone} and t.seq > (select pg_sequence_last_value({top}))
                  order by t.seq desc limit 1 for update skip locked)
             returning {job};
 {end}
@@ -36,7 +36,7 @@ begin
     -- transaction that may hold locks waits for no job.
     if path >= 0 and path < 1024 and pg_catalog.pg_current_xact_id_if_assigned() is null then
 {segments path}
-            return query delete from {segment} t where t.group_key = '' and t.priority = 0 and t.seq = (select nextval({next})) and t.xmax = '0' and t.key is null
+            return query delete from {segment} t where t.group_key = '' and t.priority = 0 and t.seq = (select nextval({next})) and t.xmax = '0' and {alone}
             returning {job};
 {end}
         if found then return; end if;
@@ -49,7 +49,7 @@ begin
 {segments here}
         return query delete from {segment} t where t.ctid = (
             select t.ctid from {segment} t
-             where t.group_key = '' and t.priority = 0 and t.key is null
+             where t.group_key = '' and t.priority = 0 and {alone}
                and t.seq > (select case when path < 2048 then nextval({next}) - 1 else pg_sequence_last_value({next}) end)
                and t.seq <= (select case when path < 2048 then pg_sequence_last_value({next}) + 16 else 9223372036854775807 end)
              order by t.seq limit 1 for update skip locked)
@@ -61,7 +61,7 @@ begin
 {segments here}
         return query delete from {segment} t where t.ctid = (
             select t.ctid from {segment} t
-             where t.group_key = '' and t.priority = 0 and t.key is null
+             where t.group_key = '' and t.priority = 0 and {alone}
                and t.seq <= (select nextval({next})) and t.seq >= (select pg_sequence_last_value({next}) - 16)
              order by t.seq desc limit 1 for update skip locked)
         returning {job};
@@ -130,7 +130,7 @@ begin
 {end if}
         delete from {segment} t where t.ctid = (
             select t.ctid from {segment} t
-             where t.group_key = '' and t.priority = 0 and t.seq >= m.low and t.seq <= m.high and t.key is null
+             where t.group_key = '' and t.priority = 0 and t.seq >= m.low and t.seq <= m.high and {alone}
              order by t.seq {dir} limit 1 for update skip locked)
         returning row({job})::{schema}.job as row, t.seq, t.slot into job;
 {end}

@@ -153,13 +153,13 @@ begin
     -- transaction that may hold locks waits for no job.
     if path operator(pg_catalog.>=) 0 and path operator(pg_catalog.<) 1024 and pg_catalog.pg_current_xact_id_if_assigned() is null then
 if path operator(pg_catalog.<) 1 then
-            return query delete from penstock."_emails.0" t where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.seq operator(pg_catalog.=) (select pg_catalog.nextval('penstock."_emails.next"'::pg_catalog.regclass)) and t.xmax operator(pg_catalog.=) '0' and t.key is null
+            return query delete from penstock."_emails.0" t where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.seq operator(pg_catalog.=) (select pg_catalog.nextval('penstock."_emails.next"'::pg_catalog.regclass)) and t.xmax operator(pg_catalog.=) '0' and t.key is null and (t.headers operator(pg_catalog.->>) 'penstock-holds') is null
             returning coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload;
 elsif path operator(pg_catalog.<) 2 then
-            return query delete from penstock."_emails.1" t where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.seq operator(pg_catalog.=) (select pg_catalog.nextval('penstock."_emails.next"'::pg_catalog.regclass)) and t.xmax operator(pg_catalog.=) '0' and t.key is null
+            return query delete from penstock."_emails.1" t where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.seq operator(pg_catalog.=) (select pg_catalog.nextval('penstock."_emails.next"'::pg_catalog.regclass)) and t.xmax operator(pg_catalog.=) '0' and t.key is null and (t.headers operator(pg_catalog.->>) 'penstock-holds') is null
             returning coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload;
 else
-            return query delete from penstock."_emails.2" t where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.seq operator(pg_catalog.=) (select pg_catalog.nextval('penstock."_emails.next"'::pg_catalog.regclass)) and t.xmax operator(pg_catalog.=) '0' and t.key is null
+            return query delete from penstock."_emails.2" t where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.seq operator(pg_catalog.=) (select pg_catalog.nextval('penstock."_emails.next"'::pg_catalog.regclass)) and t.xmax operator(pg_catalog.=) '0' and t.key is null and (t.headers operator(pg_catalog.->>) 'penstock-holds') is null
             returning coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload;
 end if;
         if found then return; end if;
@@ -172,7 +172,7 @@ end if;
 if here operator(pg_catalog.<) 1 then
         return query delete from penstock."_emails.0" t where t.ctid operator(pg_catalog.=) (
             select t.ctid from penstock."_emails.0" t
-             where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.key is null
+             where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.key is null and (t.headers operator(pg_catalog.->>) 'penstock-holds') is null
                and t.seq operator(pg_catalog.>) (select case when path operator(pg_catalog.<) 2048 then pg_catalog.nextval('penstock."_emails.next"'::pg_catalog.regclass) operator(pg_catalog.-) 1 else pg_catalog.pg_sequence_last_value('penstock."_emails.next"'::pg_catalog.regclass) end)
                and t.seq operator(pg_catalog.<=) (select case when path operator(pg_catalog.<) 2048 then pg_catalog.pg_sequence_last_value('penstock."_emails.next"'::pg_catalog.regclass) operator(pg_catalog.+) 16 else 9223372036854775807 end)
              order by t.seq limit 1 for update skip locked)
@@ -180,7 +180,7 @@ if here operator(pg_catalog.<) 1 then
 elsif here operator(pg_catalog.<) 2 then
         return query delete from penstock."_emails.1" t where t.ctid operator(pg_catalog.=) (
             select t.ctid from penstock."_emails.1" t
-             where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.key is null
+             where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.key is null and (t.headers operator(pg_catalog.->>) 'penstock-holds') is null
                and t.seq operator(pg_catalog.>) (select case when path operator(pg_catalog.<) 2048 then pg_catalog.nextval('penstock."_emails.next"'::pg_catalog.regclass) operator(pg_catalog.-) 1 else pg_catalog.pg_sequence_last_value('penstock."_emails.next"'::pg_catalog.regclass) end)
                and t.seq operator(pg_catalog.<=) (select case when path operator(pg_catalog.<) 2048 then pg_catalog.pg_sequence_last_value('penstock."_emails.next"'::pg_catalog.regclass) operator(pg_catalog.+) 16 else 9223372036854775807 end)
              order by t.seq limit 1 for update skip locked)
@@ -188,7 +188,7 @@ elsif here operator(pg_catalog.<) 2 then
 else
         return query delete from penstock."_emails.2" t where t.ctid operator(pg_catalog.=) (
             select t.ctid from penstock."_emails.2" t
-             where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.key is null
+             where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.key is null and (t.headers operator(pg_catalog.->>) 'penstock-holds') is null
                and t.seq operator(pg_catalog.>) (select case when path operator(pg_catalog.<) 2048 then pg_catalog.nextval('penstock."_emails.next"'::pg_catalog.regclass) operator(pg_catalog.-) 1 else pg_catalog.pg_sequence_last_value('penstock."_emails.next"'::pg_catalog.regclass) end)
                and t.seq operator(pg_catalog.<=) (select case when path operator(pg_catalog.<) 2048 then pg_catalog.pg_sequence_last_value('penstock."_emails.next"'::pg_catalog.regclass) operator(pg_catalog.+) 16 else 9223372036854775807 end)
              order by t.seq limit 1 for update skip locked)
@@ -264,7 +264,7 @@ if m.slot operator(pg_catalog.<) 1 then
 
         delete from penstock."_emails.0" t where t.ctid = (
             select t.ctid from penstock."_emails.0" t
-             where t.group_key = '' and t.priority = 0 and t.seq >= m.low and t.seq <= m.high and t.key is null
+             where t.group_key = '' and t.priority = 0 and t.seq >= m.low and t.seq <= m.high and t.key is null and (t.headers operator(pg_catalog.->>) 'penstock-holds') is null
              order by t.seq asc limit 1 for update skip locked)
         returning row(coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload)::penstock.job as row, t.seq, t.slot into job;
 elsif m.slot operator(pg_catalog.<) 2 then
@@ -275,7 +275,7 @@ elsif m.slot operator(pg_catalog.<) 2 then
 
         delete from penstock."_emails.1" t where t.ctid = (
             select t.ctid from penstock."_emails.1" t
-             where t.group_key = '' and t.priority = 0 and t.seq >= m.low and t.seq <= m.high and t.key is null
+             where t.group_key = '' and t.priority = 0 and t.seq >= m.low and t.seq <= m.high and t.key is null and (t.headers operator(pg_catalog.->>) 'penstock-holds') is null
              order by t.seq asc limit 1 for update skip locked)
         returning row(coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload)::penstock.job as row, t.seq, t.slot into job;
 else
@@ -286,7 +286,7 @@ else
 
         delete from penstock."_emails.2" t where t.ctid = (
             select t.ctid from penstock."_emails.2" t
-             where t.group_key = '' and t.priority = 0 and t.seq >= m.low and t.seq <= m.high and t.key is null
+             where t.group_key = '' and t.priority = 0 and t.seq >= m.low and t.seq <= m.high and t.key is null and (t.headers operator(pg_catalog.->>) 'penstock-holds') is null
              order by t.seq asc limit 1 for update skip locked)
         returning row(coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload)::penstock.job as row, t.seq, t.slot into job;
 end if;
@@ -368,19 +368,19 @@ begin
 if path operator(pg_catalog.<) 1025 then
             return query with d as (delete from penstock."_emails.0" t where t.ctid = any (array(
                 select t.ctid from penstock."_emails.0" t
-                 where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + 2 * todo and t.key is null
+                 where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + 2 * todo and (t.key is null and (t.headers operator(pg_catalog.->>) 'penstock-holds') is null or t.key is null and admitted is not null)
                  order by t.seq limit todo for update skip locked)) returning t.*)
             select t.* from d t order by t.seq;
 elsif path operator(pg_catalog.<) 1026 then
             return query with d as (delete from penstock."_emails.1" t where t.ctid = any (array(
                 select t.ctid from penstock."_emails.1" t
-                 where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + 2 * todo and t.key is null
+                 where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + 2 * todo and (t.key is null and (t.headers operator(pg_catalog.->>) 'penstock-holds') is null or t.key is null and admitted is not null)
                  order by t.seq limit todo for update skip locked)) returning t.*)
             select t.* from d t order by t.seq;
 else
             return query with d as (delete from penstock."_emails.2" t where t.ctid = any (array(
                 select t.ctid from penstock."_emails.2" t
-                 where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + 2 * todo and t.key is null
+                 where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + 2 * todo and (t.key is null and (t.headers operator(pg_catalog.->>) 'penstock-holds') is null or t.key is null and admitted is not null)
                  order by t.seq limit todo for update skip locked)) returning t.*)
             select t.* from d t order by t.seq;
 end if;
@@ -420,31 +420,29 @@ end if;
                and not (path between -40 * 4096 and 4095 and (path + 40 * 4096) % '4096' >= 2048) then
                 perform penstock._reposition('emails', n, m.lo[1], m.slots);
             end if;
-            -- A job with a key, the first one of the queue, may be committed
-            -- after the flags were read: it is left to penstock."_emails.take_keyed". The segment is named, so that
-            -- the statement opens one table and not the whole ring. All rows are locked first and
-            -- deleted then: locked one by one between deletes, they make workers who go over the same
-            -- rows meet at each.
+            -- The segment is named, so that the statement opens one table and not the whole ring. All
+            -- rows are locked first and deleted then: locked one by one between deletes, they make
+            -- workers who go over the same rows meet at each.
             foreach here in array m.slots loop
 if here operator(pg_catalog.<) 1 then
                 return query with d as (delete from penstock."_emails.0" t where t.ctid = any (array(
                     select v.ctid from (select unnest(m.lo) as lo, unnest(m.hi) as hi) i cross join lateral (
                         select t.ctid from penstock."_emails.0" t
-                         where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.key is null
+                         where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and (t.key is null and (t.headers operator(pg_catalog.->>) 'penstock-holds') is null or t.key is null and admitted is not null)
                          order by t.seq asc limit todo for update skip locked) v limit todo)) returning t.*)
                 select t.* from d t order by t.seq asc;
 elsif here operator(pg_catalog.<) 2 then
                 return query with d as (delete from penstock."_emails.1" t where t.ctid = any (array(
                     select v.ctid from (select unnest(m.lo) as lo, unnest(m.hi) as hi) i cross join lateral (
                         select t.ctid from penstock."_emails.1" t
-                         where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.key is null
+                         where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and (t.key is null and (t.headers operator(pg_catalog.->>) 'penstock-holds') is null or t.key is null and admitted is not null)
                          order by t.seq asc limit todo for update skip locked) v limit todo)) returning t.*)
                 select t.* from d t order by t.seq asc;
 else
                 return query with d as (delete from penstock."_emails.2" t where t.ctid = any (array(
                     select v.ctid from (select unnest(m.lo) as lo, unnest(m.hi) as hi) i cross join lateral (
                         select t.ctid from penstock."_emails.2" t
-                         where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.key is null
+                         where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and (t.key is null and (t.headers operator(pg_catalog.->>) 'penstock-holds') is null or t.key is null and admitted is not null)
                          order by t.seq asc limit todo for update skip locked) v limit todo)) returning t.*)
                 select t.* from d t order by t.seq asc;
 end if;
@@ -871,7 +869,7 @@ begin
             end if;
             if run is not null then
                 return query select d.* from penstock."_emails.pull"(list[at], array(select ctids[i] from unnest(run) i), seqs) d
-                 where leasing or flags & 68719476736 = 0 or penstock._count_holders(1, array[d.headers], -1, 0);
+                 where leasing or (d.headers ->> 'penstock-holds') is null or penstock._count_holders(1, array[d.headers], -1, 0);
                 get diagnostics got = row_count;
                 todo := todo - got;
                 if not leasing and busy is not null then
