@@ -15,6 +15,7 @@ type Claimed struct {
 	Job   penstock.Job
 	TS    time.Time
 	Fresh bool // it was never claimed before
+	Head  bool // it is the first of a key of Round.Keys, in none of the ranges
 	Waits bool // for another of its key
 	Late  bool // its deadline has passed: it was taken, and has ended
 }
@@ -23,6 +24,11 @@ type Claimed struct {
 type Range struct {
 	Priority    int16
 	After, UpTo time.Time
+}
+
+// Has reports whether a job is in the range.
+func (in Range) Has(p Claimed) bool {
+	return p.Job.Priority == int(in.Priority) && p.TS.After(in.After) && !p.TS.After(in.UpTo)
 }
 
 // Round is one round trip of a claim: where it looks, and its finds.
@@ -54,6 +60,9 @@ type Round struct {
 	Started     bool // the group or the queue has a rate, which Start notes
 	RoomInGroup int
 
+	// Firsts are the first jobs of those Keys that no lease and no retry holds, whatever their places. One without an ID: there is none. Nil: the dialect does not say.
+	Firsts map[string]Claimed
+
 	Whole bool // Window was for all ranges together, in order of priority
 
 	seen   *Seen
@@ -64,6 +73,7 @@ type Round struct {
 	cut    int64                  // knowledge of later times is looked at again
 	known  [priorities]seqset.Set // that knowledge
 	heads  bool
+	passes int // before it began
 }
 
 // Withdraw: the job's lease was taken back.

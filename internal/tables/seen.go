@@ -125,11 +125,24 @@ type groupSeen struct {
 	tried         time.Time                 // of those due before this none must be tried again
 	blocked       int                       // how many jobs that wait for others of their keys were in the way, when everything was looked at again
 	contended     int                       // how many jobs other claims were taking in front of those that this process got, lately
-	keys          map[string]bool           // of jobs that wait and are passed over
+	keys          map[string]passed         // of jobs that wait and are passed over
+	passes        int                       // how often one was passed over
 	inTurn        bool                      // its claims take turns, because it is limited
 	usual         time.Duration             // how long a claim takes
 	sweeping      time.Duration             // how much longer it took to look at everything again
 	now, measured time.Time                 // the database's clock, and this one's
+}
+
+// passed is the last job of a key that was passed over. When the key's first is behind it, none of these is left.
+type passed struct {
+	ts time.Time
+	id int64
+	at int // of the group's passes
+}
+
+// before: they all come before a job of the key.
+func (p passed) before(c Claimed) bool {
+	return cmp.Or(p.ts.Compare(c.TS), cmp.Compare(p.id, c.Job.ID)) < 0
 }
 
 const (
@@ -183,7 +196,7 @@ func (s *Seen) Round(c driver.Claim, o Options, window int) *Round {
 	if r.Checks = !g.found || r.cut == noTime || at.Sub(g.asked) >= o.Ended; r.Checks {
 		g.asked = at
 	}
-	r.Keys = slices.AppendSeq([]string{}, maps.Keys(g.keys))
+	r.Keys, r.passes = slices.AppendSeq([]string{}, maps.Keys(g.keys)), g.passes
 	for i, taken := range g.taken {
 		from := noTime
 		for _, t := range upTo(taken, r.cut) {
@@ -220,6 +233,7 @@ func (r *Round) Note(full bool) {
 	} else {
 		g.usual += (took - g.usual) / 16
 	}
+	g.forget(r)
 	found := map[int16][]Claimed{}
 	if !r.heads || r.cut != farFuture {
 		g.blocked = 0
@@ -239,6 +253,9 @@ func (r *Round) Note(full bool) {
 		}
 		if (p.Job.Lease != 0 || !full) && (!r.heads || r.cut != farFuture) {
 			g.blocked = waits
+		}
+		if p.Head { // nothing is known of its place
+			continue
 		}
 		if p.Fresh {
 			if fresh++; r.Whole && fresh == r.Window {
@@ -269,7 +286,7 @@ func (r *Round) Note(full bool) {
 // note remembers the finds of a round in a range. end is the last job that it looked at, if there may be more behind it.
 func (g *groupSeen) note(r *Round, in Range, found []Claimed, end Range) {
 	i := int(in.Priority) - penstock.MinPriority
-	found = slices.DeleteFunc(slices.Clone(found), func(p Claimed) bool { return !p.TS.After(in.After) || p.TS.After(in.UpTo) })
+	found = slices.DeleteFunc(slices.Clone(found), func(p Claimed) bool { return !in.Has(p) })
 	var last int64
 	full := len(found) == r.Window // there may be more of them, also of the last one's microsecond
 	if full {
@@ -291,7 +308,7 @@ func (g *groupSeen) note(r *Round, in Range, found []Claimed, end Range) {
 			full, last = true, ts
 			break
 		}
-		if !p.Waits || !r.heads || !g.pass(p.Job.Key) {
+		if !p.Waits || !r.heads || !g.pass(p) {
 			left = append(left, ts)
 		}
 	}
@@ -322,15 +339,38 @@ func (g *groupSeen) took(i int, ts int64) {
 	}
 }
 
-// pass remembers the key of a job that waits, and reports whether the job may be passed over: its key's first is looked up.
-func (g *groupSeen) pass(key string) bool {
+// pass remembers a job that waits, and reports whether it may be passed over: its key's first is looked up.
+func (g *groupSeen) pass(p Claimed) bool {
+	last, known := g.keys[p.Job.Key]
+	if !known && len(g.keys) == mostKeys {
+		return false
+	}
 	if g.keys == nil {
-		g.keys = map[string]bool{}
+		g.keys = map[string]passed{}
 	}
-	if !g.keys[key] && len(g.keys) < mostKeys {
-		g.keys[key] = true
+	if g.passes++; !known || last.before(p) {
+		last = passed{ts: p.TS, id: p.Job.ID}
 	}
-	return g.keys[key]
+	last.at = g.passes
+	g.keys[p.Job.Key] = last
+	return true
+}
+
+// forget forgets the keys of which the round has seen that no job is left that was passed over, unless one was since it began.
+func (g *groupSeen) forget(r *Round) {
+	done := func(key string, is func(last passed) bool) {
+		if last, known := g.keys[key]; known && last.at <= r.passes && is(last) {
+			delete(g.keys, key)
+		}
+	}
+	for key, first := range r.Firsts {
+		done(key, func(last passed) bool { return first.Job.ID == 0 || last.before(first) })
+	}
+	for _, p := range r.Page {
+		if p.Job.Lease != 0 && (p.Fresh || p.Head) { // it was the first. Those that were tried before may not be
+			done(p.Job.Key, func(last passed) bool { return p.Job.ID == last.id || last.before(p) })
+		}
+	}
 }
 
 // without is a range without some of its numbers.

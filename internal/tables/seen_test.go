@@ -229,3 +229,82 @@ func TestJobsThatOthersAreTaking(t *testing.T) {
 		t.Errorf("a claim of %d looks at %d jobs, though nothing has been locked for long", want, looked)
 	}
 }
+
+// The first jobs of keys are in none of the ranges, and were never tried. However many a claim leaves, it knows since when no job must be tried again.
+func TestHeadsFillNoPage(t *testing.T) {
+	t.Parallel()
+	s, now := NewSeen(false), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	o := Options{Margin: 10 * time.Second, Sweep: time.Hour, LookAgain: time.Hour, Heads: true}
+	round := func(now time.Time, page ...Claimed) *Round {
+		r := s.Round(driver.Claim{Jobs: 1}, o, 1)
+		r.There, r.Whole, r.Now, r.Page = true, true, now, page
+		r.Note(true)
+		return r
+	}
+	round(now, Claimed{TS: now.Add(-time.Minute), Fresh: true, Waits: true, Job: penstock.Job{ID: 1, Key: "k"}})
+	var heads []Claimed
+	for i := range int64(40) { // more than it looks at of each range
+		heads = append(heads, Claimed{TS: now.Add(-time.Hour), Head: true, Job: penstock.Job{ID: 2 + i, Key: "k", Lease: max(1-i, 0)}})
+	}
+	now = now.Add(time.Minute)
+	round(now, heads...)
+	r := round(now)
+	if want := now.Add(-o.Margin); !r.Tried.Equal(want) || !slices.Equal(r.Keys, []string{"k"}) {
+		t.Errorf("it looks for jobs to try again from %v and for the keys %q, want from %v and k", r.Tried, r.Keys, want)
+	}
+}
+
+// A claim looks up the first job of a key for as long as one is left that it passed over, and no longer: each costs it a few lookups.
+func TestKeysOfWhichNoneIsLeftAreForgotten(t *testing.T) {
+	t.Parallel()
+	base := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	job := func(id int64, of Claimed) Claimed { // they are a second apart
+		of.TS, of.Job.ID, of.Job.Key = base.Add(time.Duration(id)*time.Second), id, "k"
+		return of
+	}
+	taken := penstock.Job{Lease: 1}
+	for name, c := range map[string]struct {
+		page   []Claimed
+		firsts map[string]Claimed
+		kept   bool
+	}{
+		"nothing is known":           {kept: true},
+		"an earlier one is taken":    {page: []Claimed{job(2, Claimed{Job: taken, Head: true})}, kept: true},
+		"the last is taken":          {page: []Claimed{job(3, Claimed{Job: taken, Head: true})}},
+		"one behind it is taken":     {page: []Claimed{job(4, Claimed{Job: taken, Fresh: true})}},
+		"one behind it is seen":      {page: []Claimed{job(4, Claimed{Fresh: true})}, kept: true},
+		"one behind it is retried":   {page: []Claimed{job(4, Claimed{Job: taken})}, kept: true},
+		"an earlier one is first":    {firsts: map[string]Claimed{"k": job(2, Claimed{})}, kept: true},
+		"the last is first":          {firsts: map[string]Claimed{"k": job(3, Claimed{})}, kept: true},
+		"one behind it is first":     {firsts: map[string]Claimed{"k": job(4, Claimed{})}},
+		"the key has no job":         {firsts: map[string]Claimed{"k": {}}},
+		"the key is held":            {firsts: map[string]Claimed{}, kept: true},
+		"it passes over another one": {firsts: map[string]Claimed{"k": {}}, page: []Claimed{job(5, Claimed{Fresh: true, Waits: true})}, kept: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := NewSeen(false)
+			begin := func(seconds int, lookAgain time.Duration) *Round {
+				r := s.Round(driver.Claim{Jobs: 10}, Options{Margin: time.Minute, Sweep: time.Hour, LookAgain: lookAgain, Heads: true}, 10)
+				r.There, r.Now = true, base.Add(time.Duration(seconds)*time.Second)
+				return r
+			}
+			looked := func() bool { return len(begin(20, time.Hour).Keys) > 0 }
+			r := begin(3, time.Hour)
+			r.Page = []Claimed{job(1, Claimed{Job: taken, Fresh: true}), job(2, Claimed{Fresh: true, Waits: true}), job(3, Claimed{Fresh: true, Waits: true})}
+			r.Note(true)
+			r, before, again := begin(20, time.Hour), begin(20, time.Hour), begin(20, -1)
+			r.Page, r.Firsts = c.page, c.firsts
+			r.Note(true)
+			if looked() != c.kept {
+				t.Errorf("the key is looked up: %v, want %v", looked(), c.kept)
+			}
+			again.Page = []Claimed{job(2, Claimed{Fresh: true, Waits: true})} // it committed late
+			again.Note(true)
+			before.Page, before.Firsts = c.page, c.firsts
+			before.Note(true)
+			if !looked() {
+				t.Error("the key is not looked up, though a claim has passed over one of its jobs since another began, which has seen none")
+			}
+		})
+	}
+}

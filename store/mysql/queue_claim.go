@@ -3,6 +3,7 @@ package mysql
 import (
 	"cmp"
 	"context"
+	"encoding/base64"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -17,7 +18,7 @@ import (
 )
 
 func (s onTables) Looks() tables.Options {
-	return tables.Options{Margin: s.opts.Margin, Sweep: s.opts.Sweep, LookAgain: s.opts.LookAgain, Ended: time.Second}
+	return tables.Options{Margin: s.opts.Margin, Sweep: s.opts.Sweep, LookAgain: s.opts.LookAgain, Ended: time.Second, Heads: true}
 }
 
 func (s onTables) Round(ctx context.Context, row *queueRow, c driver.Claim, r *tables.Round, lost []int64, first *tables.Batch) (leases []int64, err error) {
@@ -39,8 +40,9 @@ func (s onTables) LimitedGroups(row *queueRow) tables.Args {
 type candidate struct {
 	tables.Claimed
 	attempts int
-	keyed    bool
 }
+
+func (n candidate) keyed() bool { return n.Job.Key != "" }
 
 // round is a claim's questions, and its taking, in a transaction. Leases of which no worker has heard are given
 // back.
@@ -62,8 +64,8 @@ func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c driver.Clai
 		b.Do("end_leases", row.Args(tables.Args{"leases": lost}))
 	}
 	*b = append(*b, *first...)
-	var fresh, tried []candidate
-	if err := s.page(ctx, t, b, row, c, r, skips, &fresh, &tried); err != nil {
+	var found pages
+	if err := s.page(ctx, t, b, row, c, r, skips, &found); err != nil {
 		return nil, err
 	}
 	room := r.Jobs
@@ -80,18 +82,18 @@ func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c driver.Clai
 		}
 		room, r.Closed = min(room, r.RoomInGroup), r.RoomInGroup == 0
 	}
-	order(row, fresh)
-	fresh = fresh[:min(len(fresh), r.Window)]
-	keyed := slices.ContainsFunc(slices.Concat(fresh, tried), func(n candidate) bool { return n.keyed })
-	r.Limited = keyed || !skips || most > 0 || policies&tables.OfQueue > 0
+	order(row, found.fresh)
+	found.fresh = found.fresh[:min(len(found.fresh), r.Window)]
+	keyed := slices.ContainsFunc(found.all(), candidate.keyed)
+	r.Limited = keyed || len(r.Keys) > 0 || !skips || most > 0 || policies&tables.OfQueue > 0
 	take, chosen := "take", room
 	switch {
 	case !r.Alone && (r.Limited || r.InTurn):
 		chosen = 0
 	case !r.Alone && room > 0:
-		take, chosen = "take_beside", r.Window+len(tried) // of those that other claims have not locked as many as there is room for
+		take, chosen = "take_beside", r.Window+len(found.tried) // of those that other claims have not locked as many as there is room for
 	}
-	page := choose(row, r, fresh, tried, chosen)
+	page := choose(row, r, found, chosen)
 	b = &tables.Batch{}
 	var taken []string
 	places := map[int64]int{}
@@ -164,6 +166,20 @@ func ended(r *tables.Round) tables.SQL {
 	return tables.SQL("exists (select 1 from {schema}.leases l force index (leases_second) where l.queue_id = {queue} and " + seconds + " and l.until > {checked} and l.until <= utc_timestamp(6))")
 }
 
+// pages are the finds of a claim: jobs of its ranges that were never claimed, and those that must be tried again. heads are the first jobs of keys, in none of the ranges.
+type pages struct{ fresh, tried, heads []candidate }
+
+func (p pages) all() []candidate { return slices.Concat(p.fresh, p.tried, p.heads) }
+
+// encoded are keys, which are any bytes, as the content of a JSON array.
+func encoded(keys []string) string {
+	texts := make([]string, len(keys))
+	for i, key := range keys {
+		texts[i] = `"` + base64.StdEncoding.EncodeToString([]byte(key)) + `"`
+	}
+	return strings.Join(texts, ",")
+}
+
 // page sends b, and with it asks for the next of the jobs that were never claimed, and of those that must be tried again.
 //
 // The engines walk over deleted rows, and stop at the end of a range only at a row that is there. So a claim reads the ranges of each priority that is in use,
@@ -171,7 +187,7 @@ func ended(r *tables.Round) tables.SQL {
 //
 // A LIFO queue reads its index backwards, where RocksDB does not stop at all. So its ranges are first read forwards, in another round trip. That finds those with
 // few jobs. Of the others the last jobs are asked for, however many there are.
-func (s onTables) page(ctx context.Context, t *tx, b *tables.Batch, row *queueRow, c driver.Claim, r *tables.Round, innodb bool, fresh, tried *[]candidate) error {
+func (s onTables) page(ctx context.Context, t *tx, b *tables.Batch, row *queueRow, c driver.Claim, r *tables.Round, innodb bool, found *pages) error {
 	args := row.Args(tables.Args{"group": c.Group, "window": r.Window, "tried": r.Tried})
 	_, keyed := s.keyed.Load(row.ID)
 	if !keyed { // else jobs may wait for others of their key: to plan that takes a tenth of a claim
@@ -180,10 +196,21 @@ func (s onTables) page(ctx context.Context, t *tx, b *tables.Batch, row *queueRo
 	ask := func(from string, ranges []string, seqs []int64) {
 		b.Rows(func(scan tables.Scan) error {
 			n := candidate{Claimed: tables.Claimed{Fresh: true}}
-			err := scan(&n.Job.Priority, &n.TS, &n.Job.ID, &n.Waits, &n.keyed)
-			*fresh = append(*fresh, n)
+			err := scan(&n.Job.Priority, &n.TS, &n.Job.ID, &n.Waits, &n.Job.Key)
+			found.fresh = append(found.fresh, n)
 			return err
 		}, "page_new", args.With(tables.Args{"from": tables.SQL(from), "ranges": tables.SQL(strings.Join(ranges, " or ")), "seqs": seqs}))
+	}
+	if len(r.Keys) > 0 {
+		r.Firsts = map[string]tables.Claimed{}
+		b.Rows(func(scan tables.Scan) error {
+			n, may := candidate{Claimed: tables.Claimed{Head: true}}, false
+			err := scan(&n.Job.Key, &n.Job.ID, &n.Job.Priority, &n.TS, &may)
+			if r.Firsts[n.Job.Key] = n.Claimed; may && !slices.ContainsFunc(r.Ranges, func(in tables.Range) bool { return in.Has(n.Claimed) }) {
+				found.heads = append(found.heads, n)
+			}
+			return err
+		}, "page_heads", args.With(tables.Args{"keys": tables.SQL(encoded(r.Keys))}))
 	}
 	const index = "{jobs} t force index (claims)"
 	var few []int64
@@ -258,23 +285,23 @@ func (s onTables) page(ctx context.Context, t *tx, b *tables.Batch, row *queueRo
 	if due {
 		b.Rows(func(scan tables.Scan) error {
 			var n candidate
-			err := scan(&n.Job.Priority, &n.TS, &n.Job.ID, &n.Waits, &n.keyed, &n.attempts)
-			*tried = append(*tried, n)
+			err := scan(&n.Job.Priority, &n.TS, &n.Job.ID, &n.Waits, &n.Job.Key, &n.attempts)
+			found.tried = append(found.tried, n)
 			return err
 		}, "page_tried", args)
 	}
 	if err := t.Run(ctx, b); err != nil {
 		return err
 	}
-	if !keyed && slices.ContainsFunc(slices.Concat(*fresh, *tried), func(n candidate) bool { return n.keyed }) {
+	if !keyed && slices.ContainsFunc(found.all(), candidate.keyed) {
 		s.keyed.Store(row.ID, true)
-		*b, *fresh, *tried = tables.Batch{}, nil, nil
-		return s.page(ctx, t, b, row, c, r, innodb, fresh, tried)
+		*b, *found = tables.Batch{}, pages{}
+		return s.page(ctx, t, b, row, c, r, innodb, found)
 	}
 	if !known {
 		inUse = 0
 	}
-	for _, n := range *fresh {
+	for _, n := range found.fresh {
 		inUse |= bitOf(int(n.Job.Priority))
 	}
 	s.priorities.Store(row.ID, inUse)
@@ -323,18 +350,20 @@ func order(row *queueRow, page []candidate) {
 	})
 }
 
-// choose gives leases to the jobs of a page that may be taken. Jobs that wait may fill the page of those never claimed, or of those to be tried again. Jobs
+// choose gives leases to the jobs of the pages that may be taken. Jobs that wait may fill the page of those never claimed, or of those to be tried again. Jobs
 // behind these are not taken, unless it is the last time: there may be jobs that come first. A job that a producer replaced between the two reads, and
-// put off, is on both pages: it is taken from the second.
-func choose(row *queueRow, r *tables.Round, fresh, tried []candidate, room int) []candidate {
+// put off, is on both pages: it is taken from the second. Each read has its own snapshot, so two may show different jobs as the first of a key: one is taken.
+func choose(row *queueRow, r *tables.Round, found pages, room int) []candidate {
 	again := map[int64]bool{}
-	for _, n := range tried {
-		again[n.Job.ID] = n.keyed // only such jobs are replaced
+	for _, n := range found.tried {
+		again[n.Job.ID] = n.keyed() // only such jobs are replaced
 	}
+	fresh := found.fresh
 	for i := range fresh {
 		fresh[i].Waits = fresh[i].Waits || again[fresh[i].Job.ID]
 	}
-	page := slices.Concat(fresh, tried)
+	found.heads = slices.DeleteFunc(found.heads, func(n candidate) bool { return again[n.Job.ID] })
+	page := found.all()
 	order(row, page)
 	short := func(of []candidate) bool {
 		free := 0
@@ -345,20 +374,22 @@ func choose(row *queueRow, r *tables.Round, fresh, tried []candidate, room int) 
 		}
 		return !r.Last && len(of) >= r.Window && free < r.Jobs
 	}
-	if short(tried) {
+	if short(found.tried) {
 		room = 0
 	}
 	reach := int64(0)
 	if short(fresh) {
 		reach = fresh[len(fresh)-1].Job.ID
 	}
+	keys := map[string]bool{}
 	for i := range page {
 		if room == 0 {
 			break
 		}
-		if n := &page[i]; !n.Waits {
+		if n := &page[i]; !n.Waits && !keys[n.Job.Key] {
 			n.Job.Lease = rand.Int64N(1<<53-1) + 1 // any reader of JSON takes it
 			room--
+			keys[n.Job.Key] = n.keyed()
 		}
 		if page[i].Job.ID == reach {
 			break
