@@ -64,6 +64,16 @@ func (f *fixture) turnPair(ring string) func() {
 	}
 }
 
+// tryToTurnPair is turnPair for a session that may keep the ring from turning.
+func (f *fixture) tryToTurnPair(ring string) func() {
+	return func() {
+		f.Helper()
+		for n := 0; n < 20 && f.Number("select pg_sequence_last_value($1)", "penstock."+ring+"_slot") != 1; n++ {
+			f.Exec("select penstock._reclaim_pair($1, 1, 'true')", ring)
+		}
+	}
+}
+
 const payloadsOf = "select coalesce(string_agg(convert_from(payload, 'UTF8'), ','), '') from "
 
 // A job that waits for another of its key is not forgotten where the ring of delayed jobs turns between
@@ -96,14 +106,14 @@ func TestJobThatMovesWhileItsBarrierOpens(t *testing.T) {
 	f.wantText("done", payloadsOf+"penstock.claim('q', 10)")
 }
 
-// A job does not run while another of its key does, whose lease moves while the claim looks for it.
+// A job does not run while another of its key does, whose lease would move while the claim looks for it.
 func TestKeyWhoseLeaseMovesWhileItIsLookedFor(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
 	lease := f.leaseOne("k")
 	f.Exec("select penstock.enqueue('q', 'next', key => 'k')")
 	f.stopAtList("_lease", 1)
-	if got := f.whileStopped(f.turnPair("_lease"), payloadsOf+"penstock.claim('q', 10)"); got != "" {
+	if got := f.whileStopped(f.tryToTurnPair("_lease"), payloadsOf+"penstock.claim('q', 10)"); got != "" {
 		t.Errorf("%s runs while another job of its key does", got)
 	}
 	f.Exec("select penstock.ack('q', $1)", lease)
@@ -264,6 +274,38 @@ func TestFirstBarrierWhileADequeueStandsStill(t *testing.T) {
 			if !strings.Contains(got, "a") || !strings.Contains(got, "done") {
 				t.Errorf("took %q, want the job that holds the barrier, and the one that waits for it", got)
 			}
+		})
+	}
+}
+
+// A claim stands still before it writes its leases, for as long as their ring takes to turn. They are found where it writes them.
+func TestLeaseThatIsWrittenAfterTheRingHasTurned(t *testing.T) {
+	t.Parallel()
+	const claim, scan = `empty int := 0;\nbegin`, `granted record; -- see _admit\nbegin`
+	for _, c := range []struct {
+		name, after string
+		jobs        int
+		mode        int64 // as the register has it
+	}{
+		{"claim/few", claim, 1, 2048},
+		{"claim/backlog", claim, 7, 1024},
+		{"claim/together", claim, 10, 1024},
+		{"claim/drawn", `9223372036854775807 end; begin`, 7, 0},
+		{"scan/some", scan, 7, -1},
+		{"scan/together", scan, 10, -1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			f := newJobs(t, "fifo")
+			f.stopClock()
+			f.leaseOne("")
+			f.Exec("insert into penstock.q (payload) select 'x' from generate_series(1, $1)", c.jobs)
+			if c.mode >= 0 {
+				f.Exec(`select setval('penstock."_q.next"', 1), setval('penstock."_q.fast_path"', 40000000000 * 4096 + $1)`, c.mode)
+			}
+			f.rewrite(c.after, `\& `+stopHere)
+			leases := f.whileStopped(f.tryToTurnPair("_lease"), `select coalesce(string_agg(lease::text, ','), '') from penstock."_q.claim"($1, '1 h', '', '', '{}')`, c.jobs)
+			f.wantText(fmt.Sprint(c.jobs), "select count(*)::text from penstock.ack_many('q', string_to_array($1, ',')::bigint[])", leases)
 		})
 	}
 }

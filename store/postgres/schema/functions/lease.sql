@@ -3,7 +3,8 @@
 
 insert into _template (kind, name, body) select 'queue', 'lease', replace(regexp_replace(regexp_replace($$
 
--- {claim} takes jobs from the ring and leases them. Then it ends the jobs of acks, as {ack} does: a
+-- {claim} takes jobs from the ring and leases them. It asks where to write leases when it has the jobs: what waits for one until then could miss that
+-- the ring of leases turns. Then it ends the jobs of acks, as {ack} does: a
 -- worker's done jobs and its next ones go with one call. A row with nothing but a lease means that this one of acks was held; lease 0
 -- means that the limit is near (crowded, see _admit). If the caller passes acks, even '{}', jobs from a backlog share
 -- a row: a copy of each with its entries in indexes costs most of a claim. A transaction that acks one of them waits until a
@@ -17,10 +18,9 @@ set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cach
     path  constant bigint := case when came - pg_sequence_last_value({next}) <= 512
                                        and pg_sequence_last_value({fast_path}) - {now} * 4096 - 2048 - pg_sequence_last_value({ring}) % 1024 in (0, -4096)
                                   then pg_sequence_last_value({ring}) % 1024 end;
-    leaf  constant int := pg_sequence_last_value({lease_slot}) % 2;
     -- A transaction that may hold locks does not wait for a job, see {draw}.
     free  constant int := case when pg_current_xact_id_if_assigned() is null then 0 else 1024 end;
-    due   boolean;
+    due   boolean; leaf int;
     drawn bigint; pos bigint; base bigint;
     got   int; most int; empty int := 0;
 begin
@@ -32,7 +32,7 @@ begin
     -- 25 ms and the next: no other session would move them on meanwhile.
     if path is not null then
         return query insert into {schema}._lease as l (slot, {lease_columns})
-        select leaf, {lease_row} from {draw}(path + 2048, pg_sequence_last_value({next}), n) t order by t.seq
+        select (select pg_sequence_last_value({lease_slot}) % 2), {lease_row} from {draw}(path + 2048, pg_sequence_last_value({next}), n) t order by t.seq
         returning {leased_job};
     -- From a backlog: the jobs behind the position that were never locked, and the position moves on. To lock each before it is
     -- deleted takes as long again as all else. Another claim that has drawn the same position, which is rare, waits for this one
@@ -54,7 +54,7 @@ begin
                 pos := case when most = 1 then nextval({next}) - 1 else setval({next}, pos + most) - most end;
                 if acks is null or most < 8 then
                     return query insert into {schema}._lease as l (slot, {lease_columns})
-                    select leaf, {lease_row} from {draw}(drawn % 1024 + free, pos, most) t
+                    select (select pg_sequence_last_value({lease_slot}) % 2), {lease_row} from {draw}(drawn % 1024 + free, pos, most) t
                     returning {leased_job};
                 else
                     base := {next_base};
@@ -76,6 +76,7 @@ begin
     -- The ends come last, because they draw an xid, and a skip map made after it bounds nothing (see {skip_map}). Mostly the leases
     -- are in the same table: without a call of {ack}, which opens both, that costs half.
     if acks <> '{}' then
+        leaf := pg_sequence_last_value({lease_slot}) % 2;
         due := acks[1] & 1 = 0 {if kept}and cardinality(acks) = 1 {end if}and (path is not null or got = n) and pg_sequence_last_value({flags}) & {held} = 0;
         if due and cardinality(acks) > 1 then -- where {ack} would lock them in this order
             due := pg_sequence_last_value({lease_slot}) < 2 and (select bit_or(a) & 1 = 0 from unnest(acks) a);
@@ -128,7 +129,6 @@ end $fn$;
 create or replace function {claim_scan}(most int, until timestamptz, lease interval, in_group text, worker text, acks bigint[], came bigint) returns setof {schema}.leased_job
 language plpgsql volatile as $fn$ declare
     flags constant bigint := pg_sequence_last_value({flags}) & ~{held};
-    leaf  constant int := pg_sequence_last_value({lease_slot}) % 2;
     due   boolean;
     got   int;
     base  bigint;
@@ -143,7 +143,7 @@ begin
         base := case when acks is not null and most between 8 and 255 and flags = {plain} then {next_base} end;
         if base is null then
             return query insert into {schema}._lease as l (slot, {lease_columns})
-            select leaf, {lease_row} from {take}(most, in_group, due, false, false) t
+            select (select pg_sequence_last_value({lease_slot}) % 2), {lease_row} from {take}(most, in_group, due, false, false) t
             returning {leased_job};
         else
             return query with d as materialized (select t.*, row_number() over () as i from {take}(most, in_group, due, false, false) t), {as one, at t.i}
@@ -264,12 +264,12 @@ $$,
                                        array_agg(t.headers ->> 'penstock-holds') filter (where (select pg_sequence_last_value({flags}) & {held} <> 0)) as holds from d t) a),
                     one as (
                         insert into {schema}._lease (slot, queue, lease, lease_until, claimed_at, worker, priority, group_key, done, headers, jobs)
-                        select leaf, {id}, base, until, until - lease, coalesce(worker, ''), 0, in_group,
+                        select (select pg_sequence_last_value({lease_slot}) % 2), {id}, base, until, until - lease, coalesce(worker, ''), 0, in_group,
                                case when a.n = most then {first a.n} else ~(select bit_or(set_bit({nobody}, (\1)::int, 1)) from d t) end, {schema}._all_hold(a.holds), a.jobs
                           from alike a where a.yes),
                     each as (
                         insert into {schema}._lease (slot, lease, {lease_columns})
-                        select leaf, base + 2 * (\1), {lease_row} from d t where (select a.yes from alike a) is not true)$one$, 'g'),
+                        select (select pg_sequence_last_value({lease_slot}) % 2), base + 2 * (\1), {lease_row} from d t where (select a.yes from alike a) is not true)$one$, 'g'),
     $re$\{whole of (\w+)\}$re$, $one$with l as ( -- all of a claim, as it came; mostly that row is still as it was written
                 delete from {leaf} l where l.lease = \1[1] - 2 and l.queue + 0 = {id}
                    and l.done = ~((~{nobody}) << 256 - cardinality(\1) >> 1) and \1 = array(select generate_series(\1[1], \1[cardinality(\1)], 2))

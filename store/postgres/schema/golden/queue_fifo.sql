@@ -523,7 +523,8 @@ end if;
     return penstock._end_skip_map(false, 'penstock."_emails.ring"'::pg_catalog.regclass, 'penstock."_emails.seen"'::pg_catalog.regclass, b.was, b.new, b.snap, b.most, seqs, late);
 end $function$;
 
--- claim takes jobs from the ring and leases them. Then it ends the jobs of acks, as ack does: a worker's done jobs and its next
+-- claim takes jobs from the ring and leases them. It asks where to write leases when it has the jobs: what waits for one until
+-- then could miss that the ring of leases turns. Then it ends the jobs of acks, as ack does: a worker's done jobs and its next
 -- ones go with one call. A row with nothing but a lease means that this one of acks was held; lease 0 means that the limit is
 -- near (crowded, see _admit). If the caller passes acks, even '{}', jobs from a backlog share a row: a copy of each with its
 -- entries in indexes costs most of a claim. A transaction that acks one of them waits until a transaction that acks another has
@@ -544,10 +545,9 @@ AS $function$ declare
     path  constant bigint := case when came - pg_sequence_last_value('penstock."_emails.next"'::pg_catalog.regclass) <= 512
                                        and pg_sequence_last_value('penstock."_emails.fast_path"'::pg_catalog.regclass) - (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint * 4096 - 2048 - pg_sequence_last_value('penstock."_emails.ring"'::pg_catalog.regclass) % 1024 in (0, -4096)
                                   then pg_sequence_last_value('penstock."_emails.ring"'::pg_catalog.regclass) % 1024 end;
-    leaf  constant int := pg_sequence_last_value('penstock._lease_slot'::pg_catalog.regclass) % 2;
     -- A transaction that may hold locks does not wait for a job, see penstock."_emails.draw".
     free  constant int := case when pg_current_xact_id_if_assigned() is null then 0 else 1024 end;
-    due   boolean;
+    due   boolean; leaf int;
     drawn bigint; pos bigint; base bigint;
     got   int; most int; empty int := 0;
 begin
@@ -559,7 +559,7 @@ begin
     -- 25 ms and the next: no other session would move them on meanwhile.
     if path is not null then
         return query insert into penstock._lease as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures, claimed_at)
-        select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures, until operator(pg_catalog.-) lease from penstock."_emails.draw"(path + 2048, pg_sequence_last_value('penstock."_emails.next"'::pg_catalog.regclass), n) t order by t.seq
+        select (select pg_sequence_last_value('penstock._lease_slot'::pg_catalog.regclass) % 2), 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures, until operator(pg_catalog.-) lease from penstock."_emails.draw"(path + 2048, pg_sequence_last_value('penstock."_emails.next"'::pg_catalog.regclass), n) t order by t.seq
         returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
     -- From a backlog: the jobs behind the position that were never locked, and the position moves on. To lock each before it is
     -- deleted takes as long again as all else. Another claim that has drawn the same position, which is rare, waits for this one
@@ -581,7 +581,7 @@ begin
                 pos := case when most = 1 then nextval('penstock."_emails.next"'::pg_catalog.regclass) - 1 else setval('penstock."_emails.next"'::pg_catalog.regclass, pos + most) - most end;
                 if acks is null or most < 8 then
                     return query insert into penstock._lease as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures, claimed_at)
-                    select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures, until operator(pg_catalog.-) lease from penstock."_emails.draw"(drawn % 1024 + free, pos, most) t
+                    select (select pg_sequence_last_value('penstock._lease_slot'::pg_catalog.regclass) % 2), 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures, until operator(pg_catalog.-) lease from penstock."_emails.draw"(drawn % 1024 + free, pos, most) t
                     returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
                 else
                     base := (nextval('penstock._lease_n'::pg_catalog.regclass) % 34359738368 << 28) | (floor(random() * 524288)::bigint << 9) | 1;
@@ -594,12 +594,12 @@ begin
                                        array_agg(t.headers ->> 'penstock-holds') filter (where (select pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & 68719476736 <> 0)) as holds from d t) a),
                     one as (
                         insert into penstock._lease (slot, queue, lease, lease_until, claimed_at, worker, priority, group_key, done, headers, jobs)
-                        select leaf, 1, base, until, until - lease, coalesce(worker, ''), 0, in_group,
+                        select (select pg_sequence_last_value('penstock._lease_slot'::pg_catalog.regclass) % 2), 1, base, until, until - lease, coalesce(worker, ''), 0, in_group,
                                case when a.n = most then ~((~'0'::pg_catalog.bit(256)) << 256 - a.n::int >> 1) else ~(select bit_or(set_bit('0'::pg_catalog.bit(256), (t.seq - pos)::int, 1)) from d t) end, penstock._all_hold(a.holds), a.jobs
                           from alike a where a.yes),
                     each as (
                         insert into penstock._lease (slot, lease, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures, claimed_at)
-                        select leaf, base + 2 * (t.seq - pos), 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures, until operator(pg_catalog.-) lease from d t where (select a.yes from alike a) is not true)
+                        select (select pg_sequence_last_value('penstock._lease_slot'::pg_catalog.regclass) % 2), base + 2 * (t.seq - pos), 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures, until operator(pg_catalog.-) lease from d t where (select a.yes from alike a) is not true)
                     select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload, base + 2 * (t.seq - pos), until from d t;
                 end if;
                 get diagnostics got = row_count;
@@ -617,6 +617,7 @@ begin
     -- The ends come last, because they draw an xid, and a skip map made after it bounds nothing (see penstock."_emails.skip_map"). Mostly the leases
     -- are in the same table: without a call of penstock."_emails.ack", which opens both, that costs half.
     if acks <> '{}' then
+        leaf := pg_sequence_last_value('penstock._lease_slot'::pg_catalog.regclass) % 2;
         due := acks[1] & 1 = 0 and (path is not null or got = n) and pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & 68719476736 = 0;
         if due and cardinality(acks) > 1 then -- where penstock."_emails.ack" would lock them in this order
             due := pg_sequence_last_value('penstock._lease_slot'::pg_catalog.regclass) < 2 and (select bit_or(a) & 1 = 0 from unnest(acks) a);
@@ -703,7 +704,6 @@ CREATE OR REPLACE FUNCTION penstock."_emails.claim_scan"(most integer, until tim
  LANGUAGE plpgsql
 AS $function$ declare
     flags constant bigint := pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & ~68719476736;
-    leaf  constant int := pg_sequence_last_value('penstock._lease_slot'::pg_catalog.regclass) % 2;
     due   boolean;
     got   int;
     base  bigint;
@@ -718,7 +718,7 @@ begin
         base := case when acks is not null and most between 8 and 255 and flags = 65536 then (nextval('penstock._lease_n'::pg_catalog.regclass) % 34359738368 << 28) | (floor(random() * 524288)::bigint << 9) | 1 end;
         if base is null then
             return query insert into penstock._lease as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures, claimed_at)
-            select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures, until operator(pg_catalog.-) lease from penstock."_emails.take"(most, in_group, due, false, false) t
+            select (select pg_sequence_last_value('penstock._lease_slot'::pg_catalog.regclass) % 2), 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures, until operator(pg_catalog.-) lease from penstock."_emails.take"(most, in_group, due, false, false) t
             returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
         else
             return query with d as materialized (select t.*, row_number() over () as i from penstock."_emails.take"(most, in_group, due, false, false) t), -- A row for the jobs of d, each at its place in it, whose headers name the barrier that all of them hold. It is a row each if they
@@ -730,12 +730,12 @@ begin
                                        array_agg(t.headers ->> 'penstock-holds') filter (where (select pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass) & 68719476736 <> 0)) as holds from d t) a),
                     one as (
                         insert into penstock._lease (slot, queue, lease, lease_until, claimed_at, worker, priority, group_key, done, headers, jobs)
-                        select leaf, 1, base, until, until - lease, coalesce(worker, ''), 0, in_group,
+                        select (select pg_sequence_last_value('penstock._lease_slot'::pg_catalog.regclass) % 2), 1, base, until, until - lease, coalesce(worker, ''), 0, in_group,
                                case when a.n = most then ~((~'0'::pg_catalog.bit(256)) << 256 - a.n::int >> 1) else ~(select bit_or(set_bit('0'::pg_catalog.bit(256), (t.i)::int, 1)) from d t) end, penstock._all_hold(a.holds), a.jobs
                           from alike a where a.yes),
                     each as (
                         insert into penstock._lease (slot, lease, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures, claimed_at)
-                        select leaf, base + 2 * (t.i), 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures, until operator(pg_catalog.-) lease from d t where (select a.yes from alike a) is not true)
+                        select (select pg_sequence_last_value('penstock._lease_slot'::pg_catalog.regclass) % 2), base + 2 * (t.i), 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures, until operator(pg_catalog.-) lease from d t where (select a.yes from alike a) is not true)
             select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload, base + 2 * t.i, until from d t;
         end if;
         get diagnostics got = row_count;
