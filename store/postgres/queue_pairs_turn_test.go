@@ -44,8 +44,8 @@ func TestLeaseThatMovesWhileItIsLookedFor(t *testing.T) {
 	t.Parallel()
 	for name, sql := range endings {
 		for _, key := range []string{"", "k"} {
-			if (name == "claim" || name == "ack") && key == "" {
-				continue // it has the segment locked by then, or asks for no list
+			if name == "claim" || name == "ack" && key == "" {
+				continue // it has the ring locked by then, or asks for no list
 			}
 			if name == "ack_many" {
 				sql = "select count(*) from penstock.ack_many('q', array[$1::bigint, 0])" // one alone asks for no list

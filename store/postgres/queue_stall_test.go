@@ -309,3 +309,33 @@ func TestLeaseThatIsWrittenAfterTheRingHasTurned(t *testing.T) {
 		})
 	}
 }
+
+// A row stands still between the choice of its segment and that segment's lock, and its ring turns meanwhile if it can. A job that waits for
+// another of its key is found when that ends, and a lease when it is acked.
+func TestRowThatIsLateForItsSegment(t *testing.T) {
+	t.Parallel()
+	for _, ring := range []string{"_scheduled", "_lease"} {
+		t.Run(ring, func(t *testing.T) {
+			t.Parallel()
+			f := newJobs(t, "fifo")
+			f.Exec("select penstock.enqueue('q', 'later', not_before => now() + interval '1 day')")
+			lease := f.leaseOne("k")
+			if ring == "_scheduled" {
+				f.Exec("select penstock.enqueue('q', 'next', key => 'k')")
+			} else {
+				f.Exec("select penstock.enqueue('q', 'next', key => 'l')")
+			}
+			f.Exec(fmt.Sprintf(`create function late_for(register regclass) returns smallint language plpgsql as $$
+				declare here constant smallint := pg_sequence_last_value(register) %% 2;
+				begin %s return here; end $$;
+				alter table penstock.%s alter slot set default late_for('penstock.%[2]s_slot')`, stopHere, ring), pgx.QueryExecModeSimpleProtocol)
+			leases := f.whileStopped(f.tryToTurnPair(ring), "select coalesce(string_agg(lease::text, ','), '') from penstock.claim('q', 10)")
+			f.Exec("select penstock.ack('q', $1)", lease)
+			if ring == "_scheduled" {
+				f.wantText("next", payloadsOf+"penstock.claim('q', 10)")
+			} else {
+				f.wantText("1", "select count(*)::text from penstock.ack_many('q', string_to_array($1, ',')::bigint[])", leases)
+			}
+		})
+	}
+}

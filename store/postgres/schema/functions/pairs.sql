@@ -13,9 +13,8 @@ return case pg_sequence_last_value(register) when 0 then '{0}'::int[] when 1 the
 -- _reclaim_pair keeps one ring of two segments small, and returns whether it truncated a segment. When the remaining rows
 -- of the segment that is not written to are few, they are carried over. They are also when the other has become twice
 -- as large as they are (by a hundred pages). Were the whole segment the measure, each turn would be twice as large.
--- alive names the rows r that count. A segment that is not listed and holds some has two possible causes. Its writer read
--- the register before it moved, and took very long from there to its lock. Or it comes from a dump, in which registers
--- are younger than rows.
+-- alive names the rows r that count. A segment that is not listed and holds some comes from a dump, in which registers
+-- are younger than rows. A writer that has read the register has locked the ring before: until it ends, the segment stays listed.
 create or replace function _reclaim_pair(ring text, full_bytes bigint, alive text) returns boolean
 language plpgsql volatile set search_path from current
 set enable_hashjoin = off set enable_mergejoin = off
@@ -49,10 +48,10 @@ begin
     select * into p from _pair x where x.name = ring;
     if state >= 2 then
         if p.writers is null then -- not when it was left behind: who had read the register then may have got his lock since
-            p.writers := _writers_in(there);
+            p.writers := _writers_in(there) || _writers_in(_q(ring)); -- an INSERT locks the ring before it reads the register
             update _pair x set writers = p.writers where x.name = ring;
         end if;
-        if _still_in(there, p.writers) then return false; end if;
+        if _still_in(there, p.writers) or _writers_in(_q(ring)) && p.writers then return false; end if;
     end if;
     select string_agg(quote_ident(a.attname), ', '), bool_or(a.attname = 'payload') into columns, body
       from pg_attribute a where a.attrelid = _q(ring)::regclass and a.attnum > 0 and not a.attisdropped and a.attname <> 'slot';
