@@ -233,6 +233,15 @@ func TestLateUniqueJobThatMovesMeanwhile(t *testing.T) {
 	f.wantText("other,new", payloadsOf+"penstock.claim('q', 10)")
 }
 
+// So is one that is delayed beyond its deadline, the first of the queue that has one: no job of the ring has raised the flag for that.
+func TestLateUniqueJobThatIsDelayed(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.Exec("select penstock.enqueue('q', 'late', unique_key => 'u', deadline => now() - interval '1 s', not_before => now() + interval '1 h')")
+	f.Exec("select penstock.enqueue('q', 'new', unique_key => 'u')")
+	f.wantText("new", payloadsOf+"penstock.claim('q', 10)")
+}
+
 // A dequeue stands still between a look at the queue's flags and its take, and the queue's first barrier is made. Its job is not taken without
 // being counted: the barrier opens.
 func TestFirstBarrierWhileADequeueStandsStill(t *testing.T) {

@@ -47,7 +47,7 @@ set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cach
     mode       constant text := coalesce(headers ->> 'penstock-on-conflict', 'ignore');
     ring       constant text := (select _q(q.name) from _queue q where q.id = queue);
     barriers   constant text := $sql$jsonb_strip_nulls(jsonb_build_object('penstock-holds', t.headers -> 'penstock-holds', 'penstock-waits-for', t.headers -> 'penstock-waits-for', 'penstock-on-dead', t.headers -> 'penstock-on-dead'))$sql$;
-    mine       boolean := false; late boolean := (select _register(q.name, 'flags') & 34359738368 <> 0 from _queue q where q.id = queue); -- jobs have deadlines
+    mine       boolean := false; late boolean;
     j          record; held jsonb[];
     due        timestamptz := not_before;
     was        record;
@@ -58,14 +58,13 @@ begin
         select u.* into j from _unended(queue, array[unique_key]) u order by u.state = 'leased', u.id desc limit 1; -- of those that wait, the last one
         known := j.id is not null and (mode = 'ignore' or j.state <> 'leased');
         exit when not known; id := j.id;
-        if late and mode = 'ignore' then
+        if mode = 'ignore' then
             execute format('select coalesce(_deadline(t.headers) <= clock_timestamp(), false) from %s t where t.ctid = $1 and t.key = $2', j.place) into late using j.at, unique_key;
-            if late is null then late := true; continue; end if; -- it has moved, or has ended
+            continue when late is null; -- it has moved, or has ended
+            exit when late and j.state = 'leased';
+            if not late then return; end if;
         end if;
-        exit when mode = 'ignore' and late and j.state = 'leased';
-        if mode = 'ignore' and late is not true then
-            return;
-        elsif not mine then
+        if not mine then
             perform pg_advisory_xact_lock(hashtextextended(unique_key, queue));
             mine := true;
             continue;
