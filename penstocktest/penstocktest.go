@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,7 +33,7 @@ type SQLQuerier interface {
 
 // RequirePublished returns the latest message of a topic and a key ("" for none) in an outbox of PostgreSQL, in the schema
 // penstock or in the one that is given. It reads in tx, so it also sees messages that tx has published. It fails the test if there is
-// none. It needs the rights of the outbox's owner.
+// none, and lists others. It needs the rights of the outbox's owner.
 func RequirePublished(t testing.TB, tx Querier, outbox, topic, key string, schema ...string) penstock.Message {
 	t.Helper()
 	return requirePublished(t, ofPgx(tx), outbox, topic, key, schema)
@@ -46,20 +47,26 @@ func RequirePublishedSQL(t testing.TB, tx SQLQuerier, outbox, topic, key string,
 
 func requirePublished(t testing.TB, query query, outbox, topic, key string, schema []string) (m penstock.Message) {
 	t.Helper()
-	found, headers := false, ""
+	found, others := false, []string(nil)
 	err := query(t.Context(), func(scan func(...any) error) error {
-		found = true
-		return scan(&m.ID, &m.Key, &m.Topic, &headers, &m.Payload)
+		var other penstock.Message
+		var headers string
+		if err := scan(&other.ID, &other.Key, &other.Topic, &headers, &other.Payload); err != nil {
+			return err
+		}
+		if !found && other.Topic == topic && other.Key == key {
+			found, m = true, other
+			return json.Unmarshal([]byte(headers), &m.Headers)
+		}
+		others = append(others, fmt.Sprintf("%q %q", other.Topic, other.Key))
+		return nil
 	}, "select coalesce(id, ''), coalesce(key, ''), topic, coalesce(headers::text, 'null'), payload from "+in(schema, outbox)+
-		" where topic = $1 and coalesce(key, '') = $2 order by seq desc limit 1", topic, key)
-	if err == nil && found {
-		err = json.Unmarshal([]byte(headers), &m.Headers)
-	}
+		" order by topic = $1 and coalesce(key, '') = $2 desc, seq desc limit 11", topic, key)
 	if err != nil {
 		t.Fatalf("reading the outbox %q: %v", outbox, err)
 	}
 	if !found {
-		t.Fatalf("the outbox %q has no message with the topic %q and the key %q", outbox, topic, key)
+		t.Fatalf("the outbox %q has no message with the topic %q and the key %q; it has these topics and keys: %s", outbox, topic, key, cmp.Or(strings.Join(others[:min(len(others), 10)], ", "), "none"))
 	}
 	return m
 }
@@ -179,9 +186,10 @@ func ofSQL(on SQLQuerier) query {
 	}
 }
 
-// RunOne claims the next job of a queue, runs h on it as work.Run does, and returns how that ended. It fails the test if no job
-// can run now. The error of a handler is in the test's log. With a kind it is the next job of that kind, "" for one without: jobs before it stay,
-// behind the others of the queue.
+// RunOne claims the next job of a queue, runs h on it as work.Run does, and returns how that ended. It takes a job without a group, or else
+// one of the first group that has one. It fails the test if no job can run now: one that an open transaction has enqueued cannot. The error
+// of a handler is in the test's log. With a kind it is the next job of that kind, "" for one without: jobs before it stay, behind the others
+// of the queue.
 func RunOne(t testing.TB, q driver.Queue, h work.Handler, kind ...string) (job penstock.Job, how work.End) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -192,13 +200,16 @@ func RunOne(t testing.TB, q driver.Queue, h work.Handler, kind ...string) (job p
 		t.Fatalf("running a job: %v", err)
 	}
 	if one.how == "" && len(kind) > 0 {
-		t.Fatalf("the queue has no job of kind %q to run now; on PostgreSQL, Advance moves its clock to a delayed one", kind[0])
+		t.Fatalf("the queue has no job of kind %q to run now: one is enqueued by the commit of its transaction, and on PostgreSQL, Advance moves its clock to a delayed one", kind[0])
 	}
 	if one.how == "" {
-		t.Fatal("the queue has no job to run now; on PostgreSQL, Advance moves its clock to a delayed one")
+		t.Fatal("the queue has no job to run now: one is enqueued by the commit of its transaction, and on PostgreSQL, Advance moves its clock to a delayed one")
 	}
 	return one.job, one.how
 }
+
+// maxGroups is how many groups are searched for a job.
+const maxGroups = 1000
 
 // oneJob is a queue that allows one claim, and the observer of how the job ends.
 type oneJob struct {
@@ -243,8 +254,17 @@ func (o *oneJob) Claim(ctx context.Context, c driver.Claim) (jobs []penstock.Job
 	if len(o.kinds) > 0 {
 		c.Jobs = driver.MaxClaim
 	}
-	if jobs, err = o.Queue.Claim(ctx, c); err == nil && len(o.kinds) > 0 {
-		jobs, err = o.chosen(ctx, jobs)
+	groups := []string{c.Group}
+	for i := 0; i < len(groups) && len(jobs) == 0 && err == nil; i++ {
+		c.Group = groups[i]
+		if jobs, err = o.Queue.Claim(ctx, c); err == nil && len(o.kinds) > 0 {
+			jobs, err = o.chosen(ctx, jobs)
+		}
+		if finder, ok := o.Queue.(driver.GroupFinder); ok && i == 0 && len(jobs) == 0 && err == nil {
+			var others []string
+			others, err = finder.ReadyGroups(ctx, nil, "", maxGroups)
+			groups = append(groups, slices.Compact(others)...)
+		}
 	}
 	if err == nil {
 		if o.claimed = true; len(jobs) == 0 {

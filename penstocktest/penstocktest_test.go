@@ -71,8 +71,29 @@ func TestRunOne(t *testing.T) {
 	}
 	if said := failing(t, func(t testing.TB) {
 		penstocktest.RunOne(t, q, func(context.Context, penstock.Job) error { return nil })
-	}); said != "the queue has no job to run now; on PostgreSQL, Advance moves its clock to a delayed one" {
+	}); said != "the queue has no job to run now: one is enqueued by the commit of its transaction, and on PostgreSQL, Advance moves its clock to a delayed one" {
 		t.Errorf("without a job it said %q", said)
+	}
+}
+
+// Jobs of groups run as well, after those without a group.
+func TestRunOneOfAGroup(t *testing.T) {
+	inPostgres, _, _ := all[0].store(t)
+	for name, store := range map[string]driver.QueueStore{"SQLite": sqlitetest.New(t), "PostgreSQL": inPostgres} {
+		must(t, store.CreateQueue(t.Context(), "mails", penstock.FIFO))
+		q := store.DriverQueue("mails")
+		_, err := q.Enqueue(t.Context(), penstock.NewJob{Group: "b", Kind: "welcome"}, penstock.NewJob{Group: "a", Kind: "invoice"}, penstock.NewJob{Kind: "invoice"})
+		must(t, err)
+		done := func(context.Context, penstock.Job) error { return nil }
+		for _, c := range []struct{ kind, group string }{{"welcome", "b"}, {"", ""}, {"", "a"}} {
+			var kind []string
+			if c.kind != "" {
+				kind = []string{c.kind}
+			}
+			if job, how := penstocktest.RunOne(t, q, done, kind...); job.Group != c.group || how != work.Done {
+				t.Errorf("%s: ran a job of the group %q, which is %s, want one of %q", name, job.Group, how, c.group)
+			}
+		}
 	}
 }
 
@@ -194,7 +215,7 @@ func TestRequirePublished(t *testing.T) {
 			if m := require(t, "ann"); m.ID != "new" || m.Key != "ann" || m.Topic != "placed" || string(m.Payload) != "new" || m.Headers["h"] != "new" {
 				t.Errorf("got %+v, want the latest", m)
 			}
-			want := `the outbox "orders" has no message with the topic "placed" and the key "bob"`
+			want := `the outbox "orders" has no message with the topic "placed" and the key "bob"; it has these topics and keys: "placed" "ann", "placed" "ann"`
 			if said := failing(t, func(t testing.TB) { require(t, "bob") }); said != want {
 				t.Errorf("without a message it said %q, want %q", said, want)
 			}
