@@ -60,8 +60,12 @@ func (m *Mux) Kinds() []string {
 	return all
 }
 
-// Handler returns the handler for Run. Later calls of Handle and Use do not change it.
+// Handler returns the handler for Run. Later calls of Handle and Use do not change it. It panics if no kind has a handler: a worker would
+// give back each job.
 func (m *Mux) Handler() Handler {
+	if len(m.kinds) == 0 {
+		panic("work: no kind has a handler: call Handle before Handler")
+	}
 	kinds := make(map[string]Handler, len(m.kinds))
 	for kind, h := range m.kinds {
 		kinds[kind] = wrap(h, m.use)

@@ -111,6 +111,7 @@ func TestMux(t *testing.T) {
 			"a kind twice":     func() { mux.Handle("a", nothing) },
 			"a kind too long":  func() { mux.Handle(strings.Repeat("k", penstock.MaxKindBytes+1), nothing) },
 			"a handler of nil": func() { mux.Handle("c", nil) },
+			"no handler":       func() { new(work.Mux).Handler() },
 		} {
 			func() {
 				defer func() {
