@@ -15,7 +15,7 @@ type Find struct {
 	Key string
 	// Group is the group of a job. A job that was not tried yet may be found by its ID only within its group.
 	Group string
-	Limit int
+	Limit int // the most that are returned, 1 to MaxRows
 }
 
 // Found is a message or a job, and where it is. Fields of a job that a Message does not have are in Where[0].
