@@ -134,7 +134,9 @@ final class Desk {
     private double pace; // how long a handler takes, about; 0 is not known
     private long pause = POLL_MIN;
     private long nextClaim = System.nanoTime();
+    private long yields = nextClaim; // until then it leaves jobs to other workers
     private boolean settles; // handlers end their jobs in their own transactions
+    private boolean keySettled; // one of these jobs since the last claim had a key
     private boolean full; // a limit of running jobs left hardly room at the last claim
     private boolean stopping;
     private final Map<End, Long> ends = new EnumMap<>(End.class); // how many attempts ended so
@@ -219,6 +221,7 @@ final class Desk {
     void claimed(Queue.Claimed got, Map<String, Integer> shares, long until) {
         List<Job> jobs = got.jobs();
         full = shares.isEmpty() ? full : got.full();
+        keySettled = false;
         for (Job job : jobs) {
             Task task = new Task(job, until);
             held.put(job.lease(), task);
@@ -268,6 +271,7 @@ final class Desk {
         }
         if (outcome == How.SETTLED) {
             settles = true;
+            keySettled |= task.job.key() != null;
             finish(task, End.SETTLED);
         } else if (how instanceof LeaseLostException) {
             finish(task, End.LOST);
@@ -289,6 +293,9 @@ final class Desk {
             return begun(queued.remove());
         }
         busy--;
+        if (busy == 0 && (keySettled || held.values().stream().anyMatch(t -> t.job.key() != null))) { // the next jobs of these keys are ready once this is written
+            nextClaim = Math.min(nextClaim, Math.max(task.done, yields));
+        }
         return null;
     }
 
@@ -306,7 +313,8 @@ final class Desk {
     List<Task> written(Task task, End end) {
         failures.remove(task);
         if (task.how instanceof Outcome o && o.how == How.RELEASED && o.after.isZero()) { // others that look for jobs meet it first
-            nextClaim = Math.max(nextClaim, System.nanoTime() + YIELDS_FOR);
+            yields = System.nanoTime() + YIELDS_FOR;
+            nextClaim = Math.max(nextClaim, yields);
         }
         List<Task> ahead = List.of();
         if (task.holds()) {

@@ -33,6 +33,61 @@ class DeskTest {
         return desk.kept().stream().filter(t -> t.job.lease() == lease).findFirst().orElseThrow();
     }
 
+    private static void claims(Desk desk, Job... jobs) {
+        desk.claimed(new Queue.Claimed(List.of(jobs), List.of(), false), Map.of("", 10), System.nanoTime() + Worker.nanos(Duration.ofHours(1)));
+    }
+
+    private static Job ofKey(long lease, String key) {
+        return new Job("jobs", new Object[] {lease, key, "", 0, 1, null, null, new byte[0], lease, null});
+    }
+
+    /** Whether it claims at once when two jobs that it has claimed together have ended, and before, when the first has. Meanwhile it has found nothing. */
+    private static List<Desk.Action> afterEnds(String key, Outcome how) {
+        while (true) {
+            Desk desk = new Desk("jobs", new WorkOptions());
+            claims(desk, ofKey(1, null), ofKey(2, key));
+            Desk.Task first = desk.begin();
+            Desk.Task second = desk.begin();
+            for (int polls = 0; polls < 10; polls++) {
+                claims(desk);
+            }
+            long start = System.nanoTime();
+            desk.ended(second, how, start);
+            Desk.Action one = desk.due().action();
+            desk.ended(first, null, start);
+            Desk.Action all = desk.due().action();
+            if (System.nanoTime() - start < 10_000_000) { // else the pause may be over, or an ack due
+                return List.of(one, all);
+            }
+        }
+    }
+
+    /** The next job of a key is ready once the one before it has ended. So the worker does not wait for its next poll. */
+    @Test
+    void theNextJobsOfKeysAreClaimedOnceAllHaveEnded() {
+        assertEquals(List.of(Desk.Action.WAIT, Desk.Action.CLAIM), afterEnds("k", null));
+        assertEquals(List.of(Desk.Action.WAIT, Desk.Action.CLAIM), afterEnds("k", Outcome.settled()));
+        assertEquals(List.of(Desk.Action.WAIT, Desk.Action.WAIT), afterEnds(null, null));
+    }
+
+    /** A worker that has just left a job to others claims nothing meanwhile, also with keys. */
+    @Test
+    void aWorkerThatHasNoHandlerForAKeyYields() {
+        Desk.Action next = null;
+        for (long start = 0; next == null || System.nanoTime() - start > 10_000_000;) { // else it may have yielded for long enough
+            Desk desk = new Desk("jobs", new WorkOptions());
+            claims(desk, ofKey(1, "k"), ofKey(2, "l"));
+            Desk.Task first = desk.begin();
+            Desk.Task second = desk.begin();
+            start = System.nanoTime();
+            desk.ended(first, Outcome.released(Duration.ZERO), start);
+            desk.written(first, WorkOptions.End.RELEASED);
+            desk.ended(second, null, start);
+            next = desk.due().action();
+        }
+        assertEquals(Desk.Action.WAIT, next);
+    }
+
     @Test
     void aHeldGroupGivesBackItsJobsAlone() {
         Desk desk = new Desk("jobs", new WorkOptions().allGroups().concurrency(1));
