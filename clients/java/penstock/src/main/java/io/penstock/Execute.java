@@ -17,6 +17,11 @@ public interface Execute {
      */
     List<Object[]> execute(String text, Object... values) throws SQLException;
 
+    /** Runs one that only reads. It may also run outside of a transaction. */
+    default List<Object[]> read(String text, Object... values) throws SQLException {
+        return execute(text, values);
+    }
+
     /** Runs the writes of a test's worker, such as results of steps, in the same transaction. */
     default Execute ofWorker() {
         return this;

@@ -165,7 +165,7 @@ public final class Penstock {
 
     /** The version of the database's schema. Throws a SchemaException if this client does not support it. */
     public long check() {
-        return (Long) rows("select " + schema + ".check_client(cast(? as bigint))", SCHEMA_VERSION).get(0)[0];
+        return (Long) read("select " + schema + ".check_client(cast(? as bigint))", SCHEMA_VERSION).get(0)[0];
     }
 
     /**
@@ -207,6 +207,7 @@ public final class Penstock {
 
     /** The handler of workTx. Give worker and work a pool: the handler takes a connection from it for each job. */
     public Handler inTransaction(String queue, TxHandler handler) {
+        Values.given("handler", handler);
         Outage outage = new Outage(queue);
         return job -> {
             Connection connection = null;
@@ -265,6 +266,14 @@ public final class Penstock {
     List<Object[]> rows(String text, Object... values) {
         try {
             return execute.execute(text, values);
+        } catch (SQLException | RuntimeException e) {
+            throw PenstockException.of(e);
+        }
+    }
+
+    List<Object[]> read(String text, Object... values) {
+        try {
+            return execute.read(text, values);
         } catch (SQLException | RuntimeException e) {
             throw PenstockException.of(e);
         }

@@ -176,7 +176,7 @@ public final class Queue {
 
     /** The periodic jobs, by name. */
     public List<Schedule> schedules() {
-        return call("select name, cron, cast(extract(epoch from next) * 1000000 as bigint), paused, skip_overlap, last_job, kind, key, group_key, priority, dedup_key, " + Job.HEADERS
+        return read("name, cron, cast(extract(epoch from next) * 1000000 as bigint), paused, skip_overlap, last_job, kind, key, group_key, priority, dedup_key, " + Job.HEADERS
             + ", payload", "schedules", "").stream().map(r -> new Schedule((String) r[0], (String) r[1], Job.time(r[2]), (Boolean) r[3], (Boolean) r[4], (Long) r[5], (String) r[6],
                 (String) r[7], (String) r[8], ((Number) r[9]).intValue(), (String) r[10], Job.headers(r[11]), (byte[]) r[12])).toList();
     }
@@ -188,7 +188,7 @@ public final class Queue {
 
     /** Counts the queue's jobs. It reads the queue, and needs grant_operator. */
     public QueueStatus status() {
-        Object[] r = call("select ready, running, delayed, waiting, dead, cast(extract(epoch from oldest) * 1000000 as bigint), expired", "queue_status", "").get(0);
+        Object[] r = read("ready, running, delayed, waiting, dead, cast(extract(epoch from oldest) * 1000000 as bigint), expired", "queue_status", "").get(0);
         return new QueueStatus((Long) r[0], (Long) r[1], (Long) r[2], (Long) r[3], (Long) r[4], Duration.of((Long) r[5], ChronoUnit.MICROS), (Long) r[6]);
     }
 
@@ -209,7 +209,7 @@ public final class Queue {
 
     /** Dead letters by id: up to most, behind the id of one (0: from the first). */
     public List<DeadJob> deadJobs(int most, long after) {
-        return call("select id, key, group_key, priority, attempt, cast(extract(epoch from created_at) * 1000000 as bigint), cast(extract(epoch from died_at) * 1000000 as bigint), "
+        return read("id, key, group_key, priority, attempt, cast(extract(epoch from created_at) * 1000000 as bigint), cast(extract(epoch from died_at) * 1000000 as bigint), "
             + Job.HEADERS + ", payload, error, " + DeadJob.FAILURES, "dead_jobs", "int, bigint", most, after).stream().map(r -> {
                 Map<String, String> headers = Job.headers(r[7]);
                 return new DeadJob((Long) r[0], headers.getOrDefault(Penstock.HEADER_KIND, ""), (String) r[1], (String) r[2], ((Number) r[3]).intValue(), ((Number) r[4]).intValue(),
@@ -223,7 +223,7 @@ public final class Queue {
      */
     public Optional<FoundJob> findJob(long id) {
         String at = "cast(extract(epoch from %s) * 1000000 as bigint)";
-        return call("select id, state, kind, key, group_key, priority, attempt, " + at.formatted("created_at") + ", " + at.formatted("claimed_at") + ", " + at.formatted("until") + ", "
+        return read("id, state, kind, key, group_key, priority, attempt, " + at.formatted("created_at") + ", " + at.formatted("claimed_at") + ", " + at.formatted("until") + ", "
             + at.formatted("ended_at") + ", worker, error, cast(report as text)", "find_job", "bigint", id).stream().findFirst().map(r -> new FoundJob((Long) r[0], (String) r[1], (String) r[2],
                 (String) r[3], (String) r[4], ((Number) r[5]).intValue(), ((Number) r[6]).intValue(), Job.time(r[7]), r[8] == null ? null : Job.time(r[8]), r[9] == null ? null : Job.time(r[9]),
                 r[10] == null ? null : Job.time(r[10]), (String) r[11], (String) r[12], (String) r[13]));
@@ -261,7 +261,7 @@ public final class Queue {
 
     /** The groups that have a policy or are held, by name: up to most, behind the name of one ("": from the first). */
     public List<GroupPolicy> groupPolicies(int most, String after) {
-        return call("select group_key, max_running, rate, cast(extract(epoch from per) * 1000000 as bigint), burst, weight, tokens,"
+        return read("group_key, max_running, rate, cast(extract(epoch from per) * 1000000 as bigint), burst, weight, tokens,"
             + " cast(extract(epoch from held_until) * 1000000 as bigint), reason", "group_policies", "text, int", after, most).stream()
             .map(r -> new GroupPolicy((String) r[0], (Integer) r[1], (Integer) r[2], r[3] == null ? null : Duration.of((Long) r[3], ChronoUnit.MICROS), (Integer) r[4],
                 (Integer) r[5], (Integer) r[6], r[7] == null ? null : Job.time(r[7]), (String) r[8])).toList();
@@ -281,13 +281,26 @@ public final class Queue {
         return call("select *", function, types, values.toArray()).stream().map(row -> (Long) row[0]).toList();
     }
 
+    /** Reads columns of what a function returns. */
+    private List<Object[]> read(String columns, String function, String types, Object... more) {
+        return penstock.read(statement("select " + columns + " from ", function, types), values(more));
+    }
+
     private List<Object[]> call(String select, String function, String types, Object... more) {
-        StringBuilder text = new StringBuilder(select).append(select.equals("select") ? " " : " from ").append(penstock.quotedSchema()).append('.').append(function).append("(cast(? as text)");
+        return penstock.rows(statement(select.equals("select") ? "select " : select + " from ", function, types), values(more));
+    }
+
+    private String statement(String before, String function, String types) {
+        StringBuilder text = new StringBuilder(before).append(penstock.quotedSchema()).append('.').append(function).append("(cast(? as text)");
         for (String type : types.isEmpty() ? new String[0] : types.split(", ")) {
             text.append(type.equals("interval") || type.equals("jsonb") ? ", cast(cast(? as text) as " + type + ")" : ", cast(? as " + type + ")");
         }
+        return text.append(')').toString();
+    }
+
+    private Object[] values(Object... more) {
         List<Object> values = new ArrayList<>(Arrays.asList(more));
         values.add(0, name);
-        return penstock.rows(text.append(')').toString(), values.toArray());
+        return values.toArray();
     }
 }

@@ -17,6 +17,7 @@ final class Values {
     private static final int MAX_PAYLOAD = 64 << 20;
     private static final int MAX_HEADERS = 64 << 10;
     private static final int MAX_KIND = 100;
+    private static final int MAX_SHOWN = 200; // bytes of a payload
     private static final Instant FIRST = Instant.parse("0001-01-01T00:00:00Z");
     private static final Instant LAST = Instant.parse("9999-12-31T23:59:59.999999Z");
 
@@ -53,6 +54,13 @@ final class Values {
             throw new FieldException(field, "has a NUL, which text cannot hold");
         }
         return size;
+    }
+
+    static <T> T given(String field, T value) {
+        if (value == null) {
+            throw new FieldException(field, "is null");
+        }
+        return value;
     }
 
     /** The text if a database can hold it, or null if it is empty. */
@@ -246,5 +254,14 @@ final class Values {
 
     static String quoted(String name) {
         return '"' + name.replace("\"", "\"\"") + '"';
+    }
+
+    /** For people: the payload as text, or how large it is. */
+    static String shown(byte[] payload) {
+        if (payload == null) {
+            return "null";
+        }
+        String text = new String(payload, StandardCharsets.UTF_8);
+        return payload.length <= MAX_SHOWN && text.chars().noneMatch(c -> c == 0xFFFD || Character.isISOControl(c)) ? text : payload.length + " bytes";
     }
 }

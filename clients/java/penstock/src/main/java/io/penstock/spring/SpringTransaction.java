@@ -30,7 +30,7 @@ public final class SpringTransaction implements Execute {
         this.always = always;
     }
 
-    /** A Penstock that all beans share. Outside of a transaction, publishing and enqueueing throw an exception. */
+    /** A Penstock that all beans share. Outside of a transaction, all calls throw an exception, but for those that only read, such as findJob and status. */
     public static Penstock penstock(DataSource dataSource) {
         return Penstock.on(new SpringTransaction(dataSource), dataSource);
     }
@@ -79,6 +79,16 @@ public final class SpringTransaction implements Execute {
             if (hidden || !DataSourceUtils.isConnectionTransactional(connection, dataSource)) {
                 throw new IllegalStateException("there is no transaction of Spring's here: the caller needs @Transactional, @PenstockHandler transactional = true, or Penstock.on(dataSource)");
             }
+            return Execute.on(connection).execute(text, values);
+        } finally {
+            DataSourceUtils.releaseConnection(connection, dataSource);
+        }
+    }
+
+    @Override
+    public List<Object[]> read(String text, Object... values) throws SQLException {
+        Connection connection = DataSourceUtils.getConnection(dataSource);
+        try {
             return Execute.on(connection).execute(text, values);
         } finally {
             DataSourceUtils.releaseConnection(connection, dataSource);

@@ -4,6 +4,7 @@ import io.penstock.Handler;
 import io.penstock.spring.SpringTransaction;
 import java.util.List;
 import java.util.Map;
+import java.util.stream.Stream;
 
 /**
  * The handlers of the application, by queue. A test runs a job with them in its own transaction:
@@ -30,6 +31,6 @@ public final class PenstockHandlers {
         }
         return workers.stream().filter(w -> w.queue().equals(queue)).map(w -> w.transactional() ? w.handler() : SpringTransaction.outside(w.handler())).findFirst().orElseThrow(() -> new IllegalStateException(
             "queue " + queue + " has no handler here: give a method of a bean @PenstockHandler(queue = \"" + queue + "\"), or make a bean PenstockWorker. There are handlers of: "
-                + found.keySet() + ", " + workers.stream().map(PenstockWorker::queue).toList()));
+                + Stream.concat(found.keySet().stream(), workers.stream().map(PenstockWorker::queue)).toList()));
     }
 }

@@ -71,6 +71,15 @@ public final class PenstockJson {
         return Message.of(bytes(value));
     }
 
+    /** Reads a payload as a handler does: that of a dead letter, or of a job or message that a test has found. */
+    public <T> T read(byte[] payload, Class<T> type) {
+        try {
+            return type.cast(read(payload, (Type) type));
+        } catch (Exception e) {
+            throw new IllegalArgumentException("reading the payload: " + e.getMessage(), e);
+        }
+    }
+
     private byte[] bytes(Object value) {
         try {
             return writer.write(value);

@@ -176,7 +176,15 @@ class HandlerTest {
                 test.setRollbackOnly();
             });
             assertEquals(List.of(), database.jdbc.queryForList("select id from audit where id = 4", Integer.class));
-            assertTrue(assertThrows(IllegalStateException.class, () -> handlers.of("others")).getMessage().contains("handlers of: [jobs]"));
+            assertTrue(assertThrows(IllegalStateException.class, () -> handlers.of("others")).getMessage().endsWith("handlers of: [jobs]"));
+        }
+    }
+
+    private static String readOrError(PenstockJson json, byte[] payload) {
+        try {
+            return json.read(payload, Rest.class).toString();
+        } catch (IllegalArgumentException e) {
+            return "IllegalArgumentException";
         }
     }
 
@@ -190,6 +198,9 @@ class HandlerTest {
                 Penstock penstock = application.getBean(Penstock.class);
                 PenstockJson json = application.getBean(PenstockJson.class);
                 PenstockHandlers handlers = application.getBean(PenstockHandlers.class);
+                assertEquals(new Rest(3), json.read(json.job(new Rest(3)).payload(), Rest.class));
+                byte[] other = json.job(Map.of("seconds", 3, "n", 1)).payload();
+                assertEquals(strict ? "IllegalArgumentException" : "Rest[seconds=3]", readOrError(json, other));
                 new TransactionTemplate(application.getBean(PlatformTransactionManager.class)).executeWithoutResult(test -> {
                     test.setRollbackOnly();
                     for (NewJob job : strict ? List.of(json.job(new Rest(3)), NewJob.of("{}"), NewJob.of("{\"n\":1,\"seconds\":3}")) : List.of(NewJob.of("{\"n\":1,\"seconds\":3}"))) {

@@ -14,7 +14,9 @@ import jakarta.persistence.Entity;
 import jakarta.persistence.EntityManager;
 import jakarta.persistence.Id;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterAll;
@@ -127,6 +129,14 @@ class StarterTest {
         Penstock penstock = application.getBean(Penstock.class);
         var e = assertThrows(IllegalStateException.class, () -> penstock.publish("orders", Message.of("")));
         assertTrue(e.getMessage().contains("@Transactional"), e.getMessage());
+        assertThrows(IllegalStateException.class, () -> penstock.queue("jobs").retryDeadJobs(List.of(1L)));
+    }
+
+    @Test
+    void whatOnlyReadsNeedsNoTransaction() {
+        var jobs = application.getBean(Penstock.class).queue("jobs");
+        assertEquals(List.of(Optional.empty(), List.of(), 0L), List.of(jobs.findJob(123_456), jobs.deadJobs(1, 123_456), jobs.status().expired()));
+        assertEquals(List.of(List.of(), List.of()), List.of(jobs.schedules(), jobs.groupPolicies(10, "")));
     }
 
     @Test
