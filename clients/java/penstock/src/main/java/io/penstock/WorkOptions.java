@@ -22,6 +22,7 @@ public final class WorkOptions {
     int batch = 100;
     Duration lease = Duration.ofSeconds(30);
     List<String> groups = List.of(""); // none: all
+    private String selected; // which of its methods has set these
     String worker = host() + "/" + ProcessHandle.current().pid();
     Duration drainTimeout = Duration.ofSeconds(10);
     BiConsumer<Job, End> onEnd = (job, end) -> {};
@@ -35,6 +36,7 @@ public final class WorkOptions {
         batch = of.batch;
         lease = of.lease;
         groups = of.groups;
+        selected = of.selected;
         worker = of.worker;
         drainTimeout = of.drainTimeout;
         onEnd = of.onEnd;
@@ -63,7 +65,7 @@ public final class WorkOptions {
 
     /** The group to claim from. By default, jobs without a group. */
     public WorkOptions groupKey(String groupKey) {
-        return groups(List.of(groupKey));
+        return select("groupKey", List.of(Values.given("groupKey", groupKey)));
     }
 
     /** Several groups to claim from, which take turns. */
@@ -71,14 +73,21 @@ public final class WorkOptions {
         if (groups.isEmpty()) {
             throw new FieldException("groups", "are none, expected one or more (allGroups claims from all)");
         }
-        groups.forEach(group -> Values.text("groupKey", group, 256));
-        this.groups = groups.stream().distinct().sorted().toList();
-        return this;
+        return select("groups", groups);
     }
 
     /** Claims from every group in turn. */
     public WorkOptions allGroups() {
-        groups = List.of();
+        return select("allGroups", List.of());
+    }
+
+    private WorkOptions select(String by, Collection<String> groups) {
+        if (selected != null && !selected.equals(by)) {
+            throw new FieldException(by, "is given, and " + selected + " as well: give one of groupKey, groups and allGroups");
+        }
+        groups.forEach(group -> Values.text("groupKey", group, 256));
+        this.groups = groups.stream().distinct().sorted().toList();
+        selected = by;
         return this;
     }
 

@@ -58,8 +58,8 @@ public final class Worker implements AutoCloseable {
         this.penstock = penstock;
         this.dataSource = dataSource;
         this.queue = queue;
-        this.handler = handler;
-        this.o = options;
+        this.handler = Values.given("handler", handler);
+        this.o = Values.given("options", options);
         this.lease = nanos(options.lease);
         this.desk = new Desk(queue, options);
         this.outage = new Outage(queue);
@@ -69,9 +69,10 @@ public final class Worker implements AutoCloseable {
 
     /** Runs in a separate thread until close. An error that ends it before that is logged. */
     public Worker start() {
+        begin();
         thread("penstock worker", () -> {
             try {
-                run();
+                runBegun();
             } catch (RuntimeException e) {
                 LOG.log(Level.ERROR, "the worker of queue " + queue + " has ended", e);
             }
@@ -139,9 +140,17 @@ public final class Worker implements AutoCloseable {
      * cannot cure.
      */
     public void run() {
+        begin();
+        runBegun();
+    }
+
+    private void begin() {
         if (!begun.compareAndSet(false, true)) {
-            throw new IllegalStateException("a worker runs once");
+            throw new IllegalStateException("a worker runs once, and this one was started or closed before: make another one with worker(…)");
         }
+    }
+
+    private void runBegun() {
         try {
             runOnce();
         } finally {

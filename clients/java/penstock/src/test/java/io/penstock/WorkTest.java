@@ -67,6 +67,30 @@ class WorkTest {
     }
 
     @Test
+    void aWorkerIsStartedOnce() throws Exception {
+        Worker worker = penstock.worker("jobs", job -> null, options).start();
+        assertThrows(IllegalStateException.class, worker::start);
+        assertThrows(IllegalStateException.class, worker::run);
+        enqueue("a");
+        assertEquals(Map.of("a", End.DONE), ended(1)); // it works
+        worker.close();
+        assertThrows(IllegalStateException.class, worker::start);
+    }
+
+    @Test
+    void mistakesAreFoundBeforeAJobIs() {
+        for (String text : List.of("handler is null", "options is null")) {
+            boolean handler = text.startsWith("handler");
+            assertEquals(text, assertThrows(FieldException.class, () -> penstock.worker("jobs", handler ? null : job -> null, handler ? options : null)).getMessage());
+        }
+        assertThrows(FieldException.class, () -> penstock.inTransaction("jobs", null));
+        var twice = assertThrows(FieldException.class, () -> new WorkOptions().groupKey("a").allGroups());
+        assertEquals("allGroups is given, and groupKey as well: give one of groupKey, groups and allGroups", twice.getMessage());
+        assertThrows(FieldException.class, () -> new WorkOptions(new WorkOptions().allGroups()).groups(List.of("a")));
+        assertEquals(List.of("b"), new WorkOptions().groupKey("a").groupKey("b").groups);
+    }
+
+    @Test
     void outcomesAreReturnedOrThrown() throws Exception {
         enqueue("done", "null", "retry", "snooze", "dead", "cancelled", "throws", "error");
         try (Worker worker = penstock.worker("jobs", job -> switch (job.text()) {

@@ -239,8 +239,11 @@ public final class Program {
         Penstock penstock = database(r).penstock;
         String queue = text(r, "queue", "");
         String name = name();
-        WorkOptions o = new WorkOptions().concurrency(number(r, "concurrency", 10)).batch(number(r, "batch", 100)).groupKey(text(r, "group_key", ""))
+        WorkOptions o = new WorkOptions().concurrency(number(r, "concurrency", 10)).batch(number(r, "batch", 100))
             .lease(duration(r, "lease_ms", Duration.ofSeconds(30))).drainTimeout(duration(r, "drain_ms", Duration.ofSeconds(10)));
+        if (has(r, "group_key")) {
+            o.groupKey(text(r, "group_key", ""));
+        }
         if (has(r, "groups")) {
             o.groups(r.getAsJsonArray("groups").asList().stream().map(group -> group.getAsString()).toList());
         }
