@@ -1,5 +1,7 @@
 package io.penstock;
 
+import java.util.Arrays;
+import java.util.List;
 import java.util.Map;
 
 /**
@@ -30,5 +32,25 @@ public record Message(byte[] payload, String id, String key, String topic, Map<S
 
     public Message headers(Map<String, String> headers) {
         return new Message(payload, id, key, topic, headers);
+    }
+
+    /** Two messages with the same fields are equal, also with the bytes of their payloads in different arrays. */
+    @Override
+    public boolean equals(Object other) {
+        return other instanceof Message m && fields().equals(m.fields()) && Arrays.equals(payload, m.payload);
+    }
+
+    @Override
+    public int hashCode() {
+        return 31 * fields().hashCode() + Arrays.hashCode(payload);
+    }
+
+    @Override
+    public String toString() {
+        return "Message[payload=" + Values.shown(payload) + ", id=" + id + ", key=" + key + ", topic=" + topic + ", headers=" + headers + "]";
+    }
+
+    private List<Object> fields() {
+        return Arrays.asList(id, key, topic, headers);
     }
 }

@@ -3,6 +3,7 @@ package io.penstock;
 import java.time.Duration;
 import java.time.Instant;
 import java.time.temporal.ChronoUnit;
+import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -130,5 +131,26 @@ public record NewJob(byte[] payload, String kind, String key, String groupKey, i
             all.put(name, value);
         }
         return new NewJob(payload, kind, key, groupKey, priority, notBefore, dedupKey, all.isEmpty() ? null : all);
+    }
+
+    /** Two jobs with the same fields are equal, also with the bytes of their payloads in different arrays. An empty kind or group is none. */
+    @Override
+    public boolean equals(Object other) {
+        return other instanceof NewJob job && fields().equals(job.fields()) && Arrays.equals(payload, job.payload);
+    }
+
+    @Override
+    public int hashCode() {
+        return 31 * fields().hashCode() + Arrays.hashCode(payload);
+    }
+
+    @Override
+    public String toString() {
+        return "NewJob[payload=" + Values.shown(payload) + ", kind=" + kind + ", key=" + key + ", groupKey=" + groupKey + ", priority=" + priority + ", notBefore=" + notBefore
+            + ", dedupKey=" + dedupKey + ", headers=" + headers + "]";
+    }
+
+    private List<Object> fields() {
+        return Arrays.asList(kind == null ? "" : kind, key, groupKey == null ? "" : groupKey, priority, notBefore, dedupKey, headers);
     }
 }

@@ -16,6 +16,7 @@ public class PenstockException extends RuntimeException {
     private static final Set<String> WORKS = Set.of("take", "claim", "ack", "ready", "extend", "report", "release", "fail", "maintain", "hold_group", "maintained");
     private static final Set<String> CONSUMES = Set.of("first", "first_of", "in_order", "due", "maintain");
     private static final Pattern REFUSED = Pattern.compile("(?m)(?:^|[\\s\"'«„“])(?:dequeue_(.+?)|_(.+)\\.(\\w+))\\W*$");
+    private static final Pattern MISSING_SCHEMA = Pattern.compile("schema \"(.+?)\"");
     private static final Pattern OF_OPERATORS = Pattern.compile("\\b_(queue|dead_job|sample)\\b");
 
     private final String sqlState;
@@ -46,7 +47,7 @@ public class PenstockException extends RuntimeException {
         }
         String message = POSITION.matcher(String.valueOf(sql.getMessage())).replaceAll("");
         return switch (sql.getSQLState() == null ? "" : sql.getSQLState()) {
-            case "3F000", "42883" -> new SchemaException(message + " (the database is not migrated, or older than this client; run: penstock migrate)", sql);
+            case "3F000", "42883" -> new SchemaException(message + " (the database is not migrated, or older than this client; run: penstock migrate" + ofSchema(message) + ")", sql);
             case "PS002" -> new SchemaException(message, sql);
             case "PS001" -> new LeaseLostException(message, sql);
             case "42P01" -> missing(message, sql);
@@ -55,6 +56,12 @@ public class PenstockException extends RuntimeException {
             case "42501" -> new PenstockException(message + (sql.getMessage().contains("\n  Hint: ") ? "" : " (" + grantOf(message) + ")"), sql);
             default -> new PenstockException(message, sql);
         };
+    }
+
+    /** The flag of penstock migrate that names the missing schema, unless it is the default one. */
+    private static String ofSchema(String message) {
+        var missing = MISSING_SCHEMA.matcher(message);
+        return missing.find() && !missing.group(1).equals("penstock") ? " --schema '" + missing.group(1).replace("'", "'\\''") + "'" : "";
     }
 
     /** Says which right is missing, by what the database refuses in its message, such as the function _emails.claim of the queue emails. */

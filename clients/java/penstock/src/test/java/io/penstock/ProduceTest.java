@@ -169,6 +169,11 @@ class ProduceTest {
         assertEquals("3", new String(Testing.requireEnqueued(penstock, "jobs", "", null).payload()));
         NewJob remind = Testing.requireEnqueued(penstock, "jobs", null, null);
         assertEquals(List.of("remind", "g", later, Map.of("h", "v")), List.of(remind.kind(), remind.groupKey(), remind.notBefore(), remind.headers()));
+        assertEquals(NewJob.of("1").kind("welcome").key("ann").priority(3), ann);
+        assertEquals("NewJob[payload=1, kind=welcome, key=ann, groupKey=, priority=3, notBefore=null, dedupKey=null, headers=null]", ann.toString());
+        assertNotEquals(NewJob.of("2").kind("welcome").key("ann").priority(3), ann);
+        assertEquals("Message[payload=2 bytes, id=null, key=null, topic=t, headers=null]", Message.of(new byte[] {0, -1}).topic("t").toString());
+        assertEquals(Message.of("a").topic("t"), Message.of("a").topic("t"));
         String none = assertThrows(AssertionError.class, () -> Testing.requireEnqueued(penstock, "jobs", "remind", "ann")).getMessage();
         assertTrue(none.startsWith("nothing with kind remind, key ann was enqueued in jobs. There is: [kind remind, key null, "), none);
         Testing.runOne(penstock, "jobs", j -> Outcome.deadLetter("no"));
@@ -301,7 +306,7 @@ class ProduceTest {
         assertTrue(missing.getMessage().contains("penstock outbox create 'missing'"), missing.getMessage());
         assertFalse(missing.getMessage().contains("queue create"), missing.getMessage());
         var schema = assertThrows(SchemaException.class, () -> Penstock.on(database.dataSource).schema("elsewhere").check());
-        assertTrue(schema.getMessage().contains("penstock migrate"), schema.getMessage());
+        assertTrue(schema.getMessage().contains("penstock migrate --schema 'elsewhere')"), schema.getMessage());
     }
 
     @Test
