@@ -183,7 +183,12 @@ class PenstockWorkers implements SmartLifecycle {
         }
 
         void check() {
-            worker.check();
+            try {
+                worker.check();
+            } catch (RuntimeException e) {
+                throw new StartException("penstock.fail-fast is true, and the worker of queue " + of.queue() + " cannot begin: " + e.getMessage() + next(e),
+                    "Correct this, or leave out penstock.fail-fast: then the worker begins once it can.", e);
+            }
         }
 
         private void run() {

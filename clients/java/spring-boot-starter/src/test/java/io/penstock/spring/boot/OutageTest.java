@@ -6,7 +6,6 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.penstock.NewJob;
 import io.penstock.Penstock;
-import io.penstock.PenstockException;
 import java.sql.Connection;
 import java.sql.SQLException;
 import java.util.List;
@@ -98,13 +97,9 @@ class OutageTest {
     @Test
     void aWorkerBeginsWhenItsDatabaseIsThere() throws Exception {
         try (Database database = Database.missing()) {
-            assertThrows(PenstockException.class, () -> {
-                try {
-                    run(database, true);
-                } catch (ApplicationContextException e) {
-                    throw e.getCause();
-                }
-            });
+            var refused = assertThrows(ApplicationContextException.class, () -> run(database, true));
+            var shown = new StartAnalyzer().analyze(refused); // in place of the stacks
+            assertTrue(shown.getDescription().startsWith("penstock.fail-fast is true, and the worker of queue jobs cannot begin: "), shown::getDescription);
             try (ConfigurableApplicationContext application = run(database, false)) {
                 until(application, Status.DOWN);
                 database.create();
