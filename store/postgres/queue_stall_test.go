@@ -348,3 +348,28 @@ func TestRowThatIsLateForItsSegment(t *testing.T) {
 		})
 	}
 }
+
+// A call of inbox_due stands still. Maintenance that has begun before turns the ring of its inbox, and another transaction hands over messages of the
+// key. The messages that follow are not late.
+func TestInboxDueWhileTheRingTurns(t *testing.T) {
+	t.Parallel()
+	f := newInboxFixture(t)
+	wantReleased(t, f.receive(arrival("k", "1", ""), 0), "1")
+	wantReleased(t, f.receive(arrival("k", "3", "2"), 0))
+	wantReleased(t, f.receive(arrival("k", "5", "4"), 0))
+	start, _ := f.turn(f.Conn)
+	f.rewrite(`keys := keys \|\| early\.keys;\n    end loop;`, `\& `+stopHere)
+	maintains := f.begin(f.Connect()) // since before the call, which leaves it to this one
+	f.run(maintains, "select penstock.maintain_inbox('billing')")
+	if got := f.whileStopped(func() {
+		for now := start; now == start; now, _ = f.turn(f.Conn) {
+			f.age(maintains.Conn())
+		}
+		f.Must(maintains.Commit(f.Ctx))
+		wantReleased(t, f.receive(arrival("k", "2", "1"), 0), "2", "3")
+	}, "select coalesce(string_agg(message_id, ','), '') from penstock.inbox_due('billing')"); got != "5" {
+		t.Errorf("%q came behind the gap, want 5", got)
+	}
+	wantReleased(t, f.receive(arrival("k", "6", "5"), 0), "6")
+	wantReleased(t, f.receive(arrival("k", "7", "6"), 0), "7")
+}

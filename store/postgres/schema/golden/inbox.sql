@@ -516,6 +516,7 @@ begin
     for i in 1 .. cardinality(ids) loop
         exit when todo = 0;
         continue when not pg_try_advisory_xact_lock(hashtextextended(keys[i], 1099511627777));
+        ring := penstock."__inbox.1.enter"(); -- in this order, as in penstock."__inbox.1.in_order": heads of a key are in the turns in which they came
         root := ids[i];
         prior := penstock."__inbox.1.held_after"(root, ring); -- in a statement that began under the lock
         continue when prior is null;       -- it was released meanwhile
