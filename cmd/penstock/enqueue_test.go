@@ -128,6 +128,7 @@ func TestEnqueueLines(t *testing.T) {
 		if err := json.Unmarshal([]byte(o.stdout), &told); err != nil || told.Queue != "mails" || len(told.IDs) != 2 {
 			t.Errorf("told %q, %v", o.stdout, err)
 		}
+		d.run(false, "", "enqueue", "mails").wants(t, terminal.ExitOK, "no job was enqueued: the input has no lines")
 		d.run(false, "{}\n", "enqueue", "nothing").wants(t, terminal.ExitFailure, `enqueuing lines 1 to 1: queue "nothing": no such queue; nothing was enqueued`)
 	})
 }

@@ -136,7 +136,7 @@ func TestStatusTable(t *testing.T) {
 		"orders/billing: 2 keys are held until a dead letter is decided about: penstock parked orders --subscription billing\n",
 		"orders/billing: a replay is under way\n",
 		`orders/billing: the sink has taken nothing for 3h: dial tcp 127.0.0.1:5672: \x1b[31mconnection refused` + "\n",
-		"orders/audit: no relay runs it, and 1 message waits",
+		"orders/audit: no relay runs it, and 1 message waits: penstock relay --outbox orders --subscription audit --sink URL\n",
 		"orders/audit: the lease of relay-7c9d8b/4122 ended 1h ago, and no relay has taken over\n",
 		`1 dead letter to retry or to discard: penstock dead list $'we\nird \x1b[2J; \'x' --subscription 'a b'` + "\n",
 	} {

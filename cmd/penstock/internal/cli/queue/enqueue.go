@@ -163,13 +163,16 @@ func enqueueLines(ctx context.Context, a *cli.App, store writer.Store, name stri
 	}
 	w := f.Writer(store)
 	defer func() { _ = w.Close(ctx) }()
-	_, err := cli.CarryLines(ctx, a, &f.LineFlags, &kind, func(ctx context.Context, jobs []penstock.NewJob) (func(context.Context) error, error) {
+	done, err := cli.CarryLines(ctx, a, &f.LineFlags, &kind, func(ctx context.Context, jobs []penstock.NewJob) (func(context.Context) error, error) {
 		wait, err := w.EnqueueAsync(ctx, name, jobs...)
 		return func(ctx context.Context) error {
 			made, err := wait(ctx)
 			return tellEnqueued(a, name, made, err)
 		}, err
 	}, cli.Refuses(store))
+	if err == nil && done.Sent == 0 {
+		fmt.Fprintln(a.Stderr, "no job was enqueued: the input has no lines")
+	}
 	return err
 }
 

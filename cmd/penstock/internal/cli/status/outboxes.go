@@ -82,7 +82,8 @@ func (w *Writer) outboxes(outboxes []admin.OutboxStatus) {
 		for j := range outboxes[i].Subscriptions {
 			sub := &outboxes[i].Subscriptions[j]
 			subscriptions = append(subscriptions, subscription{of: outboxes[i].Outbox, name: sub.Subscription, status: sub})
-			notes = append(notes, statusNotes(outboxes[i].Outbox, shell.Word(outboxes[i].Outbox)+" --subscription "+shell.Word(sub.Subscription), sub, w.now)...)
+			argument := shell.Word(outboxes[i].Outbox) + " --subscription " + shell.Word(sub.Subscription)
+			notes = append(notes, statusNotes(outboxes[i].Outbox, argument, "penstock relay --outbox "+argument+" --sink URL", sub, w.now)...)
 		}
 	}
 	w.flush(o)
@@ -107,7 +108,7 @@ func (w *Writer) adopted(adopted []adoptedStatus) {
 			continue
 		}
 		subscriptions = append(subscriptions, subscription{of: s.Table, name: s.Subscription, status: &s.SubscriptionStatus})
-		notes = append(notes, statusNotes(s.Table, s.argument, &s.SubscriptionStatus, w.now)...)
+		notes = append(notes, statusNotes(s.Table, s.argument, "start one", &s.SubscriptionStatus, w.now)...)
 	}
 	w.subscriptions("TABLE", subscriptions)
 	w.notes(notes)
@@ -186,8 +187,8 @@ func (w *Writer) wrap(s string) string {
 }
 
 // statusNotes names decisions for a person, and explains figures. of is the subscription as an
-// argument of other verbs.
-func statusNotes(outbox, of string, s *admin.SubscriptionStatus, now time.Time) (notes []string) {
+// argument of other verbs, and start how a relay of it is started.
+func statusNotes(outbox, of, start string, s *admin.SubscriptionStatus, now time.Time) (notes []string) {
 	note := func(format string, args ...any) {
 		notes = append(notes, cli.OfSubscription(outbox, s.Subscription)+": "+fmt.Sprintf(format, args...))
 	}
@@ -198,7 +199,7 @@ func statusNotes(outbox, of string, s *admin.SubscriptionStatus, now time.Time) 
 		note("%s until a dead letter is decided about: penstock parked %s", terminal.PluralVerb(s.HeldKeys, "key", "is held", "are held"), of)
 	}
 	if waiting := s.Backlog + s.Parked; !cli.IsHeld(s, now) && waiting > 0 {
-		note("no relay runs it, and %s: start one", terminal.PluralVerb(waiting, "message", "waits", "wait"))
+		note("no relay runs it, and %s: %s", terminal.PluralVerb(waiting, "message", "waits", "wait"), start)
 	}
 	if !cli.IsHeld(s, now) && s.Holder != "" {
 		note("the lease of %s ended %s ago, and no relay has taken over", shell.Visible(s.Holder), cli.Since(s.LeaseUntil, now))
