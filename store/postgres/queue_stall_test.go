@@ -373,3 +373,19 @@ func TestInboxDueWhileTheRingTurns(t *testing.T) {
 	wantReleased(t, f.receive(arrival("k", "6", "5"), 0), "6")
 	wantReleased(t, f.receive(arrival("k", "7", "6"), 0), "7")
 }
+
+// Maintenance stands still before it looks at the history of a queue, and other maintenance begins. Jobs that are kept meanwhile stay.
+func TestHistoryWhileItsMaintenanceStandsStill(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.Exec("select penstock.set_queue('q', keep_done => '1 h')")
+	f.Exec("select penstock.ack('q', $1)", f.leaseOne(""))
+	f.Exec(`select setval('penstock."_q.done_turn"', pg_sequence_last_value('penstock."_q.done_turn"') - 8 * 1000 * 1200)`) // 20 minutes ago
+	f.Exec(`select setval('penstock."_q.maintained"', 0)`)
+	f.rewrite(`slot     int;\nbegin`, `\& `+stopHere)
+	f.whileStopped(func() {
+		f.maintain()
+		f.Exec("select penstock.ack('q', $1)", f.leaseOne(""))
+	}, "select coalesce(penstock.maintain_queue('q')::text, '')")
+	f.wantText("1,2", "select string_agg(id::text, ',' order by id) from penstock.done_jobs('q')")
+}

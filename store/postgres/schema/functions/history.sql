@@ -42,15 +42,15 @@ create or replace function _turn_history(q _queue) returns void
 language plpgsql volatile set search_path from current as $$ declare
     turn     constant regclass := _q(format('_%s.done_turn', q.name))::regclass;
     state    constant bigint := pg_sequence_last_value(turn);
-    here     constant int := state % 8;
-    following constant int := (here + 1) % 6;
-    now_ms   constant bigint := floor(extract(epoch from clock_timestamp()) * 1000);
-    now      constant timestamptz := to_timestamp(now_ms / 1000.0);
+    here     constant int := state % 8; following constant int := (here + 1) % 6;
+    now_ms   constant bigint := floor(extract(epoch from clock_timestamp()) * 1000); now constant timestamptz := to_timestamp(now_ms / 1000.0);
     began    timestamptz := to_timestamp(state / 8 / 1000.0);
     segments constant regclass[] := array(select _q(format('_%s.done_%s', q.name, s))::regclass from generate_series(0, 5) s);
     crowded  constant boolean := pg_table_size(segments[here + 1]) >= q.keep_done_bytes / 6;
     slot     int;
 begin
+    if not pg_try_advisory_xact_lock('_queue'::regclass::oid::int, q.id) or state <> pg_sequence_last_value(turn) then return; end if; -- as _maintain_ring
+    select * into q from _queue x where x.id = q.id;
     -- Noted with the first look at it: the register moves even if its transaction fails. What seems to be later than now was
     -- before the clock was set back.
     if q.done_since[here + 1] <> began or now < any (q.done_since) then
