@@ -360,3 +360,29 @@ def test_an_encoder(url: str, db: psycopg.Connection, queue: str, outbox: str) -
 def test_strangers_are_refused() -> None:
     with pytest.raises(TypeError, match="execute"):
         penstock.publish(object(), "orders", "x")
+
+
+def test_what_is_no_transaction_is_refused_with_a_way(url: str, queue: str) -> None:
+    from sqlalchemy import create_engine
+    from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+
+    engine = create_engine(url.replace("postgres://", "postgresql+psycopg://"))
+    aengine = create_async_engine(url.replace("postgres://", "postgresql+psycopg://"))
+    with psycopg.connect(url) as tx, tx.cursor() as cursor:
+        for stranger in (url, None, engine, aengine, cursor):
+            with pytest.raises(TypeError, match="give a connection, as psycopg"):
+                penstock.enqueue(stranger, queue, "x")
+
+    async def asynchronous() -> None:
+        async with await psycopg.AsyncConnection.connect(url) as atx, AsyncSession(aengine) as session:
+            for other in (atx, session):
+                with pytest.raises(TypeError, match="is asynchronous: use penstock"):
+                    penstock.enqueue(other, queue, "x")
+        with psycopg.connect(url) as tx, pytest.raises(TypeError, match="is not asynchronous: use what is in penstock itself"):
+            await aio.enqueue(tx, queue, "x")
+        with pytest.raises(TypeError, match="give a connection"):
+            await aio.enqueue(aengine, queue, "x")
+        await aengine.dispose()
+
+    asyncio.run(asynchronous())
+    engine.dispose()

@@ -52,11 +52,23 @@ def library_of(cls: type) -> str | None:
     return None
 
 
+@lru_cache(maxsize=256)
+def is_async(cls: type) -> bool:
+    return any(base.__name__ == "AsyncConnection" or base.__module__.startswith(("sqlalchemy.ext.asyncio", "asyncpg")) for base in cls.__mro__)
+
+
+USED = {"psycopg": "cursor", "sqlite3": "cursor", "django": "cursor", "sqlalchemy": "execute", "asyncpg": "fetch"}
+"""What is used of a transaction of each library. Its engines, pools and cursors lack it."""
+
+
 def kind_of(tx: Transaction) -> str:
     """The library that the object comes from."""
     kind = library_of(tx.__class__) or ("function" if callable(tx) else None)
-    if kind is None:
-        raise TypeError(f"penstock knows no transactions of {type(tx).__module__}.{type(tx).__qualname__}; give execute(text, values) -> rows in its place")
+    if kind is None or not hasattr(tx, USED.get(kind, "__class__")):
+        raise TypeError(
+            f"penstock knows no transactions of {type(tx).__module__}.{type(tx).__qualname__}: give a connection, as psycopg.connect(url) returns it, or"
+            " SQLAlchemy's Session or Connection; in place of another driver's a function execute(text, values) -> rows"
+        )
     return kind
 
 
@@ -87,6 +99,8 @@ def postgres(tx: Transaction, schema: str, encoder: Encoder = None) -> Postgres:
 
 def execute(tx: Transaction, statement: str, values: Sequence[Any]) -> Rows:
     kind = kind_of(tx)
+    if is_async(tx.__class__):
+        raise TypeError(f"a transaction of {kind} is asynchronous: use penstock.aio")
     if kind == "psycopg":
         import psycopg
         from psycopg.rows import tuple_row
@@ -108,13 +122,13 @@ def execute(tx: Transaction, statement: str, values: Sequence[Any]) -> Rows:
         with tx.cursor() as cursor:
             cursor.execute(with_marks(statement, "%s"), values)
             return cursor.fetchall() if cursor.description else []
-    if kind == "function":
-        return tx(statement, values)  # type: ignore[no-any-return]
-    raise TypeError(f"a transaction of {kind} is asynchronous: use penstock.aio")
+    return tx(statement, values)  # type: ignore[no-any-return]
 
 
 async def execute_async(tx: Transaction, statement: str, values: Sequence[Any]) -> Rows:
     kind = kind_of(tx)
+    if kind != "function" and not is_async(tx.__class__):
+        raise TypeError(f"a transaction of {kind} is not asynchronous: use what is in penstock itself")
     if kind == "asyncpg":
         return await tx.fetch(statement, *values)  # type: ignore[no-any-return]
     if kind == "psycopg":
@@ -127,9 +141,7 @@ async def execute_async(tx: Transaction, statement: str, values: Sequence[Any]) 
     if kind == "sqlalchemy":
         result = await tx.execute(sqlalchemy_text(statement), named(values))
         return result.fetchall() if result.returns_rows else []
-    if kind == "function":
-        return await tx(statement, values)  # type: ignore[no-any-return]
-    raise TypeError(f"a transaction of {kind} is not asynchronous: use what is in penstock itself")
+    return await tx(statement, values)  # type: ignore[no-any-return]
 
 
 def run(tx: Transaction, op: Op[T], lock: AbstractContextManager[Any] = NOTHING) -> T:
