@@ -257,7 +257,7 @@ def test_what_is_decided_about_jobs(conn: psycopg.Connection, dead: list[int], m
     assert rows(conn, "select id from penstock._dead_job") == [(dead[2],)]
     waiting = rows(conn, "select id, attempt from penstock.claim('emails', 10)")
     assert {(dead[0], 2), (dead[1], 2)} <= set(waiting)
-    assert lines(manage("penstock_dead", "discard", "emails", "--id", str(dead[2]), "--json")) == [{"queue": "emails", "discarded": 1}]
+    assert lines(manage("penstock_dead", "discard", "emails", str(dead[2]), "--json")) == [{"queue": "emails", "discarded": 1}]
     assert rows(conn, "select from penstock._dead_job") == []
 
 

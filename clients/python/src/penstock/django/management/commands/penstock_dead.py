@@ -36,7 +36,8 @@ class Command(BaseCommand):
                 p.add_argument("--seq", type=int, action="append", default=[], help="of an outbox: the one with this seq, instead of ID")
                 p.add_argument("--full", action="store_true", help="the whole payload, however long")
                 continue
-            p.add_argument("--id", action="append", default=[], help="those with this id; may be repeated")
+            p.add_argument("ids", metavar="ID", nargs="*", help="those with these ids")
+            p.add_argument("--id", action="append", default=[], help="the same; may be repeated")
             p.add_argument("--seq", type=int, action="append", default=[], help="those with this seq, of an outbox; may be repeated")
             for name, of in (("key", ""), ("kind", ", of a queue"), ("group", ", of a queue"), ("topic", ", of an outbox")):
                 p.add_argument(f"--{name}", default="", help=f"those of this {name}{of}")
@@ -53,13 +54,15 @@ class Command(BaseCommand):
         with told():
             if verb == "show":
                 return self.show(o)
-            chosen = Choice(ids=o["id"], seqs=o["seq"], **{n: o[n] for n in ("key", "kind", "topic", "group", "error", "older_than", "newer_than", "limit")})
+            chosen = Choice(
+                ids=[*o["ids"], *o["id"]], seqs=o["seq"], **{n: o[n] for n in ("key", "kind", "topic", "group", "error", "older_than", "newer_than", "limit")}
+            )
             if o["limit"] is not None and o["limit"] < 1:
                 raise CommandError(f"--limit is {o['limit']}: use 1 or more, or leave it out")
             if o["all"] and chosen.narrows():
                 raise CommandError("--all is given with flags that narrow the choice: use one of them")
             if verb != "list" and not (o["all"] or chosen.narrows()):
-                raise CommandError(f"nothing was {PAST[verb]}: say which dead letters with --id, --key, --error and so on, or --all")
+                raise CommandError(f"nothing was {PAST[verb]}: say which dead letters with ID, --key, --error and so on, or --all")
             box = Dead(o["name"], o["subscription"])
             for name in ("seq", "topic") if box.is_queue else ("kind", "group"):
                 if o[name]:
