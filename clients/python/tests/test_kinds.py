@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import Callable
 from datetime import timedelta
 from time import monotonic
 from types import SimpleNamespace
@@ -12,7 +14,7 @@ import psycopg
 import pytest
 
 import penstock
-from penstock import testing
+from penstock import aio, testing
 from penstock._desk import POLL_MAX, Options
 from penstock._kinds import Strangers
 from penstock._model import HEADER_KIND
@@ -52,6 +54,33 @@ def test_each_kind_has_its_handler(request: pytest.FixtureRequest, start: Run, u
     until(lambda: status(db, queue) == (0, 0, 0, 0, 0))
     running.join()
     assert sorted(seen) == [("", "", "2"), ("receipt", "receipt", "1"), ("welcome", "welcome", "0"), ("welcome", "welcome", "3")]
+
+
+@pytest.mark.parametrize(
+    ("handler", "message"),
+    [
+        ("shop.jobs.send", "handler is 'shop.jobs.send' (give a function that takes the job, or one for each kind"),
+        (None, "handler is None (give a function"),
+        ({"welcome": "send"}, "handler of kind \"welcome\" is 'send' (give a function"),
+        (penstock.App(), "handler is an App (run it with its work or awork"),
+    ],
+)
+def test_what_cannot_be_called_is_refused_before_any_attempt(url: str, db: psycopg.Connection, queue: str, handler: Any, message: str) -> None:
+    penstock.enqueue(db, queue, "x", kind="welcome")
+
+    ways: list[Callable[[Any], object]] = [
+        lambda how: penstock.work(url, queue, how),
+        lambda how: penstock.work_tx(url, queue, how),
+        lambda how: asyncio.run(aio.work(url, queue, how)),
+        lambda how: asyncio.run(aio.work_tx(url, queue, how)),
+    ]
+    for work in ways:
+        with pytest.raises(penstock.FieldError, match=re.escape(message)):
+            work(handler)
+    if handler is not None and not isinstance(handler, penstock.App):
+        with pytest.raises(penstock.FieldError, match=re.escape(message)):
+            testing.run_one(db, queue, handler)
+    assert rows(db, "select attempt from penstock.claim(%s, 10)", queue) == [(1,)]
 
 
 @pytest.mark.usefixtures("rests")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime, timedelta, timezone
 
 import psycopg
 import pytest
 
 import penstock
-from penstock import testing
+from penstock import aio, testing
 
 from .conftest import rows, status
 
@@ -24,6 +25,41 @@ def test_require_published(url: str, outbox: str) -> None:
         with pytest.raises(AssertionError, match="key='bob'"):
             testing.require_published(tx, outbox, topic="a", key="bob")
         tx.rollback()
+
+
+def test_a_job_of_a_task_is_found_by_its_arguments(db: psycopg.Connection, queue: str) -> None:
+    app = penstock.App(queue)
+
+    @app.task
+    def welcome(to: str, lang: str = "en") -> None: ...
+
+    welcome.enqueue(db, "ann", lang="de")
+    welcome.using(key="bob").enqueue(db, to="bob")
+    assert testing.require_enqueued(db, queue, task=welcome, args=["ann"]).key is None
+    assert testing.require_enqueued(db, queue, task=welcome, kwargs={"to": "bob"}).key == "bob"
+    assert testing.require_enqueued(db, queue, task=welcome).kind == "welcome"
+    with pytest.raises(AssertionError, match="with kind 'welcome', to 'cem' was enqueued"):
+        testing.require_enqueued(db, queue, task=welcome, args=["cem"])
+    with pytest.raises(TypeError, match="do not fit the task welcome"):
+        testing.require_enqueued(db, queue, task=welcome, args=["ann", "de", 3])
+
+
+def test_an_asynchronous_session(url: str, queue: str) -> None:
+    from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+
+    async def main() -> None:
+        engine = create_async_engine(url.replace("postgres://", "postgresql+asyncpg://").partition("?")[0])
+        async with AsyncSession(engine) as session:
+            await aio.enqueue(session, queue, {"to": "ann"})
+            found = await session.run_sync(lambda tx: testing.require_enqueued(tx, queue, payload={"to": "ann"}))
+            assert found.payload == b'{"to": "ann"}'
+            ran = await session.run_sync(lambda tx: testing.run_one(tx, queue, lambda job: None))
+            assert ran.outcome == "done"
+            with pytest.raises(TypeError, match="is asynchronous: use penstock"):
+                testing.require_enqueued(session, queue)
+        await engine.dispose()
+
+    asyncio.run(main())
 
 
 def test_require_enqueued(url: str, queue: str) -> None:

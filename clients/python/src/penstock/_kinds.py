@@ -101,14 +101,25 @@ def known_of(handlers: Mapping[str, Any]) -> str:
     return ", ".join(filter(None, [*map(shown, kinds[:SHOWN]), more, getattr(handlers, "also", "")])) or "none"
 
 
+def called(handler: Any, what: str) -> Callable[..., Any]:
+    """The handler, if it can be called. A worker would spend an attempt of each job on another."""
+    if callable(handler):
+        return handler  # type: ignore[no-any-return]
+    if hasattr(handler, "handlers"):
+        raise FieldError("handler", f"{what} an App", "run it with its work or awork, or give its handlers(queue)")
+    raise FieldError("handler", f"{what} {handler!r:.100}", "give a function that takes the job, or one for each kind, as {'welcome': send_welcome}")
+
+
 def by_kind(handler: Any, queue: str, options: Options, strangers: Strangers | None = None) -> Callable[..., Any]:
     """The handler, or a function that calls the one of its job's kind. That of the kind '' takes jobs without one. The job is the last argument."""
     if not isinstance(handler, Mapping):
-        return handler  # type: ignore[no-any-return]
+        return called(handler, "is")
     if not handler:
         raise FieldError("handler", "has no kind", "give a handler for each kind, as {'welcome': send_welcome}")
     for kind in handler:
         kind_text(kind)
+        if (one := handler.get(kind)) is not None:
+            called(one, f"of kind {shown(kind)} is")
     passing = strangers or Strangers(queue, options)
     passing.known = known_of(handler)
 

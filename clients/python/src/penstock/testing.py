@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from ._app import App
+from ._app import AnyTask, App
 from ._desk import MAX_CLAIM, Desk, Done, Options, Task, log, reason_of
 from ._kinds import Passed, Strangers, by_kind, shown
 from ._model import HEADER_KIND, Cancelled, DeadLetter, Encoder, HoldGroup, Job, Message, NewJob, Payload, Retry, Snooze, encode
@@ -55,9 +55,14 @@ def require_enqueued(
     encoder: Encoder = None,
 ) -> NewJob:
     """Returns the last waiting or delayed job of the queue with the given kind, key and payload; those that are None match any. Claimed jobs are left out.
-    `task`, `args` and `kwargs` are of a task of Django's. Raises an AssertionError that lists the queue's jobs if there is none."""
-    kind = kind if task is None else task.module_path
-    given_to_task = {name: value for name, value in (("args", args), ("kwargs", kwargs)) if value is not None}
+    `task`, `args` and `kwargs` are of a task of an App or of Django's. Raises an AssertionError that lists the queue's jobs if there is none."""
+    given_to_task: dict[str, Any] = {name: value for name, value in (("args", args), ("kwargs", kwargs)) if value is not None}
+    if isinstance(task, AnyTask):
+        kind = task.name
+        if given_to_task:
+            given_to_task = json.loads(task.job(*args or (), **kwargs or {}).payload)
+    elif task is not None:
+        kind = task.module_path
     columns = "payload, key, group_key, priority, cast(headers as text)"
     rows = read(
         tx,
@@ -78,7 +83,7 @@ def require_enqueued(
 
 
 def called_with(payload: bytes, given: Mapping[str, Any]) -> bool:
-    """Whether these are arguments of a task of Django's."""
+    """Whether the payload has these arguments of a task."""
     try:
         said = json.loads(payload) if given else {}
         return isinstance(said, dict) and all(name in said and said[name] == json.loads(json.dumps(value)) for name, value in given.items())
@@ -158,6 +163,8 @@ def run_one(
     of settings.PENSTOCK."""
     handler = handler or of_django(queue, tx)
     desk = Desk(queue, Options(schema=schema))
+    strangers = MET.setdefault((schema, queue), Met(queue, desk.o))
+    chosen = by_kind(handler.handlers(queue, tx) if isinstance(handler, App) else handler, queue, desk.o, strangers)
     for when in ("immediate", "deferred"):  # barriers open at the commit, which a test does not reach
         read(tx, f"set constraints {quoted(schema)}.turn {when}", [])
 
@@ -168,10 +175,10 @@ def run_one(
         if kind is None:
             return jobs
         seen.update(job.kind for job in jobs)
-        chosen = next((job for job in jobs if job.kind == kind), None)
-        if others := [job.lease for job in jobs if job is not chosen]:
+        found = next((job for job in jobs if job.kind == kind), None)
+        if others := [job.lease for job in jobs if job is not found]:
             run(tx, desk.sql.release(queue, others))
-        return [chosen] if chosen else []
+        return [found] if found else []
 
     if not (jobs := claim(group_key or "")):
         others = list(dict.fromkeys(run(tx, desk.sql.ready_groups(queue, None, "", 1000))))
@@ -185,8 +192,7 @@ def run_one(
     jobs[0]._call = lambda op: run(tx, op)
     how: object
     try:
-        strangers = MET.setdefault((schema, queue), Met(queue, desk.o))
-        how = by_kind(handler.handlers(queue, tx) if isinstance(handler, App) else handler, queue, desk.o, strangers)(jobs[0])
+        how = chosen(jobs[0])
     except (Exception, SystemExit) as e:
         how = e
     words = {Retry: "retry", Snooze: "snooze", HoldGroup: "hold_group", DeadLetter: "dead_letter", Cancelled: "cancelled"}
