@@ -100,8 +100,12 @@ export function connectionsOf(db: any): number | undefined {
   return [db, db.$client].map(p => p?.options?.max).find(max => typeof max === 'number')
 }
 
+/** refuseClient fails if db is a connection of pg: only a pool gives each transaction its own. */
+export function refuseClient(db: any) {
+  if (kindOf(db)[0] === 'pg' && (typeof db.connect !== 'function' || typeof db.release === 'function' || 'processID' in db)) throw new TypeError('expected a pg.Pool, to begin transactions with')
+}
+
 async function beginPg(pool: any, fn: Callback<any>) {
-  if (typeof pool.connect !== 'function' || typeof pool.release === 'function') throw new TypeError('expected a pg.Pool, to begin transactions with')
   const client = await pool.connect()
   try {
     await client.query('begin')

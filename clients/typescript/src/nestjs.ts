@@ -1,7 +1,7 @@
 // A module for NestJS. It is a separate entry point, so that only programs that import it need Nest.
 import { ConfigurableModuleBuilder, Logger, Module, type OnApplicationBootstrap, type OnModuleDestroy } from '@nestjs/common'
 import { DiscoveryModule, DiscoveryService, MetadataScanner } from '@nestjs/core'
-import type { Queryable } from './database.js'
+import { executor, type Queryable } from './database.js'
 import { FieldError } from './errors.js'
 import type { Job } from './job.js'
 import { checked } from './options.js'
@@ -44,7 +44,11 @@ const mark = (mark: Marked): Method<any> => (_, key, descriptor) => {
   if (!method) throw new TypeError(`${String(key)} is not a method`)
   ;(method[marks] ??= []).push(mark)
 }
-const isTask = (of: Task<any, any> | QueueAndKind): of is Task<any, any> => 'handle' in of
+function isTask(of: Task<any, any> | QueueAndKind): of is Task<any, any> {
+  if ('handle' in of) return true
+  checked('handler', of)
+  return false
+}
 
 /** PenstockHandler makes a method the handler of a task, or of a queue's jobs of a kind. */
 export function PenstockHandler<Out>(task: Task<any, Out>): Method<(value: Out, job: Job, signal: AbortSignal) => Verdict | Promise<Verdict>>
@@ -72,7 +76,9 @@ class Workers implements OnApplicationBootstrap, OnModuleDestroy {
     const { pool, work = true, failFast = false, workers = {} } = checked('module', this.options)
     for (const options of Object.values(workers)) checked('worker', options)
     if (!work) return
+    executor(pool) // refuses what is none
     const queues = this.#handlers()
+    for (const queue of Object.keys(workers)) if (!queues.has(queue)) this.#log.warn(`workers has options of the queue ${queue}, which has no handler here`)
     if (failFast) {
       await this.penstock.check(pool)
       for (const queue of queues.keys()) await this.penstock.queue(pool, queue).maintain()

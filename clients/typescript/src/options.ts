@@ -14,6 +14,7 @@ const types = {
   array: ['an array', Array.isArray],
   time: ["a Date, or a string as in '2026-03-29T01:00:00Z'", (v: unknown) => typeof v === 'string' || Object.prototype.toString.call(v) === '[object Date]'],
   object: ['an object', (v: unknown) => typeof v === 'object' && v !== null && !Array.isArray(v)],
+  handlers: ['a function, or an object with one for each kind', (v: unknown) => typeof v === 'object' && v !== null],
   function: ['a function', (v: unknown) => typeof v === 'function'],
   backoff: ['a number of milliseconds, or a function of the attempt', (v: unknown) => typeof v === 'number' || typeof v === 'function'],
   signal: ['an AbortSignal', (v: any) => typeof v?.addEventListener === 'function' && typeof v.aborted === 'boolean'],
@@ -28,7 +29,7 @@ interface Options { readonly types: Readonly<Record<string, Type>>, readonly wha
 /** What other queues call the fields of a job. */
 const elsewhere = {
   runAt: 'notBefore', startAfter: 'notBefore', attempts: 'maxAttempts', retryLimit: 'maxAttempts', jobId: 'uniqueKey', singletonKey: 'uniqueKey', group: 'groupKey', name: 'kind', data: 'payload',
-  backoff: 'limited(handler, { backoff }) in the worker', repeat: 'schedule of a queue', cron: 'schedule of a queue', lifo: "the ordering 'lifo' of a queue",
+  backoff: 'limited(handler, { backoff }) in the worker', retryDelay: 'limited(handler, { backoff }) in the worker', jobKey: 'uniqueKey', queueName: 'key', expireInSeconds: 'timeout', repeat: 'schedule of a queue', cron: 'schedule of a queue', lifo: "the ordering 'lifo' of a queue",
 }
 const claimed = { lease: 'ms', worker: 'text', acks: 'array' } as const
 const scheduled = {
@@ -42,7 +43,7 @@ export const table = {
   message: { what: 'a field of a message', nulls: true, types: { payload: 'any', key: 'text', topic: 'text', headers: 'object', id: 'text' } },
   job: { what: 'a field of a job', nulls: true, others: elsewhere, types: { ...scheduled, notBefore: 'time', delay: 'ms' } },
   scheduled: { what: 'a field of a job of a schedule', nulls: true, types: scheduled },
-  worker: { what: 'an option of a worker', others: { lockDuration: 'lease', teamSize: 'concurrency', group: 'groupKey' }, types: {
+  worker: { what: 'an option of a worker', others: { lockDuration: 'lease', teamSize: 'concurrency', workers: 'concurrency', batchSize: 'batch', pollInterval: 'pollMax', group: 'groupKey' }, types: {
     concurrency: 'number', batch: 'number', lease: 'ms', groupKey: 'text', groups: 'texts', allGroups: 'boolean', worker: 'text', pollMin: 'ms', pollMax: 'ms', ackEvery: 'ms', drainTimeout: 'ms', giveUp: 'ms',
     signal: 'signal', onEnd: 'function', logger: 'logger',
   } },
@@ -58,8 +59,9 @@ export const table = {
   group: { what: 'a limit of a group', types: { maxRunning: 'number', rate: 'number', per: 'ms', burst: 'number', weight: 'number' } },
   groupPolicies: { what: 'an option of groupPolicies', types: { most: 'number', after: 'text' } },
   module: { what: 'an option of PenstockModule', types: { pool: 'any', schema: 'text', work: 'boolean', workers: 'object', failFast: 'boolean' } },
+  handler: { what: 'a field of a handler', others: { name: 'kind' }, types: { queue: 'text', kind: 'text' } },
   published: { what: 'a field to find messages by', types: { topic: 'text', key: 'text' } },
-  enqueued: { what: 'a field to find jobs by', types: { kind: 'text', key: 'text' } },
+  enqueued: { what: 'a field to find jobs by', types: { kind: 'text', key: 'text', payload: 'any' } },
   runAll: { what: 'an option of runAll', types: { schema: 'text' } },
   runOne: { what: 'an option of runOne', types: { schema: 'text', groupKey: 'text', kind: 'text' } },
 } as const satisfies Record<string, Options>

@@ -1,5 +1,5 @@
 import { Writer, type WriterOptions } from './writer.js'
-import { begin, connectionsOf, executor, listening, type Queryable, type Tx } from './database.js'
+import { begin, connectionsOf, executor, listening, refuseClient, type Queryable, type Tx } from './database.js'
 import { FieldError, explained, schemaVersion } from './errors.js'
 import { Queue, isOutcome, snooze } from './job.js'
 import { checked, typed } from './options.js'
@@ -110,6 +110,7 @@ export class Penstock {
   }
 
   async #work(db: Queryable, queue: string, handler: Find, options: WorkOptions) {
+    executor(db) // refuses what is none
     const over = listening(db)
     try {
       await run(this.queue(db, queue), handler, options, undefined, () => this.check(db))
@@ -126,6 +127,7 @@ export class Penstock {
   async workTx<D extends Queryable>(db: D, queue: string, handlers: Handlers<TxHandler<Tx<D>>>, options: WorkOptions = {}): Promise<void> {
     const find = handlerOf(queue, handlers)
     const { concurrency = 10, logger = console } = checked('worker', options)
+    refuseClient(db)
     const begins = beginning(queue, logger)
     const most = connectionsOf(db)
     if (most !== undefined && most < concurrency + 2) {
@@ -139,6 +141,7 @@ export class Penstock {
 
   /** The handler that runs one of workTx in a transaction. @internal */
   inTx<D extends Queryable>(db: D, queue: string, handler: TxHandler<Tx<D>>, begins = beginning(queue, console)): Handler {
+    refuseClient(db)
     return async (job, signal): Promise<Verdict> => {
       let begun = false
       try {

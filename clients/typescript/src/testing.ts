@@ -1,8 +1,9 @@
 // Helpers for the tests of programs that use Penstock.
+import { isDeepStrictEqual } from 'node:util'
 import { executor, type Queryable } from './database.js'
 import { Queue, isOutcome, type Job } from './job.js'
 import { checked } from './options.js'
-import { headerKind, interval, quoted } from './values.js'
+import { bytesOf, headerKind, interval, quoted, type Payload } from './values.js'
 import { Strangers, handlerOf, run, type End, type Handler, type Handlers } from './work.js'
 
 /** Published is a message as it is in the outbox. */
@@ -41,11 +42,11 @@ export interface EnqueuedJob {
 }
 
 /**
- * Fails unless the queue has a waiting or delayed job with the given kind and key; those that are undefined match any. Returns the matching jobs, the
- * latest first. Claimed jobs are left out. With a transaction that has not ended, it also sees jobs that the transaction has enqueued.
+ * Fails unless the queue has a waiting or delayed job with the given kind, key and payload; those that are undefined match any. Two JSON texts of the
+ * same value are equal. Returns the matching jobs, the latest first. Claimed jobs are left out. With a transaction that has not ended, it also sees jobs that the transaction has enqueued.
  * The role must be able to read the queue, as its owner can.
  */
-export async function requireEnqueued(tx: Queryable, queue: string, want: { kind?: string, key?: string } = {}, schema = 'penstock'): Promise<EnqueuedJob[]> {
+export async function requireEnqueued(tx: Queryable, queue: string, want: { kind?: string, key?: string, payload?: Payload } = {}, schema = 'penstock'): Promise<EnqueuedJob[]> {
   checked('enqueued', want)
   const columns = "key, group_key, priority::text, headers::text, encode(payload, 'hex') as payload"
   const rows = await executor(tx)(`select id::text, due, key, group_key, priority, headers, payload from (
@@ -56,9 +57,20 @@ export async function requireEnqueued(tx: Queryable, queue: string, want: { kind
     const { [headerKind]: kind = '', ...headers } = JSON.parse(json ?? '{}') as Record<string, string>
     return { id: BigInt(id!), kind, key: key!, groupKey: groupKey!, priority: Number(priority), notBefore: due === null ? undefined : new Date(Number(due)), headers, payload: Buffer.from(payload!, 'hex') }
   })
-  const found = all.filter(job => (want.kind === undefined || job.kind === want.kind) && (want.key === undefined || job.key === want.key))
+  const found = all.filter(job => (want.kind === undefined || job.kind === want.kind) && (want.key === undefined || job.key === want.key) && (want.payload === undefined || has(job.payload, want.payload)))
   if (!found.length) throw new Error(`nothing was enqueued in ${queue} with ${JSON.stringify(want)}; there is ${JSON.stringify(all.slice(0, 10).map(({ kind, key }) => ({ kind, key })))}`)
   return found
+}
+
+/** has asks whether a payload is the expected one. Two JSON texts of the same value are equal. */
+function has(there: Buffer, payload: Payload): boolean {
+  const wanted = bytesOf(payload)
+  if (there.equals(wanted)) return true
+  try {
+    return typeof payload !== 'string' && !ArrayBuffer.isView(payload) && isDeepStrictEqual(JSON.parse(there.toString()), JSON.parse(wanted.toString()))
+  } catch {
+    return false
+  }
 }
 
 /** Met are those that the tests of this process have met. A job's time passes by advance, from its first meeting. */

@@ -45,7 +45,8 @@ export function handlerOf<H extends Function>(queue: string, handlers: Handlers<
     all.set(kind, handler)
   }
   for (const some of [handlers].flat() as ((H & OfTask) | ByKind<H>)[]) {
-    if (typeof some !== 'function') Object.entries(typed('handlers', some, 'object')).forEach(([kind, handler]) => add(kind, handler))
+    if (typeof (some as { handle?: unknown } | undefined)?.handle === 'function' && 'enqueue' in some) throw new FieldError('handlers', `have a task, ${String(some.name)}: give what its handle(…) returns`)
+    if (typeof some !== 'function') Object.entries(typed('handlers', some, 'handlers')).forEach(([kind, handler]) => add(kind, handler))
     else if (some.kind === undefined) throw new FieldError('handlers', "are a list with one that has no kind; { '': handler } takes jobs without one")
     else if (some.queue !== queue) throw new FieldError('handlers', `have one of task ${some.kind}, whose queue is ${some.queue}, in a worker of ${queue}`)
     else add(some.kind, some)

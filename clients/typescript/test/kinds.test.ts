@@ -1,5 +1,5 @@
 import { afterEach, expect, test, vi } from 'vitest'
-import { FieldError, deadLetter, type End, type Handler, type Handlers, type Queryable, type WorkOptions } from '../src/index.js'
+import { FieldError, deadLetter, defineTask, type End, type Handler, type Handlers, type Queryable, type WorkOptions } from '../src/index.js'
 import { advance, runOne } from '../src/testing.js'
 import { Strangers } from '../src/work.js'
 import { newQueue, penstock, pool, sql, status, until } from './database.js'
@@ -188,7 +188,8 @@ test('handlers that make no sense are refused before a job is claimed', async ()
   const task = (kind: string, queue: string) => Object.assign(() => {}, { kind, queue })
   const wrong: [string, Handlers][] = [
     ['are none', {}], ['are none', []], ['have none for kind "a"', { a: undefined as never }], ['have two for kind "a"', [{ a: () => {} }, task('a', 'q')]],
-    ['no kind', [(() => {}) as never]], ['task a, whose queue is other, in a worker of q', [task('a', 'other')]], ['control character', { 'a\n': () => {} }],
+    ['no kind', [(() => {}) as never]], ['have a task, a: give what its handle(…) returns', [defineTask({ name: 'a', queue: 'q' }) as never]],
+    ['have a task, a', defineTask({ name: 'a', queue: 'q' }) as never], ['task a, whose queue is other, in a worker of q', [task('a', 'other')]], ['control character', { 'a\n': () => {} }],
   ]
   for (const [says, handlers] of wrong) {
     await expect(penstock.work(never, 'q', handlers)).rejects.toThrow(says)

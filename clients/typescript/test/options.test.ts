@@ -53,6 +53,7 @@ test.each([ // of BullMQ, pg-boss and Graphile Worker
 
 test('what other queues call lockDuration', async () => {
   await expect(work({ lockDuration: 30_000 })).rejects.toThrow('lockDuration is not an option of a worker; use lease')
+  await expect(work({ workers: 3 })).rejects.toThrow('workers is not an option of a worker; use concurrency')
 })
 
 const job = (given: object) => any.enqueue(never, 'emails', { payload: '', ...given })
@@ -83,7 +84,7 @@ test.each<[says: string, call: () => unknown]>([
   ['onEnd is the boolean true, expected a function', () => work({ onEnd: true })],
   ['logger is an object (Object), expected an object with a function warn', () => work({ logger: {} })],
   ['lease is null, expected a number of milliseconds', () => work({ lease: null })],
-  ['handlers is undefined, expected an object', () => any.work(never, 'emails')],
+  ['handlers is undefined, expected a function, or an object with one for each kind', () => any.work(never, 'emails')],
   ['handler is undefined, expected a function', () => limited(undefined as never, {})],
   ['timeout is the string "5", expected a number of milliseconds', () => limited(handler, { timeout: '5' as never })],
   ['deadJobs is the number 5, expected an object with: most, after', () => emails.deadJobs(5)],

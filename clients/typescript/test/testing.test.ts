@@ -141,6 +141,15 @@ test('barriers open in a transaction that does not commit, and runAll runs all t
   }
 })
 
+test('requireEnqueued compares payloads as JSON, and others by their bytes', async () => {
+  const queue = await newQueue()
+  await penstock.enqueue(pool, queue, { payload: { to: 'ann', n: 1 } })
+  await penstock.enqueue(pool, queue, { payload: 'text' })
+  expect(await requireEnqueued(pool, queue, { payload: { n: 1, to: 'ann' } })).toHaveLength(1)
+  expect(await requireEnqueued(pool, queue, { payload: 'text' })).toHaveLength(1)
+  for (const payload of [{ to: 'ann' }, '{"n":1,"to":"ann"}', 'tex']) await expect(requireEnqueued(pool, queue, { payload })).rejects.toThrow('nothing was enqueued')
+})
+
 test('requireEnqueued finds what waits and what is delayed, and clear removes all', async () => {
   const queue = await newQueue()
   const notBefore = new Date(Date.now() + 3_600_000)

@@ -405,6 +405,21 @@ test('SIGTERM stops one that has no signal', async () => {
   expect(await status(queue)).toMatchObject({ ready: 0, running: 0 })
 })
 
+test('what is no pool is refused before a job is claimed', async () => {
+  const queue = await newQueue()
+  const wants = 'expected a connection, pool or transaction of pg'
+  for (const none of [undefined, 'postgres://localhost']) {
+    await expect(penstock.work(none as never, queue, () => {})).rejects.toThrow(wants)
+    await expect(penstock.workTx(none as never, queue, () => {})).rejects.toThrow(wants)
+  }
+  await penstock.enqueue(pool, queue, { payload: 'x' })
+  const given = await pool.connect()
+  const client = new pg.Client({ connectionString: url })
+  for (const one of [given, client]) await expect(penstock.workTx(one as never, queue, () => {}, { signal: AbortSignal.timeout(500) })).rejects.toThrow('expected a pg.Pool')
+  given.release()
+  expect((await penstock.queue(pool, queue).claim()).jobs[0]!.attempt).toBe(1)
+})
+
 describe('workTx', () => {
   const all = drivers(url)
   afterAll(() => Promise.all(all.map(driver => driver.end())))

@@ -1,11 +1,11 @@
 import 'reflect-metadata'
 import { randomBytes } from 'node:crypto'
-import { Inject, Injectable, Module, Scope, type DynamicModule, type Type } from '@nestjs/common'
+import { Inject, Injectable, Logger, Module, Scope, type DynamicModule, type Type } from '@nestjs/common'
 import { NestFactory } from '@nestjs/core'
 import { Penstock, defineTask, type Job } from '@penstock/client'
 import { PenstockHandler, PenstockModule, PenstockTxHandler, type PenstockModuleOptions } from '@penstock/client/nestjs'
 import pg from 'pg'
-import { afterAll, afterEach, beforeEach, expect, inject, test } from 'vitest'
+import { afterAll, afterEach, beforeEach, expect, inject, test, vi } from 'vitest'
 
 declare module 'vitest' {
   export interface ProvidedContext { url: string }
@@ -184,6 +184,17 @@ test('handlers that make no sense fail the start', async () => {
     one() {}
   }
   await expect(started(withWorkers([Requested]))).rejects.toThrow('Requested.one')
+  class Listed {
+    @PenstockHandler(task)
+    one() {}
+  }
+  Injectable()(Listed)
+  await expect(started(withWorkers([Listed], { pool: undefined as never }))).rejects.toThrow('expected a connection, pool')
+  expect(() => PenstockHandler({ queue, name: 'a' } as never)).toThrow('name is not a field of a handler; use kind')
+  const warned = vi.spyOn(Logger.prototype, 'warn').mockImplementation(() => {})
+  await started(withWorkers([Listed], { workers: { emials: { concurrency: 2 } } }))
+  expect(warned).toHaveBeenCalledWith('workers has options of the queue emials, which has no handler here')
+  warned.mockRestore()
   expect(() => PenstockHandler(task)({}, 'x', {} as never)).toThrow('x is not a method')
   class Typed {
     // @ts-expect-error the task's payload is a string
