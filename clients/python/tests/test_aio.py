@@ -24,7 +24,11 @@ KINDS = ["asyncpg", "psycopg", "session", "connection", "session on asyncpg", "p
 
 def test_all_functions_are_exported() -> None:
     """Also those that were added last, for `from penstock.aio import *` and for editors."""
-    functions = {name for name, f in vars(aio).items() if inspect.iscoroutinefunction(f) and not name.startswith("_") and f.__module__ == aio.__name__}
+    functions = {
+        name
+        for name, f in vars(aio).items()
+        if inspect.isfunction(f) and inspect.iscoroutinefunction(f) and not name.startswith("_") and f.__module__ == aio.__name__
+    }
     assert functions <= set(aio.__all__), functions - set(aio.__all__)
 
 
