@@ -659,6 +659,34 @@ def test_a_job_that_is_given_back_may_lose_its_lease() -> None:
     assert ended == ["released"]
 
 
+@pytest.mark.parametrize("key", ["k", None])
+def test_the_next_jobs_of_keys_are_claimed_once_all_that_run_have_ended(key: str | None) -> None:
+    now = datetime.now(timezone.utc)
+    desk = Desk("q", Options(concurrency=4))
+    desk.claimed([penstock.Job(n, key, "", 0, 1, now, {}, b"", n, now) for n in (1, 2)], {"": 4}, 60.0, 0.0)
+    first, second = desk.begin(), desk.begin()
+    assert first and second
+    desk.ended(first, None, 0.1, 0.0)
+    assert desk.due(0.0)[0] == "wait", "one of them still runs"
+    desk.ended(second, None, 0.1, 0.0)
+    assert desk.due(0.0)[0] == ("claim" if key else "wait"), "it waits for the pause between two claims"
+    desk.claimed([], {"": 4}, 60.0, 0.0)
+    desk.take_acks()
+    assert desk.due(0.0)[0] == "wait", "a claim without jobs is not followed by another at once"
+
+
+def test_a_job_of_a_key_that_is_passed_on_is_left_to_others() -> None:
+    now = datetime.now(timezone.utc)
+    desk = Desk("q", Options(concurrency=4))
+    desk.claimed([penstock.Job(1, "k", "", 0, 1, now, {}, b"", 1, now)], {"": 4}, 60.0, 0.0)
+    task, how = desk.begin(), Passed(0)
+    assert task
+    desk.ended(task, how, 0.1, 0.0)
+    desk.failures.popleft()
+    desk.written(task, "released", [1], how, "")
+    assert desk.due(0.0)[0] == "wait"
+
+
 def test_a_job_that_is_passed_on_is_not_the_pace_of_handlers() -> None:
     """No handler has run. Else a worker that meets many would claim far ahead of slow handlers."""
     now = datetime.now(timezone.utc)

@@ -127,6 +127,7 @@ class Desk:
         self.stopping = self.interrupted = False
         self.settles = False  # handlers end their jobs in their own transactions
         self.full = False  # a limit of running jobs left hardly room at the last claim
+        self.keyed = False  # the last claim brought jobs of keys: the next of these are ready once they have ended
         self.started, self.claimed_at, self.outcomes = datetime.now(timezone.utc), "", Counter[str]()
         self.next_heartbeat = 0.0
         self.passed_by: set[str] | None = set()  # groups with ready jobs at the last look, which it takes none of; None once it has said so
@@ -276,7 +277,7 @@ class Desk:
         if self.failures:
             return "fail", 0
         n = self.wanted()
-        if n and now >= self.next_claim:
+        if n and (now >= self.next_claim or (self.keyed and not self.busy and not self.queued)):
             return "claim", n
         if self.acks and (self.stopping or len(self.acks) >= self.o.batch or now - self.acks[0].done >= ACK_EVERY):
             return "ack", 0
@@ -310,6 +311,7 @@ class Desk:
             self.finish(t, t.outcome if t.job.lease in held else "lost")
 
     def claimed(self, jobs: list[Job], shares: dict[str, int], until: float, now: float) -> None:
+        self.keyed = any(job.key is not None for job in jobs)
         for job in jobs:
             task = Task(job, until)
             self.held[job.lease] = task
@@ -424,7 +426,7 @@ class Desk:
             else:  # another attempt follows, or the handler chose it: one line is enough
                 log.warning(*said, exc_info=raised if log.isEnabledFor(logging.DEBUG) else None)
         if isinstance(how, Snooze) and how.passed and not how.after:  # others that look for jobs meet it first
-            self.next_claim = max(self.next_claim, monotonic() + YIELDS_FOR)
+            self.next_claim, self.keyed = max(self.next_claim, monotonic() + YIELDS_FOR), False
         if word in ("released", "snoozed") and not answer:
             word = "lost"
         self.finish(task, word)
