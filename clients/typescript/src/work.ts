@@ -315,8 +315,15 @@ class Worker {
       if (jobs.length) this.claimedAt = new Date()
       const more = this.turns.took(jobs.length, shares)
       pause = jobs.length ? 0 : Math.min(pause * 2 || this.o.pollMin, this.o.pollMax)
-      if (!more) await sleep(spread(Math.max(pause || this.o.pollMin, 4 * this.turns.looked)), this.stop.signal)
+      if (!more) await this.rests(spread(Math.max(pause || this.o.pollMin, 4 * this.turns.looked)), jobs.some(job => job.key !== ''))
     }
+  }
+
+  /** Waits between two claims. Where keys may have kept jobs back, it waits only until all that run have ended. */
+  async rests(ms: number, keyed: boolean) {
+    if (!keyed) return sleep(ms, this.stop.signal)
+    const end = now() + ms
+    for (let left = ms; left > 0 && (this.busy || this.queued.length) && !this.stop.signal.aborted; left = end - now()) await this.freed.wait(this.stop.signal, left)
   }
 
   /**

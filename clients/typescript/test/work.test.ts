@@ -405,6 +405,15 @@ test('SIGTERM stops one that has no signal', async () => {
   expect(await status(queue)).toMatchObject({ ready: 0, running: 0 })
 })
 
+test('the next job of a key is claimed once all that run have ended, however long the pauses between claims are', async () => {
+  const queue = await newQueue()
+  await penstock.enqueueMany(pool, queue, Array.from({ length: 10 }, () => ({ payload: '', key: 'k' })))
+  const w = started(queue, () => {}, { pollMin: 600_000, pollMax: 600_000, ackEvery: 600_000, concurrency: 4 })
+  await until('all are done', () => w.ends.length >= 9)
+  await w.stop()
+  expect(w.endsOf()).toEqual(Array(10).fill('done'))
+})
+
 test('what is no pool is refused before a job is claimed', async () => {
   const queue = await newQueue()
   const wants = 'expected a connection, pool or transaction of pg'
