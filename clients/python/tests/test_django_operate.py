@@ -152,6 +152,7 @@ def test_status_for_people(project: str, refused: str, conn: psycopg.Connection,
     assert ["emails", "nightly", "0", "4"] in [line[:4] for line in words]
     assert "emails: 3 dead letters to retry or to discard: manage.py penstock_dead list emails\n" in text
     assert "refused, billing: no relay runs, and 2 messages wait: penstock relay --database-url" in text
+    assert "\norders: no relay has ever run for it, and its messages wait: penstock relay --database-url" in text
     [told] = [line for line in text.splitlines() if "no relay runs" in line]
     command = shlex.split(told.partition(": penstock ")[2].replace("--sink URL", "--sink stdout"))
     environment = os.environ | {"PGPASSWORD": unquote(urlsplit(project).password or "")}

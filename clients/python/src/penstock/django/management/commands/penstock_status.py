@@ -110,6 +110,9 @@ def notes(found: dict[str, list[dict[str, Any]]]) -> list[str]:
     """What a person has to decide."""
     told = []
     for outbox in found["outboxes"]:
+        if not outbox["subscriptions"]:
+            o = outbox["outbox"]
+            told.append(f"{o}: no relay has ever run for it, and its messages wait: penstock relay --database-url {url()} --outbox {o} --sink URL")
         for s in outbox["subscriptions"]:
             o, name = outbox["outbox"], s["subscription"]
             if s["dead_letters"]:
