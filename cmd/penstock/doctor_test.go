@@ -270,7 +270,9 @@ func TestDoctorFindsWhatWaits(t *testing.T) {
 			for _, kind := range []string{"welcom", "digest", "welcom"} {
 				p.must("enqueue", "kinds", "{}", "--kind", kind)
 			}
-			gives := (&work.Mux{GiveUp: 1}).Handler()
+			mux := work.Mux{GiveUp: 1}
+			mux.Handle("welcome", func(context.Context, penstock.Job) error { return nil })
+			gives := mux.Handler()
 			for _, j := range p.claim("kinds", "") {
 				reason := "the disk is full"
 				if j.Kind() == "welcom" {
