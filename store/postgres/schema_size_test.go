@@ -40,9 +40,9 @@ func TestSchemaSize(t *testing.T) {
 		of         string
 		is, atMost int64
 	}{
-		{"a database with an outbox and a queue", whole, 7650},
-		{"a queue", whole - before, 1270},
-		{"the longest function", longest, 117},
+		{"a database with an outbox and a queue", whole, 7749},
+		{"a queue", whole - before, 1286},
+		{"the longest function", longest, 120},
 	} {
 		t.Logf("%s: %d lines", size.of, size.is)
 		if size.is > size.atMost {

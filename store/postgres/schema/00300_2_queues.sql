@@ -142,7 +142,7 @@ alter table _lease alter column jobs set storage external; -- to compress them t
 
 create index on _lease (queue, lease_until);
 
-create index on _lease (queue, key) where key is not null;
+create index on _lease (queue, key, lease) where key is not null;
 
 -- Jobs that may not run yet: until due, or, if that is infinity, until an earlier job of
 -- their key has ended.

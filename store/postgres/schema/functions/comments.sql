@@ -104,7 +104,7 @@ comment on column _maintenance.slot is 'the segment: _maintenance_0 or _maintena
 comment on column _scheduled.slot is 'the segment: _scheduled_0 or _scheduled_1';
 comment on column _scheduled.failures is 'the last ten failed attempts: attempt, error, at';
 
-comment on column _skip_map.queue is 'id in _queue';
+comment on column _skip_map.queue is 'id in _queue; below zero the row says of a key, its group_key, where a search begins: see _beginning_of';
 comment on column _skip_map.n is 'of a queue, group and priority the row with the highest n is true';
 comment on column _skip_map.base is 'up to this seq the skip map is complete: where it shows no job, none is left';
 comment on column _skip_map.seen is 'where the sequence of the queue stood before xid was drawn: the base of the next skip map, once xid has ended';

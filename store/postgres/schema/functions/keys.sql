@@ -5,18 +5,28 @@ insert into _template (kind, name, body) select 'queue', 'key', $$
 -- {busy} returns whether a job of a key must wait: one of the key runs, or one with a smaller id must
 -- still run. Jobs that are only delayed do not count. It looks where jobs come from before it looks
 -- where they go to, so it sees one that moves meanwhile.
-create or replace function {busy}(in_key text, in_id bigint, slots smallint[]) returns boolean
-language plpgsql volatile as $fn$ declare here smallint; leaf int; yes boolean;
+--
+-- noted are the keys with a beginning, see _noted. A caller that gives them has the key's lock, and is about to lease the job, or to move it.
+create or replace function {busy}(in_key text, in_id bigint, slots smallint[], noted text[] default null) returns boolean
+language plpgsql volatile as $fn$ declare first bigint := 0; back bigint := 0; ended bigint := 0; here smallint; leaf int; yes boolean; -- where to begin
 begin
+    if noted is null then
+{leaf of skip_map}
+        yes := exists (select from {leaf} k where k.queue = -{id} and k.group_key = in_key);
+{end}
+    end if;
+    if yes or in_key = any (noted) then
+        select * into first, back, ended from {schema}._beginning_of({id}, in_key, case when noted is not null then in_id end);
+    end if;
     foreach leaf in array {listed lease} loop
 {leaf of lease}
-        yes := exists (select from {leaf} l where l.queue = {id} and l.key = in_key);
+        yes := exists (select from {leaf} l where l.queue = {id} and l.key = in_key and l.lease > ended);
 {end}
         if yes then return true; end if;
     end loop;
     foreach leaf in array {listed scheduled} loop
 {leaf of scheduled}
-        yes := exists (select from {leaf} l where l.queue = {id} and l.key = in_key and l.id < in_id and (l.attempt <> 0 or l.due = 'infinity'));
+        yes := exists (select from {leaf} l where l.queue = {id} and l.key = in_key and l.id >= first and l.id < in_id and (l.attempt <> 0 or l.due = 'infinity'));
 {end}
         if yes then return true; end if;
     end loop;
@@ -24,8 +34,8 @@ begin
         exit when yes;
         here := slots[i];
 {segments here}
-        yes := exists (select from {segment} r where r.key = in_key and r.id < in_id)
-            or exists (select from {segment} r where r.key = in_key and r.id is null and r.seq < in_id);
+        yes := exists (select from {segment} r where r.key = in_key and r.id >= back and r.id < in_id)
+            or exists (select from {segment} r where r.key = in_key and r.id is null and r.seq >= first and r.seq < in_id);
 {end}
     end loop;
     return yes;
@@ -78,9 +88,10 @@ language plpgsql volatile as $fn$ declare
     locked int := 0;    -- keys
     moved  int := 0; had int; -- jobs moved to _scheduled, and before
     ended  int := 0; gone int; -- jobs whose deadline had passed
+    part   smallint; maps bigint; snap pg_snapshot; -- the segment of these, see _note_keys; skip maps up to that number were made before the snapshot
     ctids  tid[]; seqs bigint[]; ids bigint[]; keys text[]; -- of candidates
     chosen bigint[]; run bigint[]; -- places in these
-    skip   text[] := '{}'; busy text[]; turns bigint[];
+    skip   text[] := '{}'; busy text[]; noted text[]; turns bigint[];
 begin
     for p in -16 .. 15 loop
         continue when flags & (1::bigint << (16 + p)) = 0;
@@ -137,15 +148,20 @@ begin
             end if;
             run := chosen;
             if busy is not null then -- a new statement: it sees what ended before the locks were had
+                noted := {schema}._noted({id}, busy);
                 loop -- until no ring has turned meanwhile
                     turns := array[pg_sequence_last_value({ring}), pg_sequence_last_value({lease_slot}), pg_sequence_last_value({scheduled_slot})];
+                    part := {schema}._only_skip_maps();
+                    maps := pg_sequence_last_value({skip_map_n});
+                    snap := pg_current_snapshot();
                     if m.turn <> turns[1] then m.turn := turns[1]; m.slots := {slots}; end if;
                     -- A claim asks for the first job of each key that was read. If that has ended meanwhile, the others must not wait for it.
                     select array_agg(c.i order by c.i) into run
                       from (select *, min(id) over (partition by key) as first from unnest(ids, keys) with ordinality u(id, key, i) where key is null or key = any (busy)) c
-                     where case when c.key is null or not leasing then c.i = any (chosen) else c.id = c.first end and (c.key is null or not {busy}(c.key, c.id, m.slots));
+                     where case when c.key is null or not leasing then c.i = any (chosen) else c.id = c.first end and (c.key is null or not {busy}(c.key, c.id, m.slots, noted));
                     exit when turns = array[pg_sequence_last_value({ring}), pg_sequence_last_value({lease_slot}), pg_sequence_last_value({scheduled_slot})];
                 end loop;
+                perform {schema}._note_keys({id}, in_group, p, part, maps, snap, array_agg(keys[i]), array_agg(ids[i])) from unnest(run) i where keys[i] is not null and hashint8(ids[i]) % 64 = 0 having count(*) > 0;
                 -- Of a key that runs now the others stay where they are. Of one that cannot run, a
                 -- claim moves them: a dequeue may be part of a long transaction, and should lock no
                 -- key without need.
@@ -181,6 +197,78 @@ begin
 end $fn$;
 
 $$;
+
+-- _beginning_of returns where a search for jobs of a key begins: while a snapshot is pinned, it would step over the entries of all those that have ended.
+-- Rows of _skip_map say that, of which the queue is negative and group_key is the key. The newest one of priority 0 is true until a transaction in pending ends:
+--
+--   base  no job of the key has a smaller id, and none will be enqueued
+--   seen  but one may come back to the ring, with a greater seq. That is the n of a row of priority 1, see _came_back
+--   turn  no lease of the key up to this number is left
+--
+-- lowest is the id of a job that will be leased, or moved to _scheduled.
+create or replace function _beginning_of(queue int, key text, lowest bigint, out id bigint, out back bigint, out lease bigint)
+language plpgsql volatile set search_path from current as $$ declare m constant _skip_map := _newest_skip_map(-queue, key, '0');
+begin
+    lease := case when m.turn >> 20 <= pg_sequence_last_value('_lease_n') then m.turn else 0 end; -- else that register was damaged
+    id := case when m.n is null or cardinality(m.pending) > 0 and exists (
+                    select from unnest(m.pending) x where pg_visible_in_snapshot(x, pg_current_snapshot()) or x >= pg_snapshot_xmax(pg_current_snapshot())) then 0 else m.base end;
+    if lowest is not null then
+        id := case when current_setting('transaction_isolation') in ('read committed', 'read uncommitted') then least(lowest, id) else 0 end; -- others may have begun elsewhere since
+        if id < m.base or lease < m.turn then -- nor may it hold later, when this cluster comes to an xid of another one, or the register to its number
+            insert into _skip_map (queue, n, group_key, priority, base, seen, turn, pending, xid, lo, hi, slots, slot)
+            values (-queue, greatest(nextval('_skip_map_n'), m.n + 1), key, 0, id, m.seen, lease, m.pending, '0', '{}', '{}', '{}', m.slot); -- of no use if the ring has turned meanwhile
+        end if;
+    end if;
+    back := case when id > 0 and ((_newest_skip_map(-queue, key, '1')).n > m.seen or m.slot <> pg_sequence_last_value('_skip_map_slot')) then 0 else id end; -- the ring may have turned meanwhile
+end $$;
+
+-- _note_keys writes where to begin with keys whose first jobs are ids, and of which none runs, as a look after the snapshot has found. It goes by skip maps
+-- up to the number maps, which were made before. Jobs of transactions in flight are not covered. Few of these should end soon: it takes the newest of 16 skip maps
+-- without one, or the oldest. It writes nothing where the snapshot is an old one, or the ring of skip maps has turned since part was read. Nor does it where part
+-- is null: before the look rows of _came_back may have been in the other segment.
+create or replace function _note_keys(queue int, in_group text, p int, part smallint, maps bigint, snap pg_snapshot, keys text[], ids bigint[]) returns void
+language plpgsql volatile set search_path from current as $$ declare slot constant smallint := pg_sequence_last_value('_skip_map_slot'); newest _skip_map[];
+begin
+    if part is distinct from slot or current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
+        return;
+    elsif slot = 0 then
+        newest := array(select k::_skip_map from _skip_map_0 k where k.queue = _note_keys.queue and k.group_key = in_group and k.priority = p and k.n <= maps order by k.n desc limit 16);
+    else
+        newest := array(select k::_skip_map from _skip_map_1 k where k.queue = _note_keys.queue and k.group_key = in_group and k.priority = p and k.n <= maps order by k.n desc limit 16);
+    end if;
+    insert into _skip_map (queue, group_key, priority, base, seen, turn, pending, xid, lo, hi, slots, slot)
+    select -queue, u.key, 0, least(u.id, m.base + 1), m.base, coalesce(pg_sequence_last_value('_lease_n'), 0) << 20 | 1048575, m.pending, '0', '{}', '{}', '{}', slot
+      from (select w.* from unnest(newest) k cross join lateral (
+                select k.n, k.base, array(select x from unnest(k.pending) x where not (pg_visible_in_snapshot(x, snap) or x >= pg_snapshot_xmax(snap))) as pending) w
+             order by w.pending = '{}' desc, case when w.pending = '{}' then -w.n else w.n end limit 1) m
+     cross join unnest(keys, ids) u(key, id);
+end $$;
+
+-- _only_skip_maps returns which segment of skip maps is read, null while the other one is not empty.
+create or replace function _only_skip_maps() returns smallint
+language plpgsql volatile set search_path from current as $$ declare slot constant smallint := pg_sequence_last_value('_skip_map_slot');
+begin
+    return case when pg_relation_size('_skip_map_' || 1 - slot) = 0 then slot end;
+end $$;
+
+-- _noted returns those of some keys that have a beginning.
+create or replace function _noted(queue int, keys text[]) returns text[]
+language plpgsql volatile set search_path from current as $$ begin
+    if pg_sequence_last_value('_skip_map_slot') = 0 then
+        return array(select k from unnest(keys) k where exists (select from _skip_map_0 m where m.queue = -_noted.queue and m.group_key = k));
+    end if;
+    return array(select k from unnest(keys) k where exists (select from _skip_map_1 m where m.queue = -_noted.queue and m.group_key = k));
+end $$;
+
+-- _came_back notes which keys jobs have that came back to the ring, where they were not in the order of their keys, and with which seqs.
+create or replace function _came_back(queue int, keys text[], seqs bigint[]) returns int
+language plpgsql volatile set search_path from current as $$ declare slot constant bigint := pg_sequence_last_value('_skip_map_slot');
+begin
+    insert into _skip_map (queue, group_key, priority, n, base, seen, turn, pending, xid, lo, hi, slots)
+    select -queue, k.key, 1, max(k.seq), 0, 0, 0, '{}', '0', '{}', '{}', '{}' from unnest(keys, seqs) k(key, seq) where k.key is not null group by k.key;
+    if slot <> pg_sequence_last_value('_skip_map_slot') then return _came_back(queue, keys, seqs); end if; -- the ring may have turned meanwhile
+    return cardinality(keys);
+end $$;
 
 -- _next_place returns where {take_keyed} continues: in which segment, at which of many, and behind which seq. At first it notes where the first
 -- thousand end: in the segment begun, at near. There are few jobs behind edge. It continues at drawn, between the two, and first returns that this is
@@ -238,6 +326,8 @@ language plpgsql volatile set search_path from current as $$ declare
     mine  text[] := array(select k from unnest(keys) k where pg_try_advisory_xact_lock(hashtextextended(k, queue)));
     others constant text[] := case when current_setting('transaction_isolation') in ('read committed', 'read uncommitted') then array(select unnest(keys) except select unnest(mine)) else keys end;
     turn  constant bigint := pg_sequence_last_value('_scheduled_slot'); leaf int;
+    noted constant text[] := _noted(queue, mine);
+    firsts constant bigint[] := array(select case when k = any (noted) then (_beginning_of(queue, k, null)).id else 0 end from unnest(mine) k);
     heads bigint[]; q _queue; -- the heads of mine
 begin
     if others <> '{}' then
@@ -248,18 +338,18 @@ begin
     end if;
     foreach leaf in array _listed('_scheduled_slot') loop -- one that is only delayed has no place in its key yet
         if leaf = 0 then
-            heads := array(select least(u.head, (select l.id from _scheduled_0 l where l.queue = _promote.queue and l.key = u.k and (l.attempt <> 0 or l.due = 'infinity') order by l.id limit 1))
-                             from unnest(mine, heads) with ordinality u(k, head, i) order by u.i);
+            heads := array(select least(u.head, (select l.id from _scheduled_0 l where l.queue = _promote.queue and l.key = u.k and l.id >= u.first and (l.attempt <> 0 or l.due = 'infinity') order by l.id limit 1))
+                             from unnest(mine, firsts, heads) with ordinality u(k, first, head, i) order by u.i);
         else
-            heads := array(select least(u.head, (select l.id from _scheduled_1 l where l.queue = _promote.queue and l.key = u.k and (l.attempt <> 0 or l.due = 'infinity') order by l.id limit 1))
-                             from unnest(mine, heads) with ordinality u(k, head, i) order by u.i);
+            heads := array(select least(u.head, (select l.id from _scheduled_1 l where l.queue = _promote.queue and l.key = u.k and l.id >= u.first and (l.attempt <> 0 or l.due = 'infinity') order by l.id limit 1))
+                             from unnest(mine, firsts, heads) with ordinality u(k, first, head, i) order by u.i);
         end if;
     end loop;
     keys := mine;
     if cardinality(array_remove(heads, null)) > 0 then
         select * into q from _queue x where x.id = queue;
-        execute format('select array_agg(u.k), array_agg(u.head) from unnest($1, $2) u(k, head) where u.head is not null and not %s(u.k, u.head, $3)', _q(format('_%s.busy', q.name)))
-           into mine, heads using mine, heads, _listed_slots(queue, q.lifo, _q(format('_%s.ring', q.name))::regclass);
+        execute format('select array_agg(u.k), array_agg(u.head) from unnest($1, $2) u(k, head) where u.head is not null and not %s(u.k, u.head, $3, $4)', _q(format('_%s.busy', q.name)))
+           into mine, heads using mine, heads, _listed_slots(queue, q.lifo, _q(format('_%s.ring', q.name))::regclass), noted;
         foreach leaf in array case when mine is null then '{}' else _listed('_scheduled_slot') end loop
             execute format($sql$
                 with w as (

@@ -135,9 +135,12 @@ begin
             with d as (
                 delete from _scheduled l using unnest($2, $3) u(id, due)
                  where l.queue = $1 and l.due = u.due and l.id = u.id
-                returning l.*)
-            insert into %s (id, attempt, created_at, priority, group_key, key, headers, payload, failures)
-            select d.id, greatest(d.attempt, 0), d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d order by d.due, d.id$sql$, _q(queue.name))
+                returning l.*),
+            i as (
+                insert into %s (id, attempt, created_at, priority, group_key, key, headers, payload, failures)
+                select d.id, greatest(d.attempt, 0), d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d order by d.due, d.id
+                returning id, seq)
+            select _came_back($1, array_agg(d.key), array_agg(i.seq)) from d join i on i.id = d.id where d.attempt = 0$sql$, _q(queue.name))
           using queue.id, ids, dues;
         if cardinality(ids) < 500 then return false; end if;
         since := dues[500];

@@ -86,11 +86,13 @@ begin
     end if;
     execute format($sql$
         with d as (
-            delete from %1$s t where t.ctid = any (array(select t.ctid from %1$s t limit 10000 for update skip locked)) returning t.*)
-        insert into %2$s (id, attempt, created_at, priority, group_key, key, headers, payload, failures)
-        select coalesce(d.id, d.seq), d.attempt, d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d order by d.seq$sql$,
-        segment, _q(q.name));
-    get diagnostics late = row_count;
+            delete from %1$s t where t.ctid = any (array(select t.ctid from %1$s t limit 10000 for update skip locked)) returning t.*),
+        i as (
+            insert into %2$s (id, attempt, created_at, priority, group_key, key, headers, payload, failures)
+            select coalesce(d.id, d.seq), d.attempt, d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d order by d.seq
+            returning key, seq)
+        select count(*), _came_back($1, array_agg(i.key), array_agg(i.seq)) from i$sql$,
+        segment, _q(q.name)) into late using q.id;
     update _segment x set again = case when late = 0 then greatest(_lock_again(s.retired), _look_again(began)) end where x.queue = q.id and x.slot = s.slot;
 end $$;
 
@@ -306,6 +308,7 @@ language plpgsql volatile set search_path from current set enable_hashjoin = off
     there   constant text := _q('_skip_map_' || (1 - current));
     last    _skip_map;
     many    int;
+    stale   boolean;
 begin
     if not pg_try_advisory_xact_lock('_skip_map'::regclass::oid::int, 0) then return; end if;
     select * into p from _pair x where x.name = '_skip_map';
@@ -317,6 +320,11 @@ begin
         else
             update _pair x set again = _lock_again(p.retired) where x.name = p.name;
         end if;
+        return;
+    end if;
+    execute format('select exists (select from %s m where m.queue < 0)', there) into stale;
+    if stale then -- rows of keys are not copied: a turn was rolled back, they come from a dump, or one was late. They may not be true any more
+        update _pair x set retired = clock_timestamp(), again = null where x.name = p.name;
         return;
     end if;
     execute format('select * from %s m order by m.queue desc, m.group_key desc, m.priority desc limit 1', there) into last;

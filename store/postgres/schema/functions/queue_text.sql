@@ -127,7 +127,7 @@ begin
                 select 3, r, format('%L::pg_catalog.regclass', _q(format('_%s.%s', queue, r)))
                   from unnest('{ring,flags,seq,fast_path,next,top,seen,maintained}'::text[]) r
                 union all
-                select 3, r, format('%L::pg_catalog.regclass', _q('_' || r)) from unnest('{skip_map_slot,lease_slot,lease_n,scheduled_slot}'::text[]) r) w(n, word, what)
+                select 3, r, format('%L::pg_catalog.regclass', _q('_' || r)) from unnest('{skip_map_slot,skip_map_n,lease_slot,lease_n,scheduled_slot}'::text[]) r) w(n, word, what)
          order by w.n -- those that are in others come later
     loop
         body := replace(body, '{' || word || '}', what);

@@ -783,9 +783,10 @@ AS $function$ declare
     locked int := 0;    -- keys
     moved  int := 0; had int; -- jobs moved to _scheduled, and before
     ended  int := 0; gone int; -- jobs whose deadline had passed
+    part   smallint; maps bigint; snap pg_snapshot; -- the segment of these, see _note_keys; skip maps up to that number were made before the snapshot
     ctids  tid[]; seqs bigint[]; ids bigint[]; keys text[]; -- of candidates
     chosen bigint[]; run bigint[]; -- places in these
-    skip   text[] := '{}'; busy text[]; turns bigint[];
+    skip   text[] := '{}'; busy text[]; noted text[]; turns bigint[];
 begin
     for p in -16 .. 15 loop
         continue when flags & (1::bigint << (16 + p)) = 0;
@@ -842,15 +843,20 @@ begin
             end if;
             run := chosen;
             if busy is not null then -- a new statement: it sees what ended before the locks were had
+                noted := penstock._noted(1, busy);
                 loop -- until no ring has turned meanwhile
                     turns := array[pg_sequence_last_value('penstock."_emails.ring"'::pg_catalog.regclass), pg_sequence_last_value('penstock._lease_slot'::pg_catalog.regclass), pg_sequence_last_value('penstock._scheduled_slot'::pg_catalog.regclass)];
+                    part := penstock._only_skip_maps();
+                    maps := pg_sequence_last_value('penstock._skip_map_n'::pg_catalog.regclass);
+                    snap := pg_current_snapshot();
                     if m.turn <> turns[1] then m.turn := turns[1]; m.slots := penstock._listed_slots(1, false, 'penstock."_emails.ring"'::pg_catalog.regclass); end if;
                     -- A claim asks for the first job of each key that was read. If that has ended meanwhile, the others must not wait for it.
                     select array_agg(c.i order by c.i) into run
                       from (select *, min(id) over (partition by key) as first from unnest(ids, keys) with ordinality u(id, key, i) where key is null or key = any (busy)) c
-                     where case when c.key is null or not leasing then c.i = any (chosen) else c.id = c.first end and (c.key is null or not penstock."_emails.busy"(c.key, c.id, m.slots));
+                     where case when c.key is null or not leasing then c.i = any (chosen) else c.id = c.first end and (c.key is null or not penstock."_emails.busy"(c.key, c.id, m.slots, noted));
                     exit when turns = array[pg_sequence_last_value('penstock."_emails.ring"'::pg_catalog.regclass), pg_sequence_last_value('penstock._lease_slot'::pg_catalog.regclass), pg_sequence_last_value('penstock._scheduled_slot'::pg_catalog.regclass)];
                 end loop;
+                perform penstock._note_keys(1, in_group, p, part, maps, snap, array_agg(keys[i]), array_agg(ids[i])) from unnest(run) i where keys[i] is not null and hashint8(ids[i]) % 64 = 0 having count(*) > 0;
                 -- Of a key that runs now the others stay where they are. Of one that cannot run, a
                 -- claim moves them: a dequeue may be part of a long transaction, and should lock no
                 -- key without need.
@@ -920,24 +926,36 @@ end $function$;
 
 -- busy returns whether a job of a key must wait: one of the key runs, or one with a smaller id must still run. Jobs that are only
 -- delayed do not count. It looks where jobs come from before it looks where they go to, so it sees one that moves meanwhile.
-CREATE OR REPLACE FUNCTION penstock."_emails.busy"(in_key text, in_id bigint, slots smallint[])
+-- noted are the keys with a beginning, see _noted. A caller that gives them has the key's lock, and is about to lease the job, or
+-- to move it.
+CREATE OR REPLACE FUNCTION penstock."_emails.busy"(in_key text, in_id bigint, slots smallint[], noted text[] DEFAULT NULL::text[])
  RETURNS boolean
  LANGUAGE plpgsql
-AS $function$ declare here smallint; leaf int; yes boolean;
+AS $function$ declare first bigint := 0; back bigint := 0; ended bigint := 0; here smallint; leaf int; yes boolean; -- where to begin
 begin
+    if noted is null then
+if pg_sequence_last_value('penstock._skip_map_slot'::pg_catalog.regclass) = 0 then
+        yes := exists (select from penstock._skip_map_0 k where k.queue = -1 and k.group_key = in_key);
+else
+        yes := exists (select from penstock._skip_map_1 k where k.queue = -1 and k.group_key = in_key);
+end if;
+    end if;
+    if yes or in_key = any (noted) then
+        select * into first, back, ended from penstock._beginning_of(1, in_key, case when noted is not null then in_id end);
+    end if;
     foreach leaf in array penstock._listed('penstock._lease_slot'::pg_catalog.regclass) loop
 if leaf = 0 then
-        yes := exists (select from penstock._lease_0 l where l.queue = 1 and l.key = in_key);
+        yes := exists (select from penstock._lease_0 l where l.queue = 1 and l.key = in_key and l.lease > ended);
 else
-        yes := exists (select from penstock._lease_1 l where l.queue = 1 and l.key = in_key);
+        yes := exists (select from penstock._lease_1 l where l.queue = 1 and l.key = in_key and l.lease > ended);
 end if;
         if yes then return true; end if;
     end loop;
     foreach leaf in array penstock._listed('penstock._scheduled_slot'::pg_catalog.regclass) loop
 if leaf = 0 then
-        yes := exists (select from penstock._scheduled_0 l where l.queue = 1 and l.key = in_key and l.id < in_id and (l.attempt <> 0 or l.due = 'infinity'));
+        yes := exists (select from penstock._scheduled_0 l where l.queue = 1 and l.key = in_key and l.id >= first and l.id < in_id and (l.attempt <> 0 or l.due = 'infinity'));
 else
-        yes := exists (select from penstock._scheduled_1 l where l.queue = 1 and l.key = in_key and l.id < in_id and (l.attempt <> 0 or l.due = 'infinity'));
+        yes := exists (select from penstock._scheduled_1 l where l.queue = 1 and l.key = in_key and l.id >= first and l.id < in_id and (l.attempt <> 0 or l.due = 'infinity'));
 end if;
         if yes then return true; end if;
     end loop;
@@ -945,14 +963,14 @@ end if;
         exit when yes;
         here := slots[i];
 if here operator(pg_catalog.<) 1 then
-        yes := exists (select from penstock."_emails.0" r where r.key = in_key and r.id < in_id)
-            or exists (select from penstock."_emails.0" r where r.key = in_key and r.id is null and r.seq < in_id);
+        yes := exists (select from penstock."_emails.0" r where r.key = in_key and r.id >= back and r.id < in_id)
+            or exists (select from penstock."_emails.0" r where r.key = in_key and r.id is null and r.seq >= first and r.seq < in_id);
 elsif here operator(pg_catalog.<) 2 then
-        yes := exists (select from penstock."_emails.1" r where r.key = in_key and r.id < in_id)
-            or exists (select from penstock."_emails.1" r where r.key = in_key and r.id is null and r.seq < in_id);
+        yes := exists (select from penstock."_emails.1" r where r.key = in_key and r.id >= back and r.id < in_id)
+            or exists (select from penstock."_emails.1" r where r.key = in_key and r.id is null and r.seq >= first and r.seq < in_id);
 else
-        yes := exists (select from penstock."_emails.2" r where r.key = in_key and r.id < in_id)
-            or exists (select from penstock."_emails.2" r where r.key = in_key and r.id is null and r.seq < in_id);
+        yes := exists (select from penstock."_emails.2" r where r.key = in_key and r.id >= back and r.id < in_id)
+            or exists (select from penstock."_emails.2" r where r.key = in_key and r.id is null and r.seq >= first and r.seq < in_id);
 end if;
     end loop;
     return yes;

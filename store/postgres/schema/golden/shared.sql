@@ -345,7 +345,7 @@ create table penstock._lease (
     report jsonb,
     listed boolean
 ) partition by LIST (slot);
-CREATE INDEX _lease_queue_key_idx ON ONLY penstock._lease USING btree (queue, key) WHERE (key IS NOT NULL);
+CREATE INDEX _lease_queue_key_lease_idx ON ONLY penstock._lease USING btree (queue, key, lease) WHERE (key IS NOT NULL);
 CREATE INDEX _lease_queue_lease_until_idx ON ONLY penstock._lease USING btree (queue, lease_until);
 comment on column penstock._lease.lease is 'the number that ack, extend and the like take: a value of the sequence _lease_n, and random bits behind it. Of a row of several jobs it is odd: the job in place i has this number + 2 * i';
 comment on column penstock._lease.queue is 'id in _queue; below zero the row holds no job: it is a worker''s report of itself, and lease_until is how long the worker counts as alive without another one';
@@ -679,7 +679,7 @@ create table penstock._skip_map (
     slots smallint[] not null
 ) partition by LIST (slot);
 CREATE INDEX _skip_map_queue_group_key_priority_n_idx ON ONLY penstock._skip_map USING btree (queue, group_key, priority, n);
-comment on column penstock._skip_map.queue is 'id in _queue';
+comment on column penstock._skip_map.queue is 'id in _queue; below zero the row says of a key, its group_key, where a search begins: see _beginning_of';
 comment on column penstock._skip_map.n is 'of a queue, group and priority the row with the highest n is true';
 comment on column penstock._skip_map.base is 'up to this seq the skip map is complete: where it shows no job, none is left';
 comment on column penstock._skip_map.seen is 'where the sequence of the queue stood before xid was drawn: the base of the next skip map, once xid has ended';
@@ -1064,6 +1064,11 @@ end $function$;
 -- function _change_leases(queue integer, leases bigint[], by interval, report jsonb, of_one text, of_all text): schema/functions/settle_leases.sql
 -- function _part(queue integer, leases bigint[], segment integer): schema/functions/settle_leases.sql
 -- function _fail(queue integer, lease bigint, after interval, error text, final boolean): schema/functions/settle_leases.sql
+-- function _beginning_of(queue integer, key text, lowest bigint, OUT id bigint, OUT back bigint, OUT lease bigint): schema/functions/keys.sql
+-- function _note_keys(queue integer, in_group text, p integer, part smallint, maps bigint, snap pg_snapshot, keys text[], ids bigint[]): schema/functions/keys.sql
+-- function _only_skip_maps(): schema/functions/keys.sql
+-- function _noted(queue integer, keys text[]): schema/functions/keys.sql
+-- function _came_back(queue integer, keys text[], seqs bigint[]): schema/functions/keys.sql
 -- function _next_place(lifo boolean, seq regclass, next regclass, lo bigint[], hi bigint[], many integer, enough boolean, INOUT at integer, INOUT pos bigint, INOUT begun integer, INOUT near bigint, INOUT edge bigint, INOUT drawn bigint, INOUT first boolean): schema/functions/keys.sql
 -- function _end_late(queue integer, name text, slot integer, ctids tid[], seqs bigint[]): schema/functions/keys.sql
 -- function _promote(queue integer, keys text[]): schema/functions/keys.sql
