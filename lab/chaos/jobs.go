@@ -108,7 +108,8 @@ type handler struct {
 	runs      []*jobRun
 	of        map[string][]*jobRun // by the message's id
 	cancelled map[string]cancellation
-	absolved  bool // nothing is refused any more
+	absolved  bool      // nothing is refused any more
+	lostWAL   time.Time // the last promotion of a standby that had not heard all
 }
 
 func startHandler() (*handler, *httptest.Server) {
@@ -167,17 +168,24 @@ func (h *handler) begin(run *jobRun) (status int, takes time.Duration) {
 	return jobDone, takes
 }
 
-// recent is up to n jobs that ran last, by the id of their message.
+// recent is up to n jobs that ran last, by the id of their message. A number from before a promotion may be another job's now, of which
+// workers learn within two leases.
 func (h *handler) recent(n int) map[string]*jobRun {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all := map[string]*jobRun{}
 	for i := len(h.runs) - 1; i >= 0 && len(all) < n; i-- {
-		if run := h.runs[i]; run.Status != jobDone && !run.replaced() { // it may be another one's job by now
+		if run := h.runs[i]; run.Status != jobDone && !run.replaced() && run.Begun.After(h.lostWAL.Add(2*lease)) { // it may be another one's job by now
 			all[run.ID] = run
 		}
 	}
 	return all
+}
+
+func (h *handler) promoted() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lostWAL = time.Now()
 }
 
 func (h *handler) absolve() {

@@ -27,6 +27,7 @@ func (r *rig) walLost() fault {
 		}
 		sleep(ctx, between(random, 0, time.Second))
 		err := r.standby.Promote()
+		r.handler.promoted()
 		struck()
 		if err != nil {
 			return true, err
