@@ -544,3 +544,45 @@ func TestClaimOfSeveralGroups(t *testing.T) {
 		})
 	}
 }
+
+// A claim under a queue's max_running counts the queue's leases. While a snapshot is pinned it steps over those that have ended, until their segment turns.
+func TestMaxRunningWhileASnapshotIsPinned(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.pin()
+	const jobs = 200 // 8 kB each
+	f.Exec("select penstock.enqueue('q', (select string_agg(md5(i || '-' || j), '') from generate_series(1, 250) j)) from generate_series(1, $1) i", jobs)
+	for range jobs - 10 {
+		f.Exec("select penstock.ack('q', lease) from penstock.claim('q')")
+	}
+	turn := func() {
+		f.Helper()
+		for range 6 { // the register moves, the segment retires, leaves the list, is truncated
+			f.Exec("update penstock._pair set again = null")
+			f.maintain()
+		}
+	}
+	turn()
+	f.wantText("0", "select pg_sequence_last_value('penstock._lease_slot')::text") // no claim would be faster
+	f.Exec("select penstock.set_queue('q', max_running => 5)")
+	const read = `select sum(pg_stat_get_xact_tuples_returned(c.oid))::bigint from pg_class c
+		where c.relnamespace = 'penstock'::regnamespace and c.relname ~ '^_lease' and c.relkind = 'i'`
+	claim := func() int64 {
+		f.Helper()
+		tx := f.begin(f.Conn)
+		var before, after int64
+		f.Must(tx.QueryRow(f.Ctx, read).Scan(&before))
+		f.run(tx, "select penstock.claim('q')")
+		f.Must(tx.QueryRow(f.Ctx, read).Scan(&after))
+		f.Must(tx.Commit(f.Ctx))
+		return after - before
+	}
+	if n := claim(); n < jobs-10 {
+		t.Fatalf("a claim read %d entries of leases, want those of the %d that have ended", n, jobs-10)
+	}
+	turn()
+	if n := claim(); n > 10 {
+		t.Errorf("after a turn a claim read %d entries of leases, want few", n)
+	}
+	f.wantText("2", "select count(*)::text from penstock._lease")
+}
