@@ -20,7 +20,7 @@ public final class Buffer {
 
     /** Takes a message. Throws a FieldException for one that no database could carry. */
     public void publish(String outbox, Message message) {
-        Values.row(message);
+        Values.row(Values.given("message", message));
         Message kept = new Message(message.payload().clone(), message.id(), message.key(), message.topic(), copy(message.headers()));
         messages.computeIfAbsent(outbox, name -> new ArrayList<>()).add(kept);
         taken();
@@ -28,7 +28,7 @@ public final class Buffer {
 
     /** Takes a job. */
     public void enqueue(String queue, NewJob job) {
-        Values.row(job);
+        Values.row(Values.given("job", job));
         NewJob kept = new NewJob(job.payload().clone(), job.kind(), job.key(), job.groupKey(), job.priority(), job.notBefore(), job.dedupKey(), copy(job.headers()));
         jobs.computeIfAbsent(queue, name -> new ArrayList<>()).add(kept);
         taken();

@@ -74,8 +74,24 @@ public final class Job {
 
     /** How long an attempt may take, or null if the job does not limit it. */
     public Duration timeout() {
-        String seconds = row[6] == null ? null : headers(row[6]).get("penstock-timeout");
+        String seconds = option("penstock-timeout");
         return seconds == null ? null : Duration.ofNanos(new BigDecimal(seconds).movePointRight(9).longValue());
+    }
+
+    /** After how many attempts the job becomes a dead letter, or 0 if it has none and the queue's count. */
+    public int maxAttempts() {
+        String limit = option(NewJob.MAX_ATTEMPTS);
+        return limit == null ? 0 : Integer.parseInt(limit);
+    }
+
+    /** From then on no attempt begins, or null if the job has no deadline. */
+    public Instant deadline() {
+        String at = option(NewJob.DEADLINE);
+        return at == null ? null : Instant.parse(at);
+    }
+
+    private String option(String header) {
+        return row[6] == null ? null : headers(row[6]).get(header);
     }
 
     public Instant createdAt() {

@@ -35,7 +35,7 @@ final class Line {
                 connection.setNetworkTimeout(Runnable::run, CALL_TIMEOUT_MS);
                 prepareNothingBehindAPooler();
             }
-            return statement.apply(Penstock.on(connection).withSchemaOf(penstock));
+            return statement.apply(Penstock.on(Execute.on(connection)).withSchemaOf(penstock));
         } catch (SQLException | RuntimeException e) {
             close();
             throw PenstockException.of(e);

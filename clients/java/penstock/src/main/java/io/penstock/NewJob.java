@@ -113,11 +113,11 @@ public record NewJob(byte[] payload, String kind, String key, String groupKey, i
         return option(ON_DEAD, Values.onDead(onDead));
     }
 
-    private static final String ON_CONFLICT = "penstock-on-conflict";
-    private static final String DEBOUNCE_MAX = "penstock-debounce-max";
-    private static final String MAX_ATTEMPTS = "penstock-max-attempts";
+    static final String ON_CONFLICT = "penstock-on-conflict";
+    static final String DEBOUNCE_MAX = "penstock-debounce-max";
+    static final String MAX_ATTEMPTS = "penstock-max-attempts";
     private static final String TIMEOUT = "penstock-timeout";
-    private static final String DEADLINE = "penstock-deadline";
+    static final String DEADLINE = "penstock-deadline";
     private static final String HOLDS = "penstock-holds";
     private static final String WAITS_FOR = "penstock-waits-for";
     private static final String ON_DEAD = "penstock-on-dead";

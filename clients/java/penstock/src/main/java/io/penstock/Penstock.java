@@ -31,9 +31,24 @@ public final class Penstock {
         this.schema = schema;
     }
 
-    /** Writes in the connection's transaction. */
+    /** Writes in the connection's transaction. Without one, in auto-commit mode, it throws an IllegalStateException, but for calls that only read. */
     public static Penstock on(Connection connection) {
-        return on(Execute.on(Objects.requireNonNull(connection)));
+        Execute statements = Execute.on(Objects.requireNonNull(connection));
+        return on(new Execute() {
+            @Override
+            public List<Object[]> execute(String text, Object... values) throws SQLException {
+                if (connection.getAutoCommit()) {
+                    throw new IllegalStateException("this Connection is in auto-commit mode, and has no transaction to write in: call connection.setAutoCommit(false) before, and"
+                        + " connection.commit() after; or give Penstock.on the DataSource, and each call is a separate transaction");
+                }
+                return statements.execute(text, values);
+            }
+
+            @Override
+            public List<Object[]> read(String text, Object... values) throws SQLException {
+                return statements.execute(text, values);
+            }
+        });
     }
 
     /** Writes in the transaction in which your function runs statements. */
@@ -66,14 +81,14 @@ public final class Penstock {
 
     /** Publishes a message. It is delivered if the transaction commits, and never if it rolls back. Throws FieldException and NotFoundException. */
     public void publish(String outbox, Message message) {
-        Object[] m = Values.row(message);
+        Object[] m = Values.row(Values.given("message", message));
         rows("select " + schema + ".publish_bytes(cast(? as text), cast(? as bytea), cast(? as text), cast(? as text), cast(cast(? as text) as jsonb), cast(? as text))",
             outbox, m[4], m[1], m[2], m[3], m[0]);
     }
 
     /** Publishes messages in the given order, with one statement. All are checked before the first is written. */
     public void publishMany(String outbox, Collection<Message> messages) {
-        List<Object[]> made = messages.stream().map(Values::row).toList();
+        List<Object[]> made = Values.rows("messages", messages, Values::row);
         if (!made.isEmpty()) {
             rows("insert into " + schema + "." + Values.quoted(outbox) + " (id, key, topic, headers, payload) select * from unnest("
                 + "cast(? as text[]), cast(? as text[]), cast(? as text[]), cast(cast(? as text[]) as jsonb[]), cast(? as bytea[]))",
@@ -83,12 +98,12 @@ public final class Penstock {
 
     /** Enqueues a job. It can run if the transaction commits, and never if it rolls back. Throws FieldException and NotFoundException. */
     public Enqueued enqueue(String queue, NewJob job) {
-        return enqueueMany(queue, List.of(job)).get(0);
+        return enqueueMany(queue, List.of(Values.given("job", job))).get(0);
     }
 
     /** Enqueues jobs with one statement, and returns a result for each, in the given order. */
     public List<Enqueued> enqueueMany(String queue, Collection<NewJob> jobs) {
-        List<Object[]> made = jobs.stream().map(Values::row).toList();
+        List<Object[]> made = Values.rows("jobs", jobs, Values::row);
         if (made.isEmpty()) {
             return List.of();
         }

@@ -6,10 +6,13 @@ import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.time.Instant;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collection;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.function.Function;
 import java.util.stream.Collectors;
 
 /** Turns messages and jobs into parameters, and throws a FieldException for one that no database could carry. */
@@ -61,6 +64,15 @@ final class Values {
             throw new FieldException(field, "is null");
         }
         return value;
+    }
+
+    /** The values of each of some messages or jobs. */
+    static <T> List<Object[]> rows(String field, Collection<T> all, Function<T, Object[]> row) {
+        List<Object[]> rows = new ArrayList<>(all.size());
+        for (T one : all) {
+            rows.add(row.apply(given(field + "[" + rows.size() + "]", one)));
+        }
+        return rows;
     }
 
     /** The text if a database can hold it, or null if it is empty. */
@@ -160,6 +172,12 @@ final class Values {
         String unique = j.headers() == null ? null : j.headers().get(HEADER_UNIQUE_KEY);
         if (unique != null && j.key() != null && !j.key().isEmpty() && !j.key().equals(unique)) {
             throw new FieldException("uniqueKey", "is " + unique + ", and the key is " + j.key() + ": leave the key out, a unique job has its unique key as key");
+        }
+        if (j.headers() != null && j.headers().containsKey(NewJob.ON_CONFLICT) && (unique == null || unique.isEmpty())) {
+            throw new FieldException("onConflict", "is given without a uniqueKey: give both");
+        }
+        if (j.headers() != null && j.headers().containsKey(NewJob.DEBOUNCE_MAX) && !"debounce".equals(j.headers().get(NewJob.ON_CONFLICT))) {
+            throw new FieldException("debounceMax", "is given and onConflict is not debounce: give both, or leave it out");
         }
         return new Object[] {payload(j.payload()), text("key", j.key(), 1024), textOrEmpty("groupKey", j.groupKey(), 256), j.priority(),
             time("notBefore", j.notBefore()), text("dedupKey", j.dedupKey(), 256), headers(headersWithKind(j))};

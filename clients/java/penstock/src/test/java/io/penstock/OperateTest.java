@@ -135,7 +135,7 @@ class OperateTest {
     void aRoleWithFewRightsLearnsWhoMay() throws Exception {
         try (var connection = database.dataSource.getConnection()) {
             Execute.on(connection).execute("set role pg_read_all_data");
-            Penstock few = Penstock.on(connection);
+            Penstock few = Penstock.on(Execute.on(connection));
             var e = assertThrows(PenstockException.class, () -> few.queue("jobs").schedule("nightly", "@daily", NewJob.of("")));
             assertEquals("42501", e.sqlState());
             assertTrue(e.getMessage().endsWith("permission denied for function schedule_bytes (schedules need the role that owns the schema; it can run: penstock schedule set QUEUE NAME --cron TEXT)"), e.getMessage());

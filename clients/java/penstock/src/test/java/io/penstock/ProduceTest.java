@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -11,6 +12,7 @@ import java.lang.reflect.Proxy;
 import java.sql.Connection;
 import java.time.Duration;
 import java.time.Instant;
+import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
@@ -22,6 +24,7 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.function.Executable;
 
 class ProduceTest {
     private static Database database;
@@ -90,6 +93,8 @@ class ProduceTest {
         assertThrows(AssertionError.class, () -> Testing.runOne(penstock, "jobs", j -> null)); // the other one has expired
         assertEquals("uniqueKey", assertThrows(FieldException.class, () -> penstock.enqueue("jobs", limited.key("k"))).field());
         assertEquals("onConflict", assertThrows(FieldException.class, () -> limited.onConflict("merge")).field());
+        assertEquals("onConflict", assertThrows(FieldException.class, () -> penstock.enqueue("jobs", NewJob.of("").onConflict("replace"))).field());
+        assertEquals("debounceMax", assertThrows(FieldException.class, () -> penstock.enqueue("jobs", limited.debounceMax(Duration.ofMinutes(1)))).field());
         assertEquals("maxAttempts", assertThrows(FieldException.class, () -> limited.maxAttempts(0)).field());
         assertEquals("timeout", assertThrows(FieldException.class, () -> limited.timeout(Duration.ZERO)).field());
         assertEquals("holds", assertThrows(FieldException.class, () -> limited.holds(0)).field());
@@ -318,6 +323,36 @@ class ProduceTest {
         });
         var e = assertThrows(IllegalStateException.class, () -> Penstock.on(off).publish("orders", Message.of("")));
         assertTrue(e.getMessage().contains("Connection of your transaction"), e.getMessage());
+    }
+
+    @Test
+    void aConnectionInAutoCommitModeIsRefusedButToRead() throws Exception {
+        try (Connection alone = database.dataSource.getConnection()) {
+            Penstock on = Penstock.on(alone);
+            for (Executable call : List.<Executable>of(() -> on.enqueue("jobs", NewJob.of("")), () -> on.publish("orders", Message.of("")), () -> on.inbox("billing").first("1"))) {
+                String refused = assertThrows(IllegalStateException.class, call).getMessage();
+                assertTrue(refused.contains("call connection.setAutoCommit(false) before, and connection.commit() after"), refused);
+            }
+            assertEquals(0, on.queue("jobs").status().ready());
+        }
+    }
+
+    @Test
+    void aNullAmongJobsAndMessagesIsNamed() {
+        assertEquals("jobs[1] is null", assertThrows(FieldException.class, () -> penstock.enqueueMany("jobs", Arrays.asList(NewJob.of("a"), null))).getMessage());
+        assertEquals("messages[0] is null", assertThrows(FieldException.class, () -> penstock.publishMany("orders", Arrays.asList((Message) null))).getMessage());
+        assertEquals("job is null", assertThrows(FieldException.class, () -> penstock.enqueue("jobs", null)).getMessage());
+    }
+
+    @Test
+    void aJobTellsItsLimits() {
+        Instant deadline = Instant.parse("2100-01-01T00:00:00.000001Z");
+        penstock.enqueueMany("jobs", List.of(NewJob.of("a").maxAttempts(3).deadline(deadline), NewJob.of("b")));
+        Job limited = Testing.runOne(penstock, "jobs", j -> null).job();
+        assertEquals(List.of(3, deadline), List.of(limited.maxAttempts(), limited.deadline()));
+        Job other = Testing.runOne(penstock, "jobs", j -> null).job();
+        assertEquals(0, other.maxAttempts());
+        assertNull(other.deadline());
     }
 
     @Test

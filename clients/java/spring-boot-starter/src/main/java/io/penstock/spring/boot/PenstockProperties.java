@@ -53,7 +53,7 @@ public record PenstockProperties(@DefaultValue("penstock") String schema, @Defau
      * @param maxAttempts After how many attempts a job is a dead letter.
      * @param maxRunning How many of its jobs run at a time, in all processes together. 0 lifts the limit.
      * @param rate How many of its jobs start in the time per. 0 lifts the limit.
-     * @param per The time of rate. Default 1 s.
+     * @param per The time of rate.
      * @param burst How many of these start at once.
      * @param dedupWindow For how long a dedup key is remembered.
      * @param keepDone How long done jobs are kept. 0 keeps none.
@@ -63,15 +63,15 @@ public record PenstockProperties(@DefaultValue("penstock") String schema, @Defau
         public enum Ordering { FIFO, LIFO }
 
         public Settings {
-            if (rate == null && (per != null || burst != null)) {
-                throw new IllegalArgumentException("per and burst belong to rate: set it as well");
+            boolean limited = rate != null && rate != 0;
+            if (limited != (per != null) || !limited && burst != null) {
+                throw new IllegalArgumentException("rate, per and burst of a queue belong together: set rate and per, as 60 and 1m, or rate: 0 alone to lift the limit");
             }
         }
 
         /** The values for penstock.set_queue, behind the name. */
         Object[] values() {
-            Duration time = rate != null && rate != 0 && per == null ? Duration.ofSeconds(1) : per;
-            return new Object[] {maxAttempts, maxRunning, interval(dedupWindow), interval(keepDone), rate, interval(time), burst};
+            return new Object[] {maxAttempts, maxRunning, interval(dedupWindow), interval(keepDone), rate, interval(per), burst};
         }
 
         private static String interval(Duration time) {

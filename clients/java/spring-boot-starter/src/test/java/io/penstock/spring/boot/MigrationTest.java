@@ -154,6 +154,19 @@ class MigrationTest {
     }
 
     @Test
+    void aRateOfAQueueWithoutItsTimeIsRefused() throws Exception {
+        try (Database database = new Database()) {
+            for (String limit : List.of("rate", "burst", "per")) {
+                Throwable e = assertThrows(Exception.class, () -> database.application(Map.of("penstock.migrate", true, "penstock.queue-settings.handled." + limit, 60), Application.class).run());
+                while (e.getCause() != null) {
+                    e = e.getCause();
+                }
+                assertEquals("rate, per and burst of a queue belong together: set rate and per, as 60 and 1m, or rate: 0 alone to lift the limit", e.getMessage());
+            }
+        }
+    }
+
+    @Test
     void aRoleThatMayNotMigrateIsToldSo() throws Exception {
         try (Database database = new Database()) {
             String role = "java_app_" + ProcessHandle.current().pid();
