@@ -79,6 +79,14 @@ func TestJobBeforeTheBeginningOfItsKey(t *testing.T) {
 			},
 			func(f *fixture, _ pgx.Tx) { f.Exec("select penstock.retry_dead_jobs('q', '{1}')") },
 		},
+		"WasADeadLetterRetriedBefore": {
+			func(f *fixture, tx pgx.Tx) {
+				f.Exec(enqueue)
+				f.Exec("select penstock.dead_letter('q', lease, 'broken') from penstock.claim('q')")
+				f.run(tx, "select penstock.retry_dead_jobs('q', '{1}')")
+			},
+			func(f *fixture, tx pgx.Tx) { f.Must(tx.Commit(f.Ctx)) },
+		},
 		"WaitedForABarrier": {
 			func(f *fixture, _ pgx.Tx) {
 				f.Exec("select penstock.enqueue('q', 'x', key => 'k', waits_for => array[penstock.barrier('q')])")

@@ -233,6 +233,27 @@ func TestLateUniqueJobThatMovesMeanwhile(t *testing.T) {
 	f.wantText("other,new", payloadsOf+"penstock.claim('q', 10)")
 }
 
+// An INSERT has chosen a segment, and comes to it after the ring has gone round, just before the segment is listed again. Skip maps say that no such job is left.
+func TestRowThatIsLateByARound(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.Exec("select penstock.enqueue('q', 'late', key => 'k')")
+	f.Exec("delete from penstock.q")
+	f.Exec("select penstock.enqueue('q', i::text) from generate_series(1, 100) i")
+	for range 50 {
+		f.Exec(`select penstock."_q.skip_map"('', 0::smallint)`)
+		f.claim(1)
+	}
+	f.Exec("select penstock.enqueue('q', repeat(md5(i::text), 20)) from generate_series(1, 200) i") // the segment is full
+	f.rewrite(`perform setval\(ring, \(pg_sequence_last_value\(ring\) / 1024 \+ 1\)`, stopHere+` \&`)
+	f.Exec(`select setval('penstock."_q.maintained"', 0)`)
+	f.whileStopped(func() {
+		f.Exec("insert into penstock.q (seq, slot, key, payload) values (1, 1, 'k', 'late')")
+	}, "select coalesce(penstock._maintain_ring('q', true)::text, '')")
+	f.wantText("1", `select (pg_sequence_last_value('penstock."_q.ring"') % 1024)::text`)
+	f.wantText("1", "select count(*)::text from penstock.claim('q', 400) where convert_from(payload, 'UTF8') = 'late'")
+}
+
 // So is one that is delayed beyond its deadline, the first of the queue that has one: no job of the ring has raised the flag for that.
 func TestLateUniqueJobThatIsDelayed(t *testing.T) {
 	t.Parallel()

@@ -109,7 +109,7 @@ func TestTheFirstDequeueOfASessionLoadsLittle(t *testing.T) {
 		f.later(queue)
 	}
 	// The segment is opened with its indexes, as a delete does; _maintenance gets a row, since maintenance is due.
-	const dequeues = "_%[1]s.scan dequeue_%[1]s: _%[1]s.0 _%[1]s.0_group_key_priority_seq_idx _%[1]s.0_id_idx _%[1]s.0_key_id_seq_idx _%[1]s.0_xid_idx _maintenance _maintenance_0 " +
+	const dequeues = "_%[1]s.scan dequeue_%[1]s: _%[1]s.0 _%[1]s.0_group_key_priority_seq_idx _%[1]s.0_id_idx _%[1]s.0_key_id_seq_idx _%[1]s.0_key_seq_idx _%[1]s.0_xid_idx _maintenance _maintenance_0 " +
 		"_skip_map_0 _skip_map_0_queue_group_key_priority_n_idx"
 	for statement, want := range map[string]string{
 		"select id from penstock.dequeue_fifo()": fmt.Sprintf(dequeues, "fifo"),

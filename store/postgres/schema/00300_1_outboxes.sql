@@ -68,7 +68,7 @@ create index on _replay (subscription, id);
 create sequence _cursor_slot minvalue 0 maxvalue 1;
 create sequence _parked_slot minvalue 0 maxvalue 1;
 create sequence _parked_key_slot minvalue 0 maxvalue 1;
-create sequence _skip_map_slot minvalue 0 maxvalue 1;
+create sequence _skip_map_slot minvalue 0;
 create sequence _lease_slot minvalue 0 maxvalue 3;
 create sequence _scheduled_slot minvalue 0 maxvalue 3;
 create sequence _dedup_slot minvalue 0 maxvalue 3;

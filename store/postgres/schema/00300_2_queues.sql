@@ -74,7 +74,7 @@ create table _skip_map (
     seen     bigint not null,
     xid      xid8 not null,
     turn     bigint not null,
-    slot     smallint not null default pg_sequence_last_value('_skip_map_slot')::smallint,
+    slot     smallint not null default (pg_sequence_last_value('_skip_map_slot') % 2)::smallint,
     priority smallint not null,
     group_key text collate "C" not null,
     lo       bigint[] not null,

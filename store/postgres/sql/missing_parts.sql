@@ -19,7 +19,7 @@ part as ( -- those with indexes
       from pg_namespace n join pg_class c on c.relnamespace = n.oid where n.nspname = $1 and c.relkind = 'r' and c.relname ~ '^__inbox\.[0-9]+\.held\.[0-9]+$'),
 wanted(kind, columns, uniqueness, rows) as (values
     ('outbox', 'seq', '', ''), ('outbox', 'xid, seq', '', ''), ('queue', 'group_key, priority, seq', 'unique ', ''), ('queue', 'xid', '', ''),
-    ('queue', 'key, id, seq', '', ' where key is not null'), ('queue', 'id', '', ' where id is not null'), ('inbox', 'previous', '', ''), ('inbox', 'due', '', '')),
+    ('queue', 'key, id, seq', '', ' where key is not null'), ('queue', 'key, seq', '', ' where key is not null and id is not null'), ('queue', 'id', '', ' where id is not null'), ('inbox', 'previous', '', ''), ('inbox', 'due', '', '')),
 there as ( -- with its condition as it is written in a statement
     select i.indrelid, i.indisunique, x.columns, coalesce(regexp_replace(lower(pg_get_expr(i.indpred, i.indrelid)), '::[a-z ]+|[()"]', '', 'g'), '') as condition
       from pg_namespace n join pg_class c on c.relnamespace = n.oid join pg_index i on i.indexrelid = c.oid

@@ -279,12 +279,11 @@ begin
             w as (select d.*, greatest(d.attempt, 0) as tries, nullif(d.headers - '{penstock-waits-for,penstock-on-dead}'::text[], '{}') as rest, d.id = any ($3) is true as dies from d),
             i as (
                 insert into %s (id, attempt, created_at, priority, group_key, key, headers, payload, failures)
-                select w.id, w.tries, w.created_at, w.priority, w.group_key, w.key, w.rest, w.payload, w.failures from w where not w.dies order by w.id
-                returning key, seq),
+                select w.id, w.tries, w.created_at, w.priority, w.group_key, w.key, w.rest, w.payload, w.failures from w where not w.dies order by w.id),
             j as (
                 insert into _dead_job (queue, id, attempt, created_at, priority, group_key, key, headers, payload, failures)
                 select w.queue, w.id, w.tries, w.created_at, w.priority, w.group_key, w.key, w.rest, w.payload, _failed(w.failures, w.tries, $4) from w where w.dies)
-            select array_agg(w.headers), array_agg(w.key) filter (where w.key is not null), (select _came_back($1, array_agg(i.key), array_agg(i.seq)) from i) from w where w.dies$sql$, leaf, _q(q.name))
+            select array_agg(w.headers), array_agg(w.key) filter (where w.key is not null) from w where w.dies$sql$, leaf, _q(q.name))
            into held, keys using q.id, jobs, dies, format('cancelled: a job that holds barrier %s is dead', in_barrier);
         perform _count_holders(q.id, held, -1, 1), _promote(q.id, coalesce(keys, '{}')) where held is not null;
         if messages is not null then

@@ -104,14 +104,14 @@ comment on column _maintenance.slot is 'the segment: _maintenance_0 or _maintena
 comment on column _scheduled.slot is 'the segment: _scheduled_0 or _scheduled_1';
 comment on column _scheduled.failures is 'the last ten failed attempts: attempt, error, at';
 
-comment on column _skip_map.queue is 'id in _queue; below zero the row says of a key, its group_key, where a search begins: see _beginning_of';
+comment on column _skip_map.queue is 'id in _queue; below zero the row says of a key, its group_key, where a search begins: see _where_to_begin';
 comment on column _skip_map.n is 'of a queue, group and priority the row with the highest n is true';
 comment on column _skip_map.base is 'up to this seq the skip map is complete: where it shows no job, none is left';
 comment on column _skip_map.seen is 'where the sequence of the queue stood before xid was drawn: the base of the next skip map, once xid has ended';
 comment on column _skip_map.xid is 'each transaction that drew a seq up to seen has a lower xid';
 comment on column _skip_map.turn is 'the register ring of the queue (turn * 1024 + slot) when slots was made. With another value slots is made anew. Below zero: the next call writes a skip map';
 comment on column _skip_map.slot is 'the segment: _skip_map_0 or _skip_map_1';
-comment on column _skip_map.lo is 'jobs may be where lo[i] <= seq <= hi[i], for any i';
+comment on column _skip_map.lo is 'jobs may be where lo[i] <= seq <= hi[i], for any i. Of a key: the register _skip_map_slot then';
 comment on column _skip_map.hi is 'see lo';
 comment on column _skip_map.pending is 'transactions that had not ended: their jobs may be elsewhere, and are looked for by xid once they have ended';
 comment on column _skip_map.slots is 'the segments that may hold jobs, in the order in which they are looked into';
@@ -144,7 +144,7 @@ comment on sequence _dedup_slot is 'register: the segment of _dedup that is writ
 comment on sequence _maintenance_slot is 'register: the segment of _maintenance that is written to; + 2: the other one is still read';
 comment on sequence _group_state_slot is 'register: the segment of _group_state that is written to; + 2: the other one is still read';
 comment on sequence _barrier_slot is 'register: the segment of _barrier that is written to; + 2: the other one is still read';
-comment on sequence _skip_map_slot is 'register: the segment of _skip_map that is written to';
+comment on sequence _skip_map_slot is 'register: how often the ring of skip maps has turned; modulo 2, the segment that is written to';
 comment on sequence _cursor_slot is 'register: the segment of _cursor that is written to';
 comment on sequence _parked_slot is 'register: the segment of _parked that is written to';
 comment on sequence _parked_key_slot is 'register: the segment of _parked_key that is written to';

@@ -57,7 +57,7 @@ begin
         execute format($ddl$
             create table %1$s partition of %2$s for values in (%3$s) with (autovacuum_enabled = false, toast.autovacuum_enabled = false);
             create unique index on %1$s (group_key, priority, seq); create index on %1$s (xid);
-            create index on %1$s (key, id, seq) where key is not null;
+            create index on %1$s (key, id, seq) where key is not null; create index on %1$s (key, seq) where key is not null and id is not null;
             create index on %1$s (id) where id is not null -- by id cancel finds jobs
             $ddl$, segment, _q(name), slot);
         execute (select format('alter table %s replica identity using index %I', segment, c.relname) -- see the tables' file, at its end

@@ -8,7 +8,7 @@ insert into _template (kind, name, body) select 'queue', 'key', $$
 --
 -- noted are the keys with a beginning, see _noted. A caller that gives them has the key's lock, and is about to lease the job, or to move it.
 create or replace function {busy}(in_key text, in_id bigint, slots smallint[], noted text[] default null) returns boolean
-language plpgsql volatile as $fn$ declare first bigint := 0; back bigint := 0; ended bigint := 0; here smallint; leaf int; yes boolean; -- where to begin
+language plpgsql volatile as $fn$ declare first bigint := 0; seen bigint := 0; ended bigint := 0; here smallint; leaf int; yes boolean; -- where to begin
 begin
     if noted is null then
 {leaf of skip_map}
@@ -16,7 +16,7 @@ begin
 {end}
     end if;
     if yes or in_key = any (noted) then
-        select * into first, back, ended from {schema}._beginning_of({id}, in_key, case when noted is not null then in_id end);
+        select * into first, seen, ended from {schema}._where_to_begin({id}, in_key, case when noted is not null then in_id end);
     end if;
     foreach leaf in array {listed lease} loop
 {leaf of lease}
@@ -31,10 +31,9 @@ begin
         if yes then return true; end if;
     end loop;
     for i {older_first} loop
-        exit when yes;
-        here := slots[i];
+        exit when yes; here := slots[i];
 {segments here}
-        yes := exists (select from {segment} r where r.key = in_key and r.id >= back and r.id < in_id)
+        yes := exists (select from {segment} r where r.key = in_key and r.id >= first and r.id < in_id) or exists (select from {segment} r where r.key = in_key and r.seq > seen and r.id is not null and r.id + 0 < least(first, in_id))
             or exists (select from {segment} r where r.key = in_key and r.id is null and r.seq >= first and r.seq < in_id);
 {end}
     end loop;
@@ -151,9 +150,7 @@ begin
                 noted := {schema}._noted({id}, busy);
                 loop -- until no ring has turned meanwhile
                     turns := array[pg_sequence_last_value({ring}), pg_sequence_last_value({lease_slot}), pg_sequence_last_value({scheduled_slot})];
-                    part := {schema}._only_skip_maps();
-                    maps := pg_sequence_last_value({skip_map_n});
-                    snap := pg_current_snapshot();
+                    maps := pg_sequence_last_value({skip_map_n}); snap := pg_current_snapshot();
                     if m.turn <> turns[1] then m.turn := turns[1]; m.slots := {slots}; end if;
                     -- A claim asks for the first job of each key that was read. If that has ended meanwhile, the others must not wait for it.
                     select array_agg(c.i order by c.i) into run
@@ -161,7 +158,7 @@ begin
                      where case when c.key is null or not leasing then c.i = any (chosen) else c.id = c.first end and (c.key is null or not {busy}(c.key, c.id, m.slots, noted));
                     exit when turns = array[pg_sequence_last_value({ring}), pg_sequence_last_value({lease_slot}), pg_sequence_last_value({scheduled_slot})];
                 end loop;
-                perform {schema}._note_keys({id}, in_group, p, part, maps, snap, array_agg(keys[i]), array_agg(ids[i])) from unnest(run) i where keys[i] is not null and hashint8(ids[i]) % 64 = 0 having count(*) > 0;
+                perform {schema}._note_keys({id}, in_group, p, maps, snap, array_agg(keys[i]), array_agg(ids[i])) from unnest(run) i where keys[i] is not null and hashint8(ids[i]) % 64 = 0 having count(*) > 0;
                 -- Of a key that runs now the others stay where they are. Of one that cannot run, a
                 -- claim moves them: a dequeue may be part of a long transaction, and should lock no
                 -- key without need.
@@ -198,76 +195,61 @@ end $fn$;
 
 $$;
 
--- _beginning_of returns where a search for jobs of a key begins: while a snapshot is pinned, it would step over the entries of all those that have ended.
--- Rows of _skip_map say that, of which the queue is negative and group_key is the key. The newest one of priority 0 is true until a transaction in pending ends:
+-- _where_to_begin returns where a search for jobs of a key begins: while a snapshot is pinned, it would step over the entries of all those that have ended.
+-- Rows of _skip_map say that, of which the queue is negative and group_key is the key. The newest one is true until a transaction in pending ends, or the ring of skip
+-- maps turns:
 --
 --   base  no job of the key has a smaller id, and none will be enqueued
---   seen  but one may come back to the ring, with a greater seq. That is the n of a row of priority 1, see _came_back
+--   seen  but one may come back to the ring: it has a greater seq then
 --   turn  no lease of the key up to this number is left
+--   lo    the register of skip maps when it was written
 --
 -- lowest is the id of a job that will be leased, or moved to _scheduled.
-create or replace function _beginning_of(queue int, key text, lowest bigint, out id bigint, out back bigint, out lease bigint)
-language plpgsql volatile set search_path from current as $$ declare m constant _skip_map := _newest_skip_map(-queue, key, '0');
+create or replace function _where_to_begin(queue int, key text, lowest bigint, out id bigint, out seen bigint, out lease bigint)
+language plpgsql volatile set search_path from current as $$ declare m _skip_map := _newest_skip_map(-queue, key, '0');
 begin
-    lease := case when m.turn >> 20 <= pg_sequence_last_value('_lease_n') then m.turn else 0 end; -- else that register was damaged
+    if m.lo[1] is distinct from pg_sequence_last_value('_skip_map_slot') then m := null; end if; -- the ring has turned: others may have begun elsewhere, without a note
     id := case when m.n is null or cardinality(m.pending) > 0 and exists (
                     select from unnest(m.pending) x where pg_visible_in_snapshot(x, pg_current_snapshot()) or x >= pg_snapshot_xmax(pg_current_snapshot())) then 0 else m.base end;
+    lease := case when m.turn >> 20 <= pg_sequence_last_value('_lease_n') then m.turn else 0 end; -- else that register was damaged
+    seen := m.seen;
     if lowest is not null then
         id := case when current_setting('transaction_isolation') in ('read committed', 'read uncommitted') then least(lowest, id) else 0 end; -- others may have begun elsewhere since
         if id < m.base or lease < m.turn then -- nor may it hold later, when this cluster comes to an xid of another one, or the register to its number
             insert into _skip_map (queue, n, group_key, priority, base, seen, turn, pending, xid, lo, hi, slots, slot)
-            values (-queue, greatest(nextval('_skip_map_n'), m.n + 1), key, 0, id, m.seen, lease, m.pending, '0', '{}', '{}', '{}', m.slot); -- of no use if the ring has turned meanwhile
+            values (-queue, greatest(nextval('_skip_map_n'), m.n + 1), key, 0, id, m.seen, lease, m.pending, '0', m.lo, '{}', '{}', m.slot); -- of no use if the ring has turned meanwhile
         end if;
     end if;
-    back := case when id > 0 and ((_newest_skip_map(-queue, key, '1')).n > m.seen or m.slot <> pg_sequence_last_value('_skip_map_slot')) then 0 else id end; -- the ring may have turned meanwhile
 end $$;
 
 -- _note_keys writes where to begin with keys whose first jobs are ids, and of which none runs, as a look after the snapshot has found. It goes by skip maps
 -- up to the number maps, which were made before. Jobs of transactions in flight are not covered. Few of these should end soon: it takes the newest of 16 skip maps
--- without one, or the oldest. It writes nothing where the snapshot is an old one, or the ring of skip maps has turned since part was read. Nor does it where part
--- is null: before the look rows of _came_back may have been in the other segment.
-create or replace function _note_keys(queue int, in_group text, p int, part smallint, maps bigint, snap pg_snapshot, keys text[], ids bigint[]) returns void
-language plpgsql volatile set search_path from current as $$ declare slot constant smallint := pg_sequence_last_value('_skip_map_slot'); newest _skip_map[];
+-- without one, or the oldest. It writes nothing where the snapshot is an old one.
+create or replace function _note_keys(queue int, in_group text, p int, maps bigint, snap pg_snapshot, keys text[], ids bigint[]) returns void
+language plpgsql volatile set search_path from current as $$ declare turn constant bigint := pg_sequence_last_value('_skip_map_slot'); newest _skip_map[];
 begin
-    if part is distinct from slot or current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
+    if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
         return;
-    elsif slot = 0 then
+    elsif turn % 2 = 0 then
         newest := array(select k::_skip_map from _skip_map_0 k where k.queue = _note_keys.queue and k.group_key = in_group and k.priority = p and k.n <= maps order by k.n desc limit 16);
     else
         newest := array(select k::_skip_map from _skip_map_1 k where k.queue = _note_keys.queue and k.group_key = in_group and k.priority = p and k.n <= maps order by k.n desc limit 16);
     end if;
     insert into _skip_map (queue, group_key, priority, base, seen, turn, pending, xid, lo, hi, slots, slot)
-    select -queue, u.key, 0, least(u.id, m.base + 1), m.base, coalesce(pg_sequence_last_value('_lease_n'), 0) << 20 | 1048575, m.pending, '0', '{}', '{}', '{}', slot
+    select -queue, u.key, 0, least(u.id, m.base + 1), m.base, coalesce(pg_sequence_last_value('_lease_n'), 0) << 20 | 1048575, m.pending, '0', array[turn], '{}', '{}', turn % 2
       from (select w.* from unnest(newest) k cross join lateral (
                 select k.n, k.base, array(select x from unnest(k.pending) x where not (pg_visible_in_snapshot(x, snap) or x >= pg_snapshot_xmax(snap))) as pending) w
              order by w.pending = '{}' desc, case when w.pending = '{}' then -w.n else w.n end limit 1) m
      cross join unnest(keys, ids) u(key, id);
 end $$;
 
--- _only_skip_maps returns which segment of skip maps is read, null while the other one is not empty.
-create or replace function _only_skip_maps() returns smallint
-language plpgsql volatile set search_path from current as $$ declare slot constant smallint := pg_sequence_last_value('_skip_map_slot');
-begin
-    return case when pg_relation_size('_skip_map_' || 1 - slot) = 0 then slot end;
-end $$;
-
 -- _noted returns those of some keys that have a beginning.
 create or replace function _noted(queue int, keys text[]) returns text[]
 language plpgsql volatile set search_path from current as $$ begin
-    if pg_sequence_last_value('_skip_map_slot') = 0 then
+    if pg_sequence_last_value('_skip_map_slot') % 2 = 0 then
         return array(select k from unnest(keys) k where exists (select from _skip_map_0 m where m.queue = -_noted.queue and m.group_key = k));
     end if;
     return array(select k from unnest(keys) k where exists (select from _skip_map_1 m where m.queue = -_noted.queue and m.group_key = k));
-end $$;
-
--- _came_back notes which keys jobs have that came back to the ring, where they were not in the order of their keys, and with which seqs.
-create or replace function _came_back(queue int, keys text[], seqs bigint[]) returns int
-language plpgsql volatile set search_path from current as $$ declare slot constant bigint := pg_sequence_last_value('_skip_map_slot');
-begin
-    insert into _skip_map (queue, group_key, priority, n, base, seen, turn, pending, xid, lo, hi, slots)
-    select -queue, k.key, 1, max(k.seq), 0, 0, 0, '{}', '0', '{}', '{}', '{}' from unnest(keys, seqs) k(key, seq) where k.key is not null group by k.key;
-    if slot <> pg_sequence_last_value('_skip_map_slot') then return _came_back(queue, keys, seqs); end if; -- the ring may have turned meanwhile
-    return cardinality(keys);
 end $$;
 
 -- _next_place returns where {take_keyed} continues: in which segment, at which of many, and behind which seq. At first it notes where the first
@@ -327,7 +309,7 @@ language plpgsql volatile set search_path from current as $$ declare
     others constant text[] := case when current_setting('transaction_isolation') in ('read committed', 'read uncommitted') then array(select unnest(keys) except select unnest(mine)) else keys end;
     turn  constant bigint := pg_sequence_last_value('_scheduled_slot'); leaf int;
     noted constant text[] := _noted(queue, mine);
-    firsts constant bigint[] := array(select case when k = any (noted) then (_beginning_of(queue, k, null)).id else 0 end from unnest(mine) k);
+    firsts constant bigint[] := array(select case when k = any (noted) then (_where_to_begin(queue, k, null)).id else 0 end from unnest(mine) k);
     heads bigint[]; q _queue; -- the heads of mine
 begin
     if others <> '{}' then

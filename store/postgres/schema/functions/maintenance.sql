@@ -135,12 +135,9 @@ begin
             with d as (
                 delete from _scheduled l using unnest($2, $3) u(id, due)
                  where l.queue = $1 and l.due = u.due and l.id = u.id
-                returning l.*),
-            i as (
-                insert into %s (id, attempt, created_at, priority, group_key, key, headers, payload, failures)
-                select d.id, greatest(d.attempt, 0), d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d order by d.due, d.id
-                returning id, seq)
-            select _came_back($1, array_agg(d.key), array_agg(i.seq)) from d join i on i.id = d.id where d.attempt = 0$sql$, _q(queue.name))
+                returning l.*)
+            insert into %s (id, attempt, created_at, priority, group_key, key, headers, payload, failures)
+            select d.id, greatest(d.attempt, 0), d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d order by d.due, d.id$sql$, _q(queue.name))
           using queue.id, ids, dues;
         if cardinality(ids) < 500 then return false; end if;
         since := dues[500];
@@ -174,7 +171,7 @@ create or replace function _refresh(q _queue) returns void
 language plpgsql volatile set search_path from current as $$ declare
     seen  constant regclass := _q(format('_%s.seen', q.name));
     late  constant boolean := pg_sequence_last_value(seen) & 1 <> 0;
-    leaf  constant int := pg_sequence_last_value('_skip_map_slot');
+    leaf  constant int := pg_sequence_last_value('_skip_map_slot') % 2;
     seq   bigint;
     lane  record;
 begin

@@ -21,9 +21,8 @@ begin
         with d as (delete from _dead_job d where d.queue = $1 and d.id = any ($2) and d.priority < 16 returning d.*),
         i as (
             insert into %s (id, attempt, created_at, priority, group_key, key, headers, payload, failures)
-            select d.id, d.attempt, d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d order by d.id
-            returning key, seq)
-        select count(*), _count_holders($1, array_agg(d.headers), 1, -1), (select _came_back($1, array_agg(i.key), array_agg(i.seq)) from i) from d$sql$,
+            select d.id, d.attempt, d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d order by d.id)
+        select count(*), _count_holders($1, array_agg(d.headers), 1, -1) from d$sql$,
         (select _q(q.name) from _queue q where q.id = queue)) into many using queue, ids;
     update _scheduled s set due = clock_timestamp()
      where s.queue = _retry_dead_jobs.queue and s.id = any (ids) and s.due > clock_timestamp() and s.due < 'infinity';

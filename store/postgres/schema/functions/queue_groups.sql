@@ -14,7 +14,7 @@ set jit = off set plan_cache_mode = force_generic_plan as $fn$ declare
     flags      constant bigint := pg_sequence_last_value({flags});
     priorities constant smallint[] := array(select p from generate_series(-16, 15) p where flags & (1::bigint << (16 + p)) <> 0);
     listed     constant text[] := array(select distinct x collate "C" from unnest(in_groups) x where x is not null order by 1);
-    skip_map_slot  constant smallint := pg_sequence_last_value({skip_map_slot});
+    skip_map_slot  constant smallint := pg_sequence_last_value({skip_map_slot}) % 2;
     found      text[] := '{}';
     watched    boolean := false; slots smallint[]; here smallint; upto text; last text; part text[];
 begin

@@ -65,6 +65,20 @@ create or replace function _lock_again(since timestamptz) returns timestamptz
 language sql volatile
 return clock_timestamp() + least(greatest(clock_timestamp() - since, interval '1 s'), interval '16 s');
 
+-- _to_the_end moves jobs of a segment, up to a seq, to the end of their queue, and returns how many.
+create or replace function _to_the_end(q _queue, segment text, upto bigint default 9223372036854775807) returns int
+language plpgsql volatile set search_path from current as $$ declare many int;
+begin
+    execute format($sql$
+        with d as (
+            delete from %1$s t where t.ctid = any (array(select t.ctid from %1$s t where t.seq <= $1 limit 10000 for update skip locked)) returning t.*)
+        insert into %2$s (id, attempt, created_at, priority, group_key, key, headers, payload, failures)
+        select coalesce(d.id, d.seq), d.attempt, d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d order by d.seq$sql$,
+        segment, _q(q.name)) using upto;
+    get diagnostics many = row_count;
+    return many;
+end $$;
+
 -- _empty_segment truncates a retired segment if its lock is free. Its jobs came from a transaction
 -- that had read the register before it moved, and took very long from there to its lock. They go to
 -- the end of the queue.
@@ -84,15 +98,7 @@ begin
         delete from _segment x where x.queue = q.id and x.slot = s.slot;
         return;
     end if;
-    execute format($sql$
-        with d as (
-            delete from %1$s t where t.ctid = any (array(select t.ctid from %1$s t limit 10000 for update skip locked)) returning t.*),
-        i as (
-            insert into %2$s (id, attempt, created_at, priority, group_key, key, headers, payload, failures)
-            select coalesce(d.id, d.seq), d.attempt, d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d order by d.seq
-            returning key, seq)
-        select count(*), _came_back($1, array_agg(i.key), array_agg(i.seq)) from i$sql$,
-        segment, _q(q.name)) into late using q.id;
+    late := _to_the_end(q, segment);
     update _segment x set again = case when late = 0 then greatest(_lock_again(s.retired), _look_again(began)) end where x.queue = q.id and x.slot = s.slot;
 end $$;
 
@@ -292,6 +298,8 @@ begin
         if next_slot is not null then
             perform setval(ring, (pg_sequence_last_value(ring) / 1024 + 1) * 1024 + next_slot);
             insert into _segment (queue, slot, turn) values (q.id, next_slot, pg_sequence_last_value(ring) / 1024);
+            segment := _q(format('_%s.%s', queue, next_slot)); -- a job may have come before it was listed, see _empty_segment: skip maps hide it
+            perform _to_the_end(q, segment, (select max(m.base) from _skip_map m where m.queue = q.id)) where pg_relation_size(segment) > 0;
         end if;
     end if;
 end $$;
@@ -303,12 +311,12 @@ end $$;
 create or replace function _reclaim_skip_maps() returns void
 language plpgsql volatile set search_path from current set enable_hashjoin = off set enable_mergejoin = off as $$ declare
     p       _pair;
-    current constant int := pg_sequence_last_value('_skip_map_slot');
+    turn    constant bigint := pg_sequence_last_value('_skip_map_slot');
+    current constant int := turn % 2;
     here    constant text := _q('_skip_map_' || current);
     there   constant text := _q('_skip_map_' || (1 - current));
     last    _skip_map;
     many    int;
-    stale   boolean;
 begin
     if not pg_try_advisory_xact_lock('_skip_map'::regclass::oid::int, 0) then return; end if;
     select * into p from _pair x where x.name = '_skip_map';
@@ -322,12 +330,7 @@ begin
         end if;
         return;
     end if;
-    execute format('select exists (select from %s m where m.queue < 0)', there) into stale;
-    if stale then -- rows of keys are not copied: a turn was rolled back, they come from a dump, or one was late. They may not be true any more
-        update _pair x set retired = clock_timestamp(), again = null where x.name = p.name;
-        return;
-    end if;
-    execute format('select * from %s m order by m.queue desc, m.group_key desc, m.priority desc limit 1', there) into last;
+    execute format('select * from %s m where m.queue >= 0 order by m.queue desc, m.group_key desc, m.priority desc limit 1', there) into last; -- notes of keys are not copied
     if last.n is null and (pg_relation_size(here) < 4194304 or _not_yet(p.again)) then return; end if;
     execute format($sql$
         with recursive lane(queue, group_key, priority) as (
@@ -344,7 +347,7 @@ begin
         here, there, 1 - current) using coalesce(last.queue, -1), coalesce(last.group_key, ''), coalesce(last.priority, '0');
     get diagnostics many = row_count;
     if many < 1000 and (last.n is not null or many = 0) then
-        perform setval('_skip_map_slot', 1 - current);
+        perform setval('_skip_map_slot', turn + 1);
         update _pair x set retired = clock_timestamp() where x.name = p.name;
     end if;
 end $$;

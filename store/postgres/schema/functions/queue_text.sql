@@ -60,7 +60,7 @@ begin
     foreach part in array parts[2:] loop
         head := split_part(part, '}', 1);
         block := substr(split_part(part, '{end}', 1), length(head) + 3);
-        body := body || format(e'if %s = 0 then\n%selse\n%send if;', case head when 'skip_map' then 'pg_sequence_last_value({skip_map_slot})' else 'leaf' end,
+        body := body || format(e'if %s = 0 then\n%selse\n%send if;', case head when 'skip_map' then 'pg_sequence_last_value({skip_map_slot}) % 2' else 'leaf' end,
                                replace(block, '{leaf}', '{schema}._' || head || '_0'), replace(block, '{leaf}', '{schema}._' || head || '_1'))
                      || substr(part, position('{end}' in part) + 5);
     end loop;

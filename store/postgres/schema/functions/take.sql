@@ -231,7 +231,7 @@ end $$;
 create or replace function _newest_skip_map(queue int, group_key text, priority smallint) returns _skip_map
 language plpgsql volatile set search_path from current as $$ declare m _skip_map;
 begin
-    if pg_sequence_last_value('_skip_map_slot') = 0 then
+    if pg_sequence_last_value('_skip_map_slot') % 2 = 0 then
         select * into m from _skip_map_0 k where k.queue = _newest_skip_map.queue and k.group_key = _newest_skip_map.group_key and k.priority = _newest_skip_map.priority order by k.n desc limit 1;
     else
         select * into m from _skip_map_1 k where k.queue = _newest_skip_map.queue and k.group_key = _newest_skip_map.group_key and k.priority = _newest_skip_map.priority order by k.n desc limit 1;

@@ -87,7 +87,7 @@ begin
                        case j.state when 'ring' then 'coalesce(t.id, t.seq)' else 't.id' end, barriers)
            into was using j.at, unique_key, id, headers;
         continue when was.created_at is null; -- it has moved, or has ended
-        perform _beginning_of(queue, unique_key, id); -- it may have come back to the ring, and waits elsewhere now
+        perform _where_to_begin(queue, unique_key, id); -- it may have come back to the ring, and waits elsewhere now
         if due > clock_timestamp() then
             insert into _scheduled (id, queue, attempt, due, created_at, priority, group_key, key, headers, payload)
             values (_enqueue_unique.id, _enqueue_unique.queue, -1, due, was.created_at, was.priority, was.group_key, unique_key, was.headers, _enqueue_unique.payload);

@@ -22,6 +22,7 @@ create table penstock."_emails.0" partition of penstock.emails FOR VALUES IN ('0
 CREATE UNIQUE INDEX "_emails.0_group_key_priority_seq_idx" ON penstock."_emails.0" USING btree (group_key, priority, seq);
 CREATE INDEX "_emails.0_id_idx" ON penstock."_emails.0" USING btree (id) WHERE (id IS NOT NULL);
 CREATE INDEX "_emails.0_key_id_seq_idx" ON penstock."_emails.0" USING btree (key, id, seq) WHERE (key IS NOT NULL);
+CREATE INDEX "_emails.0_key_seq_idx" ON penstock."_emails.0" USING btree (key, seq) WHERE ((key IS NOT NULL) AND (id IS NOT NULL));
 CREATE INDEX "_emails.0_xid_idx" ON penstock."_emails.0" USING btree (xid);
 alter table penstock."_emails.0" replica identity using index penstock."_emails.0_group_key_priority_seq_idx";
 
@@ -29,6 +30,7 @@ create table penstock."_emails.1" partition of penstock.emails FOR VALUES IN ('1
 CREATE UNIQUE INDEX "_emails.1_group_key_priority_seq_idx" ON penstock."_emails.1" USING btree (group_key, priority, seq);
 CREATE INDEX "_emails.1_id_idx" ON penstock."_emails.1" USING btree (id) WHERE (id IS NOT NULL);
 CREATE INDEX "_emails.1_key_id_seq_idx" ON penstock."_emails.1" USING btree (key, id, seq) WHERE (key IS NOT NULL);
+CREATE INDEX "_emails.1_key_seq_idx" ON penstock."_emails.1" USING btree (key, seq) WHERE ((key IS NOT NULL) AND (id IS NOT NULL));
 CREATE INDEX "_emails.1_xid_idx" ON penstock."_emails.1" USING btree (xid);
 alter table penstock."_emails.1" replica identity using index penstock."_emails.1_group_key_priority_seq_idx";
 
@@ -36,6 +38,7 @@ create table penstock."_emails.2" partition of penstock.emails FOR VALUES IN ('2
 CREATE UNIQUE INDEX "_emails.2_group_key_priority_seq_idx" ON penstock."_emails.2" USING btree (group_key, priority, seq);
 CREATE INDEX "_emails.2_id_idx" ON penstock."_emails.2" USING btree (id) WHERE (id IS NOT NULL);
 CREATE INDEX "_emails.2_key_id_seq_idx" ON penstock."_emails.2" USING btree (key, id, seq) WHERE (key IS NOT NULL);
+CREATE INDEX "_emails.2_key_seq_idx" ON penstock."_emails.2" USING btree (key, seq) WHERE ((key IS NOT NULL) AND (id IS NOT NULL));
 CREATE INDEX "_emails.2_xid_idx" ON penstock."_emails.2" USING btree (xid);
 alter table penstock."_emails.2" replica identity using index penstock."_emails.2_group_key_priority_seq_idx";
 
@@ -246,7 +249,7 @@ begin
         perform setval('penstock."_emails.fast_path"'::pg_catalog.regclass, (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint * 4096 + was % '4096');
         mode := case when was % '4096' >= 1024 and random() < '0.9' then 1 else 0 end; -- there are also batches
     end if;
-if pg_sequence_last_value('penstock._skip_map_slot'::pg_catalog.regclass) = 0 then
+if pg_sequence_last_value('penstock._skip_map_slot'::pg_catalog.regclass) % 2 = 0 then
     select k.turn, k.slots, k.slots[1] as slot, k.lo[1] as low, k.hi[1] as high,
            k.turn = pg_sequence_last_value('penstock."_emails.ring"'::pg_catalog.regclass) and cardinality(k.slots) = 1 and cardinality(k.lo) = 1 and cardinality(k.pending) = 0 as plain
       into m from penstock._skip_map_0 k where k.queue = 1 and k.group_key = '' and k.priority = 0 order by k.n desc limit 1;
@@ -403,7 +406,7 @@ end if;
     end if;
     while todo > 0 and p < 16 loop
         if p = 0 or flags & (1::bigint << (16 + p)) <> 0 then
-if pg_sequence_last_value('penstock._skip_map_slot'::pg_catalog.regclass) = 0 then
+if pg_sequence_last_value('penstock._skip_map_slot'::pg_catalog.regclass) % 2 = 0 then
             select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from penstock._skip_map_0 k
              where k.queue = 1 and k.group_key = in_group and k.priority = p order by k.n desc limit 1;
 else
@@ -846,9 +849,7 @@ begin
                 noted := penstock._noted(1, busy);
                 loop -- until no ring has turned meanwhile
                     turns := array[pg_sequence_last_value('penstock."_emails.ring"'::pg_catalog.regclass), pg_sequence_last_value('penstock._lease_slot'::pg_catalog.regclass), pg_sequence_last_value('penstock._scheduled_slot'::pg_catalog.regclass)];
-                    part := penstock._only_skip_maps();
-                    maps := pg_sequence_last_value('penstock._skip_map_n'::pg_catalog.regclass);
-                    snap := pg_current_snapshot();
+                    maps := pg_sequence_last_value('penstock._skip_map_n'::pg_catalog.regclass); snap := pg_current_snapshot();
                     if m.turn <> turns[1] then m.turn := turns[1]; m.slots := penstock._listed_slots(1, false, 'penstock."_emails.ring"'::pg_catalog.regclass); end if;
                     -- A claim asks for the first job of each key that was read. If that has ended meanwhile, the others must not wait for it.
                     select array_agg(c.i order by c.i) into run
@@ -856,7 +857,7 @@ begin
                      where case when c.key is null or not leasing then c.i = any (chosen) else c.id = c.first end and (c.key is null or not penstock."_emails.busy"(c.key, c.id, m.slots, noted));
                     exit when turns = array[pg_sequence_last_value('penstock."_emails.ring"'::pg_catalog.regclass), pg_sequence_last_value('penstock._lease_slot'::pg_catalog.regclass), pg_sequence_last_value('penstock._scheduled_slot'::pg_catalog.regclass)];
                 end loop;
-                perform penstock._note_keys(1, in_group, p, part, maps, snap, array_agg(keys[i]), array_agg(ids[i])) from unnest(run) i where keys[i] is not null and hashint8(ids[i]) % 64 = 0 having count(*) > 0;
+                perform penstock._note_keys(1, in_group, p, maps, snap, array_agg(keys[i]), array_agg(ids[i])) from unnest(run) i where keys[i] is not null and hashint8(ids[i]) % 64 = 0 having count(*) > 0;
                 -- Of a key that runs now the others stay where they are. Of one that cannot run, a
                 -- claim moves them: a dequeue may be part of a long transaction, and should lock no
                 -- key without need.
@@ -931,17 +932,17 @@ end $function$;
 CREATE OR REPLACE FUNCTION penstock."_emails.busy"(in_key text, in_id bigint, slots smallint[], noted text[] DEFAULT NULL::text[])
  RETURNS boolean
  LANGUAGE plpgsql
-AS $function$ declare first bigint := 0; back bigint := 0; ended bigint := 0; here smallint; leaf int; yes boolean; -- where to begin
+AS $function$ declare first bigint := 0; seen bigint := 0; ended bigint := 0; here smallint; leaf int; yes boolean; -- where to begin
 begin
     if noted is null then
-if pg_sequence_last_value('penstock._skip_map_slot'::pg_catalog.regclass) = 0 then
+if pg_sequence_last_value('penstock._skip_map_slot'::pg_catalog.regclass) % 2 = 0 then
         yes := exists (select from penstock._skip_map_0 k where k.queue = -1 and k.group_key = in_key);
 else
         yes := exists (select from penstock._skip_map_1 k where k.queue = -1 and k.group_key = in_key);
 end if;
     end if;
     if yes or in_key = any (noted) then
-        select * into first, back, ended from penstock._beginning_of(1, in_key, case when noted is not null then in_id end);
+        select * into first, seen, ended from penstock._where_to_begin(1, in_key, case when noted is not null then in_id end);
     end if;
     foreach leaf in array penstock._listed('penstock._lease_slot'::pg_catalog.regclass) loop
 if leaf = 0 then
@@ -960,16 +961,15 @@ end if;
         if yes then return true; end if;
     end loop;
     for i in 1 .. cardinality(slots) loop
-        exit when yes;
-        here := slots[i];
+        exit when yes; here := slots[i];
 if here operator(pg_catalog.<) 1 then
-        yes := exists (select from penstock."_emails.0" r where r.key = in_key and r.id >= back and r.id < in_id)
+        yes := exists (select from penstock."_emails.0" r where r.key = in_key and r.id >= first and r.id < in_id) or exists (select from penstock."_emails.0" r where r.key = in_key and r.seq > seen and r.id is not null and r.id + 0 < least(first, in_id))
             or exists (select from penstock."_emails.0" r where r.key = in_key and r.id is null and r.seq >= first and r.seq < in_id);
 elsif here operator(pg_catalog.<) 2 then
-        yes := exists (select from penstock."_emails.1" r where r.key = in_key and r.id >= back and r.id < in_id)
+        yes := exists (select from penstock."_emails.1" r where r.key = in_key and r.id >= first and r.id < in_id) or exists (select from penstock."_emails.1" r where r.key = in_key and r.seq > seen and r.id is not null and r.id + 0 < least(first, in_id))
             or exists (select from penstock."_emails.1" r where r.key = in_key and r.id is null and r.seq >= first and r.seq < in_id);
 else
-        yes := exists (select from penstock."_emails.2" r where r.key = in_key and r.id >= back and r.id < in_id)
+        yes := exists (select from penstock."_emails.2" r where r.key = in_key and r.id >= first and r.id < in_id) or exists (select from penstock."_emails.2" r where r.key = in_key and r.seq > seen and r.id is not null and r.id + 0 < least(first, in_id))
             or exists (select from penstock."_emails.2" r where r.key = in_key and r.id is null and r.seq >= first and r.seq < in_id);
 end if;
     end loop;
@@ -1161,7 +1161,7 @@ AS $function$ declare
     flags      constant bigint := pg_sequence_last_value('penstock."_emails.flags"'::pg_catalog.regclass);
     priorities constant smallint[] := array(select p from generate_series(-16, 15) p where flags & (1::bigint << (16 + p)) <> 0);
     listed     constant text[] := array(select distinct x collate "C" from unnest(in_groups) x where x is not null order by 1);
-    skip_map_slot  constant smallint := pg_sequence_last_value('penstock._skip_map_slot'::pg_catalog.regclass);
+    skip_map_slot  constant smallint := pg_sequence_last_value('penstock._skip_map_slot'::pg_catalog.regclass) % 2;
     found      text[] := '{}';
     watched    boolean := false; slots smallint[]; here smallint; upto text; last text; part text[];
 begin

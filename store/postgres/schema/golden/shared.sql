@@ -670,7 +670,7 @@ create table penstock._skip_map (
     seen bigint not null,
     xid xid8 not null,
     turn bigint not null,
-    slot smallint not null default (pg_sequence_last_value('penstock._skip_map_slot'::regclass))::smallint,
+    slot smallint not null default ((pg_sequence_last_value('penstock._skip_map_slot'::regclass) % (2)::bigint))::smallint,
     priority smallint not null,
     group_key text collate "C" not null,
     lo bigint[] not null,
@@ -679,14 +679,14 @@ create table penstock._skip_map (
     slots smallint[] not null
 ) partition by LIST (slot);
 CREATE INDEX _skip_map_queue_group_key_priority_n_idx ON ONLY penstock._skip_map USING btree (queue, group_key, priority, n);
-comment on column penstock._skip_map.queue is 'id in _queue; below zero the row says of a key, its group_key, where a search begins: see _beginning_of';
+comment on column penstock._skip_map.queue is 'id in _queue; below zero the row says of a key, its group_key, where a search begins: see _where_to_begin';
 comment on column penstock._skip_map.n is 'of a queue, group and priority the row with the highest n is true';
 comment on column penstock._skip_map.base is 'up to this seq the skip map is complete: where it shows no job, none is left';
 comment on column penstock._skip_map.seen is 'where the sequence of the queue stood before xid was drawn: the base of the next skip map, once xid has ended';
 comment on column penstock._skip_map.xid is 'each transaction that drew a seq up to seen has a lower xid';
 comment on column penstock._skip_map.turn is 'the register ring of the queue (turn * 1024 + slot) when slots was made. With another value slots is made anew. Below zero: the next call writes a skip map';
 comment on column penstock._skip_map.slot is 'the segment: _skip_map_0 or _skip_map_1';
-comment on column penstock._skip_map.lo is 'jobs may be where lo[i] <= seq <= hi[i], for any i';
+comment on column penstock._skip_map.lo is 'jobs may be where lo[i] <= seq <= hi[i], for any i. Of a key: the register _skip_map_slot then';
 comment on column penstock._skip_map.hi is 'see lo';
 comment on column penstock._skip_map.pending is 'transactions that had not ended: their jobs may be elsewhere, and are looked for by xid once they have ended';
 comment on column penstock._skip_map.slots is 'the segments that may hold jobs, in the order in which they are looked into';
@@ -739,7 +739,7 @@ create sequence penstock._sample_slot minvalue 0 maxvalue 1; -- holds 0. registe
 create sequence penstock._sampled minvalue 0; -- holds 17179869183. register: minute * 2^34 + the queue or subscription that was sampled last; all 34 bits: the round of this minute is over
 create sequence penstock._scheduled_slot minvalue 0 maxvalue 3; -- holds 0. register: the segment of _scheduled that is written to; + 2: the other one is still read
 create sequence penstock._skip_map_n; -- orders the rows of _skip_map
-create sequence penstock._skip_map_slot minvalue 0 maxvalue 1; -- holds 0. register: the segment of _skip_map that is written to
+create sequence penstock._skip_map_slot minvalue 0; -- holds 0. register: how often the ring of skip maps has turned; modulo 2, the segment that is written to
 
 create view penstock._waiting_message as
  SELECT NULL::text AS queue,
@@ -1064,11 +1064,9 @@ end $function$;
 -- function _change_leases(queue integer, leases bigint[], by interval, report jsonb, of_one text, of_all text): schema/functions/settle_leases.sql
 -- function _part(queue integer, leases bigint[], segment integer): schema/functions/settle_leases.sql
 -- function _fail(queue integer, lease bigint, after interval, error text, final boolean): schema/functions/settle_leases.sql
--- function _beginning_of(queue integer, key text, lowest bigint, OUT id bigint, OUT back bigint, OUT lease bigint): schema/functions/keys.sql
--- function _note_keys(queue integer, in_group text, p integer, part smallint, maps bigint, snap pg_snapshot, keys text[], ids bigint[]): schema/functions/keys.sql
--- function _only_skip_maps(): schema/functions/keys.sql
+-- function _where_to_begin(queue integer, key text, lowest bigint, OUT id bigint, OUT seen bigint, OUT lease bigint): schema/functions/keys.sql
+-- function _note_keys(queue integer, in_group text, p integer, maps bigint, snap pg_snapshot, keys text[], ids bigint[]): schema/functions/keys.sql
 -- function _noted(queue integer, keys text[]): schema/functions/keys.sql
--- function _came_back(queue integer, keys text[], seqs bigint[]): schema/functions/keys.sql
 -- function _next_place(lifo boolean, seq regclass, next regclass, lo bigint[], hi bigint[], many integer, enough boolean, INOUT at integer, INOUT pos bigint, INOUT begun integer, INOUT near bigint, INOUT edge bigint, INOUT drawn bigint, INOUT first boolean): schema/functions/keys.sql
 -- function _end_late(queue integer, name text, slot integer, ctids tid[], seqs bigint[]): schema/functions/keys.sql
 -- function _promote(queue integer, keys text[]): schema/functions/keys.sql
@@ -1108,6 +1106,7 @@ CREATE OR REPLACE FUNCTION penstock._lock_again(since timestamp with time zone)
  LANGUAGE sql
 RETURN (clock_timestamp() + LEAST(GREATEST((clock_timestamp() - since), '00:00:01'::interval), '00:00:16'::interval));
 
+-- function _to_the_end(q penstock._queue, segment text, upto bigint): schema/functions/queue_ring.sql
 -- function _empty_segment(q penstock._queue, s penstock._segment): schema/functions/queue_ring.sql
 -- function _carry_over(from_segment text, to_segment text, to_slot integer, most integer): schema/functions/queue_ring.sql
 -- function _leave(q penstock._queue, s penstock._segment, scarce boolean, garbage bigint): schema/functions/queue_ring.sql
