@@ -156,6 +156,9 @@ SETTINGS: list[tuple[Any, str, str, str]] = [
     ({"QUEUES": {"emails": {"handler": "tests.django_app.settings.url"}}}, "E003", "cannot be called", "dotted name"),
     ({"QUEUES": {"emails": {"handler": "tests.django_app.jobs.wrong"}}}, "E003", r"\['handler'\]\['bill'\] is 7", "function"),
     ({"QUEUES": {"emails": {"handler": {}}}}, "E003", "cannot be called", "a dict with one for each kind, or of an App"),
+    ({"QUEUES": {"emails": {"keep_done": "3 dais"}}}, "E002", r"\['keep_done'\] is '3 dais', which is no time span", "30 days"),
+    ({"QUEUES": {"emails": {"dedup_window": timedelta(days=-1)}}}, "E002", "which is negative", "timedelta"),
+    (schedule(cron="TZ=Europe/Berlim 0 4 * * *"), "E003", "there is no time zone 'Europe/Berlim'", "TZ=Europe/Berlin"),
     ({"INBOXES": {"billing": {"keep": 30}}}, "E002", "is 30", "timedelta"),
     ({"ENCODER": 1}, "E002", r"\['ENCODER'\] is 1", "JSONEncoder"),
     ({"ENCODER": "json.Encoder"}, "E003", "Encoder", "JSONEncoder"),
@@ -186,10 +189,24 @@ def test_check(project: str, given: Any, id_: str, says: str, hint: str) -> None
     assert re.search(rf"\(penstock\.{id_}\) settings\.PENSTOCK.*{says}.*\n\s+HINT: .*{hint}", str(e.value)), str(e.value)
 
 
+@pytest.mark.parametrize("span", [
+    "30 days", "1 day 02:03:04", "P1DT2H", "1.5 hours", "7d", "2 weeks 3 h", "90", "04:30", "@ 1 minute", "1 mon", "", "3 dais", "soon", "1 day x", "day",
+])  # fmt: skip
+def test_time_spans_are_checked_as_in_the_database(conn: psycopg.Connection, span: str) -> None:
+    from penstock.django.checks import time_problem
+
+    valid = True
+    try:
+        conn.execute("select cast(%s as interval)", [span])
+    except psycopg.DataError:
+        valid = False
+    assert (time_problem(span) == "") is valid
+
+
 @pytest.mark.parametrize("cron", [
     "@Daily", "@fortnightly", "", "* * * *", "* * * * * *", " 30 4 * * 1-5 ", "TZ=Europe/Berlin 30 4 * * *", "TZ=UTC @weekly", "5/20 * * * *", "*/70 * * * *",
     "*/0 * * * *", "60 * * * *", "0 0 0 * *", "0 0 1 jan-MAR,dec sun", "0 0 1 mar-jan *", "0 0 * * 7", "0 0 * * 8", "1,2, * * * *", "-1 * * * *",
-    "1-5/2 * * * fri-mon", "? * * * *", "0 0 1 foo *", "٣ * * * *",
+    "1-5/2 * * * fri-mon", "? * * * *", "0 0 1 foo *", "٣ * * * *", "TZ=Europe/Berlim 0 0 * * *", "TZ=EST 0 0 * * *",
 ])  # fmt: skip
 def test_cron_is_checked_as_in_the_database(conn: psycopg.Connection, cron: str) -> None:
     from penstock.django.checks import cron_problem
@@ -198,7 +215,7 @@ def test_cron_is_checked_as_in_the_database(conn: psycopg.Connection, cron: str)
     try:
         queue.schedule("checked", cron, "")
         queue.unschedule("checked")
-    except psycopg.Error as e:
+    except penstock.Error as e:
         assert e.sqlstate == "22023"
         problem = str(e)
     assert bool(cron_problem(cron)) == bool(problem), (cron_problem(cron), problem)
@@ -387,6 +404,7 @@ def test_a_sentence_is_no_traceback(project: str, monkeypatch: pytest.MonkeyPatc
 
     for args, says in (
         (["missing", "--handler", "tests.django_app.jobs.send"], "penstock queue create"),
+        (["emial"], "no handler for the queue emial: did you mean 'emails'[?] there are: .*emails"),
         (["emails", "--handler", "tests.django_app.jobs.nothing"], "nothing"),
         (["emails", "--handler", "tests.django_app.jobs.with_tx"], "grant needs a transaction.* --atomic"),
         (["missing", "--handler", "tests.django_app.jobs.app"], "no task of the queue missing.*its queues are: emails"),

@@ -139,7 +139,7 @@ def test_a_dead_letter_keeps_the_causes_and_the_callers(start: Run, db: psycopg.
     running = start(queue, handler)
     until(lambda: running.ended)
     running.join()
-    [(error,)] = rows(db, "select error from penstock.dead_jobs(%s)", queue)
+    error = str(rows(db, "select error from penstock.dead_jobs(%s)", queue)[0][0])
     line, calls = address.__code__.co_firstlineno, handler.__code__.co_firstlineno + 1
     lines = str(error).splitlines()
     assert lines[:3] == [f"ValueError: no address (test_handlers.py:{line + 4} in address)", "of this user", f"  from test_handlers.py:{calls} in handler"]
@@ -184,3 +184,20 @@ def test_one_that_does_not_heed_the_end_is_left(start: Run, db: psycopg.Connecti
         running.error = None
         assert status(db, queue)[1] == 1
     end.set()
+
+
+@pytest.mark.parametrize("start", ["threads"], indirect=True)  # asyncio cancels a coroutine
+def test_a_timeout_is_logged_with_one_traceback(start: Run, db: psycopg.Connection, queue: str, caplog: pytest.LogCaptureFixture) -> None:
+    def handler(job: penstock.Job) -> None:
+        until(lambda: job.aborted == "timeout")
+        raise ValueError("too late")
+
+    penstock.enqueue(db, queue, "x", timeout=timedelta(milliseconds=50), max_attempts=1)
+    running = start(queue, handler)
+    until(lambda: len(running.ended) == 1)
+    running.join()
+    [text] = [logging.Formatter().format(record) for record in caplog.records if record.exc_info]
+    assert text.count(" in handler\n") == 1 and text.endswith("TimeoutError: the job ran longer than its timeout of 0.05 s"), text
+    error = str(rows(db, "select error from penstock.dead_jobs(%s)", queue)[0][0])
+    at = f"(test_handlers.py:{handler.__code__.co_firstlineno + 2} in handler)"
+    assert error.startswith(f"TimeoutError: the job ran longer than its timeout of 0.05 s {at}") and f"caused by ValueError: too late {at}" in error, error

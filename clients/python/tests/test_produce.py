@@ -386,3 +386,30 @@ def test_what_is_no_transaction_is_refused_with_a_way(url: str, queue: str) -> N
 
     asyncio.run(asynchronous())
     engine.dispose()
+
+
+def test_unknown_keywords_are_named(db: psycopg.Connection, queue: str) -> None:
+    def untyped(fn: Any, *args: Any, **given: Any) -> str:
+        with pytest.raises(TypeError) as e:
+            fn(*args, **given)
+        return str(e.value)
+
+    for fn, args, name in ((penstock.enqueue, (db, queue, "x"), "enqueue"), (penstock.NewJob, ("x",), "NewJob"), (aio.enqueue, (db, queue, "x"), "enqueue")):
+        said = untyped(fn, *args, retrys=3)
+        assert said.startswith(f"{name} has no keyword 'retrys': did you mean 'max_attempts'? there are: ") and "unique_key" in said
+    assert untyped(penstock.publish, db, "orders", "x", topc="t").startswith("publish has no keyword 'topc': did you mean 'topic'? there are: key, topic, ")
+    assert untyped(penstock.Options, concurency=3).startswith("Options has no keyword 'concurency': did you mean 'concurrency'? ")
+    assert "has no keyword" not in untyped(penstock.enqueue, db)
+
+
+def test_what_the_database_refuses_is_a_sentence(db: psycopg.Connection, queue: str) -> None:
+    its = penstock.Queue(db, queue)
+    for call, says in (
+        (lambda: its.schedule("n", "0 25 * * *", "x"), "the cron text '0 25 * * *' makes no sense: '25' is not a valid hour (give minute, "),
+        (lambda: penstock.seal(db, queue, 1), "the queue has no barrier 1 (a barrier belongs to one queue; make one with: "),
+        (lambda: its.set_group("a", rate=60), ""),
+    ):
+        with pytest.raises(penstock.Error) as e, db.transaction():
+            call()
+        said = str(e.value)
+        assert said.startswith(says) and said.endswith(")") and "\n" not in said and "CONTEXT" not in said, said

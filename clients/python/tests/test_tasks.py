@@ -87,7 +87,12 @@ def test_what_celery_calls_it(db: psycopg.Connection, queue: str) -> None:
         task.enqueue(db, "ann", countdown=60)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"; use using\(not_before=…\)\.enqueue\(tx, …\)$"):
         task.enqueue(db, "ann", eta=datetime.now(timezone.utc))  # type: ignore[call-arg]
-    for option, says in (("bind", r"call penstock\.current_job\(\)"), ("max_retries", "use max_attempts"), ("nam", "it has name,")):
+    for option, says in (
+        ("bind", r"call penstock\.current_job\(\)"),
+        ("max_retries", "use max_attempts"),
+        ("retrys", "use max_attempts.*there are: name,"),
+        ("nam", "did you mean 'name'[?] there are: name,"),
+    ):
         for make in (app.task, app.task_tx):
             untyped = make
             with pytest.raises(TypeError, match=f"^a task has no option '{option}': {says}"):

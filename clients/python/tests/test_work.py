@@ -344,7 +344,7 @@ def test_the_drain_ends(start: Run, db: psycopg.Connection, queue: str, caplog: 
     running.join()
     until(lambda: causes == ["stopping"])
     assert running.words(made.id) == ["released"]
-    assert f"the worker of queue {queue} aborts jobs that still run: {made.id}" in caplog.messages
+    assert f"the worker of queue {queue} aborts the jobs that still run, with the ids {made.id}" in caplog.messages
     assert rows(db, "select attempt from penstock.claim(%s)", queue) == [(1,)]
 
 

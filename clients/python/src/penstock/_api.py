@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from ._model import Encoder, Enqueued, Message, NewJob, Payload
+from ._model import Encoder, Enqueued, Message, NewJob, Payload, keywords
 from ._seam import Transaction, postgres, run, sql_for
 
 
+@keywords
 def publish(
     tx: Transaction, outbox: str, payload: Payload, *, key: str | None = None, topic: str = "", headers: Mapping[str, str] | None = None,
     id: str | None = None, schema: str = "penstock", encoder: Encoder = None,
@@ -22,6 +23,7 @@ def publish_many(tx: Transaction, outbox: str, messages: Iterable[Message], *, s
     run(tx, sql_for(tx, schema, encoder).publish(outbox, messages))
 
 
+@keywords
 def enqueue(
     tx: Transaction, queue: str, payload: Payload, *, key: str | None = None, group_key: str = "", priority: int = 0,
     not_before: datetime | timedelta | None = None, dedup_key: str | None = None, headers: Mapping[str, str] | None = None, kind: str = "",

@@ -11,13 +11,14 @@ import json
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime, timedelta
+from difflib import get_close_matches
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from ._api import enqueue_many
 from ._connect import Database
 from ._desk import Options, in_thread, in_time, reason_of, within
-from ._model import Aborted, DeadLetter, Encoder, Enqueued, FieldError, Job, NewJob, Outcome, Retry, kind_text, span_of
+from ._model import Aborted, DeadLetter, Encoder, Enqueued, FieldError, Job, NewJob, Outcome, Retry, keywords, kind_text, nearest, span_of
 from ._seam import Transaction
 from ._signals import stopped_by_signals
 from ._worker import Handler, Worker, in_transaction, run_together
@@ -38,6 +39,7 @@ ARGUMENTS = {"countdown": "use enqueue_in(tx, seconds, …)", "eta": "use using(
 OPTIONS = {
     "bind": "call penstock.current_job() in the task",
     "max_retries": "use max_attempts, which counts the first attempt too",
+    "retries": "use max_attempts, which counts the first attempt too",
     **dict.fromkeys(("default_retry_delay", "retry_backoff"), "use backoff"),
     **dict.fromkeys(("soft_time_limit", "time_limit"), "use timeout"),
 }
@@ -73,6 +75,7 @@ class AnyTask(Generic[P]):
             step = f": use {METHODS[name]}" if name in METHODS else ""
             raise AttributeError(f"a task has no attribute {name!r}{step}", name=name, obj=self)
 
+    @keywords
     def using(
         self: Self, *, queue: str | None = None, key: str | None = None, group_key: str | None = None, priority: int | None = None,
         not_before: datetime | timedelta | None = None, dedup_key: str | None = None, headers: Mapping[str, str] | None = None,
@@ -214,7 +217,9 @@ def fitting(
 def refuse(others: Mapping[str, object]) -> None:
     """Raises TypeError for an option of a task that it does not have."""
     for option in others:
-        raise TypeError(f"a task has no option {option!r}: {OPTIONS.get(option, 'it has name, queue, max_attempts, backoff and timeout')}")
+        own = ("name", "queue", "max_attempts", "backoff", "timeout")
+        near = next(iter(get_close_matches(option, [*own, *OPTIONS], 1)), "")
+        raise TypeError(f"a task has no option {option!r}: " + (f"{OPTIONS[near]}; " if near in OPTIONS else "") + nearest(option, own))
 
 
 def named(bound: inspect.BoundArguments) -> dict[str, Any]:

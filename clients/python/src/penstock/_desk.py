@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from ._model import Cancelled, DeadLetter, FieldError, HoldGroup, Job, LeaseLostError, NotFoundError, Outcome, Retry, SchemaError, Snooze
+from ._model import Cancelled, DeadLetter, FieldError, HoldGroup, Job, LeaseLostError, NotFoundError, Outcome, Retry, SchemaError, Snooze, keywords
 from ._seam import FORBIDDEN, away, sqlstate, told
 from ._sql import MAX_REASON, MAX_SECONDS, Op, Postgres, storable
 
@@ -94,6 +94,9 @@ class Options:
             raise FieldError("groups", f"is {self.groups!r}", "give a list of groups, or group_key")
         if bool(self.group_key) + bool(self.groups) + self.all_groups > 1:
             raise FieldError("group_key", "is given in several ways", "give one of group_key, groups and all_groups")
+
+
+Options.__init__ = keywords(Options.__init__)  # type: ignore[method-assign]
 
 
 class Task:
@@ -504,7 +507,7 @@ class Desk:
         self.interrupted = True
         running = [t for t in self.held.values() if t.begun and not t.ended]
         if running:
-            log.warning("the worker of queue %s aborts jobs that still run: %s", self.queue, ", ".join(str(t.job.id) for t in running))
+            log.warning("the worker of queue %s aborts the jobs that still run, with the ids %s", self.queue, ", ".join(str(t.job.id) for t in running))
         return running
 
     def leave(self) -> int:
@@ -653,8 +656,8 @@ def in_time(job: Job, how: Any) -> Any:
     """How an attempt ended: if it failed after its time was over, for that reason."""
     if job.aborted != "timeout" or job._limit is None or isinstance(how, Outcome) or not isinstance(how, BaseException):
         return how
-    over = TimeoutError(f"the job ran longer than its timeout of {job._limit.total_seconds():g} s").with_traceback(how.__traceback__)
-    over.__cause__ = how
+    over = TimeoutError(f"the job ran longer than its timeout of {job._limit.total_seconds():g} s")
+    over.__cause__ = how  # which has the traceback
     return over
 
 
@@ -677,8 +680,10 @@ LIBRARIES = ("<frozen", *(os.path.join(path, "") for path in {*map(sysconfig.get
 
 
 def places_of(e: BaseException) -> list[str]:
-    """The lines of the program's own code in the traceback of an exception, the innermost first. The log gets the whole traceback."""
-    frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(e.__traceback__)]
+    """The lines of the program's own code in the traceback of an exception, or else of its cause, the innermost first. The log gets the whole
+    traceback."""
+    raised = e if e.__traceback__ or not e.__cause__ else e.__cause__
+    frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(raised.__traceback__)]
     own = [(code, line) for code, line in frames if not code.co_filename.startswith(LIBRARIES)]
     return [f"{os.path.basename(code.co_filename)}:{line} in {code.co_name}" for code, line in reversed(own or frames[-1:])]
 

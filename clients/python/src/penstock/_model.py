@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
-from typing import Any, TypeAlias
+from difflib import get_close_matches
+from typing import Any, TypeAlias, TypeVar
 
 MAX_PAYLOAD = 64 << 20
 MAX_HEADERS = 64 << 10
@@ -31,6 +34,37 @@ MEMBER_STEPS = "penstock-steps"
 
 SCHEMA_VERSION = 300
 """The version of the database's schema that this client was written for. An older one lacks functions that it calls."""
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+ELSEWHERE = {"retries": "max_attempts", "attempts": "max_attempts", "delay": "not_before", "eta": "not_before", "workers": "concurrency"}
+"""What other libraries call a keyword."""
+
+
+def nearest(word: str, words: Collection[str]) -> str:
+    """The words, after the one that was probably meant."""
+    near = get_close_matches(word, [*words, *(other for other, own in ELSEWHERE.items() if own in words)], 1)
+    return (f"did you mean {ELSEWHERE.get(near[0], near[0])!r}? " if near else "") + f"there are: {', '.join(words)}"
+
+
+def keywords(fn: F) -> F:
+    """The function, whose TypeError for an unknown keyword names those that there are."""
+    parameters = inspect.signature(fn).parameters
+
+    @functools.wraps(fn)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return fn(*args, **kwargs)
+        except TypeError:
+            for word in kwargs:
+                if word not in parameters:
+                    its = [name for name, p in parameters.items() if p.default is not p.empty]
+                    raise TypeError(f"{fn.__qualname__.removesuffix('.__init__')} has no keyword {word!r}: {nearest(word, its)}") from None
+            raise
+
+    return called  # type: ignore[return-value]
 
 
 class Error(Exception):
@@ -100,6 +134,9 @@ class NewJob:
     holds: int | None = None
     waits_for: Sequence[int] | None = None
     on_dead: str | None = None
+
+
+NewJob.__init__ = keywords(NewJob.__init__)  # type: ignore[method-assign]
 
 
 @dataclass(frozen=True)

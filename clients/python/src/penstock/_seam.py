@@ -230,6 +230,9 @@ def told(e: BaseException) -> str:
     return f"{first} ({state})" + (f": {step}" if step else "")
 
 
+REFUSED = ("22023", "23514")
+"""What the schema's functions raise for a value that makes no sense."""
+
 FORBIDDEN = "42501"
 OF_SCHEDULES = "schedules need the role that owns the schema; it can run: penstock schedule set QUEUE NAME --cron TEXT"
 
@@ -290,6 +293,8 @@ def known(e: BaseException) -> BaseException:
         ours = Error(first, sqlstate=state, hint=hint(e) or grant_of(first))
     elif state == "42704":
         ours = NotFoundError(first, sqlstate=state, hint=hint(e))
+    elif state in REFUSED:
+        ours = Error(first, sqlstate=state, hint=hint(e))
     if ours is None:
         return e
     ours.__cause__ = e

@@ -30,6 +30,7 @@ from ._model import (
     Payload,
     QueueStatus,
     Schedule,
+    keywords,
 )
 from ._seam import Transaction, away, execute_async, run_async, told
 from ._signals import stopped_by_signals
@@ -43,6 +44,7 @@ Handlers: TypeAlias = Handler | Mapping[str, Handler]
 TxHandlers: TypeAlias = TxHandler | Mapping[str, TxHandler]
 
 
+@keywords
 async def publish(
     tx: Transaction, outbox: str, payload: Payload, *, key: str | None = None, topic: str = "", headers: Mapping[str, str] | None = None,
     id: str | None = None, schema: str = "penstock", encoder: Encoder = None,
@@ -56,6 +58,7 @@ async def publish_many(tx: Transaction, outbox: str, messages: Iterable[Message]
     await run_async(tx, Postgres(schema, encoder).publish(outbox, messages))
 
 
+@keywords
 async def enqueue(
     tx: Transaction, queue: str, payload: Payload, *, key: str | None = None, group_key: str = "", priority: int = 0,
     not_before: datetime | timedelta | None = None, dedup_key: str | None = None, headers: Mapping[str, str] | None = None, kind: str = "",

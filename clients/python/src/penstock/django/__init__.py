@@ -28,7 +28,7 @@ from .. import _api
 from .. import inbox as _inbox
 from .._app import App
 from .._desk import threads_take
-from .._model import Encoder, Enqueued, Error, Message, NewJob, Payload
+from .._model import Encoder, Enqueued, Error, Message, NewJob, Payload, keywords
 
 TASK_BACKEND = "penstock.django.tasks.PenstockBackend"
 
@@ -91,6 +91,7 @@ def _tx(using: str | None, require_atomic: bool) -> Any:
     return connection
 
 
+@keywords
 def publish(
     outbox: str, payload: Payload, *, key: str | None = None, topic: str = "", headers: Mapping[str, str] | None = None, id: str | None = None,
     using: str | None = None, require_atomic: bool = True,
@@ -103,6 +104,7 @@ def publish_many(outbox: str, messages: Iterable[Message], *, using: str | None 
     _api.publish_many(_tx(using, require_atomic), outbox, messages, schema=setting("SCHEMA"), encoder=_encoder())
 
 
+@keywords
 def enqueue(
     queue: str, payload: Payload, *, key: str | None = None, group_key: str = "", priority: int = 0, not_before: datetime | timedelta | None = None,
     dedup_key: str | None = None, headers: Mapping[str, str] | None = None, kind: str = "", unique_key: str | None = None,

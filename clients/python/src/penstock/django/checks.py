@@ -9,6 +9,7 @@ from datetime import timedelta
 from difflib import get_close_matches
 from json import JSONEncoder
 from typing import Any
+from zoneinfo import available_timezones
 
 from django.conf import settings
 from django.core.checks import Error, Warning
@@ -79,6 +80,8 @@ def check_settings(**_: Any) -> list[Error]:
                 error(1, where, f"does not know the key {name!r}", (f"did you mean {near[0]!r}? " if near else "") + f"there are: {', '.join(known)}")
             elif not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
                 error(2, f"{where}[{name!r}]", f"is {value!r}", f"give {wanted}")
+            elif kind == TIME[0] and (problem := time_problem(value)):
+                error(2, f"{where}[{name!r}]", f"is {value!r}, {problem}", f"give {wanted}")
             else:
                 good[name] = value
         return good
@@ -159,6 +162,18 @@ def encoder_problem(encoder: Any) -> str:
     return "" if isinstance(encoder, type) and issubclass(encoder, JSONEncoder) else ", which is not a subclass of json.JSONEncoder"
 
 
+UNIT = r"(?:us|usecs?|microseconds?|ms|msecs?|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?|w|weeks?|mons?|months?|y|yrs?|years?)"
+SPAN = re.compile(rf"(?:P[\dTYMWDHS.,]+|(?:\+?\d+(?:\.\d*)?\s*{UNIT}\s*)*(?:\d+:\d\d(?::\d\d(?:\.\d*)?)?|\d+(?:\.\d*)?)?)", re.IGNORECASE)
+
+
+def time_problem(given: str | timedelta) -> str:
+    """What is wrong with a time span. One as a text is PostgreSQL's."""
+    if isinstance(given, timedelta):
+        return "which is negative" if given < timedelta() else ""
+    text = given.strip().removeprefix("@").strip()
+    return "" if text and SPAN.fullmatch(text) else "which is no time span"
+
+
 MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 DAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
 CRON: list[tuple[str, int, int, list[str]]] = [
@@ -168,7 +183,10 @@ PART = re.compile(r"(?:\*|([0-9]{1,2}|[a-z]{3})(?:-([0-9]{1,2}|[a-z]{3}))?)(?:/(
 
 
 def cron_problem(cron: str) -> str:
-    """What is wrong with a cron expression, by the rules of the database. Only that knows the zones."""
+    """What is wrong with a cron expression, by the rules of the database. If Python has no list of the zones, only that knows them."""
+    zone, zones = re.match(r"\s*TZ=(\S+)\s", cron), available_timezones()
+    if zone and zones and zone[1] != "UTC" and (zone[1].lower() not in {name.lower() for name in zones} or "/" not in zone[1]):
+        return f"there is no time zone {zone[1]!r}"
     fields = re.sub(r"^\s*TZ=\S+", "", cron).lower().split()
     if fields in (["@hourly"], ["@daily"], ["@midnight"], ["@weekly"], ["@monthly"], ["@yearly"], ["@annually"]):
         return ""
@@ -188,7 +206,8 @@ def problems_of(schedule: Mapping[str, Any], queues: Set[str]) -> Iterator[tuple
     if "cron" not in schedule:
         yield "has no cron", f"give {OF_A_SCHEDULE['cron'][1]}"
     elif problem := cron_problem(schedule["cron"]):
-        yield f"has the cron {schedule['cron']!r}: {problem}", "give minute, hour, day of month, month and day of week, as '30 4 * * 1-5', or '@daily'"
+        fields = "give minute, hour, day of month, month and day of week, as '30 4 * * 1-5', or '@daily'"
+        yield f"has the cron {schedule['cron']!r}: {problem}", "name one as in 'TZ=Europe/Berlin 30 4 * * *'" if "zone" in problem else fields
     is_task = "task" in schedule
     for entry in {"kind", "payload"} & set(schedule) if is_task else {"args", "kwargs"} & set(schedule):
         yield f"has {entry!r} {'and' if is_task else 'without'} a task", "give task, args and kwargs, or kind and payload"

@@ -10,8 +10,9 @@ from django.utils.connection import ConnectionProxy
 import penstock
 from penstock._desk import log
 from penstock._kinds import by_kind
+from penstock._model import nearest
 from penstock._worker import in_transaction, run_together
-from penstock.django import handlers_of, setting
+from penstock.django import handlers_of, setting, task_queues
 from penstock.django.commands import told
 
 
@@ -46,9 +47,9 @@ def worker_of(queue: str, given: str | None, atomic: bool, options: penstock.Opt
     alias = setting("DATABASE")
     found = handlers_of(queue, options.worker, given, ConnectionProxy(connections, alias) if atomic else None)  # it is the connection of each thread
     if found is None:
-        raise CommandError(
-            f"there is no handler for the queue {queue}: give --handler or settings.PENSTOCK['QUEUES'][{queue!r}]['handler'], or name it in settings.TASKS"
-        )
+        step = f"give --handler or settings.PENSTOCK['QUEUES'][{queue!r}]['handler'], or name it in settings.TASKS"
+        its = sorted({*task_queues(), *(name for name, options in setting("QUEUES").items() if "handler" in options)})
+        raise CommandError(f"there is no handler for the queue {queue}: " + (f"{nearest(queue, its)}; or " if its else "") + step)
     handler = by_kind(found, queue, options)
 
     def own() -> Any:
