@@ -102,9 +102,9 @@ begin
     for p in select x.*, r.trouble
           from (values
             ('_skip_map', '{_skip_map_0,_skip_map_1}'::regclass[], pg_sequence_last_value('_skip_map_slot'), 4194304, ''),
-            -- while few jobs run, a claim under a queue's max_running would mostly step over dead entries: then a sixteenth is full
-            ('_lease', '{_lease_0,_lease_1}', pg_sequence_last_value('_lease_slot'), 16777216 >> 4 * (exists (select from _queue q where q.max_running is not null)
-             and pg_stat_get_live_tuples('_lease_0'::regclass) + pg_stat_get_live_tuples('_lease_1'::regclass) < 1000)::int, 'r.queue > 0 or r.lease_until > clock_timestamp()'),
+            -- a claim under a queue's max_running steps over all dead entries: 5,000 of them are enough, if there are four for each that is not
+            ('_lease', '{_lease_0,_lease_1}', pg_sequence_last_value('_lease_slot'), case when exists (select from _queue q where q.max_running is not null) and (select sum(pg_stat_get_dead_tuples(l))
+               >= greatest(5000, 4 * sum(pg_stat_get_live_tuples(l))) from unnest('{_lease_0,_lease_1}'::regclass[]) l) then 0 else 16777216 end, 'r.queue > 0 or r.lease_until > clock_timestamp()'),
             ('_scheduled', '{_scheduled_0,_scheduled_1}', pg_sequence_last_value('_scheduled_slot'), 8388608, 'true'),
             ('_maintenance', '{_maintenance_0,_maintenance_1}', pg_sequence_last_value('_maintenance_slot'), 1048576, 'false'),
             ('_group_state', '{_group_state_0,_group_state_1}', pg_sequence_last_value('_group_state_slot'), 4194304,
