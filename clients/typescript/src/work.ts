@@ -247,7 +247,7 @@ class Worker {
     if (this.busy) this.o.logger.info?.(`penstock: the worker of queue ${this.queue.name} stops: ${this.busy} handlers run, and have ${this.o.drainTimeout / 1000} s to end`)
     if (!this.failure) await Promise.race([handlers, sleep(this.o.drainTimeout, this.over.signal)])
     const running = [...this.held.values()].filter(task => task.handler && !task.ended)
-    if (running.length) this.o.logger.warn(`penstock: the worker of queue ${this.queue.name} aborts jobs that still run: ${running.map(task => task.job.id).join(', ')}`)
+    if (running.length) this.o.logger.warn(`penstock: the worker of queue ${this.queue.name} aborts the jobs that still run, with the ids ${running.map(task => task.job.id).join(', ')}`)
     for (const task of this.held.values()) if (!task.ended) task.abort.abort(new StoppingError('the worker stops'))
     const giveUp = setTimeout(() => this.over.abort(), Math.max(this.o.drainTimeout, 1000))
     await Promise.race([Promise.all([handlers, released]), sleep(Infinity, this.over.signal)]) // nothing can end a handler that ignores its signal

@@ -299,7 +299,7 @@ test('what goes on for longer than the drain time is aborted and given back, no 
   await until('it runs', () => begun)
   await w.stop()
   expect(why).toBeInstanceOf(StoppingError)
-  expect(lines).toEqual([expect.stringMatching(/aborts jobs that still run: 1$/)])
+  expect(lines).toEqual([expect.stringMatching(/aborts the jobs that still run, with the ids 1$/)])
   expect(w.endsOf()).toEqual(['released'])
   expect((await penstock.queue(pool, queue).claim()).jobs).toMatchObject([{ attempt: 1 }])
 })

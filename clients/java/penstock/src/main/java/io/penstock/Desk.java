@@ -437,7 +437,7 @@ final class Desk {
     int interrupt() {
         List<Task> running = held.values().stream().filter(t -> t.begun && !t.ended).toList();
         if (!running.isEmpty()) {
-            Worker.LOG.log(Level.WARNING, "the worker of queue " + queue + " aborts jobs that still run: "
+            Worker.LOG.log(Level.WARNING, "the worker of queue " + queue + " aborts the jobs that still run, with the ids "
                 + running.stream().map(t -> String.valueOf(t.job.id())).collect(Collectors.joining(", ")));
         }
         running.forEach(t -> t.abort(Job.Aborted.STOPPING));

@@ -446,7 +446,7 @@ class WorkTest {
                 begun.await();
             }
             assertTrue(lines.contains("the worker of queue jobs stops; running jobs: 1, waits up to 0.01 s"), lines::toString);
-            assertTrue(lines.stream().anyMatch(line -> line.matches("the worker of queue jobs aborts jobs that still run: \\d+")), lines::toString);
+            assertTrue(lines.stream().anyMatch(line -> line.matches("the worker of queue jobs aborts the jobs that still run, with the ids \\d+")), lines::toString);
             assertTrue(lines.contains("the worker of queue jobs has stopped; interrupted jobs: 1"), lines::toString);
         }
     }
