@@ -45,9 +45,38 @@ func RequirePublishedSQL(t testing.TB, tx SQLQuerier, outbox, topic, key string,
 	return requirePublished(t, ofSQL(tx), outbox, topic, key, schema)
 }
 
-func requirePublished(t testing.TB, query query, outbox, topic, key string, schema []string) (m penstock.Message) {
+// RequireNotPublished fails the test if an outbox of PostgreSQL has a message of a topic and a key ("" for none). The outbox is in the
+// schema penstock or in the one that is given. It reads in tx. Messages that were committed before count too. It needs the rights of the outbox's owner.
+func RequireNotPublished(t testing.TB, tx Querier, outbox, topic, key string, schema ...string) {
 	t.Helper()
-	found, others := false, []string(nil)
+	requireNotPublished(t, ofPgx(tx), outbox, topic, key, schema)
+}
+
+// RequireNotPublishedSQL is RequireNotPublished for database/sql.
+func RequireNotPublishedSQL(t testing.TB, tx SQLQuerier, outbox, topic, key string, schema ...string) {
+	t.Helper()
+	requireNotPublished(t, ofSQL(tx), outbox, topic, key, schema)
+}
+
+func requireNotPublished(t testing.TB, query query, outbox, topic, key string, schema []string) {
+	t.Helper()
+	if m, found, _ := published(t, query, outbox, topic, key, schema); found {
+		t.Fatalf("the outbox %q has a message with the topic %q and the key %q: %.200q", outbox, topic, key, m.Payload)
+	}
+}
+
+func requirePublished(t testing.TB, query query, outbox, topic, key string, schema []string) penstock.Message {
+	t.Helper()
+	m, found, others := published(t, query, outbox, topic, key, schema)
+	if !found {
+		t.Fatalf("the outbox %q has no message with the topic %q and the key %q; it has these topics and keys: %s", outbox, topic, key, cmp.Or(strings.Join(others[:min(len(others), 10)], ", "), "none"))
+	}
+	return m
+}
+
+// published is the latest message of a topic and a key, and the topics and keys of some others.
+func published(t testing.TB, query query, outbox, topic, key string, schema []string) (m penstock.Message, found bool, others []string) {
+	t.Helper()
 	err := query(t.Context(), func(scan func(...any) error) error {
 		var other penstock.Message
 		var headers string
@@ -65,10 +94,7 @@ func requirePublished(t testing.TB, query query, outbox, topic, key string, sche
 	if err != nil {
 		t.Fatalf("reading the outbox %q: %v", outbox, err)
 	}
-	if !found {
-		t.Fatalf("the outbox %q has no message with the topic %q and the key %q; it has these topics and keys: %s", outbox, topic, key, cmp.Or(strings.Join(others[:min(len(others), 10)], ", "), "none"))
-	}
-	return m
+	return m, found, others
 }
 
 // RequireEnqueued returns the latest job of a kind and a key ("" for none) that waits or is delayed in a queue of PostgreSQL. The queue is in

@@ -219,8 +219,21 @@ func TestRequirePublished(t *testing.T) {
 			if said := failing(t, func(t testing.TB) { require(t, "bob") }); said != want {
 				t.Errorf("without a message it said %q, want %q", said, want)
 			}
+			not := func(t testing.TB, key string) {
+				if c.sql {
+					penstocktest.RequireNotPublishedSQL(t, sqlTx, "orders", "placed", key, c.schema...)
+				} else {
+					penstocktest.RequireNotPublished(t, tx, "orders", "placed", key, c.schema...)
+				}
+			}
+			not(t, "bob")
+			want = `the outbox "orders" has a message with the topic "placed" and the key "ann": "new"`
+			if said := failing(t, func(t testing.TB) { not(t, "ann") }); said != want {
+				t.Errorf("of a message it said %q, want %q", said, want)
+			}
 			must(t, tx.Rollback(t.Context()))
 			must(t, sqlTx.Rollback())
+			penstocktest.RequireNotPublished(t, conn, "orders", "placed", "ann", c.schema...)
 			if said := failing(t, func(t testing.TB) { penstocktest.RequirePublished(t, conn, "orders", "placed", "ann", c.schema...) }); said == "" {
 				t.Error("what was rolled back is found")
 			}

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -245,6 +246,32 @@ func TestDatabaseDownAtStart(t *testing.T) {
 		pass(16 * time.Second)
 		if l.cursor() != 10 {
 			t.Errorf("settled %d of 10 after the database came up", l.cursor())
+		}
+		finish(t, r, result, l, k)
+	})
+}
+
+// A subscription that cannot be opened for hours is logged once, each other reason too, and the end.
+func TestAnOutageAtTheStartIsLoggedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, k := &outbox{}, &sink{t: t}
+		fails := func(err error) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.openErr = func() error { return err }
+		}
+		fails(errFlaky)
+		var log strings.Builder
+		r, result := start(t, t.Context(), l, k, func(c *Options) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		pass(time.Hour)
+		fails(errors.New("another"))
+		pass(time.Hour)
+		fails(nil)
+		pass(time.Minute)
+		for line, want := range map[string]int{"cannot open the subscription, and tries until it can": 2, "err=another": 1, "can open the subscription again": 1, "took the lease": 1} {
+			if n := strings.Count(log.String(), line); n != want {
+				t.Errorf("%q is there %d times, want %d:\n%s", line, n, want, log.String())
+			}
 		}
 		finish(t, r, result, l, k)
 	})

@@ -86,7 +86,7 @@ func (r *Relay) open(ctx context.Context, log *slog.Logger) (driver.Source, time
 	retry := backoff{least: time.Second, most: 15 * time.Second}
 	standby := backoff{least: 250 * time.Millisecond, most: max(min(time.Second, r.cfg.Lease/2), 250*time.Millisecond)}
 	heldLog := throttle{log: log, every: time.Minute}
-	var holder string
+	var holder, failing string // the last error of a database that cannot be reached, until it can
 	for {
 		select {
 		case <-r.drain:
@@ -97,6 +97,10 @@ func (r *Relay) open(ctx context.Context, log *slog.Logger) (driver.Source, time
 		call, cancel := context.WithTimeout(ctx, sourceTimeout)
 		source, err := r.cfg.store.Subscribe(call, driver.Subscribe{Outbox: r.cfg.outbox, Subscription: r.cfg.subscription, Holder: r.cfg.Holder, Lease: r.cfg.Lease, Start: r.cfg.Start})
 		cancel()
+		if failing != "" && (err == nil || errors.Is(err, penstock.ErrHeld)) {
+			log.Info("can open the subscription again")
+			failing = ""
+		}
 		var wait time.Duration
 		switch {
 		case err == nil:
@@ -118,7 +122,10 @@ func (r *Relay) open(ctx context.Context, log *slog.Logger) (driver.Source, time
 			}
 		default:
 			wait = retry.next()
-			log.Error("cannot open the subscription; trying again", append([]any{"err", err, "in", wait}, nextStep(err)...)...)
+			if why := err.Error(); why != failing { // once is enough: this may last for hours
+				failing = why
+				log.Error("cannot open the subscription, and tries until it can", append([]any{"err", err}, nextStep(err)...)...)
+			}
 		}
 		if !sleep(ctx, r.drain, wait) && ctx.Err() != nil {
 			return nil, start, ctx.Err()

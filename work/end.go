@@ -201,7 +201,7 @@ func (w *worker) fail(ctx context.Context, t *task, failure error, interrupted b
 			w.works(failing)
 			w.warnOf(t, failure)
 			if how == Failed || how == Dead {
-				w.log.Warn("a job failed", "job", t.job.ID, "attempt", t.job.Attempt, "dead", how == Dead, "err", failure, kindOf(t.job), traced(t.job))
+				w.log.Warn("a job failed", "job", t.job.ID, "attempt", t.job.Attempt, "dead", how == Dead, "err", failure, retryIn(how, failure), kindOf(t.job), traced(t.job))
 			}
 			w.finish(t, how)
 			return
@@ -288,6 +288,14 @@ func (w *worker) endFailed(ctx context.Context, t *task, failure error, interrup
 		return Dead, err
 	}
 	return Failed, err
+}
+
+// retryIn is when a job that failed runs again, for the log, if its handler chose that. The queue's backoff is the database's.
+func retryIn(how End, failure error) slog.Attr {
+	if after, asked := penstock.RetryDelay(failure); asked && how == Failed {
+		return slog.Duration("retry_in", after)
+	}
+	return slog.Attr{}
 }
 
 // holdGroup holds the group of a job, before the job is given back, and reports whether it is held.
