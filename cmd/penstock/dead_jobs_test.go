@@ -88,8 +88,9 @@ func TestDeadJobsAreChosen(t *testing.T) {
 			same(t, args, d.deadJobs(ids, strings.Fields(strings.ReplaceAll(args, "--older-than 0", "--older-than 0s"))...), want)
 		}
 		table := d.must("dead", "list", "mails")
-		contains(t, table, "KIND", "welcome", "GROUP", "acme", "   disk\n", "no such street")
-		if n := strings.Count(table, "\n"); n != 5 {
+		contains(t, table, "KIND", "welcome", "GROUP", "acme", "   disk\n", "no such street",
+			fmt.Sprintf("\nNext: penstock dead show mails %d\n  or: penstock dead retry mails %[1]d\n", ids[0]))
+		if n := strings.Count(table, "\n"); n != 8 {
 			t.Errorf("%d lines: %s", n, table)
 		}
 		same(t, "none", d.must("dead", "list", "mails", "--key", "green"), "0 dead letters of mails match.\n")

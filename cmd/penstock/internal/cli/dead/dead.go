@@ -113,16 +113,21 @@ func listCommand(a *cli.App) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		now, rows := time.Now(), a.Rows(box.columns...)
+		now, rows, first := time.Now(), a.Rows(box.columns...), ""
 		if err := eachPage(ctx, box, f.Limit, func(page []letter) error {
 			for _, l := range page {
+				first = cmp.Or(first, l.argument)
 				rows.Add(l.forPrograms(false), l.row(now)...)
 			}
 			return rows.Err()
 		}); err != nil {
 			return err
 		}
-		return rows.End(fmt.Sprintf("0 dead letters of %s%s.", box.name, map[bool]string{true: " match"}[f.narrowed]))
+		err = rows.End(fmt.Sprintf("0 dead letters of %s%s.", box.name, map[bool]string{true: " match"}[f.narrowed]))
+		if err == nil && first != "" && !a.JSON {
+			_, err = io.WriteString(a.Stdout, a.Suggest(fmt.Sprintf("\nNext: penstock dead show %s\n  or: penstock dead retry %[1]s\n", box.arguments+" "+first)))
+		}
+		return err
 	})
 	f.add(cmd.Flags())
 	cmd.Flags().BoolVar(&f.all, "all", false, "all of them, which is the default")
