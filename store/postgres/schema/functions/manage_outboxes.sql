@@ -64,7 +64,7 @@ language plpgsql set search_path from current set lock_timeout = '50ms' as $$ be
     loop -- as drop_queue
         begin
             delete from _outbox o where o.name = drop_outbox.name;
-            if not found then raise exception 'there is no outbox %', quote_literal(name) using errcode = '42P01'; end if;
+            if not found then raise exception 'there is no outbox %', quote_literal(name) using errcode = '42P01', hint = 'penstock outbox list shows all'; end if;
             execute format('drop table %s; drop sequence %s, %s', _q(name), _q('_' || name || '.seq'), _q('_' || name || '.slot'));
             return;
         exception when lock_not_available then
@@ -93,7 +93,7 @@ language plpgsql set search_path from current as $$ begin
         raise exception 'the bytes are %, expected 0 or more', bytes using errcode = '22023', hint = 'null keeps nothing for its size';
     end if;
     update _outbox o set retain_age = age, retain_bytes = bytes where o.name = outbox;
-    if not found then raise exception 'there is no outbox %', quote_literal(outbox) using errcode = '42P01'; end if;
+    if not found then raise exception 'there is no outbox %', quote_literal(outbox) using errcode = '42P01', hint = 'penstock outbox list shows all'; end if;
 end $$;
 
 comment on function set_retention is 'Sets how long an outbox keeps messages that every subscription has settled, and up to how many bytes; null for both keeps none. Errors: 42P01, 22023.';
