@@ -40,8 +40,8 @@ func TestDatabaseDownAtStart(t *testing.T) {
 	}
 
 	relay := start(t, "relay", "--outbox", "orders", "--sink", "stdout", "--database-url", database)
-	relay.says("trying again") // it reports it,
-	proxy.Resume()             // and continues once the database is back
+	relay.says("tries until it can") // it reports it,
+	proxy.Resume()                   // and continues once the database is back
 	relay.await("the message on stdout", func() bool { return strings.Contains(relay.stdout.String(), `"payload":"hello"`) })
 	relay.signal(syscall.SIGTERM)
 	if o := relay.wait(); o.code != 0 || strings.Count(o.stdout, "\n") != 1 {
